@@ -1,0 +1,2 @@
+//! The binary `blitz`.
+fn main() {}
