@@ -1,2 +1,30 @@
-//! Developer commands.
-fn main() {}
+//! Developer commands of Blitz: `cargo xtask <command>`.
+
+mod bench;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Developer commands of Blitz
+
+  cargo xtask tidy     style as a test: crate edges, file and function sizes, forbidden calls
+  cargo xtask dist     the release: one statically linked file, run in an empty root
+  cargo xtask bench    compare with the limit of this machine and with other servers
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    match command.as_str() {
+        "bench" => bench::run(&rest),
+        "" | "help" | "-h" | "--help" => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        other => {
+            eprint!("xtask: there is no command '{other}'\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
