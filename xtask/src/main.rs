@@ -1,6 +1,9 @@
 //! Developer commands of Blitz: `cargo xtask <command>`.
 
+#![forbid(unsafe_code)]
+
 mod bench;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -17,6 +20,7 @@ fn main() -> ExitCode {
     let command = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
     match command.as_str() {
+        "tidy" => tidy::run(),
         "bench" => bench::run(&rest),
         "" | "help" | "-h" | "--help" => {
             print!("{HELP}");

@@ -1,0 +1,144 @@
+//! Above the reactor nothing asks the operating system: not for the time, a thread or a socket.
+//! That is what lets a simulated driver stand in for the machine.
+
+use super::Finding;
+use super::exceptions::Exceptions;
+use super::source::{Source, Token};
+
+/// Calls that only the driver, the binary and the developer's tools may make.
+const OF_THE_SYSTEM: &[(&str, &str)] = &[
+    ("Instant::now", "take the time from the reactor's `now`"),
+    (
+        "SystemTime::now",
+        "take the time from the reactor's `wall_clock`",
+    ),
+    (
+        "thread::spawn",
+        "spawn a task on the core, or use `blocking`",
+    ),
+    (
+        "thread::Builder",
+        "spawn a task on the core, or use `blocking`",
+    ),
+    ("thread::sleep", "a core never sleeps; use a timer"),
+    ("TcpStream", "use the reactor's `Socket`"),
+    ("TcpListener", "use the reactor's `Listener`"),
+    ("UdpSocket", "use the reactor's sockets"),
+    ("UnixStream", "use the reactor's `Socket`"),
+    ("UnixListener", "use the reactor's `Listener`"),
+    ("process::exit", "return an error and let the binary decide"),
+    ("libc", "system calls belong to the reactor"),
+];
+
+/// Crates that stand on the operating system themselves.
+const SYSTEM_CRATES: &[&str] = &["crates/reactor", "crates/cli", "crates/testing", "xtask"];
+
+/// Left-overs of the desk; they have no place anywhere.
+const LEFT_OVERS: &[(&str, &str)] = &[
+    ("todo!", "finish it or take it out"),
+    ("unimplemented!", "finish it or take it out"),
+    ("dbg!", "take it out"),
+];
+
+/// Looks for calls that do not belong where they stand.
+pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut Vec<Finding>) {
+    find(source, LEFT_OVERS, exceptions, findings, |_| false);
+    let on_the_system = SYSTEM_CRATES.contains(&source.crate_folder());
+    let beside = source.is_beside_the_product() || !source.path.starts_with("crates/");
+    if !on_the_system && !beside {
+        find(source, OF_THE_SYSTEM, exceptions, findings, |line| {
+            source.is_test(line)
+        });
+    }
+}
+
+fn find(
+    source: &Source,
+    calls: &[(&str, &str)],
+    exceptions: &mut Exceptions,
+    findings: &mut Vec<Finding>,
+    exempt: impl Fn(usize) -> bool,
+) {
+    for (call, advice) in calls {
+        let words = words_of(call);
+        for place in source.tokens.windows(words.len()) {
+            let line = place[0].line;
+            if matches(place, &words)
+                && !exempt(line)
+                && !exceptions.allows_call(&source.path, call)
+            {
+                let message = format!("`{call}` does not belong here: {advice}");
+                findings.push(Finding::new(&source.path, line, message));
+            }
+        }
+    }
+}
+
+/// `Instant::now` as the tokens that spell it.
+fn words_of(call: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in call.split("::").enumerate() {
+        if index > 0 {
+            words.extend([":".to_owned(), ":".to_owned()]);
+        }
+        match part.strip_suffix('!') {
+            Some(name) => words.extend([name.to_owned(), "!".to_owned()]),
+            None => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+fn matches(place: &[Token], words: &[String]) -> bool {
+    place
+        .iter()
+        .zip(words)
+        .all(|(token, word)| token.text == *word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::text::Text;
+
+    fn lines(path: &str, content: &str) -> Vec<usize> {
+        let text = Text {
+            path: path.into(),
+            content: content.into(),
+        };
+        let source = Source::parse(&text).unwrap();
+        let mut findings = Vec::new();
+        check(&source, &mut Exceptions::parse("").unwrap(), &mut findings);
+        findings.into_iter().map(|finding| finding.line).collect()
+    }
+
+    const CLOCK: &str = "use std::time::Instant;\nfn f() {\n    let now = Instant::now();\n}\n";
+
+    #[test]
+    fn the_clock_belongs_to_the_reactor_and_the_binary() {
+        assert_eq!(lines("crates/http/src/pool.rs", CLOCK), [3]);
+        assert!(lines("crates/reactor/src/timer.rs", CLOCK).is_empty());
+        assert!(lines("crates/cli/src/main.rs", CLOCK).is_empty());
+        assert!(lines("crates/http/tests/it/pool.rs", CLOCK).is_empty());
+        assert!(lines("crates/http/examples/clock.rs", CLOCK).is_empty());
+    }
+
+    #[test]
+    fn a_call_inside_a_macro_is_found_and_one_in_a_comment_is_not() {
+        let content = "// Instant::now\nfn f() {\n    assert!(Instant::now() > then);\n}\n";
+        assert_eq!(lines("crates/http/src/pool.rs", content), [3]);
+    }
+
+    #[test]
+    fn a_test_module_may_ask_the_clock() {
+        let content = format!("#[cfg(test)]\nmod tests {{\n{CLOCK}}}\n");
+        assert!(lines("crates/http/src/pool.rs", &content).is_empty());
+    }
+
+    #[test]
+    fn left_overs_are_found_even_in_tests() {
+        let content = "#[cfg(test)]\nmod tests {\n    fn f() { dbg!(1); }\n}\n";
+        assert_eq!(lines("crates/http/src/pool.rs", content), [3]);
+        assert_eq!(lines("crates/cli/src/main.rs", "fn f() { todo!() }\n"), [1]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Documents stay true: their links lead somewhere and the functions they name exist.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::Finding;
+use super::source::Source;
+use super::text::Text;
+
+/// Checks each Markdown file against the tree and the sources.
+pub(crate) fn check(texts: &[Text], sources: &[Source], findings: &mut Vec<Finding>) {
+    let root = super::repository_root();
+    for text in texts.iter().filter(|text| text.path.ends_with(".md")) {
+        for (index, line) in text.content.lines().enumerate() {
+            for target in link_targets(line) {
+                if !root.join(resolve(&text.path, target)).exists() {
+                    let message = format!("the link '{target}' leads nowhere");
+                    findings.push(Finding::new(&text.path, index + 1, message));
+                }
+            }
+            for (file, function) in named_functions(line) {
+                if let Err(message) = find_function(sources, file, function) {
+                    findings.push(Finding::new(&text.path, index + 1, message));
+                }
+            }
+        }
+    }
+}
+
+/// Targets of `[text](target)` that point into the repository, without their fragment.
+fn link_targets(line: &str) -> Vec<&str> {
+    let after_each_opening = line.split("](").skip(1);
+    after_each_opening
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|target| !target.contains("://") && !target.starts_with(['#', '<']))
+        .map(|target| target.split('#').next().unwrap_or(target))
+        .collect()
+}
+
+/// A link's target, read from the folder of the document that holds it.
+fn resolve(document: &str, target: &str) -> PathBuf {
+    let folder = Path::new(document).parent().unwrap_or(Path::new(""));
+    let mut path = PathBuf::new();
+    for component in folder.join(target).components() {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            other => path.push(other),
+        }
+    }
+    path
+}
+
+/// Names in the form `` `file.rs::function` ``: the file's path may be cut at the front.
+fn named_functions(line: &str) -> Vec<(&str, &str)> {
+    let inside_ticks = line.split('`').skip(1).step_by(2);
+    inside_ticks
+        .filter_map(|code| code.split_once(".rs::"))
+        .map(|(file, function)| (file, function.trim_end_matches("()")))
+        .collect()
+}
+
+fn find_function(sources: &[Source], file: &str, function: &str) -> Result<(), String> {
+    let whole = format!("/{file}.rs");
+    let mut named = sources
+        .iter()
+        .filter(|s| format!("/{}", s.path).ends_with(&whole))
+        .peekable();
+    if named.peek().is_none() {
+        return Err(format!("there is no file '{file}.rs'"));
+    }
+    // `Type::method` counts by its last word.
+    let name = function.rsplit("::").next().unwrap_or(function);
+    if named.any(|source| source.functions.iter().any(|found| found.name == name)) {
+        return Ok(());
+    }
+    Err(format!("'{file}.rs' has no function '{name}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(line: &str) -> Vec<String> {
+        let of = |path: &str, content: &str| Text {
+            path: path.into(),
+            content: content.into(),
+        };
+        let code = of(
+            "crates/gateway/src/request.rs",
+            "impl Gateway { fn handle(&self) {} }\n",
+        );
+        let sources = [Source::parse(&code).unwrap()];
+        let mut findings = Vec::new();
+        check(&[of("ARCHITECTURE.md", line)], &sources, &mut findings);
+        findings
+            .into_iter()
+            .map(|finding| finding.message)
+            .collect()
+    }
+
+    #[test]
+    fn a_named_function_has_to_exist() {
+        assert!(messages("see `request.rs::handle`").is_empty());
+        assert!(messages("see `gateway/src/request.rs::Gateway::handle()`").is_empty());
+        assert_eq!(
+            messages("`request.rs::pick`"),
+            ["'request.rs' has no function 'pick'"]
+        );
+        assert_eq!(messages("`est.rs::handle`"), ["there is no file 'est.rs'"]);
+    }
+
+    #[test]
+    fn a_link_has_to_lead_somewhere() {
+        assert!(messages("[x](xtask/Cargo.toml) and [y](https://example.com)").is_empty());
+        assert!(messages("[x](crates/../xtask/Cargo.toml#section) [y](#here)").is_empty());
+        assert_eq!(
+            messages("[x](missing.md)"),
+            ["the link 'missing.md' leads nowhere"]
+        );
+    }
+}

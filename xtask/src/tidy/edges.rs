@@ -1,0 +1,124 @@
+//! Which crate may depend on which: dependencies point down only.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::Finding;
+
+/// Every crate of the workspace and the crates of ours that it may build upon.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("blitz-proto", &[]),
+    ("blitz-reactor", &[]),
+    ("blitz-http", &["blitz-proto", "blitz-reactor"]),
+    ("blitz", &["blitz-http"]),
+    ("blitz-gateway", &["blitz-http", "blitz"]),
+    ("blitz-cli", &["blitz-gateway", "blitz", "blitz-http"]),
+    ("blitz-testing", &[]),
+    ("xtask", &[]),
+];
+
+/// Needed by tests everywhere, by products nowhere.
+const TESTS_ONLY: &str = "blitz-testing";
+
+/// Asks cargo for the workspace's edges and compares them with the list above.
+pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .map_err(|e| format!("cargo metadata: {e}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "cargo metadata: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|e| format!("cargo metadata: {e}"))?;
+    check_metadata(&metadata, findings);
+    Ok(())
+}
+
+fn check_metadata(metadata: &Value, findings: &mut Vec<Finding>) {
+    let packages = metadata["packages"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let ours: Vec<&str> = packages
+        .iter()
+        .filter_map(|package| package["name"].as_str())
+        .collect();
+    for package in packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some((_, allowed)) = ALLOWED.iter().find(|(listed, _)| *listed == name) else {
+            findings.push(finding(format!(
+                "{name} has no line in the list of allowed edges"
+            )));
+            continue;
+        };
+        let dependencies = package["dependencies"].as_array().map(Vec::as_slice);
+        for dependency in dependencies.unwrap_or_default() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            let for_tests = dependency["kind"] == "dev";
+            let fine =
+                !ours.contains(&on) || allowed.contains(&on) || (for_tests && on == TESTS_ONLY);
+            if !fine {
+                findings.push(finding(format!("{name} must not depend on {on}")));
+            }
+        }
+    }
+}
+
+fn finding(message: String) -> Finding {
+    Finding::new("xtask/src/tidy/edges.rs", 0, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn messages(packages: &Value) -> Vec<String> {
+        let mut findings = Vec::new();
+        check_metadata(&json!({ "packages": packages }), &mut findings);
+        findings
+            .into_iter()
+            .map(|finding| finding.message)
+            .collect()
+    }
+
+    #[test]
+    fn an_edge_upwards_is_found() {
+        let packages = json!([
+            {"name": "blitz-proto", "dependencies": [{"name": "blitz-reactor", "kind": null}]},
+            {"name": "blitz-reactor", "dependencies": [{"name": "libc", "kind": null}]},
+        ]);
+        assert_eq!(
+            messages(&packages),
+            ["blitz-proto must not depend on blitz-reactor"]
+        );
+    }
+
+    #[test]
+    fn the_testing_crate_serves_tests_only() {
+        let edge = |kind: Value| {
+            json!([
+                {"name": "blitz-proto", "dependencies": [{"name": "blitz-testing", "kind": kind}]},
+                {"name": "blitz-testing", "dependencies": []},
+            ])
+        };
+        assert!(messages(&edge(json!("dev"))).is_empty());
+        assert_eq!(messages(&edge(Value::Null)).len(), 1);
+    }
+
+    #[test]
+    fn a_new_crate_has_to_be_listed() {
+        let packages = json!([{"name": "blitz-utils", "dependencies": []}]);
+        assert_eq!(
+            messages(&packages),
+            ["blitz-utils has no line in the list of allowed edges"]
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Style as a test: what a reviewer would otherwise have to police.
+//!
+//! `cargo xtask tidy` and `cargo test --workspace` print the same findings. Each rule is one
+//! file here; what may break a rule stands with its reason in `xtask/tidy-exceptions.txt`.
+
+mod calls;
+mod documents;
+mod edges;
+mod exceptions;
+mod safety;
+mod sizes;
+mod source;
+mod text;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use exceptions::Exceptions;
+use source::Source;
+
+/// One broken rule: where it is and what to do about it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// Path relative to the root of the repository.
+    path: String,
+    /// Line, from 1; 0 means the whole file.
+    line: usize,
+    /// What is wrong and what to do.
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// Runs `cargo xtask tidy`.
+pub(crate) fn run() -> ExitCode {
+    match check(&repository_root()) {
+        Ok(findings) if findings.is_empty() => {
+            println!("tidy: nothing to mend");
+            ExitCode::SUCCESS
+        }
+        Ok(findings) => {
+            for finding in &findings {
+                println!("{finding}");
+            }
+            println!("tidy: {} to mend", findings.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every finding in the repository at `root`, sorted by place.
+pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
+    let texts = text::read_all(root)?;
+    let sources = texts
+        .iter()
+        .filter(|text| text.path.ends_with(".rs"))
+        .map(Source::parse)
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut exceptions = Exceptions::read(root)?;
+
+    let mut findings = Vec::new();
+    edges::check(root, &mut findings)?;
+    for text in &texts {
+        text::check(text, &mut findings);
+    }
+    for source in &sources {
+        sizes::check(source, &mut exceptions, &mut findings);
+        calls::check(source, &mut exceptions, &mut findings);
+        safety::check(source, &mut findings);
+    }
+    documents::check(&texts, &sources, &mut findings);
+    exceptions.report_stale(&mut findings);
+    findings.sort();
+    Ok(findings)
+}
+
+/// The folder that holds the workspace's Cargo.toml.
+pub(crate) fn repository_root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        let findings = check(&repository_root()).unwrap();
+        let list: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        assert!(list.is_empty(), "tidy found:\n{}\n", list.join("\n"));
+    }
+}

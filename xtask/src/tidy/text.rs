@@ -1,0 +1,117 @@
+//! The repository's text files, and the rules that hold for any text.
+
+use std::fs;
+use std::path::Path;
+
+use super::Finding;
+
+/// A text file.
+pub(crate) struct Text {
+    /// Path relative to the root of the repository.
+    pub(crate) path: String,
+    pub(crate) content: String,
+}
+
+/// Folders that hold nothing written by people.
+const SKIPPED_FOLDERS: &[&str] = &[
+    "target",
+    ".git",
+    "node_modules",
+    "__pycache__",
+    "corpus",
+    "artifacts",
+    "coverage",
+];
+
+/// Names and endings of files whose text is ours to keep clean.
+const ENDINGS: &[&str] = &[
+    ".rs", ".md", ".toml", ".sh", ".py", ".js", ".mjs", ".txt", ".conf",
+];
+const FOLDERS_OF_SCRIPTS: &[&str] = &[".ci/"];
+
+/// A home folder in a document is somebody's machine, and means nothing to anybody else.
+const LOCAL_PATHS: &[&str] = &["/home/", "/root/", "/Users/", "/work/"];
+
+/// Reads every text file below `root`, in order of path.
+pub(crate) fn read_all(root: &Path) -> Result<Vec<Text>, String> {
+    let mut texts = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for entry in entries {
+            let path = entry
+                .map_err(|e| format!("{}: {e}", folder.display()))?
+                .path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if path.is_dir() && !path.is_symlink() {
+                if !SKIPPED_FOLDERS.contains(&name.as_ref()) {
+                    folders.push(path);
+                }
+                continue;
+            }
+            let relative = path
+                .strip_prefix(root)
+                .unwrap_or(&path)
+                .to_string_lossy()
+                .into_owned();
+            let ours = ENDINGS.iter().any(|ending| relative.ends_with(ending))
+                || FOLDERS_OF_SCRIPTS
+                    .iter()
+                    .any(|folder| relative.starts_with(folder));
+            if ours {
+                let content = fs::read_to_string(&path).map_err(|e| format!("{relative}: {e}"))?;
+                texts.push(Text {
+                    path: relative,
+                    content,
+                });
+            }
+        }
+    }
+    texts.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(texts)
+}
+
+/// Trailing white space, a missing last newline, and paths of one machine.
+pub(crate) fn check(text: &Text, findings: &mut Vec<Finding>) {
+    for (index, line) in text.content.lines().enumerate() {
+        if line.ends_with([' ', '\t', '\r']) {
+            findings.push(Finding::new(
+                &text.path,
+                index + 1,
+                "white space at the end of the line",
+            ));
+        }
+        // This file has to name them.
+        let local = LOCAL_PATHS.iter().find(|path| line.contains(*path));
+        if let Some(path) = local.filter(|_| text.path != "xtask/src/tidy/text.rs") {
+            let message = format!("'{path}' is a path of one machine; say it without");
+            findings.push(Finding::new(&text.path, index + 1, message));
+        }
+    }
+    if !text.content.is_empty() && !text.content.ends_with('\n') {
+        findings.push(Finding::new(&text.path, 0, "the last line has no newline"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings_of(content: &str) -> usize {
+        let text = Text {
+            path: "README.md".into(),
+            content: content.into(),
+        };
+        let mut findings = Vec::new();
+        check(&text, &mut findings);
+        findings.len()
+    }
+
+    #[test]
+    fn finds_trailing_space_and_local_paths_and_a_missing_newline() {
+        assert_eq!(findings_of("clean\n\n/run/blitz.sock\n"), 0);
+        assert_eq!(findings_of("trailing \nclean\n"), 1);
+        assert_eq!(findings_of("see /home/anna/notes\n"), 1);
+        assert_eq!(findings_of("no newline"), 1);
+    }
+}
