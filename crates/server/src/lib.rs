@@ -1,2 +1,4 @@
 #![forbid(unsafe_code)]
-//! Under construction.
+//! Blitz, the server framework: typed routes, streaming bodies, one reactor per core.
+
+pub mod router;

@@ -1,0 +1,85 @@
+//! From a path to a route: a radix tree with typed parameters.
+//!
+//! Literals come before parameters, parameters before a catch-all, and the search steps back
+//! where a more exact route turns out not to fit:
+//!
+//! ```
+//! use blitz::router::{Pattern, RouterBuilder};
+//!
+//! let mut builder = RouterBuilder::<&str>::default();
+//! for text in ["/users/me", "/users/{id:u64}", "/users/{name}", "/files/{rest...}"] {
+//!     *builder.entry(&Pattern::parse(text)?) = text;
+//! }
+//! let router = builder.build();
+//!
+//! let (route, params) = router.find("/users/42").unwrap();
+//! assert_eq!((*route, params.get("/users/42", 0)), ("/users/{id:u64}", Some("42")));
+//! assert_eq!(*router.find("/users/me").unwrap().0, "/users/me");
+//! assert_eq!(*router.find("/users/bob").unwrap().0, "/users/{name}");
+//! assert!(router.find("/groups").is_none());
+//! # Ok::<(), blitz::router::PatternError>(())
+//! ```
+
+mod pattern;
+mod tree;
+
+pub use pattern::{Kind, PARAMS_MAX, Pattern, PatternError, Token};
+pub use tree::Params;
+
+use tree::{Branch, Tree};
+
+/// Collects routes; a route is its shape, the names of parameters do not count.
+#[derive(Debug)]
+pub struct RouterBuilder<T> {
+    root: Branch,
+    values: Vec<T>,
+}
+
+impl<T> Default for RouterBuilder<T> {
+    fn default() -> Self {
+        RouterBuilder {
+            root: Branch::default(),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl<T: Default> RouterBuilder<T> {
+    /// What is kept for the shape of `pattern`; the default value if it is new.
+    pub fn entry(&mut self, pattern: &Pattern) -> &mut T {
+        let slot = self.root.slot(pattern.tokens());
+        let index = *slot.get_or_insert(self.values.len() as u32) as usize;
+        if index == self.values.len() {
+            self.values.push(T::default());
+        }
+        &mut self.values[index]
+    }
+
+    /// Packs the routes for matching.
+    pub fn build(self) -> Router<T> {
+        Router {
+            tree: Tree::pack(self.root),
+            values: self.values,
+        }
+    }
+}
+
+/// Finds the route of a path.
+#[derive(Debug)]
+pub struct Router<T> {
+    tree: Tree,
+    values: Vec<T>,
+}
+
+impl<T> Router<T> {
+    /// The best route for a normalised path, and where its parameters lie in it.
+    pub fn find(&self, path: &str) -> Option<(&T, Params)> {
+        let (value, params) = self.tree.find(path)?;
+        Some((&self.values[value as usize], params))
+    }
+
+    /// The value of each route, in the order in which the routes were first named.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+}

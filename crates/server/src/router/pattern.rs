@@ -1,0 +1,276 @@
+//! The text of a route, parsed once: `/users/{id:u64}/files/{rest...}`.
+
+use std::fmt;
+
+/// Most parameters one pattern may have; they travel in a fixed array.
+pub const PARAMS_MAX: usize = 8;
+
+/// What a parameter accepts, narrowest first: the order in which the kinds are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Hexadecimal with hyphens, 8-4-4-4-12 digits.
+    Uuid,
+    /// Decimal digits that fit 32 bits.
+    U32,
+    /// Decimal digits that fit 64 bits.
+    U64,
+    /// As `U32`, with an optional minus.
+    I32,
+    /// As `U64`, with an optional minus.
+    I64,
+    /// Any segment of at least one byte.
+    Text,
+}
+
+impl Kind {
+    const NAMES: [(&'static str, Kind); 6] = [
+        ("uuid", Kind::Uuid),
+        ("u32", Kind::U32),
+        ("u64", Kind::U64),
+        ("i32", Kind::I32),
+        ("i64", Kind::I64),
+        ("str", Kind::Text),
+    ];
+
+    /// Whether a segment, which is never empty, is of this kind.
+    pub fn accepts(self, segment: &[u8]) -> bool {
+        let (digits, negative) = match segment {
+            [b'-', digits @ ..] => (digits, true),
+            digits => (digits, false),
+        };
+        match self {
+            Kind::Text => true,
+            Kind::Uuid => is_uuid(segment),
+            Kind::U32 => !negative && magnitude(digits).is_some_and(|n| n <= u64::from(u32::MAX)),
+            Kind::U64 => !negative && magnitude(digits).is_some(),
+            Kind::I32 => fits_signed(digits, negative, 31),
+            Kind::I64 => fits_signed(digits, negative, 63),
+        }
+    }
+
+    fn parse(name: &str) -> Option<Kind> {
+        Kind::NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, kind)| *kind)
+    }
+}
+
+/// One piece of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Token {
+    /// Bytes that must stand there, in the spelling of a normalised path.
+    Literal(Vec<u8>),
+    /// The rest of a segment, at least one byte.
+    Param(Kind),
+    /// All that follows, slashes included; may be empty.
+    Rest,
+}
+
+/// A parsed route pattern.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    text: String,
+    tokens: Vec<Token>,
+    names: Vec<Box<str>>,
+}
+
+/// Why a pattern cannot be used, in words for its author.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PatternError {
+    pattern: String,
+    reason: String,
+}
+
+impl Pattern {
+    /// Parses literals, `{name}`, `{name:kind}`, and at the end `{name...}` or `{*name}`.
+    pub fn parse(text: &str) -> Result<Pattern, PatternError> {
+        let fail = |reason: String| PatternError {
+            pattern: text.to_owned(),
+            reason,
+        };
+        let mut pattern = Pattern {
+            text: text.to_owned(),
+            tokens: vec![],
+            names: vec![],
+        };
+        if !text.starts_with('/') {
+            return Err(fail("a route starts with `/`".into()));
+        }
+        let mut remaining = text;
+        while !remaining.is_empty() {
+            if matches!(pattern.tokens.last(), Some(Token::Rest)) {
+                return Err(fail("nothing can follow a catch-all".into()));
+            }
+            remaining = match remaining.strip_prefix('{') {
+                None => pattern.take_literal(remaining).map_err(fail)?,
+                Some(inner) => {
+                    let (braced, after) = inner
+                        .split_once('}')
+                        .ok_or_else(|| fail("a `{` is never closed by `}`".into()))?;
+                    pattern.take_braced(braced).map_err(fail)?;
+                    after
+                }
+            };
+        }
+        if pattern.names.len() > PARAMS_MAX {
+            return Err(fail(format!("a route has at most {PARAMS_MAX} parameters")));
+        }
+        Ok(pattern)
+    }
+
+    /// The text it was parsed from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Its pieces, in order; neighbouring literals are never split.
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// The names of its parameters, in order.
+    pub fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
+    /// Takes the literal in front of `remaining` and returns what follows it.
+    fn take_literal<'t>(&mut self, remaining: &'t str) -> Result<&'t str, String> {
+        let end = remaining.find('{').unwrap_or(remaining.len());
+        let (literal, after) = remaining.split_at(end);
+        if matches!(self.tokens.last(), Some(Token::Param(_))) && !literal.starts_with('/') {
+            return Err("a parameter reaches to the end of its segment: put `/` after it".into());
+        }
+        if literal.contains('}') {
+            return Err("a `}` has no `{` before it".into());
+        }
+        // A dot segment is removed from every path before it is matched.
+        let open_end = after.is_empty();
+        let mut segments = literal.split('/').skip(1).peekable();
+        while let Some(segment) = segments.next() {
+            if matches!(segment, "." | "..") && (segments.peek().is_some() || open_end) {
+                return Err("`.` and `..` never match: paths are normalised first".into());
+            }
+        }
+        self.tokens.push(Token::Literal(spell(literal)?));
+        Ok(after)
+    }
+
+    fn take_braced(&mut self, braced: &str) -> Result<(), String> {
+        if matches!(self.tokens.last(), Some(Token::Param(_))) {
+            return Err("two parameters need a `/` between them".into());
+        }
+        let (name, token) = if let Some(name) = braced.strip_prefix('*') {
+            (name, Token::Rest)
+        } else if let Some(name) = braced.strip_suffix("...") {
+            (name, Token::Rest)
+        } else if let Some((name, kind)) = braced.split_once(':') {
+            let known = Kind::parse(kind).ok_or_else(|| {
+                let names = Kind::NAMES.map(|(name, _)| name).join(", ");
+                format!("`{kind}` is not a kind of parameter; there are {names}")
+            })?;
+            (name, Token::Param(known))
+        } else {
+            (braced, Token::Param(Kind::Text))
+        };
+        let starts_segment =
+            matches!(self.tokens.last(), Some(Token::Literal(l)) if l.ends_with(b"/"));
+        if token == Token::Rest && !starts_segment {
+            return Err("a catch-all stands right after a `/`".into());
+        }
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        if name.is_empty() || !name.chars().all(is_word) {
+            return Err(format!("`{name}` is no name: use letters, digits and `_`"));
+        }
+        if self.names.iter().any(|known| &**known == name) {
+            return Err(format!("the parameter `{name}` appears twice"));
+        }
+        self.names.push(name.into());
+        self.tokens.push(token);
+        Ok(())
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the route `{}` cannot be used: {}",
+            self.pattern, self.reason
+        )
+    }
+}
+
+impl std::error::Error for PatternError {}
+
+/// Spells a literal as a normalised path does: unreserved escapes decoded, others in upper case,
+/// and everything that cannot stand in a path escaped ([RFC 3986, section 6.2.2]).
+///
+/// [RFC 3986, section 6.2.2]: https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
+fn spell(literal: &str) -> Result<Vec<u8>, String> {
+    let mut spelled = Vec::with_capacity(literal.len());
+    let mut bytes = literal.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let digits = bytes.next().and_then(hex).zip(bytes.next().and_then(hex));
+            let (high, low) = digits.ok_or("a `%` needs two hexadecimal digits after it")?;
+            let value = high << 4 | low;
+            if value == 0 {
+                return Err("`%00` is refused in every path".into());
+            }
+            push_escaped_unless(&mut spelled, value, is_unreserved(value));
+        } else {
+            let stays = is_unreserved(byte) || b"!$&'()*+,;=:@/".contains(&byte);
+            push_escaped_unless(&mut spelled, byte, stays);
+        }
+    }
+    Ok(spelled)
+}
+
+fn push_escaped_unless(spelled: &mut Vec<u8>, byte: u8, stays: bool) {
+    if stays {
+        spelled.push(byte);
+    } else {
+        spelled.extend_from_slice(format!("%{byte:02X}").as_bytes());
+    }
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+fn hex(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+/// The value of one or more decimal digits, if it fits 64 bits.
+fn magnitude(digits: &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    (!digits.is_empty()).then_some(value)
+}
+
+fn fits_signed(digits: &[u8], negative: bool, bits: u32) -> bool {
+    let max = (1u64 << bits) - u64::from(!negative);
+    magnitude(digits).is_some_and(|value| value <= max)
+}
+
+fn is_uuid(segment: &[u8]) -> bool {
+    segment.len() == 36
+        && segment.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
