@@ -1,2 +1,5 @@
 #![forbid(unsafe_code)]
-//! Under construction.
+//! The reverse proxy of Blitz: routes, upstreams, relay.
+
+pub mod routes;
+pub mod target;
