@@ -1,0 +1,234 @@
+//! What can go wrong in a message: the violated rule, whose fault it is, the status to answer.
+
+use crate::message::Status;
+
+/// Which kind of message an error was found in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// A request that we receive: the status is for its sender.
+    Request,
+    /// A response that we receive: the status is for our own client, hence 502.
+    Response,
+    /// A message that we send: our own fault, hence 500.
+    Sending,
+}
+
+/// Who broke the rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The other end of this connection.
+    Peer,
+    /// The code that drives the machine, for example a body longer than declared.
+    Caller,
+}
+
+/// A refusal. It is final for the connection: after it the machine reads nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    side: Side,
+}
+
+impl Error {
+    /// An error of this kind in this kind of message.
+    #[must_use]
+    pub const fn new(kind: ErrorKind, side: Side) -> Error {
+        Error { kind, side }
+    }
+
+    /// The violated rule as a value.
+    #[must_use]
+    pub const fn kind(self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Stable name of the violated rule, for logs and as a counter's label.
+    #[must_use]
+    pub const fn rule(self) -> &'static str {
+        self.kind.rule()
+    }
+
+    /// The status to answer to our client, if a response can still be sent.
+    #[must_use]
+    pub const fn status(self) -> Status {
+        match self.side {
+            Side::Request => self.kind.request_status(),
+            Side::Response => Status::BAD_GATEWAY,
+            Side::Sending => Status::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Which kind of message was wrong.
+    #[must_use]
+    pub const fn side(self) -> Side {
+        self.side
+    }
+
+    /// Who broke the rule.
+    #[must_use]
+    pub const fn blame(self) -> Blame {
+        match self.side {
+            Side::Request | Side::Response => Blame::Peer,
+            Side::Sending => Blame::Caller,
+        }
+    }
+
+    /// Whether an idempotent request may be sent again on another connection: only if this one
+    /// ended before a single byte of the response (RULES 13).
+    #[must_use]
+    pub const fn is_retry_safe(self) -> bool {
+        matches!(
+            (self.kind, self.side),
+            (ErrorKind::ClosedBeforeResponse, Side::Response)
+        )
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let message = match self.side {
+            Side::Request => "request",
+            Side::Response => "response",
+            Side::Sending => "outgoing message",
+        };
+        write!(f, "{message} refused: {}", self.rule())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Declares the rules: variant, stable name, status for a request, and meaning with its source.
+macro_rules! rules {
+    ($($variant:ident $rule:literal $status:ident $meaning:literal)*) => {
+        /// The rules that a message can violate.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl ErrorKind {
+            /// Every rule, in declaration order: the label values of the refusal counter.
+            pub const ALL: &[ErrorKind] = &[$(ErrorKind::$variant),*];
+
+            /// Stable kebab-case name.
+            #[must_use]
+            pub const fn rule(self) -> &'static str {
+                match self { $(ErrorKind::$variant => $rule,)* }
+            }
+
+            const fn request_status(self) -> Status {
+                match self { $(ErrorKind::$variant => Status::$status,)* }
+            }
+        }
+    };
+}
+
+rules! {
+    BareCr "bare-cr" BAD_REQUEST
+        "CR that is not followed by LF (RFC 9112, section 2.2)."
+    BareLf "bare-lf" BAD_REQUEST
+        "LF that does not follow CR (RFC 9112, section 2.2)."
+    EmptyLines "empty-lines" BAD_REQUEST
+        "More empty lines before a request line than are tolerated (RFC 9112, section 2.2)."
+    RequestLine "request-line-malformed" BAD_REQUEST
+        "Not `method SP target SP version` (RFC 9112, section 3)."
+    Method "method-malformed" BAD_REQUEST
+        "The method is not a token (RFC 9110, section 9.1)."
+    RequestLineTooLong "request-line-too-long" URI_TOO_LONG
+        "The request line exceeds its limit (RFC 9112, section 3)."
+    VersionMissing "version-missing" BAD_REQUEST
+        "A request line without a version, as in HTTP/0.9."
+    VersionMalformed "version-malformed" BAD_REQUEST
+        "Not `HTTP/digit.digit` (RFC 9112, section 2.3)."
+    VersionUnsupported "version-unsupported" HTTP_VERSION_NOT_SUPPORTED
+        "Neither HTTP/1.0 nor HTTP/1.1, for example the preface of HTTP/2 (RFC 9110, 15.6.6)."
+    Target "target-malformed" BAD_REQUEST
+        "A target with forbidden characters or of the wrong form (RFC 9112, section 3.2)."
+    TargetEscape "target-escape-malformed" BAD_REQUEST
+        "`%` without two hexadecimal digits (RFC 3986, section 2.1)."
+    TargetNul "target-nul" BAD_REQUEST
+        "`%00` in a path."
+    TargetAboveRoot "target-above-root" BAD_REQUEST
+        "Dot segments that climb above the root (RFC 3986, section 5.2.4)."
+    TargetUserinfo "target-userinfo" BAD_REQUEST
+        "A user name in the authority (RFC 9110, section 4.2.4)."
+    TargetScheme "target-scheme" BAD_REQUEST
+        "An absolute target whose scheme is neither http nor https."
+    StatusLine "status-line-malformed" BAD_REQUEST
+        "Not `version SP status SP reason` (RFC 9112, section 4)."
+    FieldName "field-name-malformed" BAD_REQUEST
+        "A field name that is not a token (RFC 9110, section 5.1)."
+    SpaceBeforeColon "space-before-colon" BAD_REQUEST
+        "White space between field name and colon (RFC 9112, section 5.1)."
+    FieldValue "field-value-malformed" BAD_REQUEST
+        "A control character in a field value (RFC 9110, section 5.5)."
+    FieldNul "field-nul" BAD_REQUEST
+        "NUL in a field (RFC 9110, section 5.5)."
+    ObsFold "obs-fold" BAD_REQUEST
+        "A folded field line (RFC 9112, section 5.2)."
+    HeadTooLarge "head-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE
+        "The header section exceeds its limit in bytes (RFC 6585, section 5)."
+    TooManyFields "too-many-fields" REQUEST_HEADER_FIELDS_TOO_LARGE
+        "The header section exceeds its limit in fields (RFC 6585, section 5)."
+    HostMissing "host-missing" BAD_REQUEST
+        "HTTP/1.1 without Host (RFC 9112, section 3.2)."
+    HostRepeated "host-repeated" BAD_REQUEST
+        "More than one Host (RFC 9112, section 3.2)."
+    HostMalformed "host-malformed" BAD_REQUEST
+        "A Host that is not `host` or `host:port` (RFC 9112, section 3.2)."
+    ContentLengthMalformed "content-length-malformed" BAD_REQUEST
+        "A Content-Length that is not a number, or a list (RFC 9112, section 6.3)."
+    ContentLengthRepeated "content-length-repeated" BAD_REQUEST
+        "More than one Content-Length, alike or not (RFC 9112, section 6.3)."
+    ContentLengthOverflow "content-length-overflow" CONTENT_TOO_LARGE
+        "A Content-Length beyond 63 bits (RFC 9110, section 8.6)."
+    ContentLengthWithTransferEncoding "content-length-with-transfer-encoding" BAD_REQUEST
+        "Both framings at once, the classic of request smuggling (RFC 9112, section 6.1)."
+    TransferEncodingInHttp10 "transfer-encoding-in-http10" BAD_REQUEST
+        "Transfer-Encoding in an HTTP/1.0 message (RFC 9112, section 6.1)."
+    TransferEncodingNotChunkedLast "transfer-encoding-not-chunked-last" BAD_REQUEST
+        "Transfer codings that do not end in chunked, or repeat it (RFC 9112, section 6.3)."
+    TransferEncodingUnknown "transfer-encoding-unknown" NOT_IMPLEMENTED
+        "A transfer coding besides chunked (RFC 9112, section 6.1)."
+    TransferEncodingForbidden "transfer-encoding-forbidden" BAD_REQUEST
+        "Transfer-Encoding in a 1xx or 204 response (RFC 9112, section 6.1)."
+    ConnectionMalformed "connection-malformed" BAD_REQUEST
+        "A Connection field that is not a list of tokens (RFC 9110, section 7.6.1)."
+    UpgradeMalformed "upgrade-malformed" BAD_REQUEST
+        "An Upgrade field that is not a list of protocols (RFC 9110, section 7.8)."
+    ExpectationUnknown "expectation-unknown" EXPECTATION_FAILED
+        "An expectation other than 100-continue (RFC 9110, section 10.1.1)."
+    ConnectWithContent "connect-with-content" BAD_REQUEST
+        "CONNECT with framing of content, which has no meaning (RFC 9110, section 9.3.6)."
+    ChunkSizeMalformed "chunk-size-malformed" BAD_REQUEST
+        "A chunk size that is not hexadecimal digits (RFC 9112, section 7.1)."
+    ChunkSizeOverflow "chunk-size-overflow" BAD_REQUEST
+        "A chunk size beyond 63 bits (RFC 9112, section 7.1)."
+    ChunkExtensionMalformed "chunk-extension-malformed" BAD_REQUEST
+        "A chunk extension with forbidden characters (RFC 9112, section 7.1.1)."
+    ChunkLineTooLong "chunk-line-too-long" BAD_REQUEST
+        "A chunk-size line or all chunk extensions exceed their limit (RFC 9112, 7.1.1)."
+    ChunkEndMalformed "chunk-end-malformed" BAD_REQUEST
+        "Chunk data not followed by CRLF (RFC 9112, section 7.1)."
+    TrailersTooLarge "trailers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE
+        "The trailer section exceeds its limits (RFC 9112, section 7.1.2)."
+    TruncatedHead "truncated-head" BAD_REQUEST
+        "The peer closed within a head (RFC 9112, section 8)."
+    TruncatedBody "truncated-body" BAD_REQUEST
+        "The peer closed before the content was complete (RFC 9112, section 8)."
+    ClosedBeforeResponse "closed-before-response" BAD_REQUEST
+        "The peer closed before the first byte of its response."
+    UnexpectedBytes "unexpected-bytes" BAD_REQUEST
+        "Bytes after the end of a response, or before any request was sent."
+    SwitchingUnrequested "switching-unrequested" BAD_REQUEST
+        "101 without a request to upgrade (RFC 9110, section 15.2.2)."
+    TooManyInformational "too-many-informational" BAD_REQUEST
+        "More 1xx responses than the limit before the final one."
+    BodyTooLong "body-too-long" BAD_REQUEST
+        "More content sent than declared."
+    BodyTooShort "body-too-short" BAD_REQUEST
+        "Less content sent than declared."
+    BodyForbidden "body-forbidden" BAD_REQUEST
+        "Content sent in a message that has none."
+}

@@ -1,0 +1,38 @@
+//! HTTP/1.0 and HTTP/1.1 (RFC 9112), both sides of a connection.
+
+mod client;
+mod server;
+
+use std::ops::Range;
+
+use crate::message::BodyLength;
+pub use client::Client;
+pub use server::Server;
+
+/// What one call of `handle_input` did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes of the input that are dealt with and must not be presented again.
+    pub consumed: usize,
+    /// What they meant.
+    pub event: Event,
+}
+
+/// What arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing yet: present more input when there is some.
+    NeedMore,
+    /// The rest of the input is not for this exchange: keep it and present it again once the
+    /// exchange is complete, or once an upgrade is decided. Bounded by
+    /// `Limits::pipelined_bytes_max` and `Limits::upgrade_bytes_max`.
+    Paused,
+    /// A complete head is in the caller's head, with what it declares about the content.
+    Head(BodyLength),
+    /// Content, or bytes of a tunnel: this range of the input, inside what was consumed.
+    Data(Range<usize>),
+    /// Trailer fields are in the caller's trailers; `End` follows.
+    Trailers,
+    /// The message is complete.
+    End,
+}

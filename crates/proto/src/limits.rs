@@ -1,0 +1,111 @@
+//! Every bound of the protocol machines and of the loops that drive them, each with one default
+//! for all versions of HTTP.
+
+use std::time::Duration;
+
+/// The bounds. Reaching one has a defined outcome, which the field's description names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a header section, the request line not included; beyond: 431.
+    pub head_bytes_max: usize,
+    /// Field lines of a header section; beyond: 431.
+    pub fields_max: usize,
+    /// Bytes of a request or status line; beyond: 414 or 502.
+    pub request_line_bytes_max: usize,
+    /// Empty lines tolerated before a request line (RFC 9112, section 2.2); beyond: 400.
+    pub empty_lines_max: usize,
+    /// Bytes of one chunk-size line with its extensions; beyond: 400.
+    pub chunk_line_bytes_max: usize,
+    /// Bytes of chunk extensions in one message; beyond: 400.
+    pub chunk_extension_bytes_max: usize,
+    /// Bytes of a trailer section; beyond: 431.
+    pub trailer_bytes_max: usize,
+    /// Field lines of a trailer section; beyond: 431.
+    pub trailer_fields_max: usize,
+    /// Informational (1xx) responses before one final response; beyond: 502.
+    pub informational_max: usize,
+    /// Bytes read ahead while a request is in flight on an HTTP/1 connection; beyond: not read.
+    pub pipelined_bytes_max: usize,
+    /// Bytes held after an upgrade request until it is decided; beyond: not read.
+    pub upgrade_bytes_max: usize,
+
+    /// Bytes buffered per stream and direction; beyond: back-pressure.
+    pub stream_buffer_bytes_max: usize,
+    /// Bytes buffered per connection; beyond: back-pressure.
+    pub connection_buffer_bytes_max: usize,
+    /// Bytes buffered per core; beyond: the largest holder is shed.
+    pub core_buffer_bytes_max: usize,
+    /// Payload of at least this many bytes is forwarded without copying.
+    pub slice_bytes_min: usize,
+    /// Bytes of a request body kept for one retry; beyond: no retry.
+    pub replay_bytes_max: usize,
+    /// Bytes discarded after an error before the connection is closed.
+    pub discard_bytes_max: usize,
+    /// Time for which they are discarded.
+    pub discard_timeout: Duration,
+
+    /// Time from a head's first byte to its last; beyond: 408.
+    pub head_timeout: Duration,
+    /// Time a connection may be without a request; beyond: closed.
+    pub idle_timeout: Duration,
+    /// Least average rate of a request body in bytes per second; below: 408.
+    pub body_rate_min: u64,
+    /// Time before that rate is asked for.
+    pub body_rate_grace: Duration,
+    /// Time a peer may refuse to take a byte; beyond: closed.
+    pub send_stall_timeout: Duration,
+    /// Time a tunnel or long-lived stream may be silent; beyond: closed.
+    pub stream_idle_timeout: Duration,
+
+    /// Streams open at once on a multiplexed connection.
+    pub concurrent_streams_max: u32,
+    /// Resets before a response head within the window; beyond, and above half of the streams
+    /// opened: the connection is closed.
+    pub resets_max: u32,
+    /// Length of that window.
+    pub resets_window: Duration,
+    /// Idle upstream connections kept per core; beyond: the oldest is closed.
+    pub pool_idle_max: usize,
+    /// Time to connect to an upstream; beyond: 504.
+    pub connect_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        const KIB: usize = 1024;
+        Limits {
+            head_bytes_max: 32 * KIB,
+            fields_max: 100,
+            request_line_bytes_max: 8 * KIB,
+            empty_lines_max: 2,
+            chunk_line_bytes_max: 256,
+            chunk_extension_bytes_max: 4 * KIB,
+            trailer_bytes_max: 8 * KIB,
+            trailer_fields_max: 32,
+            informational_max: 8,
+            pipelined_bytes_max: 16 * KIB,
+            upgrade_bytes_max: 16 * KIB,
+
+            stream_buffer_bytes_max: 64 * KIB,
+            connection_buffer_bytes_max: 256 * KIB,
+            core_buffer_bytes_max: 64 * KIB * KIB,
+            slice_bytes_min: KIB,
+            replay_bytes_max: 64 * KIB,
+            discard_bytes_max: 64 * KIB,
+            discard_timeout: Duration::from_secs(2),
+
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            body_rate_min: 240,
+            body_rate_grace: Duration::from_secs(5),
+            send_stall_timeout: Duration::from_secs(60),
+            stream_idle_timeout: Duration::from_secs(300),
+
+            concurrent_streams_max: 100,
+            resets_max: 200,
+            resets_window: Duration::from_secs(10),
+            pool_idle_max: 256,
+            connect_timeout: Duration::from_secs(1),
+        }
+    }
+}

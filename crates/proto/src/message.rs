@@ -1,0 +1,60 @@
+//! The vocabulary that all versions of HTTP share: heads, fields, lengths.
+//!
+//! A head owns its text: the target in one string, the fields in one block with ranges into it.
+//! Both keep their capacity when cleared, so recycled heads allocate nothing.
+
+mod fields;
+mod method;
+mod name;
+mod request;
+mod response;
+mod status;
+
+pub(crate) use fields::{Entry, is_token_byte, is_valid_value};
+pub use fields::{FieldName, Fields, InvalidField};
+pub use method::Method;
+pub use name::{AsName, Name};
+pub(crate) use request::Span;
+pub use request::{InvalidTarget, RequestHead, TargetForm};
+pub use response::ResponseHead;
+pub use status::Status;
+
+/// Version of HTTP that a message was received with or is to be sent with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// HTTP/1.0 (RFC 1945)
+    Http10,
+    /// HTTP/1.1 (RFC 9112)
+    Http11,
+    /// HTTP/2 (RFC 9113)
+    Http2,
+    /// HTTP/3 (RFC 9114)
+    Http3,
+}
+
+impl Version {
+    /// As written in logs and `Via`: `1.0`, `1.1`, `2`, `3`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::Http10 => "1.0",
+            Version::Http11 => "1.1",
+            Version::Http2 => "2",
+            Version::Http3 => "3",
+        }
+    }
+}
+
+/// What a head says about the length of the content.
+///
+/// For a received response to HEAD, and for a 304, it is the length that the content would have
+/// had; the `End` event, not this value, says when the message is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    /// No content, and none declared.
+    Empty,
+    /// Exactly this many bytes, declared by `Content-Length`; may be 0.
+    Known(u64),
+    /// Until the content ends: chunked in HTTP/1.1, close-delimited towards HTTP/1.0.
+    Unknown,
+}

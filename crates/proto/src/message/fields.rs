@@ -1,0 +1,323 @@
+//! Header and trailer sections: one block of bytes, and fields as ranges into it.
+
+use super::{AsName, Name};
+
+/// The fields of a head or a trailer section, in order of arrival (RFC 9110, section 5).
+///
+/// All text lives in one block; clearing keeps its capacity, so that a recycled head costs no
+/// allocation. Text of replaced or removed fields stays in the block until [`Fields::clear`].
+#[derive(Debug, Clone, Default)]
+pub struct Fields {
+    pub(crate) block: Vec<u8>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// One field: where its name and its value lie in the block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) value_start: u32,
+    pub(crate) value_len: u32,
+    pub(crate) name_start: u32,
+    pub(crate) name_len: u16,
+    pub(crate) name: Name,
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+/// A field that must not be sent: its name is not a token, or its value holds CR, LF, NUL or
+/// another control character (RFC 9110, sections 5.1 and 5.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidField;
+
+impl std::fmt::Display for InvalidField {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the field name or value holds a character that HTTP forbids")
+    }
+}
+
+impl std::error::Error for InvalidField {}
+
+/// The name of one field: the known name, and the text as it was received or given.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldName<'a> {
+    known: Name,
+    text: &'a [u8],
+}
+
+impl<'a> FieldName<'a> {
+    /// The known name, or [`Name::Other`].
+    #[inline]
+    #[must_use]
+    pub fn known(&self) -> Name {
+        self.known
+    }
+
+    /// The text in its original case.
+    #[must_use]
+    pub fn as_str(&self) -> &'a str {
+        // Names are tokens, hence ASCII; the fallback is never taken.
+        std::str::from_utf8(self.text).unwrap_or("")
+    }
+
+    /// The text in its original case.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// Whether this is the given name, in any case.
+    #[must_use]
+    pub fn is(&self, name: impl AsName) -> bool {
+        matches(self.known, self.text, &name)
+    }
+}
+
+impl Fields {
+    /// No fields and no memory.
+    #[must_use]
+    pub const fn new() -> Fields {
+        Fields {
+            block: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Number of field lines.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no field.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Removes all fields and keeps the memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.block.clear();
+        self.entries.clear();
+    }
+
+    /// Bytes of names and values, as HTTP/2 would count a header list without its overhead.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        self.entries
+            .iter()
+            .map(|e| e.name_len as usize + e.value_len as usize)
+            .sum()
+    }
+
+    /// Adds a field at the end. The text must be valid: use [`Fields::try_append`] for text that
+    /// comes from users or the network.
+    #[inline]
+    pub fn append(&mut self, name: impl AsName, value: impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        debug_assert!(
+            is_valid(name.text(), value),
+            "invalid field {:?}",
+            name.text()
+        );
+        let entry = self.store(&name, value);
+        self.entries.push(entry);
+    }
+
+    /// Adds a field at the end, or refuses it.
+    ///
+    /// # Errors
+    /// [`InvalidField`] if HTTP forbids the name or the value.
+    pub fn try_append(
+        &mut self,
+        name: impl AsName,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), InvalidField> {
+        if !is_valid(name.text(), value.as_ref()) {
+            return Err(InvalidField);
+        }
+        self.append(name, value);
+        Ok(())
+    }
+
+    /// Gives the field exactly this value: the first occurrence is replaced in place, others are
+    /// removed. The same validity as for [`Fields::append`] is expected.
+    pub fn set(&mut self, name: impl AsName, value: impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        debug_assert!(
+            is_valid(name.text(), value),
+            "invalid field {:?}",
+            name.text()
+        );
+        let replacement = self.store(&name, value);
+        let Some(first) = self.position(&name) else {
+            return self.entries.push(replacement);
+        };
+        self.entries[first] = replacement;
+        let mut index = 0;
+        let block = &self.block;
+        self.entries.retain(|entry| {
+            index += 1;
+            index <= first + 1 || !matches(entry.name, entry.name_in(block), &name)
+        });
+    }
+
+    /// Removes every occurrence; says whether there was one.
+    pub fn remove(&mut self, name: impl AsName) -> bool {
+        let before = self.entries.len();
+        let block = &self.block;
+        self.entries
+            .retain(|entry| !matches(entry.name, entry.name_in(block), &name));
+        self.entries.len() != before
+    }
+
+    /// Keeps the fields for which `keep` says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(FieldName<'_>, &[u8]) -> bool) {
+        let block = &self.block;
+        self.entries
+            .retain(|entry| keep(entry.field_name(block), entry.value_in(block)));
+    }
+
+    /// Value of the first occurrence, without surrounding white space.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, name: impl AsName) -> Option<&[u8]> {
+        self.position(&name)
+            .map(|at| self.entries[at].value_in(&self.block))
+    }
+
+    /// Value of the first occurrence, if it is UTF-8.
+    #[must_use]
+    pub fn get_str(&self, name: impl AsName) -> Option<&str> {
+        self.get(name)
+            .and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// Values of all occurrences, in order.
+    pub fn get_all<N: AsName>(&self, name: N) -> impl Iterator<Item = &[u8]> + use<'_, N> {
+        let matching = move |entry: &&Entry| matches(entry.name, entry.name_in(&self.block), &name);
+        self.entries
+            .iter()
+            .filter(matching)
+            .map(|entry| entry.value_in(&self.block))
+    }
+
+    /// Whether the field occurs.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, name: impl AsName) -> bool {
+        self.position(&name).is_some()
+    }
+
+    /// All fields in order.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (FieldName<'_>, &[u8])> + Clone {
+        let block = &self.block;
+        self.entries
+            .iter()
+            .map(move |entry| (entry.field_name(block), entry.value_in(block)))
+    }
+
+    #[inline]
+    fn position(&self, name: &impl AsName) -> Option<usize> {
+        let block = &self.block;
+        self.entries
+            .iter()
+            .position(|entry| matches(entry.name, entry.name_in(block), name))
+    }
+
+    fn store(&mut self, name: &impl AsName, value: &[u8]) -> Entry {
+        let known = name.known();
+        // Known names are written from the table, so only unknown ones need room in the block.
+        let text = if known == Name::Other {
+            name.text()
+        } else {
+            ""
+        };
+        let name_start = self.block.len();
+        assert!(
+            name_start + text.len() + value.len() <= u32::MAX as usize,
+            "fields over 4 GiB"
+        );
+        assert!(text.len() <= u16::MAX as usize, "field name over 64 KiB");
+        self.block.extend_from_slice(text.as_bytes());
+        let value_start = self.block.len();
+        self.block.extend_from_slice(value);
+        Entry {
+            value_start: value_start as u32,
+            value_len: value.len() as u32,
+            name_start: name_start as u32,
+            name_len: text.len() as u16,
+            name: known,
+        }
+    }
+}
+
+impl Entry {
+    /// The name's text; a known name that was not received on the wire has its canonical one.
+    #[inline]
+    fn name_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        if self.name_len == 0 {
+            return self.name.canonical().as_bytes();
+        }
+        &block[self.name_start as usize..][..self.name_len as usize]
+    }
+
+    #[inline]
+    pub(crate) fn value_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        &block[self.value_start as usize..][..self.value_len as usize]
+    }
+
+    #[inline]
+    fn field_name<'a>(&self, block: &'a [u8]) -> FieldName<'a> {
+        FieldName {
+            known: self.name,
+            text: self.name_in(block),
+        }
+    }
+}
+
+#[inline]
+fn matches(known: Name, text: &[u8], wanted: &impl AsName) -> bool {
+    let wanted_known = wanted.known();
+    known == wanted_known
+        && (known != Name::Other || text.eq_ignore_ascii_case(wanted.text().as_bytes()))
+}
+
+fn is_valid(name: &str, value: &[u8]) -> bool {
+    let name_fits = !name.is_empty() && name.len() <= u16::MAX as usize;
+    name_fits && name.bytes().all(is_token_byte) && is_valid_value(value)
+}
+
+/// `tchar` of RFC 9110, section 5.6.2.
+#[inline]
+pub(crate) const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
+}
+
+/// `field-content` of RFC 9110, section 5.5: visible, blank or above ASCII, nothing else.
+pub(crate) fn is_valid_value(value: &[u8]) -> bool {
+    value
+        .iter()
+        .all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t')
+}

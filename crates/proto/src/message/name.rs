@@ -1,0 +1,316 @@
+//! Field names: the well-known ones are numbers, all others stay text.
+
+/// Declares [`Name`] together with its two spellings; the order is part of the design, see below.
+macro_rules! names {
+    ($($variant:ident $lower:literal $canonical:literal)*) => {
+        /// A field name that Blitz or its users look at (RFC 9110, section 16.3.1), or `Other`.
+        ///
+        /// Comparing two known names is comparing two bytes.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Name {
+            $(#[doc = concat!("`", $canonical, "`")] $variant,)*
+            /// Any name that is not in this list; its text is in the field itself.
+            Other,
+        }
+
+        const LOWER: &[&str] = &[$($lower),*];
+        const CANONICAL: &[&str] = &[$($canonical),*];
+        const KNOWN: &[Name] = &[$(Name::$variant),*];
+    };
+}
+
+// The names that frame or route an HTTP/1 message come first, up to `Expect`: "is it one of
+// those" is then a single comparison per field, see `Name::is_policed`.
+names! {
+    Host "host" "Host"
+    ContentLength "content-length" "Content-Length"
+    TransferEncoding "transfer-encoding" "Transfer-Encoding"
+    Connection "connection" "Connection"
+    Upgrade "upgrade" "Upgrade"
+    Expect "expect" "Expect"
+    KeepAlive "keep-alive" "Keep-Alive"
+    ProxyConnection "proxy-connection" "Proxy-Connection"
+    Te "te" "TE"
+    Trailer "trailer" "Trailer"
+    Http2Settings "http2-settings" "HTTP2-Settings"
+    Accept "accept" "Accept"
+    AcceptCharset "accept-charset" "Accept-Charset"
+    AcceptEncoding "accept-encoding" "Accept-Encoding"
+    AcceptLanguage "accept-language" "Accept-Language"
+    AcceptRanges "accept-ranges" "Accept-Ranges"
+    AccessControlAllowCredentials "access-control-allow-credentials" "Access-Control-Allow-Credentials"
+    AccessControlAllowHeaders "access-control-allow-headers" "Access-Control-Allow-Headers"
+    AccessControlAllowMethods "access-control-allow-methods" "Access-Control-Allow-Methods"
+    AccessControlAllowOrigin "access-control-allow-origin" "Access-Control-Allow-Origin"
+    AccessControlExposeHeaders "access-control-expose-headers" "Access-Control-Expose-Headers"
+    AccessControlMaxAge "access-control-max-age" "Access-Control-Max-Age"
+    AccessControlRequestHeaders "access-control-request-headers" "Access-Control-Request-Headers"
+    AccessControlRequestMethod "access-control-request-method" "Access-Control-Request-Method"
+    Age "age" "Age"
+    Allow "allow" "Allow"
+    AltSvc "alt-svc" "Alt-Svc"
+    AuthenticationInfo "authentication-info" "Authentication-Info"
+    Authorization "authorization" "Authorization"
+    CacheControl "cache-control" "Cache-Control"
+    CacheStatus "cache-status" "Cache-Status"
+    CdnLoop "cdn-loop" "CDN-Loop"
+    ClientCert "client-cert" "Client-Cert"
+    ClientCertChain "client-cert-chain" "Client-Cert-Chain"
+    ContentDigest "content-digest" "Content-Digest"
+    ContentDisposition "content-disposition" "Content-Disposition"
+    ContentEncoding "content-encoding" "Content-Encoding"
+    ContentLanguage "content-language" "Content-Language"
+    ContentLocation "content-location" "Content-Location"
+    ContentRange "content-range" "Content-Range"
+    ContentSecurityPolicy "content-security-policy" "Content-Security-Policy"
+    ContentType "content-type" "Content-Type"
+    Cookie "cookie" "Cookie"
+    Date "date" "Date"
+    Dnt "dnt" "DNT"
+    EarlyData "early-data" "Early-Data"
+    Etag "etag" "ETag"
+    Expires "expires" "Expires"
+    Forwarded "forwarded" "Forwarded"
+    From "from" "From"
+    IfMatch "if-match" "If-Match"
+    IfModifiedSince "if-modified-since" "If-Modified-Since"
+    IfNoneMatch "if-none-match" "If-None-Match"
+    IfRange "if-range" "If-Range"
+    IfUnmodifiedSince "if-unmodified-since" "If-Unmodified-Since"
+    LastModified "last-modified" "Last-Modified"
+    Link "link" "Link"
+    Location "location" "Location"
+    MaxForwards "max-forwards" "Max-Forwards"
+    Origin "origin" "Origin"
+    Pragma "pragma" "Pragma"
+    Priority "priority" "Priority"
+    Proxy "proxy" "Proxy"
+    ProxyAuthenticate "proxy-authenticate" "Proxy-Authenticate"
+    ProxyAuthenticationInfo "proxy-authentication-info" "Proxy-Authentication-Info"
+    ProxyAuthorization "proxy-authorization" "Proxy-Authorization"
+    ProxyStatus "proxy-status" "Proxy-Status"
+    Range "range" "Range"
+    RateLimit "ratelimit" "RateLimit"
+    RateLimitPolicy "ratelimit-policy" "RateLimit-Policy"
+    Referer "referer" "Referer"
+    ReferrerPolicy "referrer-policy" "Referrer-Policy"
+    RetryAfter "retry-after" "Retry-After"
+    SecChUa "sec-ch-ua" "Sec-CH-UA"
+    SecChUaMobile "sec-ch-ua-mobile" "Sec-CH-UA-Mobile"
+    SecChUaPlatform "sec-ch-ua-platform" "Sec-CH-UA-Platform"
+    SecFetchDest "sec-fetch-dest" "Sec-Fetch-Dest"
+    SecFetchMode "sec-fetch-mode" "Sec-Fetch-Mode"
+    SecFetchSite "sec-fetch-site" "Sec-Fetch-Site"
+    SecFetchUser "sec-fetch-user" "Sec-Fetch-User"
+    SecWebSocketAccept "sec-websocket-accept" "Sec-WebSocket-Accept"
+    SecWebSocketExtensions "sec-websocket-extensions" "Sec-WebSocket-Extensions"
+    SecWebSocketKey "sec-websocket-key" "Sec-WebSocket-Key"
+    SecWebSocketProtocol "sec-websocket-protocol" "Sec-WebSocket-Protocol"
+    SecWebSocketVersion "sec-websocket-version" "Sec-WebSocket-Version"
+    Server "server" "Server"
+    ServerTiming "server-timing" "Server-Timing"
+    SetCookie "set-cookie" "Set-Cookie"
+    StrictTransportSecurity "strict-transport-security" "Strict-Transport-Security"
+    Traceparent "traceparent" "Traceparent"
+    Tracestate "tracestate" "Tracestate"
+    UpgradeInsecureRequests "upgrade-insecure-requests" "Upgrade-Insecure-Requests"
+    UserAgent "user-agent" "User-Agent"
+    Vary "vary" "Vary"
+    Via "via" "Via"
+    WwwAuthenticate "www-authenticate" "WWW-Authenticate"
+    XContentTypeOptions "x-content-type-options" "X-Content-Type-Options"
+    XForwardedFor "x-forwarded-for" "X-Forwarded-For"
+    XForwardedHost "x-forwarded-host" "X-Forwarded-Host"
+    XForwardedPort "x-forwarded-port" "X-Forwarded-Port"
+    XForwardedProto "x-forwarded-proto" "X-Forwarded-Proto"
+    XFrameOptions "x-frame-options" "X-Frame-Options"
+    XRealIp "x-real-ip" "X-Real-IP"
+    XRequestId "x-request-id" "X-Request-Id"
+    XRequestedWith "x-requested-with" "X-Requested-With"
+}
+
+impl Name {
+    /// Recognises a name in any case. Anything unknown, valid or not, is [`Name::Other`].
+    #[inline]
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Name {
+        let slot = slot_of(TABLE.seed, text);
+        let Some(&candidate) = KNOWN.get(TABLE.slots[slot] as usize) else {
+            return Name::Other;
+        };
+        if equals_lower(text, candidate.as_str().as_bytes()) {
+            candidate
+        } else {
+            Name::Other
+        }
+    }
+
+    /// The name in lower case, as HTTP/2 and HTTP/3 spell it; empty for [`Name::Other`].
+    #[inline]
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        LOWER.get(self as usize).copied().unwrap_or("")
+    }
+
+    /// The name as HTTP/1 traditionally spells it; empty for [`Name::Other`].
+    #[inline]
+    #[must_use]
+    pub fn canonical(self) -> &'static str {
+        CANONICAL.get(self as usize).copied().unwrap_or("")
+    }
+
+    /// All known names, in declaration order.
+    #[must_use]
+    pub fn all() -> &'static [Name] {
+        KNOWN
+    }
+
+    /// Whether an HTTP/1 machine has to look at the value to frame or route the message.
+    #[inline]
+    pub(crate) fn is_policed(self) -> bool {
+        self as u8 <= Name::Expect as u8
+    }
+}
+
+/// Something that names a field: a [`Name`] or its text in any case.
+pub trait AsName {
+    /// The known name, or [`Name::Other`].
+    fn known(&self) -> Name;
+    /// The text to write for a name that is [`Name::Other`].
+    fn text(&self) -> &str;
+}
+
+impl AsName for Name {
+    fn known(&self) -> Name {
+        *self
+    }
+    fn text(&self) -> &str {
+        self.canonical()
+    }
+}
+
+impl AsName for &str {
+    fn known(&self) -> Name {
+        Name::parse(self.as_bytes())
+    }
+    fn text(&self) -> &str {
+        self
+    }
+}
+
+/// Compares `text`, in any case, with `lower`, which consists of `a-z`, `0-9` and `-`.
+///
+/// Eight bytes at a time: a difference is allowed only in bit 0x20, and only where `lower` holds a
+/// letter, which among its three kinds of bytes are the ones with bit 0x40 set.
+#[inline]
+fn equals_lower(text: &[u8], lower: &[u8]) -> bool {
+    if text.len() != lower.len() {
+        return false;
+    }
+    if let (Some(text_last), Some(lower_last)) = (text.last_chunk(), lower.last_chunk()) {
+        let (text_words, _) = text.as_chunks::<8>();
+        let (lower_words, _) = lower.as_chunks::<8>();
+        // The last eight bytes overlap what the words cover; that is cheaper than a remainder.
+        return !differs(text_last, lower_last)
+            && text_words
+                .iter()
+                .zip(lower_words)
+                .all(|(text, lower)| !differs(text, lower));
+    }
+    text.eq_ignore_ascii_case(lower)
+}
+
+#[inline]
+fn differs(text: &[u8; 8], lower: &[u8; 8]) -> bool {
+    let (text, lower) = (u64::from_le_bytes(*text), u64::from_le_bytes(*lower));
+    (text ^ lower) & !((lower >> 1) & 0x2020_2020_2020_2020) != 0
+}
+
+const SLOTS: usize = 1024;
+
+/// A perfect hash: every known name has a slot of its own under this seed.
+struct Table {
+    seed: u32,
+    slots: [u8; SLOTS],
+}
+
+// Found while compiling, so adding a name above is all there is to adding a name. Should the
+// compiler complain of a long evaluation, start from another odd number.
+static TABLE: Table = find_table();
+
+const SEED_FIRST: u32 = 0x44D3_675B;
+
+const VACANT: u8 = u8::MAX;
+
+const fn find_table() -> Table {
+    assert!(KNOWN.len() < VACANT as usize);
+    let mut seed = SEED_FIRST;
+    loop {
+        if let Some(slots) = try_seed(seed) {
+            return Table { seed, slots };
+        }
+        seed = seed.wrapping_mul(5).wrapping_add(2);
+    }
+}
+
+const fn try_seed(seed: u32) -> Option<[u8; SLOTS]> {
+    let mut slots = [VACANT; SLOTS];
+    let mut index = 0;
+    while index < LOWER.len() {
+        let slot = slot_of(seed, LOWER[index].as_bytes());
+        if slots[slot] != VACANT {
+            return None;
+        }
+        slots[slot] = index as u8;
+        index += 1;
+    }
+    Some(slots)
+}
+
+/// Length, first byte and the last four bytes, without their case, tell all known names apart.
+#[inline]
+const fn slot_of(seed: u32, text: &[u8]) -> usize {
+    let tail = match text.last_chunk::<4>() {
+        Some(tail) => u32::from_le_bytes(*tail),
+        None => match text {
+            [a, b, c] => u32::from_le_bytes([*a, *b, *c, 0]),
+            [a, b] => u32::from_le_bytes([*a, *b, 0, 0]),
+            [a] => *a as u32,
+            _ => return 0,
+        },
+    };
+    let ends = text.len() as u32 | ((text[0] | 0x20) as u32) << 8;
+    let key = (tail | 0x2020_2020) ^ ends.wrapping_mul(0x9E37_79B1);
+    (key.wrapping_mul(seed) >> 22) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_recognised_in_any_case() {
+        for &name in Name::all() {
+            let lower = name.as_str();
+            assert_eq!(lower, name.canonical().to_ascii_lowercase());
+            assert_eq!(Name::parse(lower.as_bytes()), name);
+            assert_eq!(Name::parse(lower.to_ascii_uppercase().as_bytes()), name);
+            assert_eq!(Name::parse(name.canonical().as_bytes()), name);
+        }
+    }
+
+    #[test]
+    fn one_changed_byte_makes_another_name() {
+        for &name in Name::all() {
+            for at in 0..name.as_str().len() {
+                for bit in 0..8 {
+                    let mut text = name.as_str().as_bytes().to_vec();
+                    text[at] ^= 1 << bit;
+                    let same = text.eq_ignore_ascii_case(name.as_str().as_bytes());
+                    assert_eq!(Name::parse(&text) == name, same, "{text:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Request heads: method, target, fields.
+
+use super::{Fields, Method, Name, Version};
+use crate::error::ErrorKind;
+use crate::target;
+
+/// The form of a request target (RFC 9112, section 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetForm {
+    /// `/path?query`, the common one.
+    Origin,
+    /// `http://authority/path?query`, as sent to proxies.
+    Absolute,
+    /// `host:port`, only with CONNECT.
+    Authority,
+    /// `*`, only with OPTIONS.
+    Asterisk,
+}
+
+/// A request target that HTTP forbids, or that would climb above its root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidTarget(pub(crate) ErrorKind);
+
+impl InvalidTarget {
+    /// Stable name of the violated rule.
+    #[must_use]
+    pub fn rule(&self) -> &'static str {
+        self.0.rule()
+    }
+}
+
+impl std::fmt::Display for InvalidTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the request target is invalid: {}", self.0.rule())
+    }
+}
+
+impl std::error::Error for InvalidTarget {}
+
+/// A range of the head's own text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// Request line and fields (RFC 9110, sections 6 and 7).
+///
+/// The parts of the target are kept apart from the fields, so whatever is done to
+/// `fields`, the target stays what was parsed. The authority is the one truth about the host:
+/// encoders write `Host` from it.
+#[derive(Debug, Clone)]
+pub struct RequestHead {
+    /// The method; [`RequestHead::method_str`] also knows unregistered ones.
+    pub method: Method,
+    /// The version the request was received with; encoders ignore it.
+    pub version: Version,
+    /// The header section.
+    pub fields: Fields,
+    pub(crate) target: Target,
+}
+
+/// The text of a target, possibly in several versions one after the other, and its parts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Target {
+    pub(crate) text: String,
+    pub(crate) form: Option<TargetForm>,
+    pub(crate) scheme: Option<&'static str>,
+    pub(crate) method: Span,
+    pub(crate) authority: Option<Span>,
+    pub(crate) raw_path: Span,
+    /// Directly followed by `?` and the query, if there is one.
+    pub(crate) path: Span,
+    pub(crate) query: Option<Span>,
+}
+
+impl RequestHead {
+    /// A request for `target`: `/path?query`, `http://host/path`, `*`, or `host:port` for CONNECT.
+    ///
+    /// # Panics
+    /// If the target is invalid, or the method is [`Method::Other`]; see [`RequestHead::parse`].
+    #[must_use]
+    pub fn new(method: Method, target: &str) -> RequestHead {
+        match RequestHead::parse(method.as_str(), target) {
+            Ok(head) => head,
+            Err(error) => panic!("{target:?}: {error}"),
+        }
+    }
+
+    /// The same for text that comes from a user, with any token as the method.
+    ///
+    /// # Errors
+    /// [`InvalidTarget`] if method or target are not what RFC 9112, section 3, allows.
+    pub fn parse(method: &str, target: &str) -> Result<RequestHead, InvalidTarget> {
+        let mut head = RequestHead::default();
+        target::parse_request_line(&mut head, method.as_bytes(), target.as_bytes())
+            .map_err(InvalidTarget)?;
+        Ok(head)
+    }
+
+    /// Back to `GET /` without fields; keeps the memory.
+    pub fn clear(&mut self) {
+        self.method = Method::Get;
+        self.version = Version::Http11;
+        self.fields.clear();
+        self.target.clear();
+    }
+
+    /// The method's token.
+    #[inline]
+    #[must_use]
+    pub fn method_str(&self) -> &str {
+        match self.method {
+            Method::Other => self.target.at(self.target.method),
+            known => known.as_str(),
+        }
+    }
+
+    /// The form in which the target was received or given.
+    #[inline]
+    #[must_use]
+    pub fn form(&self) -> TargetForm {
+        self.target.form.unwrap_or(TargetForm::Origin)
+    }
+
+    /// `http` or `https`, if the target named one; in HTTP/1 only the absolute form does.
+    #[inline]
+    #[must_use]
+    pub fn scheme(&self) -> Option<&'static str> {
+        self.target.scheme
+    }
+
+    /// Host and optional port, from the target or else from the `Host` field.
+    ///
+    /// May be the empty string, which HTTP/1.1 allows in `Host`.
+    #[inline]
+    #[must_use]
+    pub fn authority(&self) -> Option<&str> {
+        self.target.authority.map(|span| self.target.at(span))
+    }
+
+    /// The path after decoding unreserved characters and removing dot segments: what routes match
+    /// is what is sent on. `*` for `OPTIONS *`, empty for CONNECT.
+    #[inline]
+    #[must_use]
+    pub fn path(&self) -> &str {
+        if self.target.form.is_none() {
+            "/"
+        } else {
+            self.target.at(self.target.path)
+        }
+    }
+
+    /// The path as it was received, for logs.
+    #[inline]
+    #[must_use]
+    pub fn raw_path(&self) -> &str {
+        if self.target.form.is_none() {
+            "/"
+        } else {
+            self.target.at(self.target.raw_path)
+        }
+    }
+
+    /// What follows the first `?`; `Some("")` for a bare `?`.
+    #[inline]
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        self.target.query.map(|span| self.target.at(span))
+    }
+
+    /// The normalised path and the query as they are sent in a request line.
+    #[inline]
+    #[must_use]
+    pub fn path_and_query(&self) -> &str {
+        let path = self.target.path;
+        match self.target.query {
+            Some(query) => self.target.at(Span {
+                start: path.start,
+                end: query.end,
+            }),
+            None => self.path(),
+        }
+    }
+
+    /// Replaces the path, keeping the query.
+    ///
+    /// # Panics
+    /// If the path does not start with `/` or holds characters that a path must not.
+    pub fn set_path(&mut self, path: &str) {
+        assert!(target::is_path(path.as_bytes()), "invalid path {path:?}");
+        self.target.rewrite(Some(path), None);
+    }
+
+    /// Replaces or removes the query, keeping the path.
+    ///
+    /// # Panics
+    /// If the query holds characters that a query must not.
+    pub fn set_query(&mut self, query: Option<&str>) {
+        let valid = query.is_none_or(|query| target::is_query(query.as_bytes()));
+        assert!(valid, "invalid query {query:?}");
+        self.target.rewrite(None, Some(query));
+    }
+
+    /// Replaces the authority and, if there is one, the `Host` field.
+    ///
+    /// # Panics
+    /// If it is not `host` or `host:port`.
+    pub fn set_authority(&mut self, authority: &str) {
+        let valid = target::is_authority(authority.as_bytes());
+        assert!(valid, "invalid authority {authority:?}");
+        self.target.authority = Some(self.target.push(authority));
+        if self.fields.contains(Name::Host) {
+            self.fields.set(Name::Host, authority);
+        }
+    }
+
+    /// Changes the method to a registered one.
+    ///
+    /// # Panics
+    /// If the method is [`Method::Other`].
+    pub fn set_method(&mut self, method: Method) {
+        assert!(
+            method != Method::Other,
+            "an unregistered method needs its text"
+        );
+        self.method = method;
+    }
+}
+
+impl Default for RequestHead {
+    fn default() -> RequestHead {
+        RequestHead {
+            method: Method::Get,
+            version: Version::Http11,
+            fields: Fields::new(),
+            target: Target::default(),
+        }
+    }
+}
+
+impl Target {
+    pub(crate) fn clear(&mut self) {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        *self = Target {
+            text,
+            ..Target::default()
+        };
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, span: Span) -> &str {
+        &self.text[span.start as usize..span.end as usize]
+    }
+
+    /// Adds text and says where it is. Targets are bounded by the request line's limit, far below
+    /// 4 GiB; the assertion guards programmers who build their own.
+    pub(crate) fn push(&mut self, text: &str) -> Span {
+        let start = self.text.len();
+        self.text.push_str(text);
+        assert!(
+            self.text.len() <= u32::MAX as usize,
+            "request target over 4 GiB"
+        );
+        Span {
+            start: start as u32,
+            end: self.text.len() as u32,
+        }
+    }
+
+    /// Writes path and query anew, adjacent, with whichever part is given replaced.
+    fn rewrite(&mut self, path: Option<&str>, query: Option<Option<&str>>) {
+        let (old_path, old_query) = (self.path, self.query);
+        let is_default = self.form.is_none();
+        if !matches!(self.form, Some(TargetForm::Absolute)) {
+            self.form = Some(TargetForm::Origin);
+        }
+        self.path = match path {
+            Some(path) => self.push(path),
+            None if is_default => self.push("/"),
+            None => self.push_again(old_path),
+        };
+        if is_default {
+            self.raw_path = self.path;
+        }
+        self.query = match query {
+            Some(None) => None,
+            Some(Some(query)) => {
+                self.text.push('?');
+                Some(self.push(query))
+            }
+            None => old_query.map(|span| {
+                self.text.push('?');
+                self.push_again(span)
+            }),
+        };
+    }
+
+    fn push_again(&mut self, span: Span) -> Span {
+        let start = self.text.len();
+        self.text
+            .extend_from_within(span.start as usize..span.end as usize);
+        Span {
+            start: start as u32,
+            end: self.text.len() as u32,
+        }
+    }
+}

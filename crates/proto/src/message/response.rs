@@ -1,0 +1,39 @@
+//! Response heads.
+
+use super::{Fields, Status, Version};
+
+/// Status line and fields of a response (RFC 9110, section 6).
+#[derive(Debug, Clone)]
+pub struct ResponseHead {
+    /// The status code; the reason phrase is not kept, since nothing may depend on it.
+    pub status: Status,
+    /// The version the response was received with; encoders ignore it.
+    pub version: Version,
+    /// The header section.
+    pub fields: Fields,
+}
+
+impl ResponseHead {
+    /// A head with this status and no fields.
+    #[must_use]
+    pub const fn new(status: Status) -> ResponseHead {
+        ResponseHead {
+            status,
+            version: Version::Http11,
+            fields: Fields::new(),
+        }
+    }
+
+    /// Back to `200` without fields; keeps the memory.
+    pub fn clear(&mut self) {
+        self.status = Status::OK;
+        self.version = Version::Http11;
+        self.fields.clear();
+    }
+}
+
+impl Default for ResponseHead {
+    fn default() -> ResponseHead {
+        ResponseHead::new(Status::OK)
+    }
+}
