@@ -1,0 +1,280 @@
+//! What `/proc` and `/sys` say. Each check takes the root of the tree, so tests can bring one.
+
+use std::fs;
+use std::path::Path;
+
+use super::Check;
+
+/// Below this many open files a busy gateway meets the limit before the machine is busy.
+const NOFILE_GOOD: u64 = 16_384;
+/// What the rings and their buffers of one core may need to lock.
+const MEMLOCK_GOOD_BYTES: u64 = 8 << 20;
+/// The kernel's own default since Linux 5.4; older defaults (128) drop connections in a burst.
+const BACKLOG_GOOD: u64 = 4096;
+
+/// How many files, and so connections, a process may have open.
+pub(super) fn nofile(root: &Path) -> Check {
+    const NAME: &str = "nofile";
+    let Some((soft, hard)) = process_limit(root, "Max open files") else {
+        return unreadable(NAME, "/proc/self/limits");
+    };
+    let Some(limit) = soft else {
+        return Check::good(NAME, "unlimited open files");
+    };
+    if limit >= NOFILE_GOOD {
+        return Check::good(NAME, format!("{limit} open files"));
+    }
+    let advice = match hard {
+        Some(hard) if hard < NOFILE_GOOD => {
+            "raise the hard limit: LimitNOFILE=65536 in the unit, or --ulimit nofile=65536"
+        }
+        _ => "ulimit -n 65536, or LimitNOFILE=65536 in the unit",
+    };
+    Check::bad(
+        NAME,
+        format!("{limit} open files, so fewer connections than that"),
+        advice,
+    )
+}
+
+/// How much memory the rings may lock.
+pub(super) fn memlock(root: &Path) -> Check {
+    const NAME: &str = "memlock";
+    match process_limit(root, "Max locked memory") {
+        None => unreadable(NAME, "/proc/self/limits"),
+        Some((None, _)) => Check::good(NAME, "unlimited"),
+        Some((Some(bytes), _)) if bytes >= MEMLOCK_GOOD_BYTES => {
+            Check::good(NAME, format!("{} KiB", bytes >> 10))
+        }
+        Some((Some(bytes), _)) => Check::bad(
+            NAME,
+            format!(
+                "{} KiB: kernels before 5.12 count the rings against it",
+                bytes >> 10
+            ),
+            "ulimit -l 8192, or LimitMEMLOCK=8M in the unit",
+        ),
+    }
+}
+
+/// How many finished handshakes may wait to be accepted.
+pub(super) fn somaxconn(root: &Path) -> Check {
+    backlog(root, "somaxconn", "net/core/somaxconn")
+}
+
+/// How many handshakes may be under way on one listener.
+pub(super) fn tcp_max_syn_backlog(root: &Path) -> Check {
+    backlog(root, "tcp_max_syn_backlog", "net/ipv4/tcp_max_syn_backlog")
+}
+
+fn backlog(root: &Path, name: &'static str, key: &str) -> Check {
+    match read_number(root, &format!("proc/sys/{key}")) {
+        None => unreadable(name, &format!("/proc/sys/{key}")),
+        Some(value) if value >= BACKLOG_GOOD => Check::good(name, value.to_string()),
+        Some(value) => {
+            let setting = key.replace('/', ".");
+            let found = format!("{value}: a burst of new connections is dropped early");
+            Check::bad(name, found, format!("sysctl -w {setting}={BACKLOG_GOOD}"))
+        }
+    }
+}
+
+/// How many received packets may wait for a core. A small number is fine until packets drop.
+pub(super) fn netdev_max_backlog(root: &Path) -> Check {
+    const NAME: &str = "netdev_max_backlog";
+    let Some(value) = read_number(root, "proc/sys/net/core/netdev_max_backlog") else {
+        return unreadable(NAME, "/proc/sys/net/core/netdev_max_backlog");
+    };
+    match packets_dropped(root) {
+        _ if value >= BACKLOG_GOOD => Check::good(NAME, value.to_string()),
+        Some(0) => Check::good(NAME, format!("{value}, and no packet was dropped so far")),
+        Some(dropped) => Check::bad(
+            NAME,
+            format!("{value}, and {dropped} packets were dropped since the machine started"),
+            "sysctl -w net.core.netdev_max_backlog=16384",
+        ),
+        None => Check::unknown(
+            NAME,
+            format!("{value}; whether packets were dropped is hidden"),
+            "if requests vanish under load: sysctl -w net.core.netdev_max_backlog=16384",
+        ),
+    }
+}
+
+/// Sum of the second column of softnet_stat, one line per core, in hexadecimal.
+fn packets_dropped(root: &Path) -> Option<u64> {
+    let text = read(root, "proc/net/softnet_stat")?;
+    let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
+    text.lines().map(dropped).sum()
+}
+
+/// Whether the cores run at full speed when there is work.
+pub(super) fn governor(root: &Path) -> Check {
+    const NAME: &str = "governor";
+    match read(root, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref() {
+        None => Check::unknown(
+            NAME,
+            "not visible, as in most virtual machines",
+            "on real hardware: cpupower frequency-set -g performance",
+        ),
+        Some("performance") => Check::good(NAME, "performance"),
+        Some(other) => Check::bad(
+            NAME,
+            format!("{other}: cores speed up late, which the tail of latency shows"),
+            "cpupower frequency-set -g performance",
+        ),
+    }
+}
+
+/// Whether reading the clock stays out of the kernel.
+pub(super) fn clock_source(root: &Path) -> Check {
+    const NAME: &str = "clock source";
+    const FILE: &str = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match read(root, FILE).as_deref() {
+        None => unreadable(NAME, FILE),
+        Some(
+            source @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page"),
+        ) => Check::good(NAME, format!("{source}, read without a system call")),
+        Some(source @ ("hpet" | "acpi_pm" | "jiffies" | "xen")) => Check::bad(
+            NAME,
+            format!("{source}: each look at the clock costs a system call or more"),
+            "boot with clocksource=tsc, or ask the host's owner why tsc is unstable",
+        ),
+        Some(other) => Check::unknown(NAME, other.to_owned(), "tsc is known to be fast"),
+    }
+}
+
+/// Soft and hard value of one line of the process's limits; an inner `None` is "unlimited".
+fn process_limit(root: &Path, name: &str) -> Option<(Option<u64>, Option<u64>)> {
+    let text = read(root, "proc/self/limits")?;
+    let values = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let mut words = values.split_whitespace();
+    let mut limit = || match words.next()? {
+        "unlimited" => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    Some((limit()?, limit()?))
+}
+
+/// A one-line file as a number.
+pub(super) fn read_number(root: &Path, file: &str) -> Option<u64> {
+    read(root, file)?.parse().ok()
+}
+
+fn read(root: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(root.join(file))
+        .ok()
+        .map(|text| text.trim().to_owned())
+}
+
+fn unreadable(name: &'static str, file: &str) -> Check {
+    Check::unknown(name, format!("{file} cannot be read"), "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict::{self, Bad, Good, Unknown};
+    use super::*;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A tree in the temporary folder with one file, removed when dropped.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn with(file: &str, content: &str) -> Tree {
+            static COUNT: AtomicUsize = AtomicUsize::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("blitz-doctor-{}-{number}", std::process::id());
+            let tree = Tree(std::env::temp_dir().join(name));
+            tree.add(file, content);
+            tree
+        }
+
+        fn add(&self, file: &str, content: &str) {
+            let path = self.0.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn verdict(check: fn(&Path) -> Check, file: &str, content: &str) -> Verdict {
+        let tree = Tree::with(file, content);
+        let check = check(&tree.0);
+        assert!(
+            check.verdict != Bad || !check.advice.is_empty(),
+            "{check:?} says not what to do"
+        );
+        check.verdict
+    }
+
+    #[test]
+    fn open_files_are_judged_by_the_soft_limit() {
+        let limits = |soft: &str| {
+            let header = "Limit Soft Hard Units\nMax cpu time unlimited unlimited seconds\n";
+            let files = format!("{header}Max open files            {soft}   524288   files\n");
+            verdict(nofile, "proc/self/limits", &files)
+        };
+        assert_eq!(limits("1024"), Bad);
+        assert_eq!(limits("65536"), Good);
+        assert_eq!(limits("unlimited"), Good);
+        assert_eq!(limits("nonsense"), Unknown);
+    }
+
+    #[test]
+    fn locked_memory_is_judged_in_bytes() {
+        let limits = |soft: &str| {
+            let text = format!("Max locked memory         {soft}    {soft}     bytes\n");
+            verdict(memlock, "proc/self/limits", &text)
+        };
+        assert_eq!(limits("65536"), Bad);
+        assert_eq!(limits("8388608"), Good);
+        assert_eq!(limits("unlimited"), Good);
+    }
+
+    #[test]
+    fn a_short_backlog_is_bad() {
+        assert_eq!(
+            verdict(somaxconn, "proc/sys/net/core/somaxconn", "128\n"),
+            Bad
+        );
+        assert_eq!(
+            verdict(somaxconn, "proc/sys/net/core/somaxconn", "4096\n"),
+            Good
+        );
+        let file = "proc/sys/net/ipv4/tcp_max_syn_backlog";
+        assert_eq!(verdict(tcp_max_syn_backlog, file, "512\n"), Bad);
+    }
+
+    #[test]
+    fn a_small_packet_queue_is_bad_only_when_packets_dropped() {
+        let judged = |dropped: &str| {
+            let tree = Tree::with("proc/sys/net/core/netdev_max_backlog", "1000\n");
+            let line = format!("0000a1b2 {dropped} 00000000\n");
+            tree.add("proc/net/softnet_stat", &line);
+            netdev_max_backlog(&tree.0).verdict
+        };
+        assert_eq!(judged("00000000"), Good);
+        assert_eq!(judged("0000000f"), Bad);
+        let file = "proc/sys/net/core/netdev_max_backlog";
+        assert_eq!(verdict(netdev_max_backlog, file, "1000\n"), Unknown);
+    }
+
+    #[test]
+    fn governor_and_clock_source_are_judged_by_name() {
+        let file = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+        assert_eq!(verdict(governor, file, "performance\n"), Good);
+        assert_eq!(verdict(governor, file, "powersave\n"), Bad);
+        assert_eq!(verdict(governor, "nothing/here", ""), Unknown);
+        let file = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+        assert_eq!(verdict(clock_source, file, "tsc\n"), Good);
+        assert_eq!(verdict(clock_source, file, "hpet\n"), Bad);
+        assert_eq!(verdict(clock_source, file, "sundial\n"), Unknown);
+    }
+}

@@ -1,0 +1,58 @@
+//! What only shows when it is tried: each check asks the reactor to do it once.
+
+use std::path::Path;
+
+use super::{Check, files};
+use crate::probe;
+
+/// Whether `--io auto` takes io_uring.
+pub(super) fn io_uring(root: &Path) -> Check {
+    const NAME: &str = "io_uring";
+    match probe::io_uring() {
+        Some(Ok(features)) => Check::good(NAME, features),
+        Some(Err(reason)) => Check::bad(NAME, reason, io_uring_advice(root)),
+        None => untried(NAME),
+    }
+}
+
+/// The switch says who forbids it; if it is on, a container's seccomp profile is the usual cause.
+fn io_uring_advice(root: &Path) -> &'static str {
+    match files::read_number(root, "proc/sys/kernel/io_uring_disabled") {
+        Some(1 | 2) => "sysctl -w kernel.io_uring_disabled=0; epoll serves until then",
+        _ => "in a container: a seccomp profile that allows io_uring; epoll serves until then",
+    }
+}
+
+/// The driver that always has to work.
+pub(super) fn epoll() -> Check {
+    const NAME: &str = "epoll";
+    match probe::epoll() {
+        Some(Ok(())) => Check::good(NAME, "works"),
+        Some(Err(reason)) => Check::bad(NAME, reason, "raise nofile; Blitz cannot run without"),
+        None => untried(NAME),
+    }
+}
+
+/// Whether each core can have its own listener on the same port.
+pub(super) fn reuseport() -> Check {
+    const NAME: &str = "reuseport";
+    match probe::reuseport() {
+        Some(Ok(())) => Check::good(NAME, "each core has its own listener"),
+        Some(Err(reason)) => Check::bad(NAME, reason, "run with --cores 1"),
+        None => untried(NAME),
+    }
+}
+
+/// Whether many datagrams can leave in one call. HTTP/3 will ask for it.
+pub(super) fn udp_gso() -> Check {
+    const NAME: &str = "UDP GSO";
+    match probe::udp_gso() {
+        Some(Ok(())) => Check::good(NAME, "many datagrams leave in one call"),
+        Some(Err(reason)) => Check::bad(NAME, reason, "Linux 4.18 or newer has it"),
+        None => untried(NAME),
+    }
+}
+
+fn untried(name: &'static str) -> Check {
+    Check::unknown(name, "this build does not try it", "")
+}

@@ -1,0 +1,27 @@
+//! `blitz version`: what this is, where it was built from and how it would do I/O here.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::probe;
+
+/// What `--version` prints after the name.
+pub(crate) const LONG: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BLITZ_REVISION"), ")");
+
+/// Prints one line for people and for bug reports.
+pub(crate) fn run() -> ExitCode {
+    let text = format!("blitz {LONG}, {}\n", driver());
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// The driver that `--io auto` takes on this machine.
+fn driver() -> String {
+    match probe::io_uring() {
+        Some(Ok(_)) => "I/O by io_uring".to_owned(),
+        Some(Err(reason)) => format!("I/O by epoll (io_uring: {reason})"),
+        None => "I/O driver not probed".to_owned(),
+    }
+}

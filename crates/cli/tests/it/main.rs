@@ -1,0 +1,23 @@
+//! The binary as a person meets it: exit codes and words.
+
+mod doctor;
+mod version;
+mod wrong_arguments;
+
+use std::process::{Command, Output};
+
+/// Runs the binary with `args` until it ends.
+fn blitz(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_blitz"))
+        .args(args)
+        .output()
+        .expect("the binary starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("plain text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("plain text")
+}
