@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod dist;
+mod elf;
 mod tidy;
 
 use std::process::ExitCode;
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
     let command = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
     match command.as_str() {
+        "dist" => dist::run(&rest),
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),
         "" | "help" | "-h" | "--help" => {

@@ -1,0 +1,116 @@
+//! `cargo xtask dist`: the release as one statically linked file, proven to need nothing else.
+//!
+//! The C library is linked statically on the gnu target. Names are resolved by our own resolver,
+//! never by the C library, so nothing is left that would look for shared objects at run time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::elf;
+use crate::tidy::repository_root;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Builds, checks and prints the file.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    if !args.is_empty() {
+        eprintln!("xtask dist: it takes no arguments");
+        return ExitCode::from(2);
+    }
+    match build().and_then(|file| verify(&file).map(|version| (file, version))) {
+        Ok((file, version)) => {
+            let size = fs::metadata(&file).map_or(0, |data| data.len());
+            println!(
+                "{}: {} KiB, static, runs alone: {version}",
+                file.display(),
+                size >> 10
+            );
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("xtask dist: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build() -> Result<PathBuf, String> {
+    let root = repository_root();
+    // The target is named so that the flag reaches the binary and not the build scripts.
+    let status = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "blitz-cli",
+            "--target",
+            TARGET,
+        ])
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .current_dir(&root)
+        .status()
+        .map_err(|e| format!("cargo: {e}"))?;
+    if !status.success() {
+        return Err("the release build failed".to_owned());
+    }
+    let target_dir = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+    Ok(target_dir.join(TARGET).join("release/blitz"))
+}
+
+/// Reads the file's own words about what it needs, then runs it where there is nothing else.
+fn verify(file: &Path) -> Result<String, String> {
+    let bytes = fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let needs = elf::needs(&bytes)?;
+    if let Some(interpreter) = needs.interpreter {
+        return Err(format!("the file asks for the loader {interpreter}"));
+    }
+    if needs.libraries > 0 {
+        return Err(format!(
+            "the file asks for {} shared libraries",
+            needs.libraries
+        ));
+    }
+    run_in_empty_root(file)
+}
+
+/// Runs `blitz version` in a root folder that holds this one file.
+fn run_in_empty_root(file: &Path) -> Result<String, String> {
+    let root = EmptyRoot::create()?;
+    fs::copy(file, root.0.join("blitz")).map_err(|e| format!("copy: {e}"))?;
+    // A user namespace lets anybody do what otherwise takes root.
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "chroot"])
+        .arg(&root.0)
+        .args(["/blitz", "version"])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("unshare (of util-linux): {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.status.success() && text.starts_with("blitz ") {
+        return Ok(text);
+    }
+    let error = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "in an empty root it said '{text}' and '{}'",
+        error.trim()
+    ))
+}
+
+/// A new folder, removed when dropped.
+struct EmptyRoot(PathBuf);
+
+impl EmptyRoot {
+    fn create() -> Result<EmptyRoot, String> {
+        let path = std::env::temp_dir().join(format!("blitz-dist-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(EmptyRoot(path))
+    }
+}
+
+impl Drop for EmptyRoot {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
