@@ -1,2 +1,49 @@
 #![forbid(unsafe_code)]
-//! Under construction.
+//! HTTP over the reactor, for servers, clients and what lies between.
+//!
+//! This is the only crate that knows both the protocol machines and the reactor, and what it
+//! offers is the same for every version of HTTP: an [`Exchange`] comes to a [`Service`] through
+//! [`serve`]; a [`Connection`] from a [`Pool`] carries a request to an upstream; bodies are
+//! [`RecvBody`] and [`SendBody`] on both sides. Crates above see message events, never a version,
+//! and take what they need of the crates below from here.
+//!
+//! Everything lives and dies on one core; nothing here is `Send`.
+
+mod body;
+mod client;
+mod counters;
+mod date;
+mod drain;
+mod error;
+mod exchange;
+mod h1;
+mod pool;
+mod recycle;
+mod serve;
+
+pub use body::{Part, RecvBody, SendBody, Tunnel};
+pub use client::{ClientOptions, Connection, Response, ResponseEvent, ResponseStream};
+pub use counters::{Counters, counters};
+pub use date::http_date;
+pub use drain::Drain;
+pub use error::{BodyError, ClientError, Refusal, SendError};
+pub use exchange::{Exchange, Peer, Responder, Scheme, Service};
+pub use pool::{Pool, Upstream};
+pub use recycle::{Pooled, Recycle};
+pub use serve::{RefusalContent, ServeOptions, serve};
+
+pub use blitz_proto::{
+    AsName, Blame, BodyLength, Error, ErrorKind, FieldName, Fields, InvalidField, InvalidTarget,
+    Limits, Method, Name, RequestHead, ResponseHead, Side, Status, TargetForm, Version, path,
+};
+
+/// The reactor's own counters: system calls, operations, bytes.
+pub mod reactor {
+    pub use blitz_reactor::{Counters, counters};
+}
+
+pub use blitz_reactor::{
+    Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Listener, PoolFuture,
+    Signal, Signals, Slice, TaskKey, Timer, block_on, blocking, core_index, now, random_u64, sleep,
+    sleep_until, spawn, start, timeout, wall_clock, yield_now,
+};

@@ -1,0 +1,130 @@
+//! What HTTP counted on a core. Plain numbers: each core has its own, sums are made elsewhere.
+
+use std::cell::RefCell;
+
+/// Counts of one core since its start; `connections` and `upstream_idle` are gauges.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Client connections open now, idle ones included.
+    pub connections: u64,
+    /// Client connections accepted.
+    pub accepted: u64,
+    /// Request heads that were handed to a service.
+    pub requests: u64,
+    /// Final responses sent, by class: index 0 holds 1xx (only 101 is final), 4 holds 5xx.
+    pub responses: [u64; 5],
+    /// Exchanges that ended without a complete response: the client went away, or the service
+    /// gave up.
+    pub cancelled: u64,
+    /// Connections that became tunnels.
+    pub upgrades: u64,
+    /// Heads that did not arrive within their deadline (408).
+    pub header_timeouts: u64,
+    /// Idle connections closed at their deadline.
+    pub idle_timeouts: u64,
+    /// Request bodies below the minimum rate (408).
+    pub body_timeouts: u64,
+    /// Connections closed because the peer took nothing for too long.
+    pub send_stalls: u64,
+    /// Tunnels closed because nothing moved for too long.
+    pub tunnel_timeouts: u64,
+    /// Upstream connections opened.
+    pub upstream_connects: u64,
+    /// Attempts to connect upstream that failed.
+    pub upstream_connect_failures: u64,
+    /// Requests sent on a connection from the pool.
+    pub upstream_reused: u64,
+    /// Upstream connections that could not return to the pool after their response.
+    pub upstream_not_reused: u64,
+    /// Idle upstream connections that spoke or closed while pooled (rule 11).
+    pub upstream_idle_lost: u64,
+    /// Idle upstream connections in the pool now.
+    pub upstream_idle: u64,
+    /// Refused requests by the name of the violated rule.
+    pub refused: Vec<(&'static str, u64)>,
+}
+
+impl Counters {
+    /// Adds the counts of another core.
+    pub fn add(&mut self, other: &Counters) {
+        self.connections += other.connections;
+        self.accepted += other.accepted;
+        self.requests += other.requests;
+        for (sum, count) in self.responses.iter_mut().zip(other.responses) {
+            *sum += count;
+        }
+        self.cancelled += other.cancelled;
+        self.upgrades += other.upgrades;
+        self.header_timeouts += other.header_timeouts;
+        self.idle_timeouts += other.idle_timeouts;
+        self.body_timeouts += other.body_timeouts;
+        self.send_stalls += other.send_stalls;
+        self.tunnel_timeouts += other.tunnel_timeouts;
+        self.upstream_connects += other.upstream_connects;
+        self.upstream_connect_failures += other.upstream_connect_failures;
+        self.upstream_reused += other.upstream_reused;
+        self.upstream_not_reused += other.upstream_not_reused;
+        self.upstream_idle_lost += other.upstream_idle_lost;
+        self.upstream_idle += other.upstream_idle;
+        for &(rule, count) in &other.refused {
+            self.add_refused(rule, count);
+        }
+    }
+
+    /// Counts for one violated rule.
+    #[must_use]
+    pub fn refused_for(&self, rule: &str) -> u64 {
+        self.refused
+            .iter()
+            .find(|(name, _)| *name == rule)
+            .map_or(0, |(_, count)| *count)
+    }
+
+    fn add_refused(&mut self, rule: &'static str, count: u64) {
+        // The set of rules is closed and small, so a list is all it takes.
+        match self.refused.iter_mut().find(|(name, _)| *name == rule) {
+            Some((_, sum)) => *sum += count,
+            None => self.refused.push((rule, count)),
+        }
+    }
+}
+
+/// Counters of the calling core.
+#[must_use]
+pub fn counters() -> Counters {
+    CORE.with_borrow(Clone::clone)
+}
+
+pub(crate) fn count(change: impl FnOnce(&mut Counters)) {
+    CORE.with_borrow_mut(change);
+}
+
+pub(crate) fn count_refused(rule: &'static str) {
+    CORE.with_borrow_mut(|counters| counters.add_refused(rule, 1));
+}
+
+thread_local! {
+    static CORE: RefCell<Counters> = RefCell::default();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_summed_by_rule() {
+        let mut sum = Counters::default();
+        let mut core = Counters {
+            requests: 2,
+            ..Counters::default()
+        };
+        core.add_refused("bare-lf", 1);
+        sum.add(&core);
+        core.add_refused("host-missing", 3);
+        sum.add(&core);
+        assert_eq!(sum.requests, 4);
+        assert_eq!(sum.refused_for("bare-lf"), 2);
+        assert_eq!(sum.refused_for("host-missing"), 3);
+        assert_eq!(sum.refused_for("no-such-rule"), 0);
+    }
+}

@@ -1,0 +1,46 @@
+//! The `Date` field, formatted once a second on each core.
+
+use std::cell::Cell;
+use std::time::UNIX_EPOCH;
+
+/// Length of an IMF-fixdate (RFC 9110, section 5.6.7).
+const LENGTH: usize = 29;
+
+thread_local! {
+    static CACHE: Cell<(u64, [u8; LENGTH])> = const { Cell::new((u64::MAX, [0; LENGTH])) };
+}
+
+/// The wall clock of this turn as the value of a `Date` field (RFC 9110, section 6.6.1).
+#[must_use]
+pub fn http_date() -> [u8; LENGTH] {
+    let now = blitz_reactor::wall_clock();
+    let second = now
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let (cached, text) = CACHE.get();
+    if cached == second {
+        return text;
+    }
+    let text = format(now);
+    CACHE.set((second, text));
+    text
+}
+
+fn format(time: std::time::SystemTime) -> [u8; LENGTH] {
+    let mut text = [b' '; LENGTH];
+    let formatted = httpdate::fmt_http_date(time);
+    assert_eq!(formatted.len(), LENGTH, "an IMF-fixdate has a fixed length");
+    text.copy_from_slice(formatted.as_bytes());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn the_example_of_rfc_9110() {
+        let time = UNIX_EPOCH + Duration::from_secs(784_111_777);
+        assert_eq!(&super::format(time), b"Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+}

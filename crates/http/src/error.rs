@@ -1,0 +1,161 @@
+//! What can go wrong with an exchange: whose fault it is, and whether to try again.
+
+use std::fmt;
+use std::io;
+
+use blitz_proto::{Error, Status};
+
+/// Why no more of a received body will come.
+#[derive(Debug, Clone)]
+pub enum BodyError {
+    /// The peer reset the connection or the stream.
+    Reset,
+    /// The connection ended in the middle of the message.
+    Truncated,
+    /// The bytes violate the protocol.
+    Malformed(Error),
+    /// The sender was too slow: below the minimum rate, or silent for too long.
+    TimedOut,
+    /// The body is larger than the caller wanted to take ([`RecvBody::read_to_end`]).
+    ///
+    /// [`RecvBody::read_to_end`]: crate::RecvBody::read_to_end
+    TooLarge,
+    /// The exchange is over on our side, so its body can no longer be read.
+    Cancelled,
+}
+
+impl BodyError {
+    /// The status that tells the sender of a request body what was wrong with it.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match self {
+            BodyError::Malformed(error) => error.status(),
+            BodyError::TimedOut => Status::REQUEST_TIMEOUT,
+            BodyError::TooLarge => Status::CONTENT_TOO_LARGE,
+            BodyError::Reset | BodyError::Truncated | BodyError::Cancelled => Status::BAD_REQUEST,
+        }
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyError::Reset => f.write_str("the peer reset the connection"),
+            BodyError::Truncated => f.write_str("the connection ended within the message"),
+            BodyError::Malformed(error) => write!(f, "malformed body: {}", error.rule()),
+            BodyError::TimedOut => f.write_str("the body came too slowly"),
+            BodyError::TooLarge => f.write_str("the body is too large"),
+            BodyError::Cancelled => f.write_str("the exchange is over"),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+/// Why a body cannot be sent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendError {
+    /// The peer is gone, or the exchange was ended: nothing more can be sent.
+    Closed,
+    /// More bytes were given than the declared length, or the body was finished before it was
+    /// reached. The message is cut off, so that the peer cannot take it for complete.
+    Length,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendError::Closed => "the peer is gone",
+            SendError::Length => "the content does not have its declared length",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// Why a request got no response head.
+#[derive(Debug, Clone)]
+pub enum ClientError {
+    /// Nothing listens at the address.
+    Refused,
+    /// No connection within the connect timeout.
+    ConnectTimedOut,
+    /// No route, or the address cannot be used from here.
+    Unreachable,
+    /// Another failure to connect, for example no free descriptor here.
+    ConnectFailed(io::ErrorKind),
+    /// The connection ended before any byte of a response. On a `reused` connection that is
+    /// ordinary: the peer may have closed it while the request was on its way.
+    Reset {
+        /// Whether the connection had carried a request before.
+        reused: bool,
+    },
+    /// The connection ended within the response head.
+    Truncated,
+    /// The response violates the protocol.
+    Malformed(Error),
+    /// No response head within the response timeout.
+    TimedOut,
+    /// The exchange was given up on our side.
+    Cancelled,
+}
+
+impl ClientError {
+    /// Whether no connection was made, so that the request had no effect anywhere.
+    #[must_use]
+    pub fn is_connect(&self) -> bool {
+        matches!(
+            self,
+            ClientError::Refused
+                | ClientError::ConnectTimedOut
+                | ClientError::Unreachable
+                | ClientError::ConnectFailed(_)
+        )
+    }
+
+    /// Whether rule 13 allows one more attempt with an idempotent request whose body can be sent
+    /// again: no byte of a response was received.
+    #[must_use]
+    pub fn is_before_response(&self) -> bool {
+        self.is_connect() || matches!(self, ClientError::Reset { .. })
+    }
+
+    pub(crate) fn from_connect(error: &io::Error) -> ClientError {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ClientError::Refused,
+            io::ErrorKind::TimedOut => ClientError::ConnectTimedOut,
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::AddrNotAvailable => ClientError::Unreachable,
+            other => ClientError::ConnectFailed(other),
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Refused => f.write_str("connection refused"),
+            ClientError::ConnectTimedOut => f.write_str("connecting took too long"),
+            ClientError::Unreachable => f.write_str("address not reachable"),
+            ClientError::ConnectFailed(kind) => write!(f, "connecting failed: {kind}"),
+            ClientError::Reset { .. } => f.write_str("connection ended before a response"),
+            ClientError::Truncated => f.write_str("connection ended within the response head"),
+            ClientError::Malformed(error) => write!(f, "malformed response: {}", error.rule()),
+            ClientError::TimedOut => f.write_str("no response in time"),
+            ClientError::Cancelled => f.write_str("the request was given up"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// What the core answers on its own, before or instead of a service.
+#[derive(Debug, Clone, Copy)]
+pub struct Refusal {
+    /// Status of the answer.
+    pub status: Status,
+    /// Stable name of the violated rule, as in logs and counters.
+    pub rule: &'static str,
+}

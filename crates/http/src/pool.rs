@@ -1,0 +1,213 @@
+//! Idle upstream connections, per core and per address (rule 11).
+//!
+//! Each waits parked in the reactor: no task, no machine, and an armed receive, so that FIN or any
+//! byte removes it at once. The one used last is used next, so that a pool shrinks when traffic
+//! does.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::{Rc, Weak};
+
+use blitz_reactor::{Address, Cause, Parked, Resume, Socket};
+
+use crate::client::{ClientOptions, Connection, connect_socket};
+use crate::counters::count;
+use crate::error::ClientError;
+
+/// The upstream connections of a core. Cloning gives another handle to the same pool.
+#[derive(Clone)]
+pub struct Pool(Rc<Shared>);
+
+/// One address and its connections. Cloning gives another handle to the same.
+///
+/// Keep one per endpoint: it spares the look-up of the address per request.
+#[derive(Clone)]
+pub struct Upstream(Rc<Endpoint>);
+
+struct Shared {
+    options: Rc<ClientOptions>,
+    endpoints: RefCell<HashMap<Address, Weak<Endpoint>>>,
+    idle: Cell<usize>,
+    next_serial: Cell<u64>,
+}
+
+struct Endpoint {
+    address: Address,
+    pool: Rc<Shared>,
+    /// Oldest first.
+    idle: RefCell<VecDeque<Idle>>,
+    active: Cell<usize>,
+}
+
+struct Idle {
+    parked: Parked,
+    /// Tells this stay in the pool from earlier ones, and orders stays by age.
+    serial: u64,
+}
+
+impl Pool {
+    /// An empty pool.
+    #[must_use]
+    pub fn new(options: ClientOptions) -> Pool {
+        Pool(Rc::new(Shared {
+            options: Rc::new(options),
+            endpoints: RefCell::default(),
+            idle: Cell::new(0),
+            next_serial: Cell::new(0),
+        }))
+    }
+
+    /// The connections to this address.
+    #[must_use]
+    pub fn upstream(&self, address: &Address) -> Upstream {
+        let mut endpoints = self.0.endpoints.borrow_mut();
+        if let Some(endpoint) = endpoints.get(address).and_then(Weak::upgrade) {
+            return Upstream(endpoint);
+        }
+        // Addresses come and go with resolution; those that nobody names any more make room here.
+        endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
+        let endpoint = Rc::new(Endpoint {
+            address: address.clone(),
+            pool: Rc::clone(&self.0),
+            idle: RefCell::default(),
+            active: Cell::new(0),
+        });
+        endpoints.insert(address.clone(), Rc::downgrade(&endpoint));
+        Upstream(endpoint)
+    }
+
+    /// Idle connections to all addresses.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.0.idle.get()
+    }
+}
+
+impl Upstream {
+    /// Where the connections lead.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.0.address
+    }
+
+    /// An idle connection, or else a new one.
+    ///
+    /// # Errors
+    /// Those of [`ClientError`] that are about connecting.
+    pub async fn checkout(&self) -> Result<Connection, ClientError> {
+        match self.take_idle() {
+            Some(connection) => Ok(connection),
+            None => self.connect().await,
+        }
+    }
+
+    /// The idle connection that was used last, if there is one on which nothing has arrived.
+    #[must_use]
+    pub fn take_idle(&self) -> Option<Connection> {
+        loop {
+            let idle = self.0.idle.borrow_mut().pop_back()?;
+            self.0.pool.left();
+            // One that has just become readable is not ours any more: `resume` will drop it.
+            if let Some(socket) = idle.parked.unpark() {
+                self.0.active.set(self.0.active.get() + 1);
+                count(|counters| counters.upstream_reused += 1);
+                return Some(self.connection(socket, true));
+            }
+        }
+    }
+
+    /// A new connection, whether or not there are idle ones.
+    ///
+    /// # Errors
+    /// Those of [`ClientError`] that are about connecting.
+    pub async fn connect(&self) -> Result<Connection, ClientError> {
+        let limit = self.0.pool.options.limits.connect_timeout;
+        let socket = connect_socket(&self.0.address, limit).await?;
+        self.0.active.set(self.0.active.get() + 1);
+        Ok(self.connection(socket, false))
+    }
+
+    /// Idle connections.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.0.idle.borrow().len()
+    }
+
+    /// Connections in use.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.0.active.get()
+    }
+
+    fn connection(&self, socket: Socket, reused: bool) -> Connection {
+        let options = Rc::clone(&self.0.pool.options);
+        Connection::new(socket, options, Some(self.clone()), reused)
+    }
+
+    /// Takes a connection back. The caller has made sure that it is in the state of a new one.
+    pub(crate) fn put_back(&self, socket: Socket) {
+        let Endpoint { pool, active, .. } = &*self.0;
+        active.set(active.get() - 1);
+        pool.make_room();
+        let serial = pool.next_serial.get();
+        pool.next_serial.set(serial + 1);
+        let deadline = blitz_reactor::now() + pool.options.idle_timeout;
+        let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
+        let parked = socket.park(resume, serial, deadline);
+        self.0.idle.borrow_mut().push_back(Idle { parked, serial });
+        pool.idle.set(pool.idle.get() + 1);
+        count(|counters| counters.upstream_idle += 1);
+    }
+
+    /// A connection that was in use is closed instead of coming back.
+    pub(crate) fn lost(&self) {
+        self.0.active.set(self.0.active.get() - 1);
+    }
+}
+
+impl Shared {
+    fn left(&self) {
+        self.idle.set(self.idle.get() - 1);
+        count(|counters| counters.upstream_idle -= 1);
+    }
+
+    /// Closes the connection that was idle the longest if the pool is full.
+    fn make_room(&self) {
+        if self.idle.get() < self.options.limits.pool_idle_max {
+            return;
+        }
+        let endpoints = self.endpoints.borrow();
+        let oldest_serial = |endpoint: &Rc<Endpoint>| {
+            endpoint
+                .idle
+                .borrow()
+                .front()
+                .map_or(u64::MAX, |idle| idle.serial)
+        };
+        let oldest = endpoints
+            .values()
+            .filter_map(Weak::upgrade)
+            .min_by_key(oldest_serial);
+        let front = oldest.and_then(|endpoint| endpoint.idle.borrow_mut().pop_front());
+        if let Some(idle) = front {
+            self.left();
+            drop(idle.parked.unpark());
+        }
+    }
+}
+
+impl Resume for Endpoint {
+    /// FIN, an error, a byte that nobody asked for, or the idle timeout: the connection closes.
+    fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
+        drop(socket);
+        let mut idle = self.idle.borrow_mut();
+        let Some(at) = idle.iter().rposition(|idle| idle.serial == tag) else {
+            return;
+        };
+        idle.remove(at);
+        self.pool.left();
+        if cause == Cause::Readable {
+            count(|counters| counters.upstream_idle_lost += 1);
+        }
+    }
+}

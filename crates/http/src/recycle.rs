@@ -1,0 +1,150 @@
+//! Heads and field sections that return to their core's pool, so that steady traffic allocates
+//! nothing for them.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::thread::LocalKey;
+
+use blitz_proto::{Fields, RequestHead, ResponseHead, Status};
+
+/// Most values of one type kept by a core.
+const KEPT_MAX: usize = 1024;
+/// Field sections with more lines than this are not kept: they hold unusually much memory.
+const KEPT_FIELDS_MAX: usize = 48;
+
+type Shelf<T> = LocalKey<RefCell<Vec<Box<T>>>>;
+
+/// A value from the core's pool; it returns there, cleared, when dropped.
+pub struct Pooled<T: Recycle>(Option<Box<T>>);
+
+/// What can be cleared and used again.
+pub trait Recycle: Default + 'static {
+    #[doc(hidden)]
+    fn shelf() -> &'static Shelf<Self>;
+    /// Forgets the content and keeps the memory; `false` if it is not worth keeping.
+    #[doc(hidden)]
+    fn recycle(&mut self) -> bool;
+}
+
+impl<T: Recycle> Pooled<T> {
+    /// A cleared value, from the pool if there is one.
+    #[must_use]
+    pub fn take() -> Pooled<T> {
+        // During the thread's last moments the pool may be gone already.
+        let kept = T::shelf()
+            .try_with(|shelf| shelf.borrow_mut().pop())
+            .ok()
+            .flatten();
+        Pooled(Some(kept.unwrap_or_default()))
+    }
+}
+
+impl Pooled<ResponseHead> {
+    /// A response head with this status and no fields.
+    #[must_use]
+    pub fn response(status: Status) -> Pooled<ResponseHead> {
+        let mut head = Pooled::<ResponseHead>::take();
+        head.status = status;
+        head
+    }
+}
+
+impl<T: Recycle> Drop for Pooled<T> {
+    fn drop(&mut self) {
+        let Some(mut value) = self.0.take() else {
+            return;
+        };
+        if !value.recycle() {
+            return;
+        }
+        let _ = T::shelf().try_with(|shelf| {
+            let mut shelf = shelf.borrow_mut();
+            if shelf.len() < KEPT_MAX {
+                shelf.push(value);
+            }
+        });
+    }
+}
+
+impl<T: Recycle> Default for Pooled<T> {
+    fn default() -> Pooled<T> {
+        Pooled::take()
+    }
+}
+
+impl<T: Recycle> From<T> for Pooled<T> {
+    fn from(value: T) -> Pooled<T> {
+        let mut pooled = Pooled::take();
+        *pooled = value;
+        pooled
+    }
+}
+
+impl<T: Recycle> Deref for Pooled<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        let Some(value) = &self.0 else {
+            unreachable!("only drop empties it")
+        };
+        value
+    }
+}
+
+impl<T: Recycle> DerefMut for Pooled<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        let Some(value) = &mut self.0 else {
+            unreachable!("only drop empties it")
+        };
+        value
+    }
+}
+
+impl<T: Recycle + fmt::Debug> fmt::Debug for Pooled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+macro_rules! recycle {
+    ($type:ty, $value:ident => $fields:expr) => {
+        impl Recycle for $type {
+            fn shelf() -> &'static Shelf<$type> {
+                thread_local! {
+                    static SHELF: RefCell<Vec<Box<$type>>> = const { RefCell::new(Vec::new()) };
+                }
+                &SHELF
+            }
+
+            fn recycle(&mut self) -> bool {
+                let $value = &*self;
+                let modest = $fields.len() <= KEPT_FIELDS_MAX;
+                self.clear();
+                modest
+            }
+        }
+    };
+}
+recycle!(RequestHead, head => head.fields);
+recycle!(ResponseHead, head => head.fields);
+recycle!(Fields, fields => fields);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blitz_proto::Name;
+
+    #[test]
+    fn a_dropped_head_comes_back_cleared() {
+        let mut head = Pooled::response(Status::NOT_FOUND);
+        head.fields.append(Name::ContentType, "text/plain");
+        let place: *const ResponseHead = &*head;
+        drop(head);
+        let again = Pooled::<ResponseHead>::take();
+        assert!(std::ptr::eq(place, &*again), "the memory is used again");
+        assert_eq!(again.status, Status::OK);
+        assert!(again.fields.is_empty());
+    }
+}
