@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# curl: every built-in endpoint, uploads with and without a length, HEAD, keep-alive, refusals.
+set -euo pipefail
+base=$1
+
+get() { curl --silent --show-error --fail --max-time 10 "$@"; }
+expect() {
+  [ "$2" = "$3" ] || { echo "$1: expected '$2', got '$3'" >&2; exit 1; }
+}
+status() { curl --silent --output /dev/null --max-time 10 --write-out '%{http_code}' "$@"; }
+
+expect /hello 'Hello, World!' "$(get "$base/hello")"
+expect /ping pong "$(get "$base/ping")"
+expect /echo /echo/some/path "$(get "$base/echo/some/path")"
+expect 'a small body' 'name=blitz' "$(get --data 'name=blitz' "$base/echo/")"
+get "$base/health" | grep --quiet '{' || { echo '/health is not JSON' >&2; exit 1; }
+get "$base/json" | python3 -c 'import json, sys; json.load(sys.stdin)'
+get "$base/" >/dev/null
+
+# 8 MiB both ways: once with Content-Length (and curl's Expect: 100-continue), once chunked.
+body=$(mktemp)
+answer=$(mktemp)
+trap 'rm -f "$body" "$answer"' EXIT
+head -c 8388608 /dev/urandom >"$body"
+get --data-binary "@$body" --output "$answer" "$base/echo/"
+cmp "$body" "$answer"
+get --upload-file - --request POST --header 'Transfer-Encoding: chunked' --output "$answer" \
+  "$base/echo/" <"$body"
+cmp "$body" "$answer"
+expect /data 1048576 "$(get "$base/data?size=1048576" | wc -c)"
+
+expect 'HEAD' 200 "$(status --head "$base/hello")"
+expect 'a page that is not there' 404 "$(status "$base/nothing/here")"
+expect 'a method that is not there' 405 "$(status --request DELETE "$base/hello")"
+expect 'an expectation nobody meets' 417 "$(status --header 'Expect: tea' --data x "$base/echo/")"
+
+# Two requests, one connection.
+connects=$(curl --silent --max-time 10 --output /dev/null --output /dev/null \
+  --write-out '%{num_connects}\n' "$base/hello" "$base/ping" | paste --serial --delimiters ' ')
+expect 'connections made' '1 0' "$connects"

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# nginx on both sides: as an upstream with keep-alive, and as a proxy in front of the built-in site.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+source tests/smoke/lib.sh
+nginx_port=$(free_port)
+front=$(free_port)
+blitz_port=$(free_port)
+proxy=$(free_port)
+# Started by root, nginx reads its files as somebody else.
+chmod 755 "$scratch"
+mkdir -p "$scratch/www"
+head -c 3000000 /dev/urandom >"$scratch/www/file"
+
+cat >"$scratch/nginx.conf" <<CONF
+daemon off;
+worker_processes 1;
+pid $scratch/nginx.pid;
+error_log $scratch/nginx-error.log;
+events { worker_connections 1000; }
+http {
+  access_log off;
+  client_body_temp_path $scratch/body;
+  proxy_temp_path $scratch/proxy;
+  fastcgi_temp_path $scratch/fastcgi;
+  uwsgi_temp_path $scratch/uwsgi;
+  scgi_temp_path $scratch/scgi;
+  keepalive_requests 1000000;
+  upstream built_in { server 127.0.0.1:$blitz_port; keepalive 8; }
+  server {
+    listen 127.0.0.1:$nginx_port;
+    root $scratch/www;
+    location = /headers { return 200 "\$http_x_forwarded_for|\$http_x_forwarded_proto|\$http_host"; }
+    location = /moved { return 302 /file; }
+    location = /nobody { return 204; }
+  }
+  server {
+    listen 127.0.0.1:$front;
+    location / {
+      proxy_pass http://built_in;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+    }
+  }
+}
+CONF
+
+start_blitz built-in "$blitz_port"
+start nginx "$nginx_port" nginx -e "$scratch/nginx-error.log" -c "$scratch/nginx.conf"
+start_blitz proxy "$proxy" --to "http://127.0.0.1:$nginx_port"
+base="http://127.0.0.1:$proxy"
+get() { curl --silent --show-error --fail --max-time 10 "$@"; }
+
+# Blitz in front of nginx.
+get --output "$scratch/answer" "$base/file"
+cmp "$scratch/www/file" "$scratch/answer" || fail 'the file came back changed'
+get --range 100-199 "$base/file" | cmp - <(tail -c +101 "$scratch/www/file" | head -c 100) ||
+  fail 'the range came back changed'
+expect 'forwarding fields' "127.0.0.1|http|127.0.0.1:$proxy" "$(get "$base/headers")"
+expect 'a redirect' 302 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 10 "$base/moved")"
+expect 'no content' 204 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 10 "$base/nobody")"
+report=$(wrk --threads 1 --connections 50 --duration 2s "$base/headers")
+if grep --quiet --extended-regexp 'Socket errors|Non-2xx' <<<"$report"; then fail "$report"; fi
+
+# nginx in front of Blitz.
+expect 'behind nginx' 'Hello, World!' "$(get "http://127.0.0.1:$front/hello")"
+get --data-binary "@$scratch/www/file" --output "$scratch/answer" "http://127.0.0.1:$front/echo/"
+cmp "$scratch/www/file" "$scratch/answer" || fail 'the body came back changed'
+echo 'nginx: both sides are fine'

@@ -1,0 +1,54 @@
+// Node's http client: an agent that keeps connections, streams both ways, and fetch.
+
+import assert from 'node:assert/strict';
+import crypto from 'node:crypto';
+import http from 'node:http';
+
+const base = process.argv[2];
+const agent = new http.Agent({ keepAlive: true, maxSockets: 4 });
+
+// Resolves with status, headers and body of one request; rejects after ten seconds.
+function request(path, { method = 'GET', parts = [], headers = {} } = {}) {
+  return new Promise((resolve, reject) => {
+    const outgoing = http.request(base + path, { method, agent, headers, timeout: 10_000 });
+    outgoing.on('error', reject);
+    outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer: ${path}`)));
+    outgoing.on('response', async (incoming) => {
+      try {
+        const chunks = [];
+        for await (const chunk of incoming) chunks.push(chunk);
+        resolve({
+          status: incoming.statusCode,
+          headers: incoming.headers,
+          body: Buffer.concat(chunks),
+          reused: outgoing.reusedSocket,
+        });
+      } catch (error) {
+        reject(error);
+      }
+    });
+    for (const part of parts) outgoing.write(part);
+    outgoing.end();
+  });
+}
+
+// Forty at once over four connections.
+const answers = await Promise.all(Array.from({ length: 40 }, () => request('/hello')));
+for (const answer of answers) {
+  assert.equal(answer.status, 200);
+  assert.equal(answer.body.toString(), 'Hello, World!');
+}
+assert.ok(answers.filter((answer) => answer.reused).length >= 30, 'connections are reused');
+
+// Writes without a length go out in chunks.
+const parts = [1, 4096, 100_000].map((size) => crypto.randomBytes(size));
+const echo = await request('/echo/', { method: 'POST', parts });
+assert.ok(echo.body.equals(Buffer.concat(parts)));
+
+const data = await request('/data?size=1000000');
+assert.equal(data.body.length, 1_000_000);
+assert.equal((await request('/nothing/here')).status, 404);
+agent.destroy();
+
+const viaFetch = await fetch(`${base}/ping`, { signal: AbortSignal.timeout(10_000) });
+assert.equal(await viaFetch.text(), 'pong');
