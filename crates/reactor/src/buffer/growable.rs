@@ -1,0 +1,62 @@
+//! Growable buffers whose memory is used again.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// A buffer that grew beyond this goes back to the allocator, not to the pool.
+const CAPACITY_KEPT_MAX: usize = 64 * 1024;
+
+/// Most buffers that one core keeps.
+const BUFFERS_KEPT_MAX: usize = 256;
+
+thread_local! {
+    static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A growable byte buffer, empty at first, whose memory returns to the core when dropped.
+pub struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// An empty buffer, with the capacity that its last user left.
+    pub fn take() -> Buffer {
+        let kept = KEPT.try_with(|kept| kept.borrow_mut().pop());
+        Buffer(kept.ok().flatten().unwrap_or_default())
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.0);
+        if (1..=CAPACITY_KEPT_MAX).contains(&bytes.capacity()) {
+            bytes.clear();
+            // The thread may be ending; then the allocator takes the memory.
+            let _ = KEPT.try_with(|kept| {
+                let mut kept = kept.borrow_mut();
+                if kept.len() < BUFFERS_KEPT_MAX {
+                    kept.push(bytes);
+                }
+            });
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.0
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({:?})", self.escape_ascii().to_string())
+    }
+}

@@ -1,0 +1,109 @@
+//! The core's receive memory: one mapping cut into buffers, a free list and a count of views each.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::ptr::NonNull;
+
+/// Bytes that one receive can fill. A TLS record of 16 KiB with its overhead fits.
+pub(crate) const BUFFER_BYTES: usize = 16 * 1024 + 512;
+
+/// Distance of two buffers. An odd number of cache lines, so that the first lines of the
+/// buffers, which small requests touch, spread over all sets of the caches.
+const STRIDE: usize = BUFFER_BYTES + 64;
+
+/// Most buffers of one core: just under 64 MiB (rule 4). The map costs no memory until touched.
+const BUFFERS_MAX: u16 = 3_900;
+
+/// Receive buffers of one core, handed out by number and counted by view.
+///
+/// The free list is a stack: under light load the same few warm buffers serve everybody, and
+/// memory that a burst touched is not touched again.
+pub(crate) struct Pool {
+    memory: NonNull<u8>,
+    /// Views of each buffer; 0 means free or lent to the driver.
+    views: Box<[Cell<u32>]>,
+    free: RefCell<Vec<u16>>,
+}
+
+impl Pool {
+    /// Maps the core's receive memory.
+    pub(crate) fn new() -> io::Result<Pool> {
+        let bytes = STRIDE * usize::from(BUFFERS_MAX);
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Pool {
+            memory,
+            views: vec![Cell::new(0); usize::from(BUFFERS_MAX)].into_boxed_slice(),
+            free: RefCell::new((0..BUFFERS_MAX).rev().collect()),
+        })
+    }
+
+    /// Buffers that nobody holds.
+    pub(crate) fn free(&self) -> usize {
+        self.free.borrow().len()
+    }
+
+    /// Takes a buffer for the driver to fill.
+    pub(crate) fn lend(&self) -> Option<u16> {
+        self.free.borrow_mut().pop()
+    }
+
+    /// Takes back a lent buffer that was not filled.
+    pub(crate) fn give_back(&self, id: u16) {
+        assert_eq!(
+            self.views[usize::from(id)].get(),
+            0,
+            "a lent buffer has no views"
+        );
+        self.free.borrow_mut().push(id);
+    }
+
+    /// Where a buffer lies. Valid for [`BUFFER_BYTES`] as long as the pool lives.
+    pub(crate) fn address(&self, id: u16) -> NonNull<u8> {
+        assert!(id < BUFFERS_MAX, "the pool has no buffer {id}");
+        // SAFETY: the offset is inside the mapping, which has BUFFERS_MAX strides.
+        unsafe { self.memory.add(usize::from(id) * STRIDE) }
+    }
+
+    /// Counts one more view of a buffer.
+    pub(super) fn retain(&self, id: u16) {
+        let views = &self.views[usize::from(id)];
+        views.set(views.get() + 1);
+    }
+
+    /// Counts one view less; the last one frees the buffer.
+    pub(super) fn release(&self, id: u16) {
+        let views = &self.views[usize::from(id)];
+        let left = views.get() - 1;
+        views.set(left);
+        if left == 0 {
+            self.free.borrow_mut().push(id);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length; every Slice holds the pool
+        // alive, so no view is left.
+        unsafe {
+            libc::munmap(
+                self.memory.as_ptr().cast(),
+                STRIDE * usize::from(BUFFERS_MAX),
+            )
+        };
+    }
+}

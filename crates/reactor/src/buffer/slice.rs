@@ -1,0 +1,173 @@
+//! A view of received bytes.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::rc::Rc;
+
+use super::pool::{BUFFER_BYTES, Pool};
+
+/// Received bytes: a range of one buffer of the core's pool.
+///
+/// Cloning and cutting cost a non-atomic count; the buffer is free again when its last slice is
+/// dropped. A slice stays on its core (`!Send`). Hold slices briefly: a slice of one byte keeps a
+/// whole buffer from being received into (rule 3), so copy what must outlive the turn.
+pub struct Slice {
+    pool: Rc<Pool>,
+    id: u16,
+    start: u16,
+    end: u16,
+}
+
+impl Slice {
+    /// The first `len` bytes of a lent buffer that the kernel has filled.
+    pub(crate) fn adopt(pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
+        assert!(len <= BUFFER_BYTES, "a receive cannot exceed its buffer");
+        pool.retain(id);
+        Slice {
+            pool: Rc::clone(pool),
+            id,
+            start: 0,
+            end: len as u16,
+        }
+    }
+
+    /// Bytes in view.
+    pub fn len(&self) -> usize {
+        usize::from(self.end - self.start)
+    }
+
+    /// Whether nothing is in view.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Drops the first `n` bytes from view.
+    ///
+    /// # Panics
+    /// If fewer are in view.
+    pub fn advance(&mut self, n: usize) {
+        assert!(
+            n <= self.len(),
+            "cannot advance {n} of {} bytes",
+            self.len()
+        );
+        self.start += n as u16;
+    }
+
+    /// Cuts the view to its first `n` bytes; a longer `n` changes nothing.
+    pub fn truncate(&mut self, n: usize) {
+        if n < self.len() {
+            self.end = self.start + n as u16;
+        }
+    }
+
+    /// The first `n` bytes; `self` keeps the rest.
+    ///
+    /// # Panics
+    /// If fewer are in view.
+    pub fn split_to(&mut self, n: usize) -> Slice {
+        let head = self.slice(0..n);
+        self.advance(n);
+        head
+    }
+
+    /// A second view of `range` of this view.
+    ///
+    /// # Panics
+    /// If the range does not lie in the view.
+    pub fn slice(&self, range: Range<usize>) -> Slice {
+        assert!(
+            range.start <= range.end && range.end <= self.len(),
+            "{range:?} is not inside {} bytes",
+            self.len()
+        );
+        self.pool.retain(self.id);
+        Slice {
+            pool: Rc::clone(&self.pool),
+            id: self.id,
+            start: self.start + range.start as u16,
+            end: self.start + range.end as u16,
+        }
+    }
+}
+
+impl Clone for Slice {
+    fn clone(&self) -> Slice {
+        self.slice(0..self.len())
+    }
+}
+
+impl Drop for Slice {
+    fn drop(&mut self) {
+        self.pool.release(self.id);
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let base = self.pool.address(self.id);
+        // SAFETY: `adopt` checked that `end` lies inside the buffer and the kernel has filled it
+        // up to there; nobody writes to it before its last view is dropped.
+        unsafe {
+            std::slice::from_raw_parts(base.as_ptr().add(usize::from(self.start)), self.len())
+        }
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slice({:?})", self.escape_ascii().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(pool: &Rc<Pool>, bytes: &[u8]) -> Slice {
+        let id = pool.lend().unwrap();
+        // SAFETY: the buffer is lent to this test alone and longer than `bytes`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), pool.address(id).as_ptr(), bytes.len());
+        }
+        Slice::adopt(pool, id, bytes.len())
+    }
+
+    #[test]
+    fn a_buffer_is_free_when_its_last_view_goes() {
+        let pool = Rc::new(Pool::new().unwrap());
+        let all = pool.free();
+        let mut rest = filled(&pool, b"head and body");
+        let head = rest.split_to(4);
+        assert_eq!((&*head, &*rest), (&b"head"[..], &b" and body"[..]));
+        drop(rest);
+        assert_eq!(pool.free(), all - 1);
+        let again = head.clone();
+        drop(head);
+        assert_eq!(&*again, b"head");
+        drop(again);
+        assert_eq!(pool.free(), all);
+    }
+
+    #[test]
+    fn views_never_leave_their_bytes() {
+        let pool = Rc::new(Pool::new().unwrap());
+        let mut slice = filled(&pool, b"0123456789");
+        slice.truncate(100);
+        slice.truncate(6);
+        slice.advance(2);
+        assert_eq!(&*slice, b"2345");
+        assert_eq!(&*slice.slice(1..3), b"34");
+        assert!(
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| slice.slice(1..5))).is_err()
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! The state of one core, and the loop that turns it.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::os::fd::RawFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::buffer::Pool;
+use crate::counters::{CounterCells, Counters};
+use crate::driver::{Driver, DriverKind, Event, IoChoice};
+use crate::executor::{self, Tasks};
+use crate::mailbox::{self, Mailbox};
+use crate::socket::{self, SocketTable, Sockets};
+use crate::timer::{Clock, Random, Target, Wheel};
+
+/// How long the end of a core waits for the last completions.
+const END_TIME: Duration = Duration::from_secs(1);
+
+/// Everything that a core has to itself. Parts are borrowed one by one and never across a call
+/// into a task or handler.
+pub(crate) struct Core {
+    /// The core's mailbox number, which its wakers carry.
+    pub(crate) slot: u16,
+    /// Its place among the cores that were started together.
+    pub(crate) index: usize,
+    pub(crate) pool: Rc<Pool>,
+    pub(crate) clock: Clock,
+    pub(crate) random: RefCell<Random>,
+    pub(crate) wheel: RefCell<Wheel>,
+    pub(crate) tasks: RefCell<Tasks>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// Most sockets that are open before accepting rests (rule 20).
+    pub(crate) sockets_max: usize,
+    sockets: RefCell<SocketTable>,
+    pub(crate) counters: Arc<CounterCells>,
+    fallback: Option<String>,
+}
+
+/// What a core is opened with.
+pub(crate) struct Settings {
+    pub(crate) index: usize,
+    pub(crate) io: IoChoice,
+    pub(crate) sockets_max: usize,
+    pub(crate) seed: Option<u64>,
+    pub(crate) counters: Arc<CounterCells>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Calls `f` with the core of this thread.
+///
+/// # Panics
+/// If the thread runs no reactor.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&Core) -> R) -> R {
+    try_with(f).expect("sockets, timers and tasks live on threads that run a reactor")
+}
+
+/// Calls `f` with the core of this thread, if it has one.
+#[inline]
+pub(crate) fn try_with<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
+    let current = CURRENT.get();
+    // SAFETY: `Core::run` sets the pointer to itself for its own duration, on its own thread,
+    // and clears it before the core goes.
+    unsafe { current.as_ref() }.map(f)
+}
+
+impl Core {
+    /// Opens the driver and the pools. Must be called on the thread that will run the core,
+    /// because a ring belongs to the thread that made it.
+    pub(crate) fn open(settings: Settings) -> io::Result<Core> {
+        let pool = Rc::new(Pool::new()?);
+        let (slot, mailbox) = Mailbox::claim()?;
+        let opened = Driver::open(settings.io, &pool, &mailbox);
+        let (driver, fallback) = opened.inspect_err(|_| mailbox.release())?;
+        Ok(Core {
+            slot,
+            index: settings.index,
+            pool,
+            clock: Clock::new(),
+            random: RefCell::new(Random::new(settings.seed)),
+            wheel: RefCell::new(Wheel::new()),
+            tasks: RefCell::new(Tasks::new()),
+            mailbox,
+            sockets_max: settings.sockets_max,
+            sockets: RefCell::new(SocketTable::new(driver)),
+            counters: settings.counters,
+            fallback,
+        })
+    }
+
+    /// The sockets, for one command.
+    pub(crate) fn sockets(&self) -> Sockets<'_> {
+        Sockets {
+            table: self.sockets.borrow_mut(),
+            core: self,
+        }
+    }
+
+    pub(crate) fn driver(&self) -> DriverKind {
+        self.sockets.borrow().driver.kind()
+    }
+
+    /// Why auto did not take io_uring.
+    pub(crate) fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
+    /// What the core has counted so far.
+    pub(crate) fn read_counters(&self) -> Counters {
+        self.counters.read()
+    }
+
+    /// Wakes the core behind another ring; false if that must be done in another way.
+    pub(crate) fn message_ring(&self, ring: RawFd) -> bool {
+        // A message posted while the table is in use takes the other way.
+        let table = self.sockets.try_borrow_mut();
+        table.is_ok_and(|mut table| table.driver.message_ring(ring))
+    }
+
+    /// Runs until `main` is done, then closes everything that is left.
+    pub(crate) fn run<F: Future>(&self, main: F) -> io::Result<F::Output> {
+        let _current = Current::enter(self);
+        let mut main = pin!(main);
+        let waker = executor::main_waker(self);
+        let mut events = Vec::new();
+        loop {
+            let woken = self.tasks.borrow_mut().take_main_woken();
+            if woken
+                && let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                self.end(&mut events)?;
+                return Ok(output);
+            }
+            executor::run_ready(self);
+            self.turn(&mut events, None)?;
+        }
+    }
+
+    /// One turn: start sends, wait, take in what happened, wake whom it concerns.
+    fn turn(&self, events: &mut Vec<Event>, at_most: Option<Duration>) -> io::Result<()> {
+        self.resume_waiting();
+        let mut sockets = self.sockets();
+        sockets.start_sends();
+        sockets.feed_starved();
+        let wait = self.wait_time(&sockets, at_most);
+        let mail = sockets
+            .table
+            .driver
+            .turn(wait, &self.pool, events, &self.counters)?;
+        drop(sockets);
+        self.clock.update();
+        for event in events.drain(..) {
+            let outcome = self.sockets().handle(event);
+            outcome.carry_out();
+        }
+        if mail {
+            mailbox::drain(self);
+        }
+        self.fire_timers();
+        self.counters.turns.add(1);
+        Ok(())
+    }
+
+    /// How long the driver may wait: not at all while there is work.
+    fn wait_time(&self, sockets: &Sockets<'_>, at_most: Option<Duration>) -> Option<Duration> {
+        if self.tasks.borrow().any_ready() || sockets.table.is_busy() {
+            return Some(Duration::ZERO);
+        }
+        let timer = self
+            .wheel
+            .borrow()
+            .next_tick()
+            .map(|tick| self.clock.until(tick));
+        [timer, sockets.starved_wait(), at_most]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Resumes those that were parked although they had news. Each at most once per turn.
+    fn resume_waiting(&self) {
+        for _ in 0..self.sockets.borrow().resumes_waiting() {
+            let outcome = self.sockets().next_to_resume();
+            outcome.carry_out();
+        }
+    }
+
+    fn fire_timers(&self) {
+        let mut late = Vec::new();
+        self.wheel
+            .borrow_mut()
+            .advance(self.clock.tick(), |target| match target {
+                Target::Task(waker) => waker.wake(),
+                Target::Socket(key) => late.push(key),
+            });
+        for key in late {
+            let outcome = self.sockets().expired(key);
+            outcome.carry_out();
+        }
+    }
+
+    /// Drops the tasks, closes the sockets and waits for the last completions, so that no
+    /// operation outlives the memory it was given.
+    fn end(&self, events: &mut Vec<Event>) -> io::Result<()> {
+        while let Some(task) = {
+            let task = self.tasks.borrow_mut().remove_any();
+            task
+        } {
+            drop(task);
+        }
+        let handlers = self.sockets().close_all();
+        drop(handlers);
+        self.sockets().close_listeners();
+        let deadline = self.clock.now() + END_TIME;
+        while self.clock.now() < deadline && self.sockets().anything_pending() {
+            self.turn(events, Some(END_TIME / 10))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.mailbox.release();
+    }
+}
+
+/// Marks the thread as running a core.
+struct Current;
+
+impl Current {
+    fn enter(core: &Core) -> Current {
+        assert!(
+            CURRENT.get().is_null(),
+            "a thread runs one reactor at a time"
+        );
+        CURRENT.set(core);
+        Current
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        CURRENT.set(std::ptr::null());
+    }
+}
+
+impl socket::Outcome {
+    fn carry_out(self) {
+        if let socket::Outcome::Resume(handler, key, tag, cause) = self {
+            socket::resume(&handler, key, tag, cause);
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! epoll, edge-triggered, with the reports of a ring: for kernels and containers without io_uring.
+//!
+//! Readiness is remembered per socket. An operation that finds its socket ready is tried at the
+//! end of the turn; one that would block waits for the next edge.
+
+mod readiness;
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use self::readiness::{Armed, Readiness, Sockets};
+use super::{Event, Received};
+use crate::buffer::{BUFFER_BYTES, Pool, Slice};
+use crate::counters::CounterCells;
+use crate::mailbox::Mailbox;
+use crate::socket::{Pending, RawAddress, Shape, SocketKey};
+use crate::sys;
+
+/// Edges taken from the kernel in one turn.
+const EDGES: usize = 512;
+
+/// Connections accepted by one listener in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// `data` of edges that are not a socket's.
+const MAIL: u64 = u64::MAX;
+const LISTENER: u64 = 1 << 63;
+
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    edges: Vec<libc::epoll_event>,
+    sockets: Sockets,
+    /// Sockets to be tried this turn, each at most once per kind of operation.
+    to_receive: Vec<(SocketKey, RawFd)>,
+    to_send: Vec<(SocketKey, RawFd)>,
+    listeners: Vec<Listener>,
+    /// Reports that need no system call: cancelled operations, failed connects.
+    reports: Vec<Event>,
+    /// The last turn did not look at the kernel's edges.
+    skipped: bool,
+}
+
+struct Listener {
+    index: u32,
+    fd: RawFd,
+    armed: bool,
+    ready: bool,
+}
+
+impl Epoll {
+    pub(crate) fn open(mailbox: &Mailbox) -> io::Result<Epoll> {
+        // SAFETY: a plain system call; the descriptor it returns is ours alone.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, owned by nobody else.
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        let this = Epoll {
+            epoll,
+            edges: vec![libc::epoll_event { events: 0, u64: 0 }; EDGES],
+            sockets: Sockets::default(),
+            to_receive: Vec::new(),
+            to_send: Vec::new(),
+            listeners: Vec::new(),
+            reports: Vec::new(),
+            skipped: false,
+        };
+        this.watch(mailbox.event(), libc::EPOLLIN, MAIL)?;
+        Ok(this)
+    }
+
+    fn watch(&self, fd: RawFd, events: libc::c_int, data: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: events as u32,
+            u64: data,
+        };
+        // SAFETY: the event is live for the call; a bad descriptor is an error, not a fault.
+        let added = unsafe {
+            libc::epoll_ctl(
+                self.epoll.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                fd,
+                &raw mut event,
+            )
+        };
+        if added < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn register(&mut self, socket: SocketKey, fd: RawFd) {
+        let edges = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        self.sockets.insert(socket);
+        let data = u64::from(socket.generation()) << 32 | u64::from(socket.index());
+        if let Err(error) = self.watch(fd, edges, data) {
+            // Out of watches: the first operation reports it.
+            self.sockets.get(socket).broken = error.raw_os_error().unwrap_or(libc::ENOSPC);
+        }
+    }
+
+    pub(super) fn forget(&mut self, fd: RawFd) {
+        // A descriptor leaves the set when it is closed, unless a duplicate is open: unix
+        // listeners have one per core.
+        // SAFETY: a plain system call; a bad descriptor is an error, not a fault.
+        unsafe {
+            let epoll = self.epoll.as_raw_fd();
+            libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut());
+        }
+        self.listeners.retain(|listener| listener.fd != fd);
+    }
+
+    pub(super) fn accept(&mut self, index: u32, fd: RawFd) {
+        if let Some(listener) = self.listeners.iter_mut().find(|l| l.index == index) {
+            listener.armed = true;
+            return;
+        }
+        let events = libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE;
+        let watched = self.watch(fd, events, LISTENER | u64::from(index));
+        self.listeners.push(Listener {
+            index,
+            fd,
+            armed: watched.is_ok(),
+            ready: true,
+        });
+        if let Err(error) = watched {
+            let result = Err(error.raw_os_error().unwrap_or(libc::ENOSPC));
+            self.reports.push(Event::Accepted {
+                listener: index,
+                result,
+                more: false,
+            });
+        }
+    }
+
+    pub(super) fn cancel_accept(&mut self, index: u32, _fd: RawFd) {
+        let armed = self
+            .listeners
+            .iter_mut()
+            .find(|l| l.index == index && l.armed);
+        if let Some(listener) = armed {
+            listener.armed = false;
+            let result = Err(libc::ECANCELED);
+            self.reports.push(Event::Accepted {
+                listener: index,
+                result,
+                more: false,
+            });
+        }
+    }
+
+    pub(super) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: Box<RawAddress>) {
+        // SAFETY: the address is live and as long as it says.
+        let connected = unsafe { libc::connect(fd, address.as_ptr(), address.len()) };
+        let error = if connected < 0 { last_error() } else { 0 };
+        self.sockets.get(socket).fd = Some(fd);
+        if error == libc::EINPROGRESS {
+            self.sockets.get(socket).connecting = true;
+        } else {
+            self.reports.push(Event::Connected { socket, error });
+        }
+    }
+
+    pub(super) fn receive(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
+        let state = self.sockets.get(socket);
+        state.receive = Some(Armed { fd, limit });
+        if state.readable || state.broken != 0 {
+            self.to_receive.push((socket, fd));
+        }
+    }
+
+    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
+        let state = self.sockets.get(socket);
+        state.send = Some(shape);
+        // Tried at once: a socket that was never written to has had no edge yet.
+        self.to_send.push((socket, fd));
+    }
+
+    pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
+        let state = self.sockets.get(socket);
+        let report = if operation.has(Pending::RECEIVE) {
+            state.receive.take().map(|_| Event::Received {
+                socket,
+                received: Received::Nothing,
+                more: false,
+            })
+        } else if operation.has(Pending::SEND) {
+            state.send.take().map(|_| Event::Sent {
+                socket,
+                result: Err(libc::ECANCELED),
+            })
+        } else {
+            let connecting = std::mem::take(&mut state.connecting);
+            connecting.then_some(Event::Connected {
+                socket,
+                error: libc::ECANCELED,
+            })
+        };
+        self.reports.extend(report);
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        wait: Option<Duration>,
+        pool: &Rc<Pool>,
+        events: &mut Vec<Event>,
+        counters: &CounterCells,
+    ) -> io::Result<bool> {
+        self.try_sends(events);
+        let listening = self
+            .listeners
+            .iter()
+            .any(|listener| listener.armed && listener.ready);
+        let busy = listening || !self.to_receive.is_empty() || !self.reports.is_empty();
+        // Sends that are done are reported without a system call, but never twice in a row:
+        // whoever sends without end must not keep the others' edges from being seen.
+        self.skipped = !busy && !events.is_empty() && !self.skipped;
+        if self.skipped {
+            return Ok(false);
+        }
+        let busy = busy || !events.is_empty();
+        let mail = self.take_edges(if busy { Some(Duration::ZERO) } else { wait })?;
+        events.append(&mut self.reports);
+        self.try_accepts(events);
+        self.try_receives(pool, events);
+        counters.enters.add(1);
+        counters.cqes.add(events.len() as u64);
+        Ok(mail)
+    }
+
+    /// Waits for edges and notes what became ready.
+    fn take_edges(&mut self, wait: Option<Duration>) -> io::Result<bool> {
+        // Rounded up: a timer must not find that it was woken too early, again and again.
+        let timeout = wait.map_or(-1, |wait| {
+            wait.as_nanos().div_ceil(1_000_000) as libc::c_int
+        });
+        // SAFETY: the kernel writes at most EDGES events into a live buffer of that length.
+        let edges = unsafe {
+            let epoll = self.epoll.as_raw_fd();
+            libc::epoll_wait(
+                epoll,
+                self.edges.as_mut_ptr(),
+                EDGES as libc::c_int,
+                timeout,
+            )
+        };
+        if edges < 0 {
+            return match last_error() {
+                libc::EINTR => Ok(false),
+                error => Err(io::Error::from_raw_os_error(error)),
+            };
+        }
+        let mut mail = false;
+        for edge in 0..edges as usize {
+            let libc::epoll_event { events, u64: data } = self.edges[edge];
+            if data == MAIL {
+                mail = true;
+            } else if data & LISTENER != 0 {
+                let index = (data & !LISTENER) as u32;
+                let listener = self.listeners.iter_mut().find(|l| l.index == index);
+                listener
+                    .into_iter()
+                    .for_each(|listener| listener.ready = true);
+            } else {
+                self.edge(
+                    SocketKey::from_parts(data as u32, (data >> 32) as u32),
+                    events,
+                );
+            }
+        }
+        Ok(mail)
+    }
+
+    fn edge(&mut self, socket: SocketKey, events: u32) {
+        // An edge of a socket that was closed in this turn names an old generation.
+        let Some(state) = self.sockets.find(socket) else {
+            return;
+        };
+        let is = |bits: libc::c_int| events & bits as u32 != 0;
+        if is(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) {
+            state.hangup |= is(libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR);
+            if !state.readable
+                && let Some(armed) = &state.receive
+            {
+                self.to_receive.push((socket, armed.fd));
+            }
+            state.readable = true;
+        }
+        if is(libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) {
+            if std::mem::take(&mut state.connecting) {
+                self.reports.push(Event::Connected {
+                    socket,
+                    error: state.connect_result(),
+                });
+            }
+            if std::mem::take(&mut state.send_blocked)
+                && let Some(fd) = state.fd
+            {
+                self.to_send.push((socket, fd));
+            }
+        }
+    }
+
+    fn try_accepts(&mut self, events: &mut Vec<Event>) {
+        for listener in &mut self.listeners {
+            for _ in 0..ACCEPTS_PER_TURN {
+                if !listener.armed || !listener.ready {
+                    break;
+                }
+                let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+                let null = std::ptr::null_mut();
+                // SAFETY: no address is asked for.
+                let fd = unsafe { libc::accept4(listener.fd, null, null.cast(), flags) };
+                let result = if fd < 0 { Err(last_error()) } else { Ok(fd) };
+                match result {
+                    Err(libc::EAGAIN) => listener.ready = false,
+                    Err(libc::EINTR | libc::ECONNABORTED) => {}
+                    Err(_) => {
+                        listener.armed = false;
+                        events.push(Event::Accepted {
+                            listener: listener.index,
+                            result,
+                            more: false,
+                        });
+                    }
+                    Ok(_) => events.push(Event::Accepted {
+                        listener: listener.index,
+                        result,
+                        more: true,
+                    }),
+                }
+            }
+        }
+    }
+
+    /// One receive per socket and turn, so that a fast sender starves nobody.
+    fn try_receives(&mut self, pool: &Rc<Pool>, events: &mut Vec<Event>) {
+        let mut trying = std::mem::take(&mut self.to_receive);
+        for (socket, fd) in trying.drain(..) {
+            let Some(state) = self.sockets.find(socket) else {
+                continue;
+            };
+            let Some(armed) = state.receive.take() else {
+                continue;
+            };
+            let received = state.try_receive(fd, armed.limit, pool);
+            let left = match &received {
+                Some(Received::Bytes(slice)) => armed.limit - slice.len(),
+                Some(_) => 0,
+                None => armed.limit,
+            };
+            if left > 0 {
+                state.receive = Some(Armed { fd, limit: left });
+                if state.readable {
+                    self.to_receive.push((socket, fd));
+                }
+            }
+            if let Some(received) = received {
+                events.push(Event::Received {
+                    socket,
+                    received,
+                    more: left > 0,
+                });
+            }
+        }
+        if self.to_receive.is_empty() {
+            self.to_receive = trying;
+        }
+    }
+
+    fn try_sends(&mut self, events: &mut Vec<Event>) {
+        for (socket, fd) in self.to_send.drain(..) {
+            let Some(state) = self.sockets.find(socket) else {
+                continue;
+            };
+            let Some(shape) = &state.send else { continue };
+            match try_send(fd, shape) {
+                Err(libc::EAGAIN) => {
+                    state.send_blocked = true;
+                    state.fd = Some(fd);
+                }
+                result => {
+                    state.send = None;
+                    events.push(Event::Sent { socket, result });
+                }
+            }
+        }
+    }
+}
+
+impl Readiness {
+    /// Receives once; `None` if there was nothing after all.
+    fn try_receive(&mut self, fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Received> {
+        if self.broken != 0 {
+            return Some(Received::Failed(self.broken));
+        }
+        let Some(id) = pool.lend() else {
+            return Some(Received::NoBuffers);
+        };
+        let wanted = limit.min(BUFFER_BYTES);
+        // SAFETY: the buffer is lent to this call alone and holds BUFFER_BYTES.
+        let n = unsafe { libc::recv(fd, pool.address(id).as_ptr().cast(), wanted, 0) };
+        if n > 0 {
+            // A short receive emptied the socket: the next bytes make a new edge. A FIN that came
+            // with them does not, so after a hangup the socket is read to its end.
+            self.readable = n as usize == wanted || self.hangup;
+            return Some(Received::Bytes(Slice::adopt(pool, id, n as usize)));
+        }
+        let error = if n < 0 { last_error() } else { 0 };
+        pool.give_back(id);
+        match error {
+            0 => Some(Received::End),
+            libc::EAGAIN => {
+                self.readable = false;
+                None
+            }
+            libc::EINTR => None,
+            error => Some(Received::Failed(error)),
+        }
+    }
+
+    fn connect_result(&self) -> i32 {
+        self.fd.map_or(0, sys::take_error)
+    }
+}
+
+fn try_send(fd: RawFd, shape: &Shape) -> Result<usize, i32> {
+    // SAFETY: the caller of `Epoll::send` keeps what the shape points to until the report.
+    let n = unsafe {
+        match *shape {
+            Shape::Piece(bytes, len) => libc::send(fd, bytes.cast(), len, libc::MSG_NOSIGNAL),
+            Shape::Message(message) => libc::sendmsg(fd, message, libc::MSG_NOSIGNAL),
+        }
+    };
+    usize::try_from(n).map_err(|_| last_error())
+}
+
+fn last_error() -> i32 {
+    io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
+}

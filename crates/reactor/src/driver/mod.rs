@@ -1,0 +1,208 @@
+//! The operation set, and the drivers that carry it out (one folder each, same file names).
+//!
+//! An operation is started with the socket's key and reports back as an [`Event`] of a later
+//! turn. Receiving and accepting may report several times (`more`); every operation reports a
+//! last time, also when it was cancelled, and only then may its memory and descriptor go.
+
+mod epoll;
+mod uring;
+
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::buffer::{Pool, Slice};
+use crate::counters::CounterCells;
+use crate::mailbox::Mailbox;
+use crate::socket::{Pending, RawAddress, Shape, SocketKey};
+
+pub(crate) use uring::probe as probe_uring;
+
+/// Which driver to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoChoice {
+    /// io_uring where the kernel allows it, epoll elsewhere.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+/// The driver that is active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverKind {
+    /// io_uring.
+    Uring,
+    /// epoll, edge-triggered.
+    Epoll,
+}
+
+impl std::fmt::Display for DriverKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            DriverKind::Uring => "io_uring",
+            DriverKind::Epoll => "epoll",
+        })
+    }
+}
+
+/// What an operation reports.
+pub(crate) enum Event {
+    Accepted {
+        listener: u32,
+        result: Result<RawFd, i32>,
+        more: bool,
+    },
+    Connected {
+        socket: SocketKey,
+        error: i32,
+    },
+    Received {
+        socket: SocketKey,
+        received: Received,
+        more: bool,
+    },
+    Sent {
+        socket: SocketKey,
+        result: Result<usize, i32>,
+    },
+}
+
+/// What a receive reports.
+pub(crate) enum Received {
+    Bytes(Slice),
+    /// FIN.
+    End,
+    /// The pool was empty (rule 2).
+    NoBuffers,
+    /// It ended without news: cancelled, or its limit was reached.
+    Nothing,
+    Failed(i32),
+}
+
+/// A driver. An enum, not a type parameter: the choice is made at run time and costs a
+/// predictable branch.
+pub(crate) enum Driver {
+    Uring(Box<uring::Uring>),
+    Epoll(Box<epoll::Epoll>),
+}
+
+/// Passes a call on to the driver that is there.
+macro_rules! each {
+    ($self:ident, $driver:ident => $call:expr) => {
+        match $self {
+            Driver::Uring($driver) => $call,
+            Driver::Epoll($driver) => $call,
+        }
+    };
+}
+
+impl Driver {
+    /// Opens the chosen driver; with `Auto`, also says why io_uring was not taken.
+    pub(crate) fn open(
+        choice: IoChoice,
+        pool: &Rc<Pool>,
+        mailbox: &Mailbox,
+    ) -> io::Result<(Driver, Option<String>)> {
+        let mut reason = None;
+        if choice != IoChoice::Epoll {
+            match uring::Uring::open(pool, mailbox) {
+                Ok(uring) => return Ok((Driver::Uring(Box::new(uring)), None)),
+                Err(error) if choice == IoChoice::Uring => return Err(error),
+                Err(error) => reason = Some(error.to_string()),
+            }
+        }
+        Ok((
+            Driver::Epoll(Box::new(epoll::Epoll::open(mailbox)?)),
+            reason,
+        ))
+    }
+
+    pub(crate) fn kind(&self) -> DriverKind {
+        match self {
+            Driver::Uring(_) => DriverKind::Uring,
+            Driver::Epoll(_) => DriverKind::Epoll,
+        }
+    }
+
+    /// Whether descriptors given to this driver must be in non-blocking mode.
+    pub(crate) fn nonblocking(&self) -> bool {
+        matches!(self, Driver::Epoll(_))
+    }
+
+    /// A socket begins to exist.
+    pub(crate) fn register(&mut self, socket: SocketKey, fd: RawFd) {
+        if let Driver::Epoll(epoll) = self {
+            epoll.register(socket, fd);
+        }
+    }
+
+    /// A descriptor is about to be closed; nothing is pending on it.
+    pub(crate) fn forget(&mut self, fd: RawFd) {
+        if let Driver::Epoll(epoll) = self {
+            epoll.forget(fd);
+        }
+    }
+
+    /// Accepts until cancelled or failed.
+    pub(crate) fn accept(&mut self, listener: u32, fd: RawFd) {
+        each!(self, driver => driver.accept(listener, fd));
+    }
+
+    /// Ends accepting; the last report still comes.
+    pub(crate) fn cancel_accept(&mut self, listener: u32, fd: RawFd) {
+        each!(self, driver => driver.cancel_accept(listener, fd));
+    }
+
+    /// Connects; the driver keeps the address as long as the kernel needs it.
+    pub(crate) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: Box<RawAddress>) {
+        each!(self, driver => driver.connect(socket, fd, address));
+    }
+
+    /// Receives at most `limit` bytes in all, then reports a last time (rule 1). The driver may
+    /// end it earlier.
+    pub(crate) fn receive(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
+        each!(self, driver => driver.receive(socket, fd, limit));
+    }
+
+    /// Sends some or all of `shape`, whose memory the caller keeps until the report.
+    pub(crate) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
+        each!(self, driver => driver.send(socket, fd, shape));
+    }
+
+    /// Ends one pending operation; its last report still comes.
+    pub(crate) fn cancel(&mut self, socket: SocketKey, fd: RawFd, operation: Pending) {
+        each!(self, driver => driver.cancel(socket, fd, operation));
+    }
+
+    /// Wakes the core behind another ring; false if this driver has no ring.
+    pub(crate) fn message_ring(&mut self, ring: RawFd) -> bool {
+        match self {
+            Driver::Uring(uring) => uring.message_ring(ring),
+            Driver::Epoll(_) => false,
+        }
+    }
+
+    /// How many receives can be started without running out of buffers at once.
+    pub(crate) fn buffers_ready(&mut self, pool: &Pool) -> usize {
+        match self {
+            Driver::Uring(uring) => uring.buffers_ready(pool),
+            Driver::Epoll(_) => pool.free(),
+        }
+    }
+
+    /// One turn: hands over what was started, waits at most `wait` (None: until something
+    /// happens), and collects what is reported. Returns whether the mailbox was rung.
+    pub(crate) fn turn(
+        &mut self,
+        wait: Option<Duration>,
+        pool: &Rc<Pool>,
+        events: &mut Vec<Event>,
+        counters: &CounterCells,
+    ) -> io::Result<bool> {
+        each!(self, driver => driver.turn(wait, pool, events, counters))
+    }
+}

@@ -1,0 +1,318 @@
+//! io_uring: one ring per core, one enter per turn.
+//!
+//! The ring is single-issuer with deferred task work, so the kernel touches our completions only
+//! inside our own enter. Accepting and receiving are multishot; receives take buffers from a
+//! provided ring and carry a byte limit where the kernel knows one (6.17; probed).
+
+mod buffer_ring;
+mod operation;
+mod probe;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+use self::buffer_ring::BufferRing;
+use self::operation::{Operation, capped_multishot_receive};
+use super::{Event, Received};
+use crate::buffer::{BUFFER_BYTES, Pool, Slice};
+use crate::counters::CounterCells;
+use crate::mailbox::{self, Mailbox};
+use crate::socket::{Pending, RawAddress, Shape, SocketKey};
+
+pub(crate) use self::probe::probe;
+
+/// Submissions between two enters; more than that enters early.
+const SUBMISSIONS: u32 = 1_024;
+
+/// Completions that fit before the kernel keeps them in its own overflow list.
+const COMPLETIONS: u32 = 4_096;
+
+/// `IORING_ENTER_GETEVENTS`.
+const GETEVENTS: u32 = 1;
+
+pub(crate) struct Uring {
+    ring: IoUring,
+    buffers: BufferRing,
+    /// Receives can be multishot because their total can be limited.
+    capped_multishot: bool,
+    /// Addresses of connects that are under way.
+    connecting: HashMap<SocketKey, Box<RawAddress>>,
+    mailbox_event: RawFd,
+    mailbox_armed: bool,
+    timespec: Timespec,
+    enters: u64,
+    submitted: u64,
+}
+
+impl Uring {
+    /// Opens a ring, smaller ones if memory limits forbid the usual size.
+    pub(crate) fn open(pool: &Rc<Pool>, mailbox: &Mailbox) -> io::Result<Uring> {
+        let ring = build(SUBMISSIONS, COMPLETIONS)
+            .or_else(|error| {
+                if is_memory(&error) {
+                    build(256, 1_024)
+                } else {
+                    Err(error)
+                }
+            })
+            .or_else(|error| {
+                if is_memory(&error) {
+                    build(64, 256)
+                } else {
+                    Err(error)
+                }
+            })
+            .map_err(|error| probe::explain(&error))?;
+        let buffers = BufferRing::register(&ring, pool)?;
+        let capped_multishot = probe::capped_multishot(&ring, buffers.group())?;
+        mailbox.set_ring(ring.as_raw_fd());
+        Ok(Uring {
+            ring,
+            buffers,
+            capped_multishot,
+            connecting: HashMap::new(),
+            mailbox_event: mailbox.event(),
+            mailbox_armed: false,
+            timespec: Timespec::new(),
+            enters: 0,
+            submitted: 0,
+        })
+    }
+
+    pub(super) fn accept(&mut self, listener: u32, fd: RawFd) {
+        let entry = opcode::AcceptMulti::new(Fd(fd))
+            .flags(libc::SOCK_CLOEXEC)
+            .build();
+        self.push(entry.user_data(Operation::Accept(listener).pack()));
+    }
+
+    pub(super) fn cancel_accept(&mut self, listener: u32, _fd: RawFd) {
+        self.push_cancel(Operation::Accept(listener));
+    }
+
+    pub(super) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: Box<RawAddress>) {
+        let entry = opcode::Connect::new(Fd(fd), address.as_ptr(), address.len()).build();
+        self.connecting.insert(socket, address);
+        self.push(entry.user_data(Operation::Connect(socket).pack()));
+    }
+
+    pub(super) fn receive(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let entry = if self.capped_multishot {
+            capped_multishot_receive(fd, self.buffers.group(), limit)
+        } else {
+            opcode::Recv::new(Fd(fd), std::ptr::null_mut(), limit.min(BUFFER_BYTES as u32))
+                .buf_group(self.buffers.group())
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT)
+        };
+        self.push(entry.user_data(Operation::Receive(socket).pack()));
+    }
+
+    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
+        let entry = match shape {
+            Shape::Piece(bytes, len) => {
+                let len = u32::try_from(len).unwrap_or(u32::MAX);
+                opcode::Send::new(Fd(fd), bytes, len)
+                    .flags(libc::MSG_NOSIGNAL)
+                    .build()
+            }
+            Shape::Message(message) => opcode::SendMsg::new(Fd(fd), message)
+                .flags(libc::MSG_NOSIGNAL as u32)
+                .build(),
+        };
+        self.push(entry.user_data(Operation::Send(socket).pack()));
+    }
+
+    pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
+        self.push_cancel(if operation.has(Pending::RECEIVE) {
+            Operation::Receive(socket)
+        } else if operation.has(Pending::SEND) {
+            Operation::Send(socket)
+        } else {
+            Operation::Connect(socket)
+        });
+    }
+
+    fn push_cancel(&mut self, operation: Operation) {
+        // Whether it was found or not, the operation itself reports; this one need not.
+        let entry = opcode::AsyncCancel::new(operation.pack())
+            .build()
+            .flags(squeue::Flags::SKIP_SUCCESS)
+            .user_data(Operation::Ignored.pack());
+        self.push(entry);
+    }
+
+    pub(super) fn message_ring(&mut self, ring: RawFd) -> bool {
+        let entry = opcode::MsgRingData::new(Fd(ring), 0, Operation::Mail.pack(), None)
+            .build()
+            .flags(squeue::Flags::SKIP_SUCCESS)
+            .user_data(Operation::Message(ring).pack());
+        self.push(entry);
+        true
+    }
+
+    pub(super) fn buffers_ready(&mut self, pool: &Pool) -> usize {
+        self.buffers.refill(pool);
+        self.buffers.posted()
+    }
+
+    /// Queues a submission; the next enter takes it along.
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: whatever an entry points to is kept until its last completion: sends by the
+        // socket's queue, addresses by `connecting`, received bytes by the pool.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.enters += 1;
+            self.submitted += self.ring.submission().len() as u64;
+            // Full only when a turn starts more than the queue holds. A completion queue that
+            // is full as well makes this fail; the turn then reaps, so that is tried first.
+            if self.ring.submit().is_err() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        wait: Option<Duration>,
+        pool: &Rc<Pool>,
+        events: &mut Vec<Event>,
+        counters: &CounterCells,
+    ) -> io::Result<bool> {
+        self.arm_mailbox();
+        self.buffers.refill(pool);
+        self.enter(wait)?;
+        let mut mail = false;
+        let mut reaped = 0;
+        let Uring {
+            ring,
+            buffers,
+            connecting,
+            mailbox_armed,
+            ..
+        } = self;
+        for completion in ring.completion() {
+            reaped += 1;
+            let result = completion.result();
+            let more = cqueue::more(completion.flags());
+            match Operation::unpack(completion.user_data()) {
+                Operation::Receive(socket) => {
+                    let received = received(&completion, buffers, pool);
+                    events.push(Event::Received {
+                        socket,
+                        received,
+                        more,
+                    });
+                }
+                Operation::Send(socket) => {
+                    let result = usize::try_from(result).map_err(|_| -result);
+                    events.push(Event::Sent { socket, result });
+                }
+                Operation::Accept(listener) => {
+                    let result = if result < 0 { Err(-result) } else { Ok(result) };
+                    events.push(Event::Accepted {
+                        listener,
+                        result,
+                        more,
+                    });
+                }
+                Operation::Connect(socket) => {
+                    connecting.remove(&socket);
+                    events.push(Event::Connected {
+                        socket,
+                        error: -result.min(0),
+                    });
+                }
+                Operation::MailEvent => {
+                    *mailbox_armed = more;
+                    mail = true;
+                }
+                Operation::Mail => mail = true,
+                Operation::Message(ring) => mailbox::ring_bell(ring),
+                Operation::Ignored => {}
+            }
+        }
+        counters.cqes.add(reaped);
+        counters.enters.add(std::mem::take(&mut self.enters));
+        counters.sqes.add(std::mem::take(&mut self.submitted));
+        Ok(mail)
+    }
+
+    fn arm_mailbox(&mut self) {
+        if !self.mailbox_armed {
+            self.mailbox_armed = true;
+            let entry = opcode::PollAdd::new(Fd(self.mailbox_event), libc::POLLIN as u32)
+                .multi(true)
+                .build();
+            self.push(entry.user_data(Operation::MailEvent.pack()));
+        }
+    }
+
+    /// Submits and waits for one completion. Interruptions and full queues are no errors: what
+    /// was reported is reaped, and the rest is submitted by the next turn.
+    fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
+        self.enters += 1;
+        let queued = self.ring.submission().len() as u64;
+        let args = SubmitArgs::new();
+        let entered = match wait {
+            // Deferred task work is only run by an enter that asks for events.
+            // SAFETY: no argument is passed.
+            Some(Duration::ZERO) => unsafe {
+                self.ring
+                    .submitter()
+                    .enter::<libc::sigset_t>(queued as u32, 0, GETEVENTS, None)
+            },
+            Some(wait) => {
+                self.timespec = Timespec::from(wait);
+                let args = args.timespec(&self.timespec);
+                self.ring.submitter().submit_with_args(1, &args)
+            }
+            None => self.ring.submitter().submit_with_args(1, &args),
+        };
+        self.submitted += queued - self.ring.submission().len() as u64;
+        match entered.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(_) => Ok(()),
+            Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
+            Err((_, error)) => Err(error),
+        }
+    }
+}
+
+/// What a completion of a receive says.
+fn received(completion: &cqueue::Entry, buffers: &mut BufferRing, pool: &Rc<Pool>) -> Received {
+    let slice = cqueue::buffer_select(completion.flags()).map(|id| {
+        buffers.taken();
+        Slice::adopt(pool, id, usize::try_from(completion.result()).unwrap_or(0))
+    });
+    match (completion.result(), slice) {
+        (1.., Some(slice)) => Received::Bytes(slice),
+        (0, _) => Received::End,
+        (error, _) => match -error {
+            libc::ENOBUFS => {
+                buffers.ran_dry();
+                Received::NoBuffers
+            }
+            libc::ECANCELED | libc::EINTR | libc::EAGAIN => Received::Nothing,
+            error => Received::Failed(error),
+        },
+    }
+}
+
+fn build(submissions: u32, completions: u32) -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .setup_cqsize(completions)
+        .build(submissions)
+}
+
+fn is_memory(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM)) && probe::is_permitted()
+}

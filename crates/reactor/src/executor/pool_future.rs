@@ -1,0 +1,201 @@
+//! Boxed futures from recycled memory.
+
+use std::alloc::Layout;
+use std::cell::RefCell;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Blocks are sorted by size in steps of this many bytes.
+const CLASS_BYTES: usize = 128;
+
+/// Futures above `CLASSES * CLASS_BYTES` (16 KiB) come straight from the allocator.
+const CLASSES: usize = 128;
+
+/// Most blocks of one size that a core keeps.
+const BLOCKS_KEPT_MAX: usize = 512;
+
+const BLOCK_ALIGN: usize = 64;
+
+/// A boxed local future whose memory comes from, and returns to, the core's pool (rule 5).
+pub struct PoolFuture<T: 'static> {
+    future: NonNull<u8>,
+    table: &'static Table<T>,
+    local: PhantomData<Rc<T>>,
+}
+
+/// What is known of the future's type.
+struct Table<T> {
+    layout: Layout,
+    poll: unsafe fn(NonNull<u8>, &mut Context<'_>) -> Poll<T>,
+    drop: unsafe fn(NonNull<u8>),
+}
+
+impl<T: 'static> PoolFuture<T> {
+    /// Moves `future` into pooled memory.
+    pub fn new<F: Future<Output = T> + 'static>(future: F) -> PoolFuture<T> {
+        struct Of<F>(PhantomData<F>);
+        impl<F: Future + 'static> Of<F> {
+            const TABLE: &'static Table<F::Output> = &Table {
+                layout: Layout::new::<F>(),
+                poll: poll_as::<F>,
+                drop: drop_as::<F>,
+            };
+        }
+        let memory = take(Layout::new::<F>());
+        // SAFETY: `take` gave memory of this layout that nobody else uses.
+        unsafe { memory.cast::<F>().write(future) };
+        PoolFuture {
+            future: memory,
+            table: Of::<F>::TABLE,
+            local: PhantomData,
+        }
+    }
+}
+
+/// # Safety
+/// `future` points to a live `F` that is never moved.
+unsafe fn poll_as<F: Future>(future: NonNull<u8>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    // SAFETY: the caller vouches for the type; the block is not moved until it is dropped.
+    unsafe { Pin::new_unchecked(future.cast::<F>().as_mut()) }.poll(cx)
+}
+
+/// # Safety
+/// `future` points to a live `F` that is not used again.
+unsafe fn drop_as<F>(future: NonNull<u8>) {
+    // SAFETY: as the caller vouches.
+    unsafe { future.cast::<F>().drop_in_place() };
+}
+
+impl<T: 'static> Future for PoolFuture<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        // SAFETY: the table was made for the type that `new` wrote, and lives as long as we do.
+        unsafe { (self.table.poll)(self.future, cx) }
+    }
+}
+
+impl<T: 'static> Unpin for PoolFuture<T> {}
+
+impl<T: 'static> Drop for PoolFuture<T> {
+    fn drop(&mut self) {
+        // SAFETY: the last use of the future; its memory is given back for its own layout.
+        unsafe { (self.table.drop)(self.future) };
+        give_back(self.future, self.table.layout);
+    }
+}
+
+/// Free blocks of the core by class.
+struct Blocks([Vec<NonNull<u8>>; CLASSES]);
+
+thread_local! {
+    static BLOCKS: RefCell<Blocks> = const { RefCell::new(Blocks([const { Vec::new() }; CLASSES])) };
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        for (class, blocks) in self.0.iter_mut().enumerate() {
+            for block in blocks.drain(..) {
+                // SAFETY: the block was allocated with its class's layout and is in no use.
+                unsafe { std::alloc::dealloc(block.as_ptr(), layout_of(class)) };
+            }
+        }
+    }
+}
+
+/// The class that serves a layout, if one does.
+fn class_of(layout: Layout) -> Option<usize> {
+    let class = layout.size().div_ceil(CLASS_BYTES).max(1) - 1;
+    (class < CLASSES && layout.align() <= BLOCK_ALIGN).then_some(class)
+}
+
+fn layout_of(class: usize) -> Layout {
+    Layout::from_size_align((class + 1) * CLASS_BYTES, BLOCK_ALIGN).expect("a small block")
+}
+
+fn take(layout: Layout) -> NonNull<u8> {
+    let Some(class) = class_of(layout) else {
+        return allocate(layout);
+    };
+    let kept = BLOCKS.try_with(|blocks| blocks.borrow_mut().0[class].pop());
+    kept.ok()
+        .flatten()
+        .unwrap_or_else(|| allocate(layout_of(class)))
+}
+
+fn give_back(block: NonNull<u8>, layout: Layout) {
+    let Some(class) = class_of(layout) else {
+        // SAFETY: `take` allocated it with this very layout.
+        return unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
+    };
+    let kept = BLOCKS.try_with(|blocks| {
+        let blocks = &mut blocks.borrow_mut().0[class];
+        let room = blocks.len() < BLOCKS_KEPT_MAX;
+        if room {
+            blocks.push(block);
+        }
+        room
+    });
+    if !kept.unwrap_or(false) {
+        // SAFETY: `take` allocated it with the layout of its class.
+        unsafe { std::alloc::dealloc(block.as_ptr(), layout_of(class)) };
+    }
+}
+
+fn allocate(layout: Layout) -> NonNull<u8> {
+    let layout = if layout.size() == 0 {
+        layout_of(0)
+    } else {
+        layout
+    };
+    // SAFETY: the layout is not empty.
+    let block = unsafe { std::alloc::alloc(layout) };
+    NonNull::new(block).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    #[test]
+    fn a_future_runs_and_its_memory_serves_the_next() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut first = PoolFuture::new(async { [7u8; 300] });
+        let block = first.future;
+        assert_eq!(Pin::new(&mut first).poll(&mut cx), Poll::Ready([7u8; 300]));
+        drop(first);
+        let second = PoolFuture::new(async { [1u8; 290] });
+        assert_eq!(second.future, block);
+    }
+
+    #[test]
+    fn large_and_empty_futures_work_too() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let large = [3u8; 64 * 1024];
+        let mut large = PoolFuture::new(async move { large.iter().map(|&b| u32::from(b)).sum() });
+        assert_eq!(
+            Pin::new(&mut large).poll(&mut cx),
+            Poll::Ready(3 * 64 * 1024)
+        );
+        let mut empty = PoolFuture::new(std::future::ready(()));
+        assert!(Pin::new(&mut empty).poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn what_a_future_owns_is_dropped_with_it() {
+        let owned = Rc::new(());
+        let kept = Rc::clone(&owned);
+        let future = PoolFuture::new(async move {
+            std::future::pending::<()>().await;
+            drop(kept);
+        });
+        assert_eq!(Rc::strong_count(&owned), 2);
+        drop(future);
+        assert_eq!(Rc::strong_count(&owned), 1);
+    }
+}

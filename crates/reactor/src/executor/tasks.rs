@@ -1,0 +1,181 @@
+//! The table of tasks and the loop that runs those which are ready.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::{PoolFuture, TaskId};
+use crate::core::Core;
+
+/// Tasks of one core. Slot 0 stands for the main future, which is not in the table.
+pub(crate) struct Tasks {
+    slots: Vec<Slot>,
+    vacant: Vec<u32>,
+    ready: VecDeque<TaskId>,
+    main_woken: bool,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    /// Waits in `ready`.
+    queued: bool,
+    state: State,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Vacant,
+    Main,
+    Waiting(PoolFuture<()>),
+    /// The future is on the stack of `run_ready`.
+    Running,
+}
+
+impl Tasks {
+    pub(crate) fn new() -> Tasks {
+        let main = Slot {
+            state: State::Main,
+            ..Slot::default()
+        };
+        Tasks {
+            slots: vec![main],
+            vacant: Vec::new(),
+            ready: VecDeque::new(),
+            main_woken: true,
+        }
+    }
+
+    /// Whether the main future was woken since the last question.
+    pub(crate) fn take_main_woken(&mut self) -> bool {
+        std::mem::take(&mut self.main_woken)
+    }
+
+    /// Adds a task, ready to run.
+    pub(super) fn insert(&mut self, core: u16, future: PoolFuture<()>) -> TaskId {
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            assert!(
+                self.slots.len() < TaskId::SLOTS_MAX,
+                "a core holds no more tasks"
+            );
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let entry = &mut self.slots[slot as usize];
+        entry.state = State::Waiting(future);
+        entry.queued = true;
+        let id = TaskId::new(core, slot, entry.generation);
+        self.ready.push_back(id);
+        id
+    }
+
+    /// Makes a task ready; a name that has gone stale is ignored.
+    pub(super) fn wake(&mut self, id: TaskId) {
+        let Some(slot) = self.slots.get_mut(id.slot()) else {
+            return;
+        };
+        if !id.is_generation(slot.generation) || slot.queued {
+            return;
+        }
+        match slot.state {
+            State::Vacant => {}
+            State::Main => self.main_woken = true,
+            State::Waiting(_) | State::Running => {
+                slot.queued = true;
+                self.ready.push_back(id);
+            }
+        }
+    }
+
+    /// Wakes everything: the outcome of a mailbox that overflowed.
+    pub(crate) fn wake_all(&mut self, core: u16) {
+        for slot in 0..self.slots.len() {
+            let id = TaskId::new(core, slot as u32, self.slots[slot].generation);
+            self.wake(id);
+        }
+    }
+
+    /// Takes a waiting task out.
+    pub(super) fn remove(&mut self, id: TaskId) -> Option<PoolFuture<()>> {
+        let slot = self.slots.get_mut(id.slot())?;
+        if !id.is_generation(slot.generation) || !matches!(slot.state, State::Waiting(_)) {
+            return None;
+        }
+        self.vacate(id)
+    }
+
+    /// Takes any task out, for the end of the core.
+    pub(crate) fn remove_any(&mut self) -> Option<PoolFuture<()>> {
+        let slot = self
+            .slots
+            .iter()
+            .position(|slot| matches!(slot.state, State::Waiting(_)))?;
+        self.vacate(TaskId::new(0, slot as u32, 0))
+    }
+
+    /// Whether a task is ready to run.
+    pub(crate) fn any_ready(&self) -> bool {
+        self.main_woken || !self.ready.is_empty()
+    }
+
+    fn vacate(&mut self, id: TaskId) -> Option<PoolFuture<()>> {
+        let slot = &mut self.slots[id.slot()];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.queued = false;
+        self.vacant.push(id.slot() as u32);
+        match std::mem::take(&mut slot.state) {
+            State::Waiting(future) => Some(future),
+            State::Main | State::Running | State::Vacant => None,
+        }
+    }
+
+    /// The next ready task, marked as running.
+    fn begin(&mut self) -> Option<(TaskId, PoolFuture<()>)> {
+        while let Some(id) = self.ready.pop_front() {
+            let slot = &mut self.slots[id.slot()];
+            if !id.is_generation(slot.generation) {
+                continue;
+            }
+            slot.queued = false;
+            if let State::Waiting(future) = std::mem::replace(&mut slot.state, State::Running) {
+                return Some((id, future));
+            }
+        }
+        None
+    }
+
+    fn park(&mut self, id: TaskId, future: PoolFuture<()>) {
+        self.slots[id.slot()].state = State::Waiting(future);
+    }
+}
+
+/// A waker for the main future.
+pub(crate) fn main_waker(core: &Core) -> Waker {
+    TaskId::new(core.slot, 0, 0).waker()
+}
+
+/// Runs the tasks that are ready now. Those that become ready meanwhile have their turn after the
+/// sockets have had theirs, so that a task that always wakes itself starves nobody.
+pub(crate) fn run_ready(core: &Core) {
+    let ready = core.tasks.borrow().ready.len();
+    for _ in 0..ready {
+        let Some((id, mut future)) = core.tasks.borrow_mut().begin() else {
+            return;
+        };
+        let waker = id.waker();
+        let mut cx = Context::from_waker(&waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut cx)));
+        if let Ok(Poll::Pending) = polled {
+            core.tasks.borrow_mut().park(id, future);
+            continue;
+        }
+        if polled.is_err() {
+            core.counters.task_panics.add(1);
+        }
+        drop(future);
+        core.tasks.borrow_mut().vacate(id);
+    }
+}

@@ -1,0 +1,210 @@
+//! One pinned thread per core, sharing nothing.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use crate::core::{self, Core, Settings};
+use crate::counters::{CounterCells, Counters};
+use crate::driver::{DriverKind, IoChoice};
+use crate::mailbox::{Mailbox, Message};
+use crate::sys;
+
+/// How to run the cores.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Which driver to use.
+    pub io: IoChoice,
+    /// Number of cores; 0 means all that the process may run on.
+    pub cores: usize,
+    /// Pin each thread to its processor.
+    pub pin: bool,
+    /// Most sockets of a core before accepting rests; 0 means 90 % of the descriptors that the
+    /// process may have, divided by the cores (rule 20).
+    pub sockets_max: usize,
+    /// Seed of [`random_u64`](crate::random_u64); `None` takes the operating system's.
+    pub seed: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            io: IoChoice::Auto,
+            cores: 0,
+            pin: true,
+            sockets_max: 0,
+            seed: None,
+        }
+    }
+}
+
+impl Config {
+    fn settings(&self, index: usize, cores: usize) -> Settings {
+        let sockets_max = match self.sockets_max {
+            0 => (sys::raise_nofile() * 9 / 10) as usize / cores,
+            max => max,
+        };
+        Settings {
+            index,
+            io: self.io,
+            sockets_max: sockets_max.max(1),
+            seed: self.seed,
+            counters: Arc::new(CounterCells::default()),
+        }
+    }
+}
+
+/// The running cores. Dropping it does not stop them.
+pub struct Cores {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    counters: Vec<Arc<CounterCells>>,
+    driver: DriverKind,
+    fallback: Option<String>,
+}
+
+/// What a thread tells before it begins to work.
+type Opened = io::Result<(Arc<Mailbox>, DriverKind, Option<String>)>;
+
+/// Starts one thread per core. Each runs the future of `main(index)` until it is done, closes
+/// what is left, and ends.
+///
+/// # Errors
+/// If a thread or its driver cannot be opened; the other threads end by themselves.
+pub fn start<F, Fut>(config: &Config, main: F) -> io::Result<Cores>
+where
+    F: Fn(usize) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    let processors = sys::processors();
+    let count = if config.cores == 0 {
+        processors.len()
+    } else {
+        config.cores
+    };
+    let main = Arc::new(main);
+    let mut cores = Cores {
+        threads: Vec::new(),
+        mailboxes: Vec::new(),
+        counters: Vec::new(),
+        driver: DriverKind::Epoll,
+        fallback: None,
+    };
+    // No core begins to work before all are open: the senders of `go` are dropped on an error.
+    let mut starters = Vec::new();
+    for index in 0..count {
+        let settings = config.settings(index, count);
+        cores.counters.push(Arc::clone(&settings.counters));
+        let processor = config.pin.then(|| processors[index % processors.len()]);
+        let (opened, was_opened) = mpsc::sync_channel::<Opened>(1);
+        let (go, may_go) = mpsc::sync_channel::<()>(1);
+        let main = Arc::clone(&main);
+        let thread = thread::Builder::new().name(format!("blitz-core-{index}"));
+        cores.threads.push(thread.spawn(move || {
+            // A container may forbid pinning; the core works without.
+            processor.map(sys::pin_to);
+            let core = match Core::open(settings) {
+                Ok(core) => core,
+                Err(error) => return opened.send(Err(error)).map_err(io::Error::other),
+            };
+            let fallback = core.fallback().map(str::to_owned);
+            let told = opened.send(Ok((Arc::clone(core.mailbox()), core.driver(), fallback)));
+            if told.is_ok() && may_go.recv().is_ok() {
+                core.run(main(index))
+            } else {
+                Ok(())
+            }
+        })?);
+        let (mailbox, driver, fallback) = was_opened.recv().map_err(io::Error::other)??;
+        cores.mailboxes.push(mailbox);
+        (cores.driver, cores.fallback) = (driver, fallback);
+        starters.push(go);
+    }
+    for go in starters {
+        // It can only fail if the thread has panicked, which `join` reports.
+        let _ = go.send(());
+    }
+    Ok(cores)
+}
+
+impl Cores {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The driver that is active.
+    pub fn driver(&self) -> DriverKind {
+        self.driver
+    }
+
+    /// Why [`IoChoice::Auto`] did not take io_uring, in words for a person.
+    pub fn fallback_reason(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// Runs `job` once on every core, soon, with the core's index. It must not wait or panic.
+    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        let job = Arc::new(job);
+        for (index, mailbox) in self.mailboxes.iter().enumerate() {
+            let job = Arc::clone(&job);
+            let mut message = Message::Run(Box::new(move || job(index)));
+            // A full mailbox empties within a turn, unless its core is gone.
+            while let Err(back) = mailbox.post(message) {
+                if !mailbox.is_open() {
+                    break;
+                }
+                message = back;
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// What all cores together have counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+            .iter()
+            .map(|cells| cells.read())
+            .fold(Counters::default(), |a, b| a + b)
+    }
+
+    /// Waits until every core has ended.
+    ///
+    /// # Errors
+    /// The first error of a driver, or that a core panicked.
+    pub fn join(self) -> io::Result<()> {
+        let mut first = Ok(());
+        for thread in self.threads {
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a core panicked")));
+            first = first.and(ended);
+        }
+        first
+    }
+}
+
+/// Runs one reactor on the calling thread until `future` is done: for tests and tools.
+///
+/// # Errors
+/// If the driver cannot be opened or fails.
+pub fn block_on<F: Future>(config: &Config, future: F) -> io::Result<F::Output> {
+    Core::open(config.settings(0, 1))?.run(future)
+}
+
+/// Place of the calling core among those that were started together.
+pub fn core_index() -> usize {
+    core::with(|core| core.index)
+}
+
+/// What the calling core has counted.
+pub fn counters() -> Counters {
+    core::with(Core::read_counters)
+}
+
+/// Sockets that are open on the calling core.
+pub fn sockets_open() -> usize {
+    core::with(|core| core.sockets().table.len())
+}

@@ -1,0 +1,237 @@
+//! What the core knows of one socket, in three small machines: who has it, what it has received,
+//! and what it has to send.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Instant;
+
+use super::outgoing::Outgoing;
+use super::{Resume, SocketKey};
+use crate::buffer::Slice;
+use crate::timer::TimerKey;
+
+/// One socket (rule 5: this and a timer is all that an idle connection costs).
+pub(crate) struct Entry {
+    pub(super) fd: RawFd,
+    pub(super) role: Role,
+    /// Operations whose last completion has not come; the descriptor stays open as long.
+    pub(super) pending: Pending,
+    pub(super) receiving: Receiving,
+    pub(super) sending: Sending,
+    pub(super) peer: Option<SocketAddr>,
+}
+
+/// Who has the socket.
+///
+/// ```text
+///           park                 bytes, FIN, error, deadline
+///   Owned ─────────▶ Parked ─────────────────────────────────▶ Owned
+///     │ finish                                                   
+///     ├────────────▶ Finishing ──┐ sent, FIN both ways, or late
+///     │ drop, abort              ▼
+///     └─────────────────────▶ Closing ──▶ (gone, when nothing is pending)
+/// ```
+pub(super) enum Role {
+    /// A `Socket` handle has it.
+    Owned,
+    /// Nobody has it; `resume` is told when something happens.
+    Parked(Parking),
+    /// It sends the rest, then FIN, then discards some input, then closes (rule 16).
+    Finishing {
+        discard_left: usize,
+        timer: TimerKey,
+    },
+    /// It waits for its last completions.
+    Closing,
+}
+
+pub(super) struct Parking {
+    pub(super) resume: Rc<dyn Resume>,
+    pub(super) tag: u64,
+    pub(super) timer: TimerKey,
+}
+
+/// A set of operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Pending(u8);
+
+impl Pending {
+    pub(crate) const RECEIVE: Pending = Pending(1);
+    pub(crate) const SEND: Pending = Pending(2);
+    pub(crate) const CONNECT: Pending = Pending(4);
+
+    pub(crate) fn has(self, operation: Pending) -> bool {
+        self.0 & operation.0 != 0
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn add(&mut self, operation: Pending) {
+        assert!(!self.has(operation), "an operation runs once at a time");
+        self.0 |= operation.0;
+    }
+
+    pub(super) fn remove(&mut self, operation: Pending) {
+        assert!(self.has(operation), "a completion belongs to an operation");
+        self.0 &= !operation.0;
+    }
+}
+
+/// How input ended, if it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Open,
+    Fin,
+    /// The error number that receiving failed with.
+    Failed(i32),
+}
+
+/// Received bytes that nobody has taken, and what the kernel may still deliver (rule 1).
+pub(super) struct Receiving {
+    /// Most bytes that may wait here.
+    pub(super) window: usize,
+    /// Bytes that wait here.
+    pub(super) unread: usize,
+    first: Option<Slice>,
+    /// Only when more than one slice waits.
+    more: Option<Box<VecDeque<Slice>>>,
+    pub(super) end: End,
+    /// Waits in the line for buffers (rule 2).
+    pub(super) starved: bool,
+    pub(super) waker: Option<Waker>,
+}
+
+/// Receive window until `set_window` is called: what may be read ahead of a request (rule 17).
+pub(super) const WINDOW_DEFAULT: usize = 16 * 1024;
+
+impl Receiving {
+    fn new() -> Receiving {
+        Receiving {
+            window: WINDOW_DEFAULT,
+            unread: 0,
+            first: None,
+            more: None,
+            end: End::Open,
+            starved: false,
+            waker: None,
+        }
+    }
+
+    pub(super) fn push(&mut self, slice: Slice) {
+        self.unread += slice.len();
+        if self.first.is_none() {
+            self.first = Some(slice);
+        } else {
+            self.more.get_or_insert_default().push_back(slice);
+        }
+    }
+
+    pub(super) fn push_front(&mut self, slice: Slice) {
+        self.unread += slice.len();
+        if let Some(second) = self.first.replace(slice) {
+            self.more.get_or_insert_default().push_front(second);
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Slice> {
+        let slice = self.first.take()?;
+        self.unread -= slice.len();
+        if let Some(more) = &mut self.more {
+            self.first = more.pop_front();
+            if more.is_empty() {
+                self.more = None;
+            }
+        }
+        Some(slice)
+    }
+
+    /// Something to tell the owner: bytes, FIN or an error.
+    pub(super) fn has_news(&self) -> bool {
+        self.first.is_some() || self.end != End::Open
+    }
+
+    /// How much the kernel may be asked for now. Nothing while more than half of the window is
+    /// taken, so that a slow reader causes few and large receives instead of many small ones.
+    pub(super) fn room(&self) -> usize {
+        if self.end == End::Open && !self.starved && self.unread * 2 <= self.window {
+            self.window - self.unread
+        } else {
+            0
+        }
+    }
+
+    /// Forgets what waits and returns how much it was.
+    pub(super) fn discard(&mut self) -> usize {
+        self.first = None;
+        self.more = None;
+        std::mem::take(&mut self.unread)
+    }
+}
+
+/// What waits to be sent.
+pub(super) struct Sending {
+    /// Present while there is something to send.
+    pub(super) queue: Option<Box<Outgoing>>,
+    /// The error number that sending failed with, or 0.
+    pub(super) failed: i32,
+    /// Stands in the list of sockets to be served at the end of the turn.
+    pub(super) listed: bool,
+    pub(super) fin: Fin,
+    /// When the kernel last took a byte, or the first was queued.
+    pub(super) progress: Instant,
+    /// Woken at `wake_at` bytes or less.
+    pub(super) waker: Option<Waker>,
+    pub(super) wake_at: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fin {
+    No,
+    /// After what is queued.
+    Wanted,
+    Sent,
+}
+
+impl Sending {
+    fn new(now: Instant) -> Sending {
+        Sending {
+            queue: None,
+            failed: 0,
+            listed: false,
+            fin: Fin::No,
+            progress: now,
+            waker: None,
+            wake_at: 0,
+        }
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes())
+    }
+}
+
+impl Entry {
+    /// A socket that its handle owns.
+    pub(crate) fn new(fd: RawFd, now: Instant) -> Entry {
+        Entry {
+            fd,
+            role: Role::Owned,
+            pending: Pending::default(),
+            receiving: Receiving::new(),
+            sending: Sending::new(now),
+            peer: None,
+        }
+    }
+}
+
+/// What is left to do after an event, once the tables are free to be used again.
+pub(crate) enum Outcome {
+    Nothing,
+    /// A parked socket has news or is late.
+    Resume(Rc<dyn Resume>, SocketKey, u64, super::Cause),
+}

@@ -1,0 +1,282 @@
+//! Listening sockets: accepting goes on by itself until a bound is met.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::table::Sockets;
+use super::{Address, RawAddress, Socket};
+use crate::core;
+use crate::sys;
+use crate::timer::sleep;
+
+/// Connections that are accepted ahead of [`Listener::accept`]; then accepting stops.
+const AHEAD_MAX: usize = 256;
+
+/// How long accepting rests when the core or the process can hold no more.
+const REST: Duration = Duration::from_millis(20);
+
+/// A listening socket of this core.
+///
+/// Each core binds its own (`SO_REUSEPORT`), and the kernel spreads the connections. A unix
+/// socket is bound once and shared.
+#[derive(Debug)]
+pub struct Listener {
+    index: u32,
+    address: Address,
+    /// Keeps the file of a unix socket.
+    _unix: Option<Arc<UnixListener>>,
+    local: PhantomData<Rc<()>>,
+}
+
+impl Listener {
+    /// Makes sure that nobody else listens on `address`, which `SO_REUSEPORT` would hide, and
+    /// settles port 0 to a free one. Called once, before the cores bind.
+    ///
+    /// # Errors
+    /// What `bind(2)` reports, above all `AddrInUse`.
+    pub fn reserve(address: &Address) -> io::Result<Address> {
+        match address {
+            Address::Tcp(_) => {
+                let fd = sys::listen(address, false, true)?;
+                let raw = RawAddress::ask(fd.as_raw_fd(), libc::getsockname)?;
+                Ok(raw.to_ip().map_or_else(|| address.clone(), Address::Tcp))
+            }
+            Address::Unix(path) => unix_listener(path).map(|_| address.clone()),
+        }
+    }
+
+    /// Binds and starts to listen.
+    ///
+    /// # Errors
+    /// What `bind(2)` and `listen(2)` report.
+    pub fn bind(address: &Address) -> io::Result<Listener> {
+        core::with(|core| {
+            let mut sockets = core.sockets();
+            let nonblocking = sockets.table.driver.nonblocking();
+            let (fd, unix) = match address {
+                Address::Tcp(_) => (sys::listen(address, true, nonblocking)?, None),
+                Address::Unix(path) => {
+                    let unix = unix_listener(path)?;
+                    let fd = unix.fd.try_clone()?;
+                    sys::set_nonblocking(&fd, nonblocking)?;
+                    (fd, Some(unix))
+                }
+            };
+            let raw = RawAddress::ask(fd.as_raw_fd(), libc::getsockname)?;
+            let address = raw.to_ip().map_or_else(|| address.clone(), Address::Tcp);
+            let index = sockets.table.listeners.insert(fd.into_raw_fd());
+            Ok(Listener {
+                index,
+                address,
+                _unix: unix,
+                local: PhantomData,
+            })
+        })
+    }
+
+    /// Where it listens, with the port that was settled.
+    pub fn local(&self) -> &Address {
+        &self.address
+    }
+
+    /// The next connection.
+    ///
+    /// While the core holds as many sockets as it may (rule 20), or the process has no
+    /// descriptor left, accepting rests and is tried again; the kernel's backlog holds the
+    /// newcomers.
+    pub async fn accept(&self) -> Socket {
+        loop {
+            let full = core::with(|core| core.sockets().at_limit());
+            if !full {
+                let accepted =
+                    poll_fn(|cx| core::with(|core| core.sockets().poll_accept(self.index, cx)));
+                match accepted.await {
+                    Ok(socket) => return socket,
+                    // The newcomer was gone before it was accepted.
+                    Err(libc::ECONNABORTED | libc::EINTR | libc::EPROTO) => continue,
+                    Err(_) => {}
+                }
+            }
+            core::with(|core| {
+                core.counters.accept_paused.add(1);
+                core.sockets().stop_accepting(self.index);
+            });
+            sleep(REST).await;
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        core::try_with(|core| core.sockets().close_listener(self.index));
+    }
+}
+
+/// The listeners of a core. They are few, so they keep their places.
+#[derive(Default)]
+pub(super) struct Listeners(Vec<Entry>);
+
+struct Entry {
+    fd: RawFd,
+    /// An accept is under way.
+    armed: bool,
+    closing: bool,
+    /// Accepted and not yet asked for.
+    ahead: VecDeque<Result<RawFd, i32>>,
+    waker: Option<Waker>,
+}
+
+impl Listeners {
+    fn insert(&mut self, fd: RawFd) -> u32 {
+        self.0.push(Entry {
+            fd,
+            armed: false,
+            closing: false,
+            ahead: VecDeque::new(),
+            waker: None,
+        });
+        (self.0.len() - 1) as u32
+    }
+
+    /// Takes in a connection, or the end of accepting.
+    pub(super) fn accepted(&mut self, index: u32, result: Result<RawFd, i32>, more: bool) {
+        let entry = &mut self.0[index as usize];
+        entry.armed = more;
+        match result {
+            Ok(fd) if entry.closing => sys::close(fd),
+            Err(libc::ECANCELED | libc::EAGAIN) => {}
+            result => entry.ahead.push_back(result),
+        }
+        if entry.closing && !more && entry.fd >= 0 {
+            sys::close(std::mem::replace(&mut entry.fd, -1));
+        }
+        if let Some(waker) = entry.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Sockets<'_> {
+    fn at_limit(&self) -> bool {
+        self.table.len() >= self.core.sockets_max
+    }
+
+    fn poll_accept(&mut self, index: u32, cx: &Context<'_>) -> Poll<Result<Socket, i32>> {
+        let table = &mut *self.table;
+        let entry = &mut table.listeners.0[index as usize];
+        let next = entry.ahead.pop_front();
+        if !entry.armed && !entry.closing && entry.ahead.len() < AHEAD_MAX / 2 {
+            entry.armed = true;
+            table.driver.accept(index, entry.fd);
+        } else if entry.armed && entry.ahead.len() >= AHEAD_MAX {
+            table.driver.cancel_accept(index, entry.fd);
+        }
+        match next {
+            Some(Ok(fd)) => {
+                self.core.counters.accepted.add(1);
+                let key = self.adopt(fd);
+                self.arm_receive(key);
+                Poll::Ready(Ok(Socket::new(key)))
+            }
+            Some(Err(error)) => Poll::Ready(Err(error)),
+            None => {
+                entry.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn stop_accepting(&mut self, index: u32) {
+        let table = &mut *self.table;
+        let entry = &table.listeners.0[index as usize];
+        if entry.armed {
+            table.driver.cancel_accept(index, entry.fd);
+        }
+    }
+
+    /// Stops accepting, refuses what was accepted ahead, and closes.
+    pub(super) fn close_listener(&mut self, index: u32) {
+        let table = &mut *self.table;
+        let entry = &mut table.listeners.0[index as usize];
+        entry.closing = true;
+        for fd in entry.ahead.drain(..).flatten() {
+            sys::close(fd);
+        }
+        if entry.armed {
+            table.driver.cancel_accept(index, entry.fd);
+        } else if entry.fd >= 0 {
+            table.driver.forget(entry.fd);
+            sys::close(std::mem::replace(&mut entry.fd, -1));
+        }
+    }
+
+    /// Closes all listeners, for the end of the core.
+    pub(crate) fn close_listeners(&mut self) {
+        for index in 0..self.table.listeners.0.len() {
+            if !self.table.listeners.0[index].closing {
+                self.close_listener(index as u32);
+            }
+        }
+    }
+
+    /// Whether operations of listeners are still pending.
+    pub(crate) fn listeners_pending(&self) -> bool {
+        self.table.listeners.0.iter().any(|entry| entry.armed)
+    }
+}
+
+/// A unix listener of this process, which all cores share; its file goes with the last of them.
+#[derive(Debug)]
+struct UnixListener {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+static UNIX_LISTENERS: LazyLock<Mutex<HashMap<PathBuf, Weak<UnixListener>>>> =
+    LazyLock::new(Mutex::default);
+
+/// Binds `path`, or finds it bound by this process. A file that nobody serves any more is
+/// replaced, as after a crash.
+fn unix_listener(path: &Arc<PathBuf>) -> io::Result<Arc<UnixListener>> {
+    let mut all = UNIX_LISTENERS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some(listener) = all.get(&**path).and_then(Weak::upgrade) {
+        return Ok(listener);
+    }
+    let address = Address::Unix(Arc::clone(path));
+    let bound = match sys::listen(&address, false, true) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
+            std::fs::remove_file(&**path)?;
+            sys::listen(&address, false, true)
+        }
+        bound => bound,
+    };
+    let listener = Arc::new(UnixListener {
+        fd: bound?,
+        path: path.to_path_buf(),
+    });
+    all.insert(path.to_path_buf(), Arc::downgrade(&listener));
+    Ok(listener)
+}
+
+fn is_stale(path: &PathBuf) -> bool {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    UnixStream::connect(path).err().is_some_and(refused)
+}
+
+impl Drop for UnixListener {
+    fn drop(&mut self) {
+        // Gone already, or not ours to remove: both are fine.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,113 @@
+//! The table of sockets: pages that never move, slots with a generation.
+
+use super::entry::Entry;
+
+const PAGE: usize = 128;
+
+/// Names a socket of this core; stale once the socket is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SocketKey {
+    index: u32,
+    generation: u32,
+}
+
+impl SocketKey {
+    /// Bits of a generation that travel with an operation.
+    pub(crate) const GENERATION_MASK: u32 = (1 << 24) - 1;
+
+    pub(crate) fn from_parts(index: u32, generation: u32) -> SocketKey {
+        SocketKey {
+            index,
+            generation: generation & SocketKey::GENERATION_MASK,
+        }
+    }
+
+    pub(crate) fn index(self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn generation(self) -> u32 {
+        self.generation
+    }
+}
+
+/// Sockets by key. A page is never moved or given back: 10,000 connections grow it without
+/// copying, and the next 10,000 use it again.
+#[derive(Default)]
+pub(crate) struct Slab {
+    pages: Vec<Box<[Slot]>>,
+    vacant: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    entry: Option<Entry>,
+}
+
+impl Slab {
+    pub(crate) fn insert(&mut self, entry: Entry) -> SocketKey {
+        if self.vacant.is_empty() {
+            let first = (self.pages.len() * PAGE) as u32;
+            self.pages
+                .push((0..PAGE).map(|_| Slot::default()).collect());
+            self.vacant.extend((first..first + PAGE as u32).rev());
+        }
+        let index = self.vacant.pop().expect("a page was just added");
+        let slot = self.slot_mut(index);
+        slot.entry = Some(entry);
+        SocketKey::from_parts(index, slot.generation)
+    }
+
+    pub(crate) fn get(&self, key: SocketKey) -> Option<&Entry> {
+        let slot = &self.pages[key.index as usize / PAGE][key.index as usize % PAGE];
+        slot.entry.as_ref().filter(|_| slot.names(key))
+    }
+
+    pub(crate) fn get_mut(&mut self, key: SocketKey) -> Option<&mut Entry> {
+        let slot = self.slot_mut(key.index);
+        if slot.names(key) {
+            slot.entry.as_mut()
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: SocketKey) -> Option<Entry> {
+        let slot = self.slot_mut(key.index);
+        let entry = if slot.names(key) {
+            slot.entry.take()
+        } else {
+            None
+        };
+        if entry.is_some() {
+            slot.generation = slot.generation.wrapping_add(1);
+            self.vacant.push(key.index);
+        }
+        entry
+    }
+
+    /// Sockets in the table.
+    pub(crate) fn len(&self) -> usize {
+        self.pages.len() * PAGE - self.vacant.len()
+    }
+
+    /// All keys in use.
+    pub(crate) fn keys(&self) -> Vec<SocketKey> {
+        let slots = self.pages.iter().flatten().enumerate();
+        slots
+            .filter(|(_, slot)| slot.entry.is_some())
+            .map(|(index, slot)| SocketKey::from_parts(index as u32, slot.generation))
+            .collect()
+    }
+
+    fn slot_mut(&mut self, index: u32) -> &mut Slot {
+        &mut self.pages[index as usize / PAGE][index as usize % PAGE]
+    }
+}
+
+impl Slot {
+    fn names(&self, key: SocketKey) -> bool {
+        self.generation & SocketKey::GENERATION_MASK == key.generation
+    }
+}

@@ -1,0 +1,113 @@
+//! Time of the loop: the clock that stands still within a turn, timers, and chance.
+
+mod clock;
+mod wheel;
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+pub(crate) use clock::{Clock, Random};
+pub(crate) use wheel::{Target, TimerKey, Wheel};
+
+use crate::core;
+
+/// Time of this turn of the loop; it does not move while a task runs.
+pub fn now() -> Instant {
+    core::with(|core| core.clock.now())
+}
+
+/// Wall-clock time of this turn.
+pub fn wall_clock() -> SystemTime {
+    core::with(|core| core.clock.wall())
+}
+
+/// Sixty-four random bits: from the operating system's generator, or from the seed of
+/// [`Config::seed`](crate::Config). Not for keys (rule 7).
+pub fn random_u64() -> u64 {
+    core::with(|core| core.random.borrow_mut().next())
+}
+
+/// Ready after `duration`, to the millisecond, never early.
+pub fn sleep(duration: Duration) -> Timer {
+    sleep_until(now() + duration)
+}
+
+/// Ready at `at`, to the millisecond, never early.
+pub fn sleep_until(at: Instant) -> Timer {
+    Timer { at, key: None }
+}
+
+/// A deadline as a future. Moving it to a later time costs a store, so one timer can guard a
+/// connection through all of its phases.
+#[derive(Debug)]
+pub struct Timer {
+    at: Instant,
+    key: Option<TimerKey>,
+}
+
+impl Timer {
+    /// Moves the deadline.
+    pub fn reset(&mut self, at: Instant) {
+        self.at = at;
+        if let Some(key) = self.key {
+            core::with(|core| {
+                core.wheel
+                    .borrow_mut()
+                    .reset(key, core.clock.tick_after(at))
+            });
+        }
+    }
+
+    /// When it is ready.
+    pub fn deadline(&self) -> Instant {
+        self.at
+    }
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let at = self.at;
+        core::with(|core| {
+            if core.clock.now() >= at {
+                return Poll::Ready(());
+            }
+            let mut wheel = core.wheel.borrow_mut();
+            let target = Target::Task(cx.waker().clone());
+            match self.key {
+                Some(key) if wheel.retarget(key, &target) => {}
+                _ => self.key = Some(wheel.insert(core.clock.tick_after(at), target)),
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            // A core that is gone has no timers either.
+            core::try_with(|core| core.wheel.borrow_mut().cancel(key));
+        }
+    }
+}
+
+/// The time of a [`timeout`] was over first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed;
+
+/// The output of `future`, or [`Elapsed`] if it is not ready within `duration`.
+pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
+    let mut timer = sleep(duration);
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        Pin::new(&mut timer).poll(cx).map(|()| Err(Elapsed))
+    })
+    .await
+}
