@@ -1,0 +1,370 @@
+use blitz_http::{Scheme, Status};
+
+use super::*;
+
+const FIXED_ID: &str = "00000000000000ff00000000000000ff";
+
+fn request(target: &str, fields: &[(&str, &str)]) -> RequestHead {
+    let mut head = RequestHead::parse("GET", target).unwrap();
+    head.set_authority("app.example:8080");
+    for (name, value) in fields {
+        head.fields.try_append(*name, value).unwrap();
+    }
+    head
+}
+
+fn peer(remote: &str) -> Peer {
+    Peer {
+        remote: Some(remote.parse().unwrap()),
+        local: Some("192.0.2.80:8080".parse().unwrap()),
+        scheme: Scheme::Http,
+    }
+}
+
+fn edit(
+    head: &mut RequestHead,
+    peer: &Peer,
+    trusted: bool,
+) -> Result<(), TooManyConnectionOptions> {
+    let client = Client {
+        peer,
+        trusted,
+        default_authority: "upstream:80",
+        random: || 255,
+    };
+    edit_request(head, &client, &mut String::from("leftover"))
+}
+
+/// What a stranger's request with these fields looks like to the upstream, names in lower case.
+fn forwarded(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut head = request("/", fields);
+    edit(&mut head, &peer("198.51.100.7:5000"), false).unwrap();
+    lines(&head.fields)
+}
+
+fn lines(fields: &Fields) -> Vec<(String, String)> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    fields
+        .iter()
+        .map(|(name, value)| (name.as_str().to_ascii_lowercase(), text(value)))
+        .collect()
+}
+
+fn names(fields: &[(&str, &str)]) -> Vec<String> {
+    forwarded(fields)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect()
+}
+
+fn value_of(lines: &[(String, String)], name: &str) -> Option<String> {
+    let mut values = lines
+        .iter()
+        .filter(|(other, _)| other == name)
+        .map(|(_, value)| value.clone());
+    let value = values.next();
+    assert_eq!(values.next(), None, "{name} twice");
+    value
+}
+
+const ADDED: [&str; 7] = [
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-forwarded-host",
+    "forwarded",
+    "x-request-id",
+];
+
+#[test]
+fn the_upstream_learns_who_asked_for_what() {
+    let lines = forwarded(&[]);
+    let value = |name| value_of(&lines, name).unwrap();
+    assert_eq!(value("via"), "1.1 blitz");
+    assert_eq!(value("x-forwarded-for"), "198.51.100.7");
+    assert_eq!(value("x-forwarded-proto"), "http");
+    assert_eq!(value("x-forwarded-port"), "8080");
+    assert_eq!(value("x-forwarded-host"), "app.example:8080");
+    assert_eq!(
+        value("forwarded"),
+        "for=198.51.100.7;host=\"app.example:8080\";proto=http"
+    );
+    assert_eq!(value("x-request-id"), FIXED_ID);
+    assert_eq!(lines.len(), ADDED.len());
+}
+
+#[test]
+fn ipv6_is_quoted_and_in_brackets_in_forwarded_only() {
+    let mut head = request("/", &[]);
+    edit(&mut head, &peer("[2001:db8::1]:5000"), false).unwrap();
+    let lines = lines(&head.fields);
+    assert_eq!(value_of(&lines, "x-forwarded-for").unwrap(), "2001:db8::1");
+    let forwarded = value_of(&lines, "forwarded").unwrap();
+    assert!(
+        forwarded.starts_with("for=\"[2001:db8::1]\";"),
+        "{forwarded}"
+    );
+}
+
+#[test]
+fn ipv4_through_an_ipv6_listener_is_ipv4() {
+    let mut head = request("/", &[]);
+    edit(&mut head, &peer("[::ffff:192.0.2.1]:5000"), false).unwrap();
+    assert_eq!(head.fields.get_str(Name::XForwardedFor), Some("192.0.2.1"));
+}
+
+#[test]
+fn a_client_on_a_unix_socket_has_no_address() {
+    let mut head = request("/", &[("X-Forwarded-For", "6.6.6.6")]);
+    let nobody = Peer {
+        remote: None,
+        local: None,
+        scheme: Scheme::Http,
+    };
+    edit(&mut head, &nobody, false).unwrap();
+    assert!(!head.fields.contains(Name::XForwardedFor));
+    assert!(!head.fields.contains(Name::XForwardedPort));
+    assert!(
+        head.fields
+            .get_str(Name::Forwarded)
+            .unwrap()
+            .starts_with("for=unknown;")
+    );
+}
+
+#[test]
+fn a_strangers_claims_are_replaced() {
+    let lines = forwarded(&[
+        ("X-Forwarded-For", "6.6.6.6"),
+        ("x-forwarded-for", "7.7.7.7"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Host", "evil.example"),
+        ("X-Forwarded-Port", "1"),
+        ("X-Forwarded-Prefix", "/evil"),
+        ("X-Forwarded-Ssl", "on"),
+        ("X-Real-IP", "6.6.6.6"),
+        ("Forwarded", "for=6.6.6.6"),
+        ("Client-Cert", ":AAAA:"),
+        ("Client-Cert-Chain", ":AAAA:"),
+    ]);
+    let mut names: Vec<_> = lines.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    let mut expected = ADDED;
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    assert!(
+        lines
+            .iter()
+            .all(|(_, value)| !value.contains("6.6") && !value.contains("evil"))
+    );
+}
+
+#[test]
+fn a_trusted_proxy_is_believed_and_becomes_the_last_of_the_chain() {
+    let mut head = request(
+        "/",
+        &[
+            ("X-Forwarded-For", "203.0.113.9, 203.0.113.10"),
+            ("X-Forwarded-For", "203.0.113.11"),
+            ("X-Forwarded-Proto", "https"),
+            ("X-Forwarded-Host", "shop.example"),
+            ("X-Forwarded-Prefix", "/shop"),
+            ("Forwarded", "for=203.0.113.9;proto=https"),
+            ("Client-Cert", ":AAAA:"),
+        ],
+    );
+    edit(&mut head, &peer("10.0.0.1:5000"), true).unwrap();
+    let lines = lines(&head.fields);
+    let value = |name| value_of(&lines, name).unwrap();
+    assert_eq!(
+        value("x-forwarded-for"),
+        "203.0.113.9, 203.0.113.10, 203.0.113.11, 10.0.0.1"
+    );
+    assert_eq!(value("x-forwarded-proto"), "https");
+    assert_eq!(value("x-forwarded-host"), "shop.example");
+    assert_eq!(value("x-forwarded-prefix"), "/shop");
+    assert_eq!(
+        value("forwarded"),
+        "for=203.0.113.9;proto=https, for=10.0.0.1;host=\"app.example:8080\";proto=http"
+    );
+    assert_eq!(
+        value_of(&lines, "client-cert"),
+        None,
+        "a certificate comes from TLS alone"
+    );
+}
+
+#[test]
+fn hop_by_hop_fields_end_here() {
+    let names = names(&[
+        ("Connection", "keep-alive, X-Private , x-other"),
+        ("Keep-Alive", "timeout=5"),
+        ("Proxy-Connection", "keep-alive"),
+        ("TE", "gzip"),
+        ("Transfer-Encoding", "chunked"),
+        ("Upgrade", "h2c"),
+        ("HTTP2-Settings", "AAMAAABkAAQAAP__"),
+        ("Proxy", "http://evil.example"),
+        ("Proxy-Authorization", "Basic eDp5"),
+        ("X-Private", "1"),
+        ("x-OTHER", "1"),
+        ("X-Kept", "1"),
+    ]);
+    assert_eq!(names[0], "x-kept");
+    assert_eq!(names[1..], ADDED.map(String::from));
+}
+
+#[test]
+fn connection_cannot_name_what_is_meant_for_the_application() {
+    let fields = [
+        (
+            "Connection",
+            "close, Host, Content-Length, Authorization, Cookie, Content-Type, Via",
+        ),
+        (
+            "Connection",
+            "X-Forwarded-For, X-Request-Id, Forwarded, Cache-Control, Origin",
+        ),
+        ("Host", "app.example:8080"),
+        ("Content-Length", "0"),
+        ("Authorization", "Bearer x"),
+        ("Cookie", "a=b"),
+        ("Content-Type", "text/plain"),
+        ("Cache-Control", "no-cache"),
+        ("Origin", "http://app.example"),
+        ("X-Request-Id", "from-client"),
+    ];
+    let lines = forwarded(&fields);
+    for (name, value) in &fields[2..] {
+        assert_eq!(
+            value_of(&lines, &name.to_ascii_lowercase()).as_deref(),
+            Some(*value)
+        );
+    }
+    assert_eq!(
+        value_of(&lines, "x-forwarded-for").as_deref(),
+        Some("198.51.100.7")
+    );
+}
+
+#[test]
+fn a_flood_of_connection_options_is_refused() {
+    let options = vec!["x"; CONNECTION_OPTIONS_MAX + 1].join(",");
+    let mut head = request("/", &[("Connection", &options)]);
+    let refused = edit(&mut head, &peer("192.0.2.1:1"), false);
+    assert_eq!(refused, Err(TooManyConnectionOptions));
+    let empties = ",".repeat(1000);
+    let mut head = request("/", &[("Connection", &empties)]);
+    assert_eq!(edit(&mut head, &peer("192.0.2.1:1"), false), Ok(()));
+}
+
+#[test]
+fn only_a_websocket_may_upgrade() {
+    let upgrade = |fields: &[(&str, &str)]| value_of(&forwarded(fields), "upgrade");
+    let connection = ("Connection", "keep-alive, Upgrade");
+    assert_eq!(
+        upgrade(&[connection, ("Upgrade", "WebSocket")]).as_deref(),
+        Some("websocket")
+    );
+    assert_eq!(
+        upgrade(&[connection, ("Upgrade", "h2c, websocket")]).as_deref(),
+        Some("websocket")
+    );
+    assert_eq!(upgrade(&[connection, ("Upgrade", "h2c")]), None);
+    assert_eq!(upgrade(&[connection, ("Upgrade", "TLS/1.0")]), None);
+    assert_eq!(
+        upgrade(&[("Upgrade", "websocket")]),
+        None,
+        "Connection must name it"
+    );
+}
+
+#[test]
+fn te_is_kept_for_trailers_alone() {
+    let te = |value| value_of(&forwarded(&[("TE", value)]), "te");
+    assert_eq!(te("trailers").as_deref(), Some("trailers"));
+    assert_eq!(te("gzip, Trailers;q=1").as_deref(), Some("trailers"));
+    assert_eq!(te("gzip;q=0.5"), None);
+}
+
+#[test]
+fn an_id_is_kept_if_logs_can_bear_it() {
+    let id = |value| value_of(&forwarded(&[("X-Request-Id", value)]), "x-request-id").unwrap();
+    assert_eq!(id("abc-123"), "abc-123");
+    assert_eq!(id("with blank"), FIXED_ID);
+    assert_eq!(id(""), FIXED_ID);
+    assert_eq!(id(&"x".repeat(REQUEST_ID_MAX + 1)), FIXED_ID);
+}
+
+#[test]
+fn the_clients_host_is_kept_and_only_a_missing_one_is_the_targets() {
+    let mut head = request("/", &[]);
+    edit(&mut head, &peer("192.0.2.1:1"), false).unwrap();
+    assert_eq!(head.authority(), Some("app.example:8080"));
+    let mut head = RequestHead::parse("GET", "/").unwrap();
+    head.version = Version::Http10;
+    edit(&mut head, &peer("192.0.2.1:1"), false).unwrap();
+    assert_eq!(head.authority(), Some("upstream:80"));
+    assert_eq!(head.fields.get_str(Name::Via), Some("1.0 blitz"));
+}
+
+#[test]
+fn responses_lose_hop_by_hop_fields_and_gain_via() {
+    let mut head = ResponseHead::new(Status::OK);
+    for (name, value) in [
+        ("Connection", "close, X-Hop, Set-Cookie"),
+        ("Keep-Alive", "timeout=5"),
+        ("Transfer-Encoding", "chunked"),
+        ("Upgrade", "h2c"),
+        ("Proxy-Authenticate", "Basic"),
+        ("X-Hop", "1"),
+        ("Set-Cookie", "a=b"),
+        ("Server", "upstream"),
+        ("Date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("Via", "1.1 inner"),
+    ] {
+        head.fields.append(name, value);
+    }
+    edit_response(&mut head, &mut String::new());
+    let names: Vec<_> = lines(&head.fields)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(names, ["set-cookie", "server", "date", "via", "via"]);
+    let vias: Vec<_> = head.fields.get_all(Name::Via).collect();
+    assert_eq!(vias, [b"1.1 inner".as_slice(), b"1.1 blitz"]);
+}
+
+#[test]
+fn trailers_cannot_smuggle_what_belongs_into_a_head() {
+    let mut fields = Fields::new();
+    for name in [
+        "Content-Length",
+        "Transfer-Encoding",
+        "Host",
+        "Authorization",
+        "Set-Cookie",
+        "X-Forwarded-For",
+        "X-Forwarded-Prefix",
+        "Forwarded",
+        "Grpc-Status",
+        "Content-Digest",
+    ] {
+        fields.append(name, "1");
+    }
+    edit_trailers(&mut fields);
+    let names: Vec<_> = lines(&fields).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["grpc-status", "content-digest"]);
+}
+
+#[test]
+fn numbers_are_written_as_the_formatter_would() {
+    for number in [
+        0, 1, 9, 10, 99, 100, 255, 256, 999, 1000, 8080, 9999, 10_000, 65_535,
+    ] {
+        let mut text = String::new();
+        push_number(&mut text, number);
+        assert_eq!(text, number.to_string());
+    }
+}

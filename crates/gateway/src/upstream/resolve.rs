@@ -1,0 +1,216 @@
+//! Names to addresses, on the control thread, for as long as the gateway runs.
+//!
+//! One thread with a current-thread runtime asks the system's name servers (and its hosts file)
+//! again whenever an answer's TTL runs out, and publishes each answer as an immutable snapshot.
+//! Cores only load snapshots; no request ever waits for a query, except before the first answer.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+
+/// An answer is asked for again after its TTL, but not before this.
+const REFRESH_MIN: Duration = Duration::from_secs(1);
+/// The same, at the latest: the hosts file and long TTLs too are followed within five minutes.
+const REFRESH_MAX: Duration = Duration::from_secs(300);
+/// Pause after the first failure; it doubles with each further one.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+/// Longest pause between failures.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// One name and port, and what is known about them.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    name: String,
+    port: u16,
+    answer: ArcSwap<Answer>,
+}
+
+/// What the last look-up brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Nothing yet: the first query is under way.
+    Pending,
+    /// At least one address, in ascending order.
+    Addresses(Vec<SocketAddr>),
+    /// No answer ever came. Once there were addresses they stay in use while queries fail.
+    Failed(NameFailure),
+}
+
+/// Why a name has no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameFailure {
+    /// The name does not exist, has no address, or its servers refuse to say.
+    Error,
+    /// No name server answered in time.
+    Timeout,
+}
+
+impl Resolved {
+    /// The newest answer; costs a few nanoseconds and never waits.
+    pub(crate) fn answer(&self) -> arc_swap::Guard<Arc<Answer>> {
+        self.answer.load()
+    }
+
+    fn publish(&self, answer: Answer) {
+        if **self.answer.load() != answer {
+            tracing::info!(
+                name = self.name,
+                port = self.port,
+                ?answer,
+                "upstream name resolved"
+            );
+            self.answer.store(Arc::new(answer));
+        }
+    }
+}
+
+/// Starts to resolve names; without names there is no thread.
+///
+/// The queries stop once nobody holds the name's [`Resolved`] any more. `servers` replaces those of
+/// `/etc/resolv.conf`; the hosts file is always read.
+///
+/// # Errors
+/// The thread or its runtime could not be started.
+pub(crate) fn start(
+    names: &[(String, u16)],
+    servers: &[SocketAddr],
+) -> io::Result<Vec<Arc<Resolved>>> {
+    let make = |(name, port): &(String, u16)| {
+        let answer = ArcSwap::from_pointee(Answer::Pending);
+        Arc::new(Resolved {
+            name: name.clone(),
+            port: *port,
+            answer,
+        })
+    };
+    let resolved: Vec<Arc<Resolved>> = names.iter().map(make).collect();
+    if resolved.is_empty() {
+        return Ok(resolved);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let watched: Vec<Weak<Resolved>> = resolved.iter().map(Arc::downgrade).collect();
+    let servers: Arc<[SocketAddr]> = servers.into();
+    thread::Builder::new()
+        .name(String::from("blitz-control"))
+        .spawn(move || {
+            let tasks = watched
+                .into_iter()
+                .map(|name| runtime.spawn(keep_fresh(name, servers.clone())));
+            let tasks: Vec<_> = tasks.collect();
+            runtime.block_on(async {
+                for task in tasks {
+                    // A task that panicked leaves its name as it is; the others go on.
+                    let _ = task.await;
+                }
+            });
+        })?;
+    Ok(resolved)
+}
+
+async fn keep_fresh(watched: Weak<Resolved>, servers: Arc<[SocketAddr]>) {
+    let mut retry = RETRY_MIN;
+    while let Some(resolved) = watched.upgrade() {
+        let wait = match look_up(&resolved, &servers).await {
+            Ok((addresses, ttl)) => {
+                resolved.publish(Answer::Addresses(addresses));
+                retry = RETRY_MIN;
+                ttl.clamp(REFRESH_MIN, REFRESH_MAX)
+            }
+            Err((failure, reason)) => {
+                tracing::warn!(name = resolved.name, reason, "upstream name not resolved");
+                if !matches!(**resolved.answer(), Answer::Addresses(_)) {
+                    resolved.publish(Answer::Failed(failure));
+                }
+                let wait = retry;
+                retry = (retry * 2).min(RETRY_MAX);
+                wait
+            }
+        };
+        drop(resolved);
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Asks once; also reads the hosts file and `resolv.conf` again, so that edits need no restart.
+async fn look_up(
+    resolved: &Resolved,
+    servers: &[SocketAddr],
+) -> Result<(Vec<SocketAddr>, Duration), (NameFailure, String)> {
+    let resolver = resolver(servers).map_err(|error| (NameFailure::Error, error.to_string()))?;
+    let found = resolver
+        .lookup_ip(resolved.name.as_str())
+        .await
+        .map_err(|error| {
+            let failure = match error {
+                NetError::Timeout => NameFailure::Timeout,
+                _ => NameFailure::Error,
+            };
+            (failure, error.to_string())
+        })?;
+    let mut addresses: Vec<SocketAddr> = found
+        .iter()
+        .map(|ip| SocketAddr::new(ip, resolved.port))
+        .collect();
+    // Servers rotate their answers; in order, an unchanged set is seen to be unchanged.
+    addresses.sort_unstable();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Err((NameFailure::Error, String::from("the name has no address")));
+    }
+    let ttl = found
+        .as_lookup()
+        .answers()
+        .iter()
+        .map(|record| record.ttl)
+        .min();
+    Ok((
+        addresses,
+        Duration::from_secs(ttl.unwrap_or_default().into()),
+    ))
+}
+
+fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
+    let (config, mut options) = if servers.is_empty() {
+        // resolv.conf(5): without the file, only a name server on this machine is asked.
+        hickory_resolver::system_conf::read_system_conf().unwrap_or_else(|_| {
+            let local = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
+            (
+                ResolverConfig::from_name_servers(vec![local]),
+                ResolverOpts::default(),
+            )
+        })
+    } else {
+        let servers = servers.iter().map(name_server).collect();
+        (
+            ResolverConfig::from_name_servers(servers),
+            ResolverOpts::default(),
+        )
+    };
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    // The answer itself is what is kept; a second cache would only delay the refresh.
+    options.cache_size = 0;
+    let provider = TokioRuntimeProvider::default();
+    TokioResolver::builder_with_config(config, provider)
+        .with_options(options)
+        .build()
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let mut connections = vec![ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    for connection in &mut connections {
+        connection.port = address.port();
+    }
+    NameServerConfig::new(address.ip(), true, connections)
+}
