@@ -157,6 +157,8 @@ rules! {
         "An absolute target whose scheme is neither http nor https."
     StatusLine "status-line-malformed" BAD_REQUEST
         "Not `version SP status SP reason` (RFC 9112, section 4)."
+    StatusLineTooLong "status-line-too-long" BAD_REQUEST
+        "The status line exceeds its limit."
     FieldName "field-name-malformed" BAD_REQUEST
         "A field name that is not a token (RFC 9110, section 5.1)."
     SpaceBeforeColon "space-before-colon" BAD_REQUEST

@@ -1,6 +1,20 @@
-//! HTTP/1.0 and HTTP/1.1 (RFC 9112), both sides of a connection.
+//! HTTP/1.0 and HTTP/1.1 (RFC 9112), both ends of a connection.
+//!
+//! Receiving is built in layers, each a file: `finder` delimits a section, `section` collects it,
+//! `head` splits and polices it with `framing`, `diagnose` names what was wrong, `body` and
+//! `chunked` delimit the content. Sending is `encode` for heads and `outgoing` for content.
+//! [`Server`] and [`Client`] put the two together for their end of a connection.
 
+mod body;
+mod chunked;
 mod client;
+mod diagnose;
+mod encode;
+mod finder;
+mod framing;
+mod head;
+mod outgoing;
+mod section;
 mod server;
 
 use std::ops::Range;
@@ -21,10 +35,10 @@ pub struct Step {
 /// What arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing yet: present more input when there is some.
+    /// Nothing to report: present more input when there is some.
     NeedMore,
     /// The rest of the input is not for this exchange: keep it and present it again once the
-    /// exchange is complete, or once an upgrade is decided. Bounded by
+    /// response is complete, or once an upgrade is decided. The caller bounds what it keeps by
     /// `Limits::pipelined_bytes_max` and `Limits::upgrade_bytes_max`.
     Paused,
     /// A complete head is in the caller's head, with what it declares about the content.

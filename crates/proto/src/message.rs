@@ -14,8 +14,8 @@ pub(crate) use fields::{Entry, is_token_byte, is_valid_value};
 pub use fields::{FieldName, Fields, InvalidField};
 pub use method::Method;
 pub use name::{AsName, Name};
-pub(crate) use request::Span;
 pub use request::{InvalidTarget, RequestHead, TargetForm};
+pub(crate) use request::{Span, Target};
 pub use response::ResponseHead;
 pub use status::Status;
 

@@ -1,20 +1,61 @@
 //! The client's end of an HTTP/1 connection.
-#![allow(clippy::todo, unused_variables, dead_code)] // signatures first
 
+use super::body::Body;
+use super::chunked::Chunked;
+use super::encode::{self, FramingField};
+use super::finder::SectionLimits;
+use super::framing::ConnectionOptions;
+use super::head::{ResponseFacts, parse_response};
+use super::outgoing::Outgoing;
+use super::section::SectionBuffer;
 use super::{Event, Step};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, Side};
 use crate::limits::Limits;
-use crate::message::{BodyLength, Fields, RequestHead, ResponseHead};
+use crate::message::{BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status};
 
 /// The client's end of one connection: requests out, responses in, one exchange at a time.
 #[derive(Debug)]
-pub struct Client {}
+pub struct Client {
+    limits: Limits,
+    section: SectionBuffer,
+    reading: Reading,
+    sending: Outgoing,
+    method: Method,
+    asked_for_upgrade: bool,
+    informational_count: usize,
+    /// Both sides keep the connection, and nothing has happened that poisons it.
+    keep_alive: bool,
+    /// No exchange after this one.
+    draining: bool,
+}
+
+/// Where the response stands.
+#[derive(Debug)]
+enum Reading {
+    /// No request was sent yet, or the last exchange is over: nothing may arrive.
+    Idle,
+    Head,
+    Body(Body),
+    Tunnel,
+    /// Refused: input is discarded.
+    Closed,
+}
 
 impl Client {
     /// A machine at the start of a connection, or between two exchanges.
     #[must_use]
     pub fn new(limits: &Limits) -> Client {
-        todo!()
+        Client {
+            limits: limits.clone(),
+            section: SectionBuffer::new(SectionLimits::of_heads(limits)),
+            reading: Reading::Idle,
+            sending: Outgoing::Done,
+            method: Method::Get,
+            asked_for_upgrade: false,
+            informational_count: 0,
+            keep_alive: true,
+            draining: false,
+        }
     }
 
     /// Appends a request head in origin form with `Host` from the authority, framing and
@@ -23,7 +64,29 @@ impl Client {
     /// # Panics
     /// If the exchange before is not complete, or the connection is not reusable.
     pub fn send_request(&mut self, head: &RequestHead, length: BodyLength, out: &mut Vec<u8>) {
-        todo!()
+        assert!(
+            self.reusable(),
+            "a request on a connection that is not free"
+        );
+        let upgrade = head.fields.contains(Name::Upgrade);
+        self.reading = Reading::Head;
+        self.sending = Outgoing::content(length);
+        self.method = head.method;
+        self.asked_for_upgrade = upgrade;
+        self.informational_count = 0;
+        self.keep_alive = !self.draining;
+        let framing = match length {
+            BodyLength::Known(length) => FramingField::Length(length),
+            BodyLength::Unknown => FramingField::Chunked,
+            BodyLength::Empty if head.method.anticipates_content() => FramingField::Length(0),
+            BodyLength::Empty => FramingField::None,
+        };
+        let options = ConnectionOptions {
+            close: self.draining,
+            keep_alive: false,
+            upgrade,
+        };
+        encode::request_head(head, framing, options, out);
     }
 
     /// Appends what goes before `len` bytes of content, and counts them.
@@ -31,12 +94,14 @@ impl Client {
     /// # Errors
     /// More content than declared: abort the connection.
     pub fn send_data_prefix(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-        todo!()
+        self.sending
+            .data_prefix(len, out)
+            .map_err(|kind| self.abort(kind))
     }
 
     /// Appends what goes after the same bytes of content.
     pub fn send_data_suffix(&mut self, out: &mut Vec<u8>) {
-        todo!()
+        self.sending.data_suffix(out);
     }
 
     /// Ends the request; trailers are sent where the framing has room for them.
@@ -44,7 +109,9 @@ impl Client {
     /// # Errors
     /// Less content than declared: abort the connection.
     pub fn send_end(&mut self, trailers: Option<&Fields>, out: &mut Vec<u8>) -> Result<(), Error> {
-        todo!()
+        self.sending
+            .end(trailers, out)
+            .map_err(|kind| self.abort(kind))
     }
 
     /// Takes one step through the input: `Head` for each informational response and for the final
@@ -58,7 +125,33 @@ impl Client {
         head: &mut ResponseHead,
         trailers: &mut Fields,
     ) -> Result<Step, Error> {
-        todo!()
+        match &mut self.reading {
+            Reading::Head => self.step_head(input, head),
+            Reading::Body(body) => {
+                let step = body
+                    .step(input, trailers)
+                    .map_err(|kind| self.refuse(kind))?;
+                if step.event == Event::End {
+                    self.reading = Reading::Idle;
+                    // Surplus must count at once: nobody may pool the connection meanwhile.
+                    self.keep_alive &= step.consumed == input.len();
+                }
+                Ok(step)
+            }
+            _ if input.is_empty() => Ok(Step {
+                consumed: 0,
+                event: Event::NeedMore,
+            }),
+            Reading::Idle => Err(self.refuse(ErrorKind::UnexpectedBytes)),
+            Reading::Tunnel => Ok(Step {
+                consumed: input.len(),
+                event: Event::Data(0..input.len()),
+            }),
+            Reading::Closed => Ok(Step {
+                consumed: input.len(),
+                event: Event::NeedMore,
+            }),
+        }
     }
 
     /// The server closed its sending side: `End` if that completes a response delimited by close
@@ -67,42 +160,136 @@ impl Client {
     /// # Errors
     /// The response is incomplete or never began.
     pub fn handle_eof(&mut self) -> Result<Event, Error> {
-        todo!()
+        self.keep_alive = false;
+        let truncated = match &self.reading {
+            Reading::Idle | Reading::Closed => return Ok(Event::NeedMore),
+            Reading::Tunnel | Reading::Body(Body::UntilClose) => {
+                self.reading = Reading::Idle;
+                return Ok(Event::End);
+            }
+            Reading::Head if self.section.is_empty() && self.informational_count == 0 => {
+                ErrorKind::ClosedBeforeResponse
+            }
+            Reading::Head => ErrorKind::TruncatedHead,
+            Reading::Body(_) => ErrorKind::TruncatedBody,
+        };
+        Err(self.refuse(truncated))
     }
 
     /// The next request says `Connection: close`.
     pub fn drain(&mut self) {
-        todo!()
+        self.draining = true;
     }
 
     /// The request, with its content, was sent completely.
     #[must_use]
     pub fn request_done(&self) -> bool {
-        todo!()
+        self.sending == Outgoing::Done
     }
 
     /// The final response, with its content, was received completely.
     #[must_use]
     pub fn response_done(&self) -> bool {
-        todo!()
+        matches!(self.reading, Reading::Idle)
     }
 
     /// The head of the final response was received.
     #[must_use]
     pub fn response_started(&self) -> bool {
-        todo!()
+        !matches!(self.reading, Reading::Head)
     }
 
     /// After 101, or 2xx to CONNECT: input is opaque `Data`, output is written by the caller.
     #[must_use]
     pub fn is_tunnel(&self) -> bool {
-        todo!()
+        matches!(self.reading, Reading::Tunnel)
     }
 
     /// Whether another request may use the connection (RULES 11): the response was complete and
     /// self-delimited, the request fully sent, no surplus byte arrived, both sides keep alive.
     #[must_use]
     pub fn reusable(&self) -> bool {
-        todo!()
+        self.keep_alive && self.request_done() && self.response_done()
+    }
+
+    fn step_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Step, Error> {
+        let taken = match self.section.take(input, &mut head.fields.block) {
+            Ok(taken) => taken,
+            Err(ErrorKind::RequestLineTooLong) => {
+                return Err(self.refuse(ErrorKind::StatusLineTooLong));
+            }
+            Err(kind) => return Err(self.refuse(kind)),
+        };
+        let consumed = taken.consumed;
+        if !taken.complete {
+            return Ok(Step {
+                consumed,
+                event: Event::NeedMore,
+            });
+        }
+        let facts =
+            parse_response(head, self.limits.fields_max).map_err(|kind| self.refuse(kind))?;
+        let length = self
+            .take_facts(head, facts)
+            .map_err(|kind| self.refuse(kind))?;
+        Ok(Step {
+            consumed,
+            event: Event::Head(length),
+        })
+    }
+
+    /// Moves on from a head and says what it declares about its content (RFC 9112, section 6.3).
+    fn take_facts(
+        &mut self,
+        head: &ResponseHead,
+        facts: ResponseFacts,
+    ) -> Result<BodyLength, ErrorKind> {
+        let status = head.status;
+        if status.is_informational() && status != Status::SWITCHING_PROTOCOLS {
+            self.informational_count += 1;
+            if self.informational_count > self.limits.informational_max {
+                return Err(ErrorKind::TooManyInformational);
+            }
+            return Ok(BodyLength::Empty);
+        }
+        let is_connected = self.method == Method::Connect && status.is_success();
+        if status == Status::SWITCHING_PROTOCOLS || is_connected {
+            // Before its request is complete, the other side cannot have left HTTP.
+            if !(is_connected || self.asked_for_upgrade) || !self.request_done() {
+                return Err(ErrorKind::SwitchingUnrequested);
+            }
+            self.reading = Reading::Tunnel;
+            self.sending = Outgoing::Tunnel;
+            self.keep_alive = false;
+            return Ok(BodyLength::Empty);
+        }
+        // A final response before the end of the request closes the connection (RULES 12).
+        self.keep_alive &= facts.keep_alive && self.request_done();
+        let has_no_content = status.forbids_content() || self.method == Method::Head;
+        let (body, length) = match facts.length {
+            BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
+            length if has_no_content => (Body::Length(0), length),
+            BodyLength::Known(length) => (Body::Length(length), facts.length),
+            _ if facts.is_chunked => (Body::Chunked(Chunked::new(&self.limits)), facts.length),
+            _ => {
+                self.keep_alive = false;
+                (Body::UntilClose, BodyLength::Unknown)
+            }
+        };
+        self.reading = Reading::Body(body);
+        Ok(length)
+    }
+
+    #[cold]
+    fn refuse(&mut self, kind: ErrorKind) -> Error {
+        self.reading = Reading::Closed;
+        self.keep_alive = false;
+        Error::new(kind, Side::Response)
+    }
+
+    #[cold]
+    fn abort(&mut self, kind: ErrorKind) -> Error {
+        self.keep_alive = false;
+        Error::new(kind, Side::Sending)
     }
 }

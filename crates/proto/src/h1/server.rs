@@ -1,22 +1,84 @@
 //! The server's end of an HTTP/1 connection.
-#![allow(clippy::todo, unused_variables, dead_code)] // signatures first
 
-use super::Step;
-use crate::error::Error;
+use super::body::Body;
+use super::chunked::Chunked;
+use super::encode::{self, FramingField};
+use super::finder::SectionLimits;
+use super::framing::ConnectionOptions;
+use super::head::{RequestFacts, parse_request};
+use super::outgoing::Outgoing;
+use super::section::SectionBuffer;
+use super::{Event, Step};
+use crate::error::{Error, ErrorKind, Side};
 use crate::limits::Limits;
-use crate::message::{BodyLength, Fields, RequestHead, ResponseHead};
+use crate::message::{
+    BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status, Version,
+};
 
-/// The server's end of one connection: requests in, responses out, one exchange at a time.
+/// The server's end of one connection: requests in, responses out, one exchange at a time
+/// (RULES 17).
 ///
 /// A machine that [`is_idle`](Server::is_idle) may be dropped and made anew at the next byte.
 #[derive(Debug)]
-pub struct Server {}
+pub struct Server {
+    limits: Limits,
+    section: SectionBuffer,
+    empty_lines: usize,
+    reading: Reading,
+    sending: Outgoing,
+    exchange: Exchange,
+    /// No exchange after this one.
+    draining: bool,
+}
+
+/// Where the request stands.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body(Body),
+    /// Complete; what follows waits for the response.
+    Done,
+    Tunnel,
+    /// Refused, or the last exchange is over: input is discarded.
+    Closed,
+}
+
+/// What the request's head said, as far as the rest of the exchange needs it.
+#[derive(Debug, Clone, Copy)]
+struct Exchange {
+    method: Method,
+    version: Version,
+    keep_alive: bool,
+    expects_continue: bool,
+    wants_upgrade: bool,
+    /// Input came while an upgrade was undecided.
+    holds_input: bool,
+}
+
+impl Exchange {
+    const NONE: Exchange = Exchange {
+        method: Method::Get,
+        version: Version::Http11,
+        keep_alive: true,
+        expects_continue: false,
+        wants_upgrade: false,
+        holds_input: false,
+    };
+}
 
 impl Server {
     /// A machine at the start of a connection, or between two exchanges.
     #[must_use]
     pub fn new(limits: &Limits) -> Server {
-        todo!()
+        Server {
+            limits: limits.clone(),
+            section: SectionBuffer::new(SectionLimits::of_heads(limits)),
+            empty_lines: 0,
+            reading: Reading::Head,
+            sending: Outgoing::Head,
+            exchange: Exchange::NONE,
+            draining: false,
+        }
     }
 
     /// Takes one step through the input.
@@ -27,13 +89,23 @@ impl Server {
     /// # Errors
     /// The violated rule. Nothing more is read afterwards; one response may still be sent if
     /// [`response_started`](Server::response_started) is false, and the connection must close.
+    #[inline]
     pub fn handle_input(
         &mut self,
         input: &[u8],
         head: &mut RequestHead,
         trailers: &mut Fields,
     ) -> Result<Step, Error> {
-        todo!()
+        // A head that drips in byte by byte must cost its sender more than it costs us.
+        if let &[byte] = input
+            && self.section.take_plain(byte)
+        {
+            return Ok(Step {
+                consumed: 1,
+                event: Event::NeedMore,
+            });
+        }
+        self.step(input, head, trailers)
     }
 
     /// The client closed its sending side. Between requests, and after a complete one, that is
@@ -42,12 +114,34 @@ impl Server {
     /// # Errors
     /// The request is incomplete.
     pub fn handle_eof(&mut self) -> Result<(), Error> {
-        todo!()
+        self.draining = true;
+        let truncated = match &self.reading {
+            Reading::Head if !self.section.is_empty() => ErrorKind::TruncatedHead,
+            Reading::Body(_) => ErrorKind::TruncatedBody,
+            _ => return Ok(()),
+        };
+        Err(self.refuse(truncated))
     }
 
     /// Appends a 1xx head other than 101, for example 100 or 103; nothing towards HTTP/1.0.
     pub fn send_informational(&mut self, head: &ResponseHead, out: &mut Vec<u8>) {
-        todo!()
+        let status = head.status;
+        assert!(
+            status.is_informational() && status != Status::SWITCHING_PROTOCOLS,
+            "{status}"
+        );
+        assert!(
+            self.sending == Outgoing::Head,
+            "an informational head after the final one"
+        );
+        if status == Status::CONTINUE {
+            self.exchange.expects_continue = false;
+        }
+        // RFC 9110, section 15.2: "A server MUST NOT send a 1xx response to an HTTP/1.0 client."
+        if self.exchange.version == Version::Http11 {
+            let options = ConnectionOptions::default();
+            encode::response_head(head, FramingField::None, options, out);
+        }
     }
 
     /// Appends the final response head, or 101, with framing and `Connection`; both are the
@@ -56,14 +150,45 @@ impl Server {
     /// # Panics
     /// If no response is due, or the status is informational and not 101.
     pub fn send_head(&mut self, head: &ResponseHead, length: BodyLength, out: &mut Vec<u8>) {
-        todo!()
+        assert!(
+            self.sending == Outgoing::Head,
+            "a second final head in one exchange"
+        );
+        let switches = head.status == Status::SWITCHING_PROTOCOLS;
+        assert!(
+            switches || !head.status.is_informational(),
+            "{} is not final",
+            head.status
+        );
+        if switches || (self.exchange.method == Method::Connect && head.status.is_success()) {
+            return self.open_tunnel(head, out);
+        }
+        self.sending = self.content_of(head.status, length);
+        self.decide_keep_alive(head);
+        let framing = match length {
+            BodyLength::Known(length) if head.status != Status::NO_CONTENT => {
+                FramingField::Length(length)
+            }
+            BodyLength::Unknown if matches!(self.sending, Outgoing::Chunked { .. }) => {
+                FramingField::Chunked
+            }
+            BodyLength::Empty if !head.status.forbids_content() => FramingField::Length(0),
+            _ => FramingField::None,
+        };
+        let is_http10 = self.exchange.version == Version::Http10;
+        let options = ConnectionOptions {
+            close: !self.exchange.keep_alive,
+            keep_alive: self.exchange.keep_alive && is_http10,
+            upgrade: head.fields.contains(Name::Upgrade),
+        };
+        encode::response_head(head, framing, options, out);
     }
 
     /// Whether content is to follow the head that was sent: not for HEAD, 204, 304 and empty
     /// bodies. In a tunnel: true.
     #[must_use]
     pub fn sends_body(&self) -> bool {
-        todo!()
+        self.sending.has_content()
     }
 
     /// Appends what goes before `len` bytes of content, and counts them.
@@ -71,12 +196,14 @@ impl Server {
     /// # Errors
     /// More content than declared, or content where none belongs: abort the connection.
     pub fn send_data_prefix(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-        todo!()
+        self.sending
+            .data_prefix(len, out)
+            .map_err(|kind| self.abort(kind))
     }
 
     /// Appends what goes after the same bytes of content.
     pub fn send_data_suffix(&mut self, out: &mut Vec<u8>) {
-        todo!()
+        self.sending.data_suffix(out);
     }
 
     /// Ends the response; trailers are sent where the framing has room for them.
@@ -84,24 +211,28 @@ impl Server {
     /// # Errors
     /// Less content than declared: abort the connection.
     pub fn send_end(&mut self, trailers: Option<&Fields>, out: &mut Vec<u8>) -> Result<(), Error> {
-        todo!()
+        self.sending
+            .end(trailers, out)
+            .map_err(|kind| self.abort(kind))
     }
 
     /// No further request after this exchange: the next head says `Connection: close`.
     pub fn drain(&mut self) {
-        todo!()
+        self.draining = true;
     }
 
     /// Between two exchanges, with no byte of the next.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        todo!()
+        let is_between = self.request_done() && self.response_done() && self.keep_alive();
+        let is_new = matches!(self.reading, Reading::Head) && self.section.is_empty();
+        is_between || is_new
     }
 
     /// Whether the client waits for `100 Continue` before it sends the content.
     #[must_use]
     pub fn expects_continue(&self) -> bool {
-        todo!()
+        self.exchange.expects_continue
     }
 
     /// Whether the request asks to leave HTTP/1.1 for a protocol that its `Upgrade` field names
@@ -109,31 +240,34 @@ impl Server {
     /// request is `Paused`.
     #[must_use]
     pub fn upgrade_requested(&self) -> bool {
-        todo!()
+        self.exchange.wants_upgrade
     }
 
     /// After 101, or 2xx to CONNECT: input is opaque `Data`, output is written by the caller.
     #[must_use]
     pub fn is_tunnel(&self) -> bool {
-        todo!()
+        matches!(self.reading, Reading::Tunnel)
     }
 
     /// The request, with its content, was received completely.
     #[must_use]
     pub fn request_done(&self) -> bool {
-        todo!()
+        matches!(
+            self.reading,
+            Reading::Done | Reading::Tunnel | Reading::Closed
+        )
     }
 
     /// The head of the final response was sent.
     #[must_use]
     pub fn response_started(&self) -> bool {
-        todo!()
+        self.sending != Outgoing::Head
     }
 
     /// The response was sent completely.
     #[must_use]
     pub fn response_done(&self) -> bool {
-        todo!()
+        self.sending == Outgoing::Done
     }
 
     /// Whether the connection goes on after this exchange. Final once the response head was sent;
@@ -141,6 +275,180 @@ impl Server {
     /// the connection closed.
     #[must_use]
     pub fn keep_alive(&self) -> bool {
-        todo!()
+        self.exchange.keep_alive && !self.draining
+    }
+
+    fn step(
+        &mut self,
+        input: &[u8],
+        head: &mut RequestHead,
+        trailers: &mut Fields,
+    ) -> Result<Step, Error> {
+        if matches!(self.reading, Reading::Done) && self.response_done() && !input.is_empty() {
+            self.begin_exchange();
+        }
+        let more = |consumed| {
+            Ok(Step {
+                consumed,
+                event: Event::NeedMore,
+            })
+        };
+        match &mut self.reading {
+            Reading::Head => self.step_head(input, head),
+            Reading::Body(body) => {
+                let step = body
+                    .step(input, trailers)
+                    .map_err(|kind| self.refuse(kind))?;
+                if step.consumed > 0 {
+                    // The client did not wait for us to tell it to go on.
+                    self.exchange.expects_continue = false;
+                }
+                if step.event == Event::End {
+                    self.reading = Reading::Done;
+                }
+                Ok(step)
+            }
+            _ if input.is_empty() => more(0),
+            Reading::Done => {
+                self.exchange.holds_input |= self.exchange.wants_upgrade;
+                Ok(Step {
+                    consumed: 0,
+                    event: Event::Paused,
+                })
+            }
+            Reading::Tunnel => Ok(Step {
+                consumed: input.len(),
+                event: Event::Data(0..input.len()),
+            }),
+            Reading::Closed => more(input.len()),
+        }
+    }
+
+    fn step_head(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Step, Error> {
+        let mut consumed = 0;
+        loop {
+            let block = &mut head.fields.block;
+            let taken = match self.section.take(&input[consumed..], block) {
+                Ok(taken) => taken,
+                Err(kind) => return Err(self.refuse(kind)),
+            };
+            consumed += taken.consumed;
+            if !taken.complete {
+                return Ok(Step {
+                    consumed,
+                    event: Event::NeedMore,
+                });
+            }
+            // RFC 9112, section 2.2: "a server that is expecting to receive and parse a
+            // request-line SHOULD ignore at least one empty line (CRLF) received prior to the
+            // request-line."
+            if head.fields.block.len() > b"\r\n".len() {
+                break;
+            }
+            self.empty_lines += 1;
+            if self.empty_lines > self.limits.empty_lines_max {
+                return Err(self.refuse(ErrorKind::EmptyLines));
+            }
+        }
+        let facts =
+            parse_request(head, self.limits.fields_max).map_err(|kind| self.refuse(kind))?;
+        self.take_facts(head, facts);
+        Ok(Step {
+            consumed,
+            event: Event::Head(facts.length),
+        })
+    }
+
+    fn take_facts(&mut self, head: &RequestHead, facts: RequestFacts) {
+        self.empty_lines = 0;
+        self.exchange = Exchange {
+            method: head.method,
+            version: head.version,
+            keep_alive: facts.keep_alive,
+            expects_continue: facts.expects_continue,
+            wants_upgrade: facts.wants_upgrade || head.method == Method::Connect,
+            holds_input: false,
+        };
+        self.reading = Reading::Body(match facts.length {
+            BodyLength::Empty => Body::Length(0),
+            BodyLength::Known(length) => Body::Length(length),
+            BodyLength::Unknown => Body::Chunked(Chunked::new(&self.limits)),
+        });
+    }
+
+    /// What was complete is over; the next request may begin, if there is to be one.
+    fn begin_exchange(&mut self) {
+        if !self.keep_alive() {
+            self.reading = Reading::Closed;
+            return;
+        }
+        self.reading = Reading::Head;
+        self.sending = Outgoing::Head;
+        self.exchange = Exchange::NONE;
+    }
+
+    /// How content of this length is sent under this status to this client.
+    fn content_of(&self, status: Status, length: BodyLength) -> Outgoing {
+        let is_http10 = self.exchange.version == Version::Http10;
+        match length {
+            _ if status.forbids_content() || self.exchange.method == Method::Head => {
+                Outgoing::NoContent
+            }
+            BodyLength::Unknown if is_http10 => Outgoing::UntilClose,
+            length => Outgoing::content(length),
+        }
+    }
+
+    /// Settles whether the connection goes on, which the head is about to say.
+    fn decide_keep_alive(&mut self, head: &ResponseHead) {
+        let exchange = &mut self.exchange;
+        // After a refused upgrade or CONNECT nobody knows in which protocol held bytes are
+        // (RULES 15); and a client that was not told to continue may skip its content or not.
+        let is_unclear =
+            exchange.holds_input || exchange.method == Method::Connect || exchange.expects_continue;
+        let says_close = head.fields.get_all(Name::Connection).any(|value| {
+            value
+                .split(|&byte| byte == b',')
+                .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+        });
+        let ends_by_close = self.sending == Outgoing::UntilClose;
+        exchange.keep_alive &= !(is_unclear || says_close || ends_by_close || self.draining);
+        exchange.expects_continue = false;
+        exchange.wants_upgrade = false;
+    }
+
+    fn open_tunnel(&mut self, head: &ResponseHead, out: &mut Vec<u8>) {
+        assert!(
+            self.exchange.wants_upgrade,
+            "101 without a request for an upgrade"
+        );
+        assert!(
+            matches!(self.reading, Reading::Done),
+            "101 before the request is complete"
+        );
+        self.reading = Reading::Tunnel;
+        self.sending = Outgoing::Tunnel;
+        self.exchange.keep_alive = false;
+        self.exchange.wants_upgrade = false;
+        let upgrade = head.fields.contains(Name::Upgrade);
+        let options = ConnectionOptions {
+            upgrade,
+            ..ConnectionOptions::default()
+        };
+        encode::response_head(head, FramingField::None, options, out);
+    }
+
+    #[cold]
+    fn refuse(&mut self, kind: ErrorKind) -> Error {
+        self.reading = Reading::Closed;
+        self.exchange.keep_alive = false;
+        self.exchange.expects_continue = false;
+        Error::new(kind, Side::Request)
+    }
+
+    #[cold]
+    fn abort(&mut self, kind: ErrorKind) -> Error {
+        self.exchange.keep_alive = false;
+        Error::new(kind, Side::Sending)
     }
 }

@@ -1,0 +1,49 @@
+//! Receiving content, whatever delimits it (RFC 9112, section 6.3).
+
+use super::chunked::Chunked;
+use super::{Event, Step};
+use crate::error::ErrorKind;
+use crate::message::Fields;
+
+/// What delimits the content of a message that is being received.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// This many bytes are left.
+    Length(u64),
+    /// Chunked.
+    Chunked(Chunked),
+    /// Everything until the peer closes; only responses.
+    UntilClose,
+}
+
+impl Body {
+    /// One step: `Data`, `Trailers`, `End` or `NeedMore`.
+    pub(crate) fn step(&mut self, input: &[u8], trailers: &mut Fields) -> Result<Step, ErrorKind> {
+        let len = match self {
+            Body::Chunked(chunked) => return chunked.step(input, trailers),
+            Body::Length(0) => {
+                return Ok(Step {
+                    consumed: 0,
+                    event: Event::End,
+                });
+            }
+            Body::Length(left) => {
+                let len = usize::try_from(*left)
+                    .unwrap_or(usize::MAX)
+                    .min(input.len());
+                *left -= len as u64;
+                len
+            }
+            Body::UntilClose => input.len(),
+        };
+        let event = if len == 0 {
+            Event::NeedMore
+        } else {
+            Event::Data(0..len)
+        };
+        Ok(Step {
+            consumed: len,
+            event,
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! The fields that decide where a message ends and what becomes of its connection.
+//!
+//! RFC 9112, section 6.3 gives recipients some freedom with contradictory framing. We take none of
+//! it: whatever two recipients could read in two ways is refused, so that nobody behind us ever
+//! sees it.
+
+use crate::error::ErrorKind;
+use crate::message::{Name, Version, is_token_byte};
+use crate::target;
+
+/// What the policed fields of one head say.
+#[derive(Debug, Default)]
+pub(crate) struct Framing {
+    pub(crate) has_host: bool,
+    pub(crate) content_length: Option<u64>,
+    pub(crate) transfer_encoding: Option<TransferEncoding>,
+    pub(crate) connection: ConnectionOptions,
+    /// `Upgrade` names a protocol that we could switch to; h2c never counts (RULES 15).
+    pub(crate) names_protocol: bool,
+    pub(crate) expects_continue: bool,
+    pub(crate) expects_other: bool,
+}
+
+/// Transfer codings, all lines taken together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TransferEncoding {
+    ends_in_chunked: bool,
+    has_other: bool,
+    is_broken: bool,
+}
+
+/// The connection options that concern us (RFC 9110, section 7.6.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ConnectionOptions {
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
+    pub(crate) upgrade: bool,
+}
+
+impl Framing {
+    /// Takes note of one field whose name [is policed](Name::is_policed).
+    pub(crate) fn note(&mut self, name: Name, value: &[u8]) -> Result<(), ErrorKind> {
+        match name {
+            Name::Host => self.note_host(value),
+            Name::ContentLength => self.note_content_length(value),
+            Name::TransferEncoding => {
+                self.transfer_encoding.get_or_insert_default().note(value);
+                Ok(())
+            }
+            Name::Connection => self.connection.note(value),
+            Name::Upgrade => self.note_upgrade(value),
+            Name::Expect => {
+                let is_continue = value.eq_ignore_ascii_case(b"100-continue");
+                self.expects_continue |= is_continue;
+                self.expects_other |= !is_continue;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn note_host(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        // RFC 9112, section 3.2: "A server MUST respond with a 400 (Bad Request) status code to
+        // any HTTP/1.1 request message that lacks a Host header field and to any request message
+        // that contains more than one Host header field line or a Host header field with an
+        // invalid field value."
+        if self.has_host {
+            return Err(ErrorKind::HostRepeated);
+        }
+        self.has_host = true;
+        if target::is_authority(value) {
+            Ok(())
+        } else {
+            Err(ErrorKind::HostMalformed)
+        }
+    }
+
+    fn note_content_length(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        if self.content_length.is_some() {
+            return Err(ErrorKind::ContentLengthRepeated);
+        }
+        self.content_length = Some(parse_content_length(value)?);
+        Ok(())
+    }
+
+    fn note_upgrade(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        for protocol in list(value) {
+            let (name, version) = match protocol.iter().position(|&byte| byte == b'/') {
+                Some(slash) => (&protocol[..slash], Some(&protocol[slash + 1..])),
+                None => (protocol, None),
+            };
+            if !is_token(name) || version.is_some_and(|version| !is_token(version)) {
+                return Err(ErrorKind::UpgradeMalformed);
+            }
+            self.names_protocol |= !name.eq_ignore_ascii_case(b"h2c");
+        }
+        Ok(())
+    }
+
+    /// Whether the content is chunked, once all fields are noted.
+    pub(crate) fn check_transfer_encoding(&self, version: Version) -> Result<bool, ErrorKind> {
+        let Some(coding) = self.transfer_encoding else {
+            return Ok(false);
+        };
+        // RFC 9112, section 6.1: "A server or client that receives an HTTP/1.0 message containing
+        // a Transfer-Encoding header field MUST treat the message as if the framing is faulty."
+        if version == Version::Http10 {
+            return Err(ErrorKind::TransferEncodingInHttp10);
+        }
+        // The same section lets a server "reject a request that contains both".
+        if self.content_length.is_some() {
+            return Err(ErrorKind::ContentLengthWithTransferEncoding);
+        }
+        // RFC 9112, section 6.3: "If a Transfer-Encoding header field is present in a request and
+        // the chunked transfer coding is not the final encoding, the message body length cannot
+        // be determined reliably; the server MUST respond with the 400".
+        if coding.is_broken || !coding.ends_in_chunked {
+            return Err(ErrorKind::TransferEncodingNotChunkedLast);
+        }
+        if coding.has_other {
+            return Err(ErrorKind::TransferEncodingUnknown);
+        }
+        Ok(true)
+    }
+
+    /// Whether the peer lets the connection go on (RFC 9112, section 9.3).
+    pub(crate) fn keeps_alive(&self, version: Version) -> bool {
+        let by_default = version == Version::Http11 || self.connection.keep_alive;
+        by_default && !self.connection.close
+    }
+}
+
+impl TransferEncoding {
+    fn note(&mut self, value: &[u8]) {
+        for coding in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+            let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            // Nothing may follow chunked, not even itself; empty elements hide things.
+            self.is_broken |= self.ends_in_chunked || coding.is_empty();
+            self.has_other |= !is_chunked;
+            self.ends_in_chunked |= is_chunked;
+        }
+    }
+}
+
+impl ConnectionOptions {
+    fn note(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        for option in list(value) {
+            match option.len() {
+                5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
+                7 if option.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
+                10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                _ if is_token(option) => {}
+                _ => return Err(ErrorKind::ConnectionMalformed),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `1*DIGIT` within 63 bits; a list of equal numbers, which some accept, is refused.
+fn parse_content_length(value: &[u8]) -> Result<u64, ErrorKind> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(ErrorKind::ContentLengthMalformed);
+    }
+    let mut length: u64 = 0;
+    for digit in value {
+        length = length
+            .checked_mul(10)
+            .and_then(|length| length.checked_add(u64::from(digit - b'0')))
+            .filter(|&length| length <= i64::MAX as u64)
+            .ok_or(ErrorKind::ContentLengthOverflow)?;
+    }
+    Ok(length)
+}
+
+/// The elements of a comma-separated list, empty ones skipped (RFC 9110, section 5.6.1).
+fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|item| !item.is_empty())
+}
+
+fn is_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().copied().all(is_token_byte)
+}
