@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The proxy under hostile conditions, on both drivers, with no program but Python and Blitz.
+
+    tests/under/run.py target/release/blitz                  every scenario
+    tests/under/run.py target/release/blitz soak             one of them
+    tests/under/run.py target/release/blitz half_close --io epoll
+
+A scenario is a module in scenarios/ with `async def run(binary)` and a time limit `SECONDS`.
+It fails by raising; what it returns is printed beside its name.
+"""
+
+import argparse
+import asyncio
+import importlib
+import pathlib
+import sys
+import time
+
+from blitz import Binary
+
+SCENARIOS = pathlib.Path(__file__).parent / "scenarios"
+# Takes its own step in the whole check.
+ONLY_WHEN_NAMED = {"soak"}
+
+
+def main():
+    names = sorted(path.stem for path in SCENARIOS.glob("*.py"))
+    parser = argparse.ArgumentParser(description="The proxy under hostile conditions.")
+    parser.add_argument("binary", type=pathlib.Path)
+    parser.add_argument("scenario", nargs="*", metavar="scenario", help=", ".join(names))
+    parser.add_argument("--io", choices=["uring", "epoll"], action="append")
+    arguments = parser.parse_intermixed_args()
+    if unknown := set(arguments.scenario) - set(names):
+        parser.error(f"there is no scenario {', '.join(sorted(unknown))}")
+
+    wanted = arguments.scenario or [name for name in names if name not in ONLY_WHEN_NAMED]
+    failed = 0
+    passed = 0
+    for name in wanted:
+        for io in arguments.io or ["uring", "epoll"]:
+            if play(name, Binary(arguments.binary.resolve(), io)):
+                passed += 1
+            else:
+                failed += 1
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+def play(name, binary):
+    """Runs one scenario within its time limit; True if it held."""
+    scenario = importlib.import_module(f"scenarios.{name}")
+    start = time.monotonic()
+    try:
+        note = asyncio.run(asyncio.wait_for(scenario.run(binary), scenario.SECONDS))
+        verdict = "passed"
+    except TimeoutError:
+        verdict, note = "failed", f"not done after {scenario.SECONDS} s"
+    except (AssertionError, OSError, EOFError, ValueError) as error:
+        verdict, note = "failed", f"{type(error).__name__}: {error}"
+    took = time.monotonic() - start
+    print(f"{verdict}  {name:<24} {binary.io:<6} {took:6.1f} s  {note or ''}", flush=True)
+    return verdict == "passed"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""A thousand connections at a time open, are served, hang up or reset; nothing is left behind."""
+
+import asyncio
+
+from blitz import settles
+from wire import Backend, Client, answer_by_path, reset
+
+SECONDS = 90
+ROUNDS = 10
+AT_ONCE = 1000
+
+
+async def run(binary):
+    async with Backend(answer_by_path).running() as backend, binary.to(backend) as proxy:
+        async with Client.connected(proxy.port) as client:
+            assert (await client.get("/first"))[0] == 200
+        before = await settles(proxy.open_files, lambda count: False, seconds=1)
+        kinds = (is_served, hangs_up, resets_inside)
+        for _ in range(ROUNDS):
+            await asyncio.gather(
+                *(kinds[number % len(kinds)](proxy.port) for number in range(AT_ONCE)))
+        async with Client.connected(proxy.port) as client:
+            assert await client.get("/after") == (200, b"/after")
+        # Up to 256 idle upstream connections may stay in the pool.
+        allowed = before + 256
+        after = await settles(proxy.open_files, lambda count: count <= allowed)
+        assert after <= allowed, f"{before} files before, {after} after"
+        return f"{before} files before, {after} after"
+
+
+async def is_served(port):
+    async with Client.connected(port) as client:
+        assert await client.get("/storm") == (200, b"/storm")
+
+
+async def hangs_up(port):
+    async with Client.connected(port):
+        pass
+
+
+async def resets_inside(port):
+    client = await Client.connect(port)
+    client.send_head("GET", "/size/1000000")
+    await asyncio.sleep(0.01)
+    reset(client.writer)

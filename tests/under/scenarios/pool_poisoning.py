@@ -1,0 +1,84 @@
+"""What one upstream answer leaves behind never reaches another client."""
+
+import asyncio
+
+from wire import Backend, Client, answer_by_path, send
+
+SECONDS = 60
+STOLEN = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen"
+
+
+async def run(binary):
+    async with Backend(answer).running() as backend, binary.to(backend) as proxy:
+        for kind in ("surplus", "late-surplus", "overlong", "truncated", "early", "head-body"):
+            for round in range(20):
+                await provoke(proxy.port, f"/{kind}/{round}")
+                await others_are_safe(proxy.port, f"/innocent/{kind}/{round}")
+
+
+async def answer(request, reader, writer):
+    match request.path.split("/")[1]:
+        case "surplus":
+            send(writer, b"mine")
+            writer.write(STOLEN)
+        case "late-surplus":
+            send(writer, b"mine")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            writer.write(STOLEN)
+        case "overlong":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine and stolen")
+        case "truncated":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\nmine")
+            await writer.drain()
+            return False
+        case "early":
+            # The answer comes before the body; the body must not be read as a request.
+            send(writer, b"mine", "403 Forbidden")
+        case "head-body":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen")
+        case _:
+            return await answer_by_path(request, reader, writer)
+    return True
+
+
+async def provoke(port, path):
+    """One client meets the bad answer; what it sees may be an error, but never too much."""
+    async with Client.connected(port) as client:
+        try:
+            if path.startswith("/early"):
+                client.send_head("POST", path, "Content-Length: 10000")
+                client.writer.write(b"GET /innocent HTTP/1.1\r\nHost: x\r\n\r\n")
+                status, _, body = await client.response()
+                assert status in (403, 502), status
+            elif path.startswith("/head-body"):
+                client.send_head("HEAD", path)
+                status, _ = await client.response_head()
+                assert await asyncio.wait_for(quiet(client), 1)
+                return
+            else:
+                status, body = await client.get(path)
+            assert body == b"mine" or status == 502, (status, body)
+        except (EOFError, ConnectionError):
+            pass
+
+
+async def quiet(client):
+    """Whether nothing but the end follows."""
+    try:
+        async with asyncio.timeout(0.05):
+            return await client.reader.read(1) == b""
+    except TimeoutError:
+        return True
+
+
+async def others_are_safe(port, path):
+    """Several clients at once, so that whatever sits in the pool is taken out."""
+
+    async def ask(number):
+        async with Client.connected(port) as client:
+            wanted = f"{path}/{number}"
+            got = await client.get(wanted)
+            assert got == (200, wanted.encode()), f"asked for {wanted}, got {got}"
+
+    await asyncio.gather(*(ask(number) for number in range(4)))
