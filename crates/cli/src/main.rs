@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
-mod probe;
 mod version;
 
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use crate::probe;
+use blitz_http::probe;
 
 /// What `--version` prints after the name.
 pub(crate) const LONG: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BLITZ_REVISION"), ")");
@@ -20,8 +20,7 @@ pub(crate) fn run() -> ExitCode {
 /// The driver that `--io auto` takes on this machine.
 fn driver() -> String {
     match probe::io_uring() {
-        Some(Ok(_)) => "I/O by io_uring".to_owned(),
-        Some(Err(reason)) => format!("I/O by epoll (io_uring: {reason})"),
-        None => "I/O driver not probed".to_owned(),
+        Ok(_) => "I/O by io_uring".to_owned(),
+        Err(reason) => format!("I/O by epoll (io_uring: {reason})"),
     }
 }

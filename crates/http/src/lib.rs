@@ -44,6 +44,6 @@ pub mod reactor {
 
 pub use blitz_reactor::{
     Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Listener, PoolFuture,
-    Signal, Signals, Slice, TaskKey, Timer, block_on, blocking, core_index, now, random_u64, sleep,
+    Signal, Signals, Slice, TaskKey, Timer, block_on, blocking, core_index, now, probe, random_u64, sleep,
     sleep_until, spawn, start, timeout, wall_clock, yield_now,
 };

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use super::{Check, files};
-use crate::probe;
+use blitz_http::probe;
 
 /// Whether `--io auto` takes io_uring.
 pub(super) fn io_uring(root: &Path) -> Check {
     const NAME: &str = "io_uring";
     match probe::io_uring() {
-        Some(Ok(features)) => Check::good(NAME, features),
-        Some(Err(reason)) => Check::bad(NAME, reason, io_uring_advice(root)),
-        None => untried(NAME),
+        Ok(features) => Check::good(NAME, features),
+        Err(reason) => Check::bad(NAME, reason, io_uring_advice(root)),
     }
 }
 
@@ -27,9 +26,8 @@ fn io_uring_advice(root: &Path) -> &'static str {
 pub(super) fn epoll() -> Check {
     const NAME: &str = "epoll";
     match probe::epoll() {
-        Some(Ok(())) => Check::good(NAME, "works"),
-        Some(Err(reason)) => Check::bad(NAME, reason, "raise nofile; Blitz cannot run without"),
-        None => untried(NAME),
+        Ok(()) => Check::good(NAME, "works"),
+        Err(reason) => Check::bad(NAME, reason, "raise nofile; Blitz cannot run without"),
     }
 }
 
@@ -37,9 +35,8 @@ pub(super) fn epoll() -> Check {
 pub(super) fn reuseport() -> Check {
     const NAME: &str = "reuseport";
     match probe::reuseport() {
-        Some(Ok(())) => Check::good(NAME, "each core has its own listener"),
-        Some(Err(reason)) => Check::bad(NAME, reason, "run with --cores 1"),
-        None => untried(NAME),
+        Ok(()) => Check::good(NAME, "each core has its own listener"),
+        Err(reason) => Check::bad(NAME, reason, "run with --cores 1"),
     }
 }
 
@@ -47,12 +44,7 @@ pub(super) fn reuseport() -> Check {
 pub(super) fn udp_gso() -> Check {
     const NAME: &str = "UDP GSO";
     match probe::udp_gso() {
-        Some(Ok(())) => Check::good(NAME, "many datagrams leave in one call"),
-        Some(Err(reason)) => Check::bad(NAME, reason, "Linux 4.18 or newer has it"),
-        None => untried(NAME),
+        Ok(()) => Check::good(NAME, "many datagrams leave in one call"),
+        Err(reason) => Check::bad(NAME, reason, "Linux 4.18 or newer has it"),
     }
-}
-
-fn untried(name: &'static str) -> Check {
-    Check::unknown(name, "this build does not try it", "")
 }
