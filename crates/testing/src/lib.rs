@@ -1,2 +1,17 @@
+//! Peers that the tests of Blitz share: an HTTP/1.1 client and an upstream made of plain blocking
+//! sockets, with nothing of Blitz inside, so that they cannot share its mistakes.
+//!
+//! They panic when something is not as the test says; every wait is bounded.
+
 #![forbid(unsafe_code)]
-//! Under construction.
+
+mod client;
+mod upstream;
+
+pub use client::{Client, Response};
+pub use upstream::{Request, Upstream};
+
+use std::time::Duration;
+
+/// How long any read or write may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,108 @@
+//! An upstream that answers as the test says, with a thread per connection.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use crate::PATIENCE;
+
+/// A listening upstream; it accepts until the test process ends.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+}
+
+/// A request as the upstream received it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The request line, without its line end.
+    pub line: String,
+    /// Names in lower case, values trimmed, in order.
+    pub fields: Vec<(String, String)>,
+    /// The content, for requests with `Content-Length`.
+    pub body: Vec<u8>,
+}
+
+impl Upstream {
+    /// Starts an upstream that writes the bytes `answer` returns, and then reads on.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub fn start(answer: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Upstream {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = listener.local_addr().expect("the listener has an address");
+        let answer = Arc::new(answer);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let answer = Arc::clone(&answer);
+                thread::spawn(move || serve(&stream, answer.as_ref()));
+            }
+        });
+        Upstream { address }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The value for `--to`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+impl Request {
+    /// The first field of that name (lower case).
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Vec<u8>) {
+    stream
+        .set_write_timeout(Some(PATIENCE))
+        .expect("a timeout can be set");
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    while let Some(request) = read_request(&mut reader) {
+        if writer.write_all(&answer(&request)).is_err() {
+            return;
+        }
+    }
+}
+
+/// The next request, or `None` when the peer has closed.
+fn read_request(reader: &mut impl BufRead) -> Option<Request> {
+    let line = read_line(reader)?;
+    let mut request = Request {
+        line,
+        fields: Vec::new(),
+        body: Vec::new(),
+    };
+    loop {
+        let line = read_line(reader)?;
+        let Some((name, value)) = line.split_once(':') else {
+            break;
+        };
+        request
+            .fields
+            .push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let length = request
+        .field("content-length")
+        .and_then(|length| length.parse().ok());
+    request.body.resize(length.unwrap_or(0), 0);
+    reader.read_exact(&mut request.body).ok()?;
+    Some(request)
+}
+
+fn read_line(reader: &mut impl BufRead) -> Option<String> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    line.strip_suffix("\r\n").map(str::to_owned)
+}
