@@ -21,6 +21,8 @@ pub(crate) struct Client<'a> {
     pub(crate) peer: &'a Peer,
     /// Whether the client is a proxy whose forwarding fields are believed.
     pub(crate) trusted: bool,
+    /// Whether the request [is for a WebSocket](is_websocket) and may have it.
+    pub(crate) websocket: bool,
     /// Host and port to ask for if the client named none.
     pub(crate) default_authority: &'a str,
     /// Numbers nobody can guess, for the request's id.
@@ -37,7 +39,6 @@ pub(crate) fn edit_request(
     client: &Client<'_>,
     scratch: &mut String,
 ) -> Result<(), TooManyConnectionOptions> {
-    let websocket = is_websocket(head);
     remove_named_by_connection(&mut head.fields, scratch)?;
     let removed = if client.trusted {
         REQUEST_HOP
@@ -47,7 +48,7 @@ pub(crate) fn edit_request(
     let wants_trailers = contains_token(&head.fields, Name::Te, "trailers");
     head.fields
         .retain(|name, _| !is_in(removed, name) && (client.trusted || !is_claim(name)));
-    if websocket {
+    if client.websocket {
         head.fields.append(Name::Upgrade, "websocket");
     }
     if wants_trailers {

@@ -1,10 +1,25 @@
 #![forbid(unsafe_code)]
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
-#[allow(dead_code)] // until requests are relayed
+mod admit;
+mod connect;
+mod core;
+mod counters;
+mod finish;
 mod forward;
-pub mod routes;
-pub mod target;
-pub mod trusted;
-#[allow(dead_code)] // until requests are relayed
+mod options;
+mod proxy_status;
+mod relay;
+mod request;
+mod retry;
+mod routes;
+mod target;
+mod trusted;
 mod upstream;
+
+pub use counters::{Counters, counters};
+pub use options::Options;
+pub use proxy_status::Failure;
+pub use routes::{DuplicateRoute, Routes};
+pub use target::{Origin, Prefix, Replaced, Target, TargetError};
+pub use trusted::{TrustedProxies, TrustedProxiesError};

@@ -29,6 +29,7 @@ fn edit(
     let client = Client {
         peer,
         trusted,
+        websocket: is_websocket(head),
         default_authority: "upstream:80",
         random: || 255,
     };

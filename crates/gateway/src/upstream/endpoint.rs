@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::Address;
+use blitz_http::{Address, Pool, Upstream};
 
 use super::resolve::{Answer, NameFailure, Resolved};
 
@@ -14,18 +14,19 @@ const REST: Duration = Duration::from_secs(1);
 /// Addresses tried for one request.
 const TRIES_MAX: usize = 3;
 
-/// The addresses of an upstream, taken in turn.
-#[derive(Debug)]
+/// The addresses of an upstream, taken in turn, and the connections to them.
 pub(crate) struct Endpoint {
     source: Source,
+    pool: Pool,
     turn: Cell<usize>,
+    /// Handles to the addresses used so far, so that none has to be looked up per request.
+    upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
     /// Addresses that failed lately, until when they rest; as short as the list of addresses.
     resting: RefCell<Vec<(SocketAddr, Instant)>>,
 }
 
-#[derive(Debug)]
 enum Source {
-    One(Address),
+    One(Upstream),
     /// Either of these is this machine; an application may listen on only one of them.
     Localhost([SocketAddr; 2]),
     Name(Arc<Resolved>),
@@ -40,10 +41,9 @@ pub(crate) struct Tried {
 }
 
 /// What to do next for a request that needs a connection.
-#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
-    /// Connect there, or take a pooled connection to it.
-    Address(Address),
+    /// Take a connection from there.
+    Upstream(Upstream),
     /// The name's first answer is still on its way: ask again soon.
     Pending,
     /// The name has no address.
@@ -53,24 +53,26 @@ pub(crate) enum Pick {
 }
 
 impl Endpoint {
-    pub(crate) fn fixed(address: Address) -> Endpoint {
-        Endpoint::new(Source::One(address))
+    pub(crate) fn fixed(pool: &Pool, address: &Address) -> Endpoint {
+        Endpoint::new(pool, Source::One(pool.upstream(address)))
     }
 
-    pub(crate) fn localhost(port: u16) -> Endpoint {
+    pub(crate) fn localhost(pool: &Pool, port: u16) -> Endpoint {
         let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
-        Endpoint::new(Source::Localhost([v4, v6]))
+        Endpoint::new(pool, Source::Localhost([v4, v6]))
     }
 
-    pub(crate) fn named(name: Arc<Resolved>) -> Endpoint {
-        Endpoint::new(Source::Name(name))
+    pub(crate) fn named(pool: &Pool, name: Arc<Resolved>) -> Endpoint {
+        Endpoint::new(pool, Source::Name(name))
     }
 
-    fn new(source: Source) -> Endpoint {
+    fn new(pool: &Pool, source: Source) -> Endpoint {
         Endpoint {
             source,
+            pool: pool.clone(),
             turn: Cell::new(0),
+            upstreams: RefCell::default(),
             resting: RefCell::default(),
         }
     }
@@ -79,22 +81,26 @@ impl Endpoint {
     pub(crate) fn pick(&self, tried: &mut Tried, now: Instant) -> Pick {
         match &self.source {
             Source::One(_) if tried.count > 0 => Pick::Exhausted,
-            Source::One(address) => {
+            Source::One(upstream) => {
                 tried.count = 1;
-                Pick::Address(address.clone())
+                Pick::Upstream(upstream.clone())
             }
-            Source::Localhost(addresses) => self.next_of(addresses, false, tried, now),
+            Source::Localhost(addresses) => {
+                // Not in turn: the one that answers is asked until it fails.
+                tried.turn = Some(0);
+                self.pick_of(addresses, tried, now)
+            }
             Source::Name(name) => match &**name.answer() {
                 Answer::Pending => Pick::Pending,
                 Answer::Failed(failure) => Pick::Unresolved(*failure),
-                Answer::Addresses(addresses) => self.next_of(addresses, true, tried, now),
+                Answer::Addresses(addresses) => self.pick_of(addresses, tried, now),
             },
         }
     }
 
     /// Notes that an address could not be connected to.
-    pub(crate) fn failed(&self, address: &Address, now: Instant) {
-        let Address::Tcp(address) = *address else {
+    pub(crate) fn failed(&self, upstream: &Upstream, now: Instant) {
+        let Address::Tcp(address) = *upstream.address() else {
             return;
         };
         let mut resting = self.resting.borrow_mut();
@@ -102,29 +108,32 @@ impl Endpoint {
         resting.push((address, now + REST));
     }
 
-    fn next_of(&self, all: &[SocketAddr], rotate: bool, tried: &mut Tried, now: Instant) -> Pick {
+    fn pick_of(&self, all: &[SocketAddr], tried: &mut Tried, now: Instant) -> Pick {
+        match self.next_of(all, tried, now) {
+            Some(address) => Pick::Upstream(self.upstream(address, all)),
+            None => Pick::Exhausted,
+        }
+    }
+
+    fn next_of(&self, all: &[SocketAddr], tried: &mut Tried, now: Instant) -> Option<SocketAddr> {
         if tried.count == TRIES_MAX {
-            return Pick::Exhausted;
+            return None;
         }
         let turn = *tried.turn.get_or_insert_with(|| {
             let turn = self.turn.get();
-            self.turn
-                .set(if rotate { turn.wrapping_add(1) } else { turn });
+            self.turn.set(turn.wrapping_add(1));
             turn
         });
         let in_turn = (0..all.len()).map(|offset| all[(turn % all.len() + offset) % all.len()]);
         let mut left = in_turn.filter(|address| !tried.addresses.contains(&Some(*address)));
         // Resting addresses come last, but they come: all may have failed a moment ago.
-        let next = left
+        let address = left
             .clone()
             .find(|address| !self.rests(*address, now))
-            .or_else(|| left.next());
-        let Some(address) = next else {
-            return Pick::Exhausted;
-        };
+            .or_else(|| left.next())?;
         tried.addresses[tried.count] = Some(address);
         tried.count += 1;
-        Pick::Address(Address::Tcp(address))
+        Some(address)
     }
 
     fn rests(&self, address: SocketAddr, now: Instant) -> bool {
@@ -132,5 +141,116 @@ impl Endpoint {
             .borrow()
             .iter()
             .any(|&(other, until)| other == address && until > now)
+    }
+
+    fn upstream(&self, address: SocketAddr, all: &[SocketAddr]) -> Upstream {
+        let mut upstreams = self.upstreams.borrow_mut();
+        if let Some((_, upstream)) = upstreams.iter().find(|(known, _)| *known == address) {
+            return upstream.clone();
+        }
+        // A new address came with a new answer; those that left with the old one go.
+        upstreams.retain(|(known, _)| all.contains(known));
+        let upstream = self.pool.upstream(&Address::Tcp(address));
+        upstreams.push((address, upstream.clone()));
+        upstream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blitz_http::ClientOptions;
+
+    use super::*;
+
+    fn pool() -> Pool {
+        Pool::new(ClientOptions::default())
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn named(addresses: &[&str]) -> Endpoint {
+        let addresses = addresses.iter().map(|text| address(text)).collect();
+        Endpoint::named(
+            &pool(),
+            Arc::new(Resolved::fixed(Answer::Addresses(addresses))),
+        )
+    }
+
+    /// All that one request would try, were each to fail without being noted as failed.
+    fn picks(endpoint: &Endpoint, now: Instant) -> Vec<String> {
+        let mut tried = Tried::default();
+        let mut picks = Vec::new();
+        while let Pick::Upstream(upstream) = endpoint.pick(&mut tried, now) {
+            match upstream.address() {
+                Address::Tcp(address) => picks.push(address.to_string()),
+                Address::Unix(path) => picks.push(path.display().to_string()),
+            }
+        }
+        picks
+    }
+
+    #[test]
+    fn requests_take_addresses_in_turn_and_try_each_once() {
+        let endpoint = named(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let now = Instant::now();
+        assert_eq!(picks(&endpoint, now), ["10.0.0.1:1", "10.0.0.2:1"]);
+        assert_eq!(picks(&endpoint, now), ["10.0.0.2:1", "10.0.0.1:1"]);
+        assert_eq!(picks(&endpoint, now), ["10.0.0.1:1", "10.0.0.2:1"]);
+    }
+
+    #[test]
+    fn one_request_tries_three_addresses_at_most() {
+        let endpoint = named(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"]);
+        assert_eq!(picks(&endpoint, Instant::now()).len(), 3);
+    }
+
+    #[test]
+    fn an_address_that_failed_rests_unless_there_is_no_other() {
+        let endpoint = named(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let now = Instant::now();
+        let failed = |text| pool().upstream(&Address::Tcp(address(text)));
+        endpoint.failed(&failed("10.0.0.1:1"), now);
+        assert_eq!(picks(&endpoint, now), ["10.0.0.2:1", "10.0.0.1:1"]);
+        assert_eq!(picks(&endpoint, now), ["10.0.0.2:1", "10.0.0.1:1"]);
+        endpoint.failed(&failed("10.0.0.2:1"), now);
+        assert_eq!(picks(&endpoint, now).len(), 2, "all rest, so all are tried");
+        let later = now + REST;
+        assert_eq!(
+            picks(&endpoint, later)[0],
+            "10.0.0.2:1",
+            "its turn had come"
+        );
+        assert_eq!(picks(&endpoint, later)[0], "10.0.0.1:1");
+    }
+
+    #[test]
+    fn localhost_stays_with_the_family_that_answers() {
+        let endpoint = Endpoint::localhost(&pool(), 3000);
+        let now = Instant::now();
+        assert_eq!(picks(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
+        assert_eq!(picks(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
+        let v4 = pool().upstream(&Address::Tcp(address("127.0.0.1:3000")));
+        endpoint.failed(&v4, now);
+        assert_eq!(picks(&endpoint, now), ["[::1]:3000", "127.0.0.1:3000"]);
+    }
+
+    #[test]
+    fn a_fixed_address_is_tried_once() {
+        let unix = Address::Unix(Arc::new("/run/app.sock".into()));
+        let endpoint = Endpoint::fixed(&pool(), &unix);
+        assert_eq!(picks(&endpoint, Instant::now()), ["/run/app.sock"]);
+    }
+
+    #[test]
+    fn a_name_without_an_answer_says_which() {
+        let pick = |answer| {
+            let endpoint = Endpoint::named(&pool(), Arc::new(Resolved::fixed(answer)));
+            endpoint.pick(&mut Tried::default(), Instant::now())
+        };
+        assert!(matches!(pick(Answer::Pending), Pick::Pending));
+        let failed = pick(Answer::Failed(NameFailure::Timeout));
+        assert!(matches!(failed, Pick::Unresolved(NameFailure::Timeout)));
     }
 }

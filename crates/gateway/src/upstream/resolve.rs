@@ -61,6 +61,21 @@ impl Resolved {
         self.answer.load()
     }
 
+    /// Whether this is the name and port.
+    pub(crate) fn is(&self, name: &str, port: u16) -> bool {
+        self.name == name && self.port == port
+    }
+
+    /// A name with an answer that never changes.
+    #[cfg(test)]
+    pub(crate) fn fixed(answer: Answer) -> Resolved {
+        Resolved {
+            name: String::new(),
+            port: 0,
+            answer: ArcSwap::from_pointee(answer),
+        }
+    }
+
     fn publish(&self, answer: Answer) {
         if **self.answer.load() != answer {
             tracing::info!(

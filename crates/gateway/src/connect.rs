@@ -1,0 +1,73 @@
+//! Phases `pick` and `connect`: an address of the upstream, and a connection to it.
+
+use std::time::Duration;
+
+use blitz_http::Connection;
+
+use crate::core::{Core, Route};
+use crate::counters::count;
+use crate::proxy_status::Failure;
+use crate::request::{Ended, Request};
+use crate::upstream::Pick;
+
+/// How often a name whose first answer is still on its way is looked at.
+const PENDING_PAUSE: Duration = Duration::from_millis(5);
+
+/// Chooses where the next attempt goes, waiting for a name's first answer as for a connection.
+///
+/// # Errors
+/// The name has no address, or all that may be tried were tried.
+pub(crate) async fn pick<F>(
+    core: &Core<F>,
+    route: &Route,
+    request: &mut Request,
+) -> Result<(), Ended> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match route.endpoint.pick(&mut request.tried, blitz_http::now()) {
+            Pick::Upstream(upstream) => {
+                request.upstream = Some(upstream);
+                return Ok(());
+            }
+            Pick::Unresolved(failure) => return Err(Ended::Failed(failure.into())),
+            Pick::Exhausted => return exhausted(request),
+            Pick::Pending if waited >= core.options.client.limits.connect_timeout => {
+                return Err(Ended::Failed(Failure::DnsTimeout));
+            }
+            Pick::Pending => {
+                blitz_http::sleep(PENDING_PAUSE).await;
+                waited += PENDING_PAUSE;
+            }
+        }
+    }
+}
+
+/// A retry may go where the first attempt went; an address that refused to connect is not asked
+/// again.
+fn exhausted(request: &Request) -> Result<(), Ended> {
+    match request.connect_failure {
+        Some(failure) => Err(Ended::Failed(failure)),
+        None => Ok(()),
+    }
+}
+
+/// A pooled connection or a new one; `None` if none could be made, so that the next address is
+/// tried. A retry never takes a pooled one: it may be as stale as the first.
+pub(crate) async fn connect(route: &Route, request: &mut Request) -> Option<Connection> {
+    let upstream = request.upstream.as_ref()?;
+    let connected = if request.retried {
+        upstream.connect().await
+    } else {
+        upstream.checkout().await
+    };
+    match connected {
+        Ok(connection) => Some(connection),
+        Err(error) => {
+            tracing::debug!(address = ?upstream.address(), %error, "upstream not reached");
+            count(|counters| counters.connect_failures += 1);
+            route.endpoint.failed(upstream, blitz_http::now());
+            request.connect_failure = Some(Failure::from(&error));
+            None
+        }
+    }
+}

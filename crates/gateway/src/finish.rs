@@ -1,0 +1,131 @@
+//! Phase `finish`: a request that got no relayed response gets one from the gateway.
+
+use std::fmt::Display;
+
+use blitz_http::{Fields, Method, Name, Pooled, Responder, ResponseHead, Status};
+
+use crate::admit::{ALLOWED, Refused};
+use crate::counters::count;
+use crate::proxy_status::Failure;
+use crate::request::{Ended, Request};
+
+/// Seconds after which a client may ask again when nobody was there to answer.
+const RETRY_AFTER: &str = "1";
+
+/// Counts the outcome and says to the client what it does not know yet.
+pub(crate) fn finish(mut request: Request, outcome: Result<(), Ended>) {
+    let Err(ended) = outcome else { return };
+    let responder = request.responder.take();
+    match (ended, responder) {
+        (Ended::Refused(refused), Some(responder)) => refuse(&request, responder, refused),
+        (Ended::Failed(failure), Some(responder)) => fail(&request, responder, failure),
+        (Ended::Client(error), Some(responder)) => {
+            tracing::debug!(%error, "request body failed");
+            count(|counters| counters.client_faults += 1);
+            let head = Pooled::response(error.status());
+            answer(&request.head.fields, responder, head, &error);
+        }
+        // The answer had begun; the body that was dropped unfinished has cut it off.
+        _ => count(|counters| counters.cut_off += 1),
+    }
+}
+
+fn refuse(request: &Request, responder: Responder, refused: Refused) {
+    tracing::debug!(?refused, "request refused");
+    count(|counters| counters.refused += 1);
+    let mut head = Pooled::response(refused.status());
+    if matches!(refused, Refused::Method | Refused::LastHop) {
+        head.fields.append(Name::Allow, ALLOWED);
+    }
+    if request.head.method == Method::Connect {
+        // What follows is meant for another protocol.
+        head.fields.append(Name::Connection, "close");
+    }
+    answer(&request.head.fields, responder, head, refused.detail());
+}
+
+fn fail(request: &Request, responder: Responder, failure: Failure) {
+    tracing::debug!(error = failure.token(), "no answer from the upstream");
+    count(|counters| counters.failures[failure as usize] += 1);
+    let mut head = Pooled::response(failure.status());
+    head.fields
+        .append(Name::ProxyStatus, failure.proxy_status());
+    if failure.status() == Status::SERVICE_UNAVAILABLE {
+        head.fields.append(Name::RetryAfter, RETRY_AFTER);
+    }
+    answer(&request.head.fields, responder, head, failure.detail());
+}
+
+/// `detail` is one of our own texts, which need no escaping.
+fn answer(
+    asked: &Fields,
+    responder: Responder,
+    mut head: Pooled<ResponseHead>,
+    detail: impl Display,
+) {
+    let status = head.status;
+    if status.forbids_content() {
+        return responder.send(&mut head, "");
+    }
+    let (code, title) = (status.code(), status.reason());
+    let content = if accepts_problem(asked) {
+        head.fields
+            .append(Name::ContentType, "application/problem+json");
+        format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n")
+    } else {
+        head.fields
+            .append(Name::ContentType, "text/plain; charset=utf-8");
+        format!("{code} {title}: {detail}\n")
+    };
+    responder.send(&mut head, content);
+}
+
+/// Whether the client takes `application/problem+json` (RFC 9457), be it by a wildcard.
+fn accepts_problem(asked: &Fields) -> bool {
+    let takes = |value: &[u8]| {
+        let value = value.to_ascii_lowercase();
+        value.split(|&byte| byte == b',').any(|range| {
+            let media = range
+                .split(|&byte| byte == b';')
+                .next()
+                .unwrap_or_default()
+                .trim_ascii();
+            matches!(
+                media,
+                b"*/*" | b"application/*" | b"application/json" | b"application/problem+json"
+            )
+        })
+    };
+    !asked.contains(Name::Accept) || asked.get_all(Name::Accept).any(takes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_for_those_who_accept_them() {
+        let accepts = |values: &[&str]| {
+            let mut fields = Fields::new();
+            values
+                .iter()
+                .for_each(|value| fields.append(Name::Accept, value));
+            accepts_problem(&fields)
+        };
+        assert!(accepts(&[]));
+        assert!(accepts(&["*/*"]));
+        assert!(accepts(&["text/html, Application/JSON;q=0.5"]));
+        assert!(accepts(&["text/html", "application/problem+json"]));
+        assert!(!accepts(&["text/html"]));
+        assert!(!accepts(&["image/*, text/plain;q=0.5"]));
+    }
+
+    #[test]
+    fn no_text_of_ours_needs_escaping() {
+        let plain = |text: &str| {
+            text.chars()
+                .all(|c| c != '"' && c != '\\' && !c.is_control())
+        };
+        assert!(Failure::ALL.iter().all(|failure| plain(failure.detail())));
+    }
+}

@@ -1,0 +1,156 @@
+//! What a client is told when its request got no answer from an upstream: the one map from
+//! failures to status codes and to the registered `Proxy-Status` errors (RFC 9209 section 2.3).
+
+use blitz_http::{ClientError, ErrorKind, Status};
+
+use crate::upstream::NameFailure;
+
+/// Declares the failures with all that is said about them, as text that needs no formatting.
+macro_rules! failures {
+    ($($(#[$doc:meta])* $variant:ident $token:literal $status:ident $detail:literal)*) => {
+        /// Why an upstream did not answer. Whose fault it is shows in the status: 502 the upstream
+        /// or its name, 503 nobody was there to ask, 504 it took too long, 500 ours.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Failure {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Failure {
+            /// All failures; their order is that of [`Counters::failures`](crate::Counters).
+            pub const ALL: &[Failure] = &[$(Failure::$variant,)*];
+
+            /// The registered error type.
+            #[must_use]
+            pub fn token(self) -> &'static str {
+                match self { $(Failure::$variant => $token,)* }
+            }
+
+            /// The status that RFC 9209 recommends for it.
+            #[must_use]
+            pub fn status(self) -> Status {
+                match self { $(Failure::$variant => Status::$status,)* }
+            }
+
+            /// What happened, for a person.
+            #[must_use]
+            pub fn detail(self) -> &'static str {
+                match self { $(Failure::$variant => $detail,)* }
+            }
+
+            /// Value of the `Proxy-Status` field.
+            pub(crate) fn proxy_status(self) -> &'static str {
+                match self { $(Failure::$variant => concat!("blitz; error=", $token),)* }
+            }
+        }
+    };
+}
+
+failures! {
+    /// The upstream's name does not exist, has no address, or its servers refuse to answer.
+    DnsError "dns_error" BAD_GATEWAY "the upstream's name could not be resolved"
+    /// The name servers did not answer in time.
+    DnsTimeout "dns_timeout" GATEWAY_TIMEOUT "resolving the upstream's name took too long"
+    /// Nothing listens at the upstream's address.
+    ConnectionRefused "connection_refused" BAD_GATEWAY "the upstream refused the connection"
+    /// No connection within the connect timeout.
+    ConnectionTimeout "connection_timeout" GATEWAY_TIMEOUT "connecting to the upstream took too long"
+    /// The connection ended before the response began.
+    ConnectionTerminated "connection_terminated" BAD_GATEWAY "the upstream closed the connection without an answer"
+    /// No connection could be made for another reason, such as missing rights on a unix socket.
+    DestinationUnavailable "destination_unavailable" SERVICE_UNAVAILABLE "no connection to the upstream could be made"
+    /// There is no route to the upstream's address.
+    DestinationIpUnroutable "destination_ip_unroutable" BAD_GATEWAY "the upstream's address cannot be reached"
+    /// The response head did not come in time.
+    HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to answer"
+    /// The connection ended within the response head.
+    HttpResponseIncomplete "http_response_incomplete" BAD_GATEWAY "the upstream's answer was cut off"
+    /// The response head exceeds its limits.
+    HttpResponseHeaderSectionSize "http_response_header_section_size" BAD_GATEWAY "the upstream's answer has too large a header section"
+    /// The response violates HTTP.
+    HttpProtocolError "http_protocol_error" BAD_GATEWAY "the upstream's answer is not valid HTTP"
+    /// The upstream switched protocols without being asked, or to another than asked for.
+    HttpUpgradeFailed "http_upgrade_failed" BAD_GATEWAY "the upstream switched to a protocol that was not asked for"
+    /// The gateway failed.
+    ProxyInternalError "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway failed"
+}
+
+impl From<NameFailure> for Failure {
+    fn from(failure: NameFailure) -> Failure {
+        match failure {
+            NameFailure::Error => Failure::DnsError,
+            NameFailure::Timeout => Failure::DnsTimeout,
+        }
+    }
+}
+
+impl From<&ClientError> for Failure {
+    fn from(error: &ClientError) -> Failure {
+        match error {
+            ClientError::Refused => Failure::ConnectionRefused,
+            ClientError::ConnectTimedOut => Failure::ConnectionTimeout,
+            ClientError::Unreachable => Failure::DestinationIpUnroutable,
+            ClientError::ConnectFailed(_) => Failure::DestinationUnavailable,
+            ClientError::Reset { .. } => Failure::ConnectionTerminated,
+            ClientError::Truncated => Failure::HttpResponseIncomplete,
+            ClientError::TimedOut => Failure::HttpResponseTimeout,
+            ClientError::Malformed(error) => malformed(error.kind()),
+            ClientError::Cancelled => Failure::ProxyInternalError,
+        }
+    }
+}
+
+fn malformed(rule: ErrorKind) -> Failure {
+    match rule {
+        ErrorKind::HeadTooLarge | ErrorKind::TooManyFields => {
+            Failure::HttpResponseHeaderSectionSize
+        }
+        ErrorKind::SwitchingUnrequested => Failure::HttpUpgradeFailed,
+        _ => Failure::HttpProtocolError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use blitz_http::{Error, Side};
+
+    use super::*;
+
+    #[test]
+    fn bad_absent_and_slow_upstreams_are_told_apart() {
+        let status = |error: ClientError| Failure::from(&error).status().code();
+        let malformed = Error::new(ErrorKind::StatusLine, Side::Response);
+        assert_eq!(status(ClientError::Refused), 502);
+        assert_eq!(status(ClientError::Unreachable), 502);
+        assert_eq!(status(ClientError::Reset { reused: false }), 502);
+        assert_eq!(status(ClientError::Truncated), 502);
+        assert_eq!(status(ClientError::Malformed(malformed)), 502);
+        assert_eq!(
+            status(ClientError::ConnectFailed(io::ErrorKind::PermissionDenied)),
+            503
+        );
+        assert_eq!(status(ClientError::ConnectTimedOut), 504);
+        assert_eq!(status(ClientError::TimedOut), 504);
+    }
+
+    #[test]
+    fn the_field_carries_the_registered_token() {
+        for &failure in Failure::ALL {
+            assert_eq!(
+                failure.proxy_status(),
+                format!("blitz; error={}", failure.token())
+            );
+        }
+    }
+
+    #[test]
+    fn an_oversize_head_is_told_from_a_broken_one() {
+        let token = |kind| Failure::from(&ClientError::Malformed(Error::new(kind, Side::Response)));
+        assert_eq!(
+            token(ErrorKind::HeadTooLarge),
+            Failure::HttpResponseHeaderSectionSize
+        );
+        assert_eq!(token(ErrorKind::BareLf), Failure::HttpProtocolError);
+    }
+}

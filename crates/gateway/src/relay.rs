@@ -1,0 +1,270 @@
+//! Phase `relay`: bodies on their way through, in both directions at once (rule 12).
+//!
+//! Everything here is driven by the one task of the exchange: a direction that has no room or no
+//! bytes waits, and waiting is all that back-pressure is. Received slices are queued as they are.
+//! Nothing knows a version: parts come from a [`RecvBody`] and go to a [`SendBody`].
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use blitz_http::{
+    BodyError, BodyLength, ClientError, Fields, Name, Part, Pooled, RecvBody, Response,
+    ResponseEvent, ResponseHead, ResponseStream, SendBody, SendError, Status, Timer, Tunnel,
+};
+
+use crate::core::Core;
+use crate::counters::{count, count_response};
+use crate::forward;
+use crate::proxy_status::Failure;
+use crate::request::{Ended, Request};
+use crate::retry::Replay;
+
+/// One direction: parts move from `from` to `to` as fast as the slower of the two.
+struct Flow {
+    from: RecvBody,
+    /// `None` while nobody takes the message, and once it is finished.
+    to: Option<SendBody>,
+    /// They come last and leave with the end.
+    trailers: Option<Pooled<Fields>>,
+}
+
+/// Why a direction stopped before its end.
+#[derive(Debug)]
+enum FlowError {
+    /// The side that sends.
+    From(BodyError),
+    /// The side that receives.
+    To(SendError),
+}
+
+impl Flow {
+    fn new(from: RecvBody, to: Option<SendBody>) -> Flow {
+        Flow {
+            from,
+            to,
+            trailers: None,
+        }
+    }
+
+    /// Moves what can be moved and shows it to `seen`; ready when there is nobody to move it to,
+    /// which after a success means that the message is complete on the other side.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Poll<Result<(), FlowError>> {
+        loop {
+            let Some(to) = &mut self.to else {
+                return Poll::Ready(Ok(()));
+            };
+            ready!(to.poll_room(cx)).map_err(FlowError::To)?;
+            match ready!(self.from.poll_next(cx)).map_err(FlowError::From)? {
+                Some(Part::Data(slice)) => {
+                    seen(&slice);
+                    to.queue(slice).map_err(FlowError::To)?;
+                }
+                Some(Part::Trailers(mut trailers)) => {
+                    forward::edit_trailers(&mut trailers);
+                    self.trailers = Some(trailers);
+                }
+                None => {
+                    let finished = self.to.take().map(|to| to.finish(self.trailers.as_deref()));
+                    return Poll::Ready(finished.unwrap_or(Ok(())).map_err(FlowError::To));
+                }
+            }
+        }
+    }
+}
+
+/// The request's body on its way to the upstream.
+pub(crate) struct Upload {
+    flow: Flow,
+    replay: Replay,
+    /// While this runs the client waits for `100 Continue`: reading would send it one.
+    hold: Option<Timer>,
+    /// Whether the client had asked for `100 Continue`.
+    expects_continue: bool,
+}
+
+impl Upload {
+    /// A body that flows once there is somebody to [`send_to`](Upload::send_to); `hold` delays
+    /// that until the upstream says `100 Continue`, or time is up.
+    pub(crate) fn new(from: RecvBody, replay: Replay, hold: Option<Timer>) -> Upload {
+        let expects_continue = hold.is_some();
+        Upload {
+            flow: Flow::new(from, None),
+            replay,
+            hold,
+            expects_continue,
+        }
+    }
+
+    /// What the request declares.
+    pub(crate) fn length(&self) -> BodyLength {
+        self.flow.from.length()
+    }
+
+    /// Whether the request could be sent again, as far as its body is concerned.
+    pub(crate) fn can_repeat(&self) -> bool {
+        self.replay.is_complete()
+    }
+
+    /// Where the body goes.
+    pub(crate) fn send_to(&mut self, to: SendBody) {
+        self.flow.to = Some(to);
+    }
+
+    /// Where it goes instead, beginning with what was sent in vain.
+    pub(crate) fn send_again_to(&mut self, mut to: SendBody) {
+        // An upstream that is gone already says so again when the rest is sent.
+        let _ = self.replay.again().map(|sent| to.queue(sent));
+        self.flow.to = Some(to);
+    }
+
+    /// Moves what can be moved; ready when there is nothing left to do. An upstream that takes no
+    /// more is no error: it may have answered already, and its answer is what counts.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if let Some(hold) = &mut self.hold {
+            ready!(Pin::new(hold).poll(cx));
+            self.hold = None;
+        }
+        match ready!(self.flow.poll(cx, |sent| self.replay.note(sent))) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(FlowError::From(error)) => Poll::Ready(Err(error)),
+            Err(FlowError::To(_)) => {
+                self.flow.to = None;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// Lets the body flow; says whether a `100 Continue` of the upstream is news to the client.
+    fn release(&mut self) -> bool {
+        self.hold.take().is_some() || !self.expects_continue
+    }
+}
+
+/// Why there is no response to relay.
+#[derive(Debug)]
+pub(crate) enum NoResponse {
+    /// The upstream's connection or answer failed.
+    Upstream(ClientError),
+    /// The client's own body failed.
+    Client(BodyError),
+}
+
+/// Sends the body and waits for the final response, whichever comes first; interim responses are
+/// passed on as they come.
+pub(crate) async fn await_response<F>(
+    core: &Core<F>,
+    request: &mut Request,
+    stream: &mut ResponseStream,
+) -> Result<Response, NoResponse> {
+    let Request {
+        upload, responder, ..
+    } = request;
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(Err(error)) = upload.poll(cx) {
+                return Poll::Ready(Err(NoResponse::Client(error)));
+            }
+            match ready!(stream.poll_next(cx)).map_err(NoResponse::Upstream)? {
+                ResponseEvent::Final(response) => return Poll::Ready(Ok(response)),
+                ResponseEvent::Informational(mut head) => {
+                    if head.status == Status::CONTINUE && !upload.release() {
+                        continue;
+                    }
+                    forward::edit_response(&mut head, &mut core.scratch.borrow_mut());
+                    if let Some(responder) = responder {
+                        responder.informational(&head);
+                    }
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Relays the final response, and what is still to come of the request.
+///
+/// Ends when the response is complete. A request that is not complete by then stays so: its
+/// upstream connection closes (rule 12), and the client's is drained a little or closed.
+///
+/// # Errors
+/// A response that was cut off, of which the client learns because its own is.
+pub(crate) async fn relay<F>(
+    core: &Core<F>,
+    request: &mut Request,
+    response: Response,
+) -> Result<(), Ended> {
+    let Response {
+        mut head,
+        body,
+        upgraded,
+    } = response;
+    if let Some(send) = upgraded {
+        let upstream = Tunnel { recv: body, send };
+        return switch_protocols(core, request, head, upstream).await;
+    }
+    forward::edit_response(&mut head, &mut core.scratch.borrow_mut());
+    count_response(head.status);
+    let Some(responder) = request.responder.take() else {
+        return Err(Ended::CutOff);
+    };
+    let to = responder.start(&mut head, body.length());
+    // The head goes back to its pool now, not after a long body.
+    drop(head);
+    let mut download = Flow::new(body, Some(to));
+    let upload = &mut request.upload;
+    poll_fn(|cx| {
+        if let Poll::Ready(Err(error)) = upload.poll(cx) {
+            return Poll::Ready(Err(FlowError::From(error)));
+        }
+        download.poll(cx, |_| ())
+    })
+    .await
+    .map_err(cut_off)
+}
+
+/// Relays a connection that leaves HTTP, until both directions have ended with FIN (rule 16).
+async fn switch_protocols<F>(
+    core: &Core<F>,
+    request: &mut Request,
+    mut head: Pooled<ResponseHead>,
+    upstream: Tunnel,
+) -> Result<(), Ended> {
+    let agreed = head
+        .fields
+        .get(Name::Upgrade)
+        .is_some_and(|protocol| request.websocket && protocol.eq_ignore_ascii_case(b"websocket"));
+    let (true, Some(responder)) = (agreed, request.responder.take_if(|_| agreed)) else {
+        return Err(Ended::Failed(Failure::HttpUpgradeFailed));
+    };
+    forward::edit_response(&mut head, &mut core.scratch.borrow_mut());
+    head.fields.append(Name::Upgrade, "websocket");
+    count(|counters| counters.tunnels += 1);
+    let client = responder.upgrade(&mut head);
+    drop(head);
+    let mut up = Flow::new(client.recv, Some(upstream.send));
+    let mut down = Flow::new(upstream.recv, Some(client.send));
+    poll_fn(|cx| {
+        let up = up.poll(cx, |_| ())?;
+        let down = down.poll(cx, |_| ())?;
+        if up.is_ready() && down.is_ready() {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
+    .map_err(cut_off)
+}
+
+fn cut_off(error: FlowError) -> Ended {
+    match error {
+        FlowError::From(error) => tracing::debug!(%error, "response cut off at its source"),
+        FlowError::To(error) => tracing::debug!(%error, "response cut off at its destination"),
+    }
+    Ended::CutOff
+}
