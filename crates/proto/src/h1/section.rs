@@ -2,6 +2,7 @@
 
 use super::finder::{Finder, SectionLimits};
 use crate::error::ErrorKind;
+use crate::message::is_token_byte;
 
 /// Holds the part of a section that has arrived; empty between two sections.
 #[derive(Debug)]
@@ -53,6 +54,9 @@ impl SectionBuffer {
     /// Takes what belongs to the section. Once complete, the section is moved into `block`, whose
     /// memory is kept for the next one.
     pub(crate) fn take(&mut self, input: &[u8], block: &mut Vec<u8>) -> Result<Taken, ErrorKind> {
+        if self.partial.is_empty() && self.limits.first_line_max.is_some() {
+            check_first_byte(input)?;
+        }
         let Some(end) = self.finder.find(self.partial.len(), input)? else {
             self.partial.extend_from_slice(input);
             self.plain_until = self.finder.open_until();
@@ -74,5 +78,17 @@ impl SectionBuffer {
             consumed: end,
             complete: true,
         })
+    }
+}
+
+/// A head begins with a token, or with the CR of an empty line. Anything else, a TLS handshake for
+/// example, would never end its line, and its sender should not have to wait for a deadline.
+#[inline]
+fn check_first_byte(input: &[u8]) -> Result<(), ErrorKind> {
+    match input.first() {
+        Some(&byte) if !is_token_byte(byte) && byte != b'\r' && byte != b'\n' => {
+            Err(ErrorKind::Method)
+        }
+        _ => Ok(()),
     }
 }

@@ -1,0 +1,192 @@
+//! Instruction counts of the HTTP/1 machines, with their limits: a count above its limit fails.
+//!
+//! Needs valgrind and `gungraun-runner` in the version of the `gungraun` that is locked.
+//! Everything is warmed up first, because the steady state of a server is what counts: heads and
+//! buffers have their capacity, and the scanners know the processor.
+#![allow(missing_docs)] // the macros' own items
+
+use std::hint::black_box;
+
+use blitz_proto::h1::{Client, Event, Server};
+use blitz_proto::{BodyLength, Fields, Limits, Name, RequestHead, ResponseHead};
+use gungraun::{
+    Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
+};
+
+/// What a browser sends: 700 bytes, 13 fields.
+const BROWSER_HEAD: &[u8] = b"GET /articles/2026/how-to-measure?ref=frontpage HTTP/1.1\r\n\
+Host: www.example.org\r\n\
+User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+Accept-Language: en-GB,en;q=0.7,de;q=0.3\r\n\
+Accept-Encoding: gzip, deflate, br, zstd\r\n\
+Referer: https://www.example.org/articles/\r\n\
+Connection: keep-alive\r\n\
+Cookie: session=0123456789abcdef0123456789abcdef; theme=dark; consent=necessary%2Cstats; visitor=1f0c7d6e-5a43-4b0b-9d0f-2d6a1c9e8b75; lang=en-GB; seen=3\r\n\
+Upgrade-Insecure-Requests: 1\r\n\
+Sec-Fetch-Dest: document\r\n\
+Sec-Fetch-Mode: navigate\r\n\
+Sec-Fetch-Site: same-origin\r\n\
+If-None-Match: \"5f2a-61c0de8f5a3b1\"\r\n\
+\r\n";
+
+/// A server after one exchange, with everything it needs warmed up.
+struct Warm {
+    server: Server,
+    head: RequestHead,
+    trailers: Fields,
+}
+
+fn warm_server() -> Warm {
+    let mut warm = Warm {
+        server: Server::new(&Limits::default()),
+        head: RequestHead::default(),
+        trailers: Fields::new(),
+    };
+    let mut out = Vec::with_capacity(1024);
+    receive(&mut warm, &[BROWSER_HEAD]);
+    answer(&mut warm.server, &mut out);
+    let bytes: Vec<&[u8]> = BROWSER_HEAD.chunks(1).collect();
+    receive(&mut warm, &bytes);
+    answer(&mut warm.server, &mut out);
+    warm
+}
+
+fn receive(warm: &mut Warm, pieces: &[&[u8]]) {
+    for piece in pieces {
+        let step = warm
+            .server
+            .handle_input(piece, &mut warm.head, &mut warm.trailers)
+            .expect("the head is good");
+        if let Event::Head(length) = step.event {
+            assert!(length == BodyLength::Empty && step.consumed == piece.len());
+        }
+    }
+    let end = warm
+        .server
+        .handle_input(&[], &mut warm.head, &mut warm.trailers);
+    assert!(end.is_ok_and(|step| step.event == Event::End));
+}
+
+fn answer(server: &mut Server, out: &mut Vec<u8>) {
+    let response = ResponseHead::default();
+    server.send_head(&response, BodyLength::Empty, out);
+    server
+        .send_end(None, out)
+        .expect("an empty response is complete");
+}
+
+fn limit(instructions: u64) -> LibraryBenchmarkConfig {
+    let mut callgrind = Callgrind::default();
+    callgrind.hard_limits([(EventKind::Ir, instructions)]);
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(callgrind);
+    config
+}
+
+#[library_benchmark(config = limit(2_500))]
+#[bench::warm(warm_server())]
+fn browser_head_whole(mut warm: Warm) -> Warm {
+    receive(&mut warm, black_box(&[BROWSER_HEAD]));
+    warm
+}
+
+fn warm_server_and_bytes() -> (Warm, Vec<&'static [u8]>) {
+    (warm_server(), BROWSER_HEAD.chunks(1).collect())
+}
+
+// At most four times the limit of the whole head (RULES 8).
+#[library_benchmark(config = limit(10_000))]
+#[bench::warm(warm_server_and_bytes())]
+fn browser_head_byte_by_byte((mut warm, bytes): (Warm, Vec<&'static [u8]>)) -> Warm {
+    receive(&mut warm, black_box(&bytes));
+    warm
+}
+
+fn warm_response() -> (Warm, ResponseHead, Vec<u8>) {
+    let mut warm = warm_server();
+    receive(&mut warm, &[BROWSER_HEAD]);
+    let mut head = ResponseHead::default();
+    head.fields.append(Name::Server, "blitz");
+    head.fields
+        .append(Name::Date, "Sat, 21 Nov 2026 21:00:00 GMT");
+    head.fields
+        .append(Name::ContentType, "text/plain; charset=utf-8");
+    (warm, head, Vec::with_capacity(4096))
+}
+
+#[library_benchmark(config = limit(500))]
+#[bench::warm(warm_response())]
+fn response_head(
+    (mut warm, head, mut out): (Warm, ResponseHead, Vec<u8>),
+) -> (Warm, ResponseHead, Vec<u8>) {
+    warm.server
+        .send_head(black_box(&head), BodyLength::Known(13), &mut out);
+    (warm, head, out)
+}
+
+fn warm_request() -> (Client, Warm, Vec<u8>) {
+    let mut warm = warm_server();
+    receive(&mut warm, &[BROWSER_HEAD]);
+    (
+        Client::new(&Limits::default()),
+        warm,
+        Vec::with_capacity(4096),
+    )
+}
+
+#[library_benchmark(config = limit(1_500))]
+#[bench::warm(warm_request())]
+fn request_head((mut client, warm, mut out): (Client, Warm, Vec<u8>)) -> (Client, Warm, Vec<u8>) {
+    client.send_request(black_box(&warm.head), BodyLength::Empty, &mut out);
+    (client, warm, out)
+}
+
+/// A chunked POST of 16 chunks of 1 KiB.
+fn chunked_request() -> (Warm, Vec<u8>) {
+    let mut warm = warm_server();
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let step = warm
+        .server
+        .handle_input(head, &mut warm.head, &mut warm.trailers);
+    assert!(step.is_ok_and(|step| step.event == Event::Head(BodyLength::Unknown)));
+    let mut content = Vec::new();
+    for _ in 0..16 {
+        content.extend_from_slice(b"400\r\n");
+        content.extend_from_slice(&[b'x'; 1024]);
+        content.extend_from_slice(b"\r\n");
+    }
+    content.extend_from_slice(b"0\r\n\r\n");
+    (warm, content)
+}
+
+#[library_benchmark(config = limit(3_500))]
+#[bench::sixteen(chunked_request())]
+fn chunked_content((mut warm, content): (Warm, Vec<u8>)) -> (Warm, Vec<u8>) {
+    let mut rest = black_box(&content[..]);
+    loop {
+        let step = warm
+            .server
+            .handle_input(rest, &mut warm.head, &mut warm.trailers)
+            .expect("the content is good");
+        rest = &rest[step.consumed..];
+        if step.event == Event::End {
+            return (warm, content);
+        }
+    }
+}
+
+library_benchmark_group!(
+    name = heads,
+    benchmarks = [
+        browser_head_whole,
+        browser_head_byte_by_byte,
+        response_head,
+        request_head
+    ]
+);
+library_benchmark_group!(name = content, benchmarks = [chunked_content]);
+main!(library_benchmark_groups = heads, content);
+
+// The head above is the one that the limits are about.
+const _: () = assert!(BROWSER_HEAD.len() >= 690 && BROWSER_HEAD.len() <= 710);

@@ -1,0 +1,13 @@
+//! The behaviour of the protocol machines, one file each.
+
+mod support;
+
+mod bodies_round_trip;
+mod client_commands;
+mod differential_hyper;
+mod fields_keep_order;
+mod hostile_requests;
+mod limits_are_enforced;
+mod odd_responses;
+mod paths_are_normalised;
+mod server_commands;
