@@ -7,6 +7,7 @@ mod core;
 mod counters;
 mod finish;
 mod forward;
+mod gateway;
 mod options;
 mod proxy_status;
 mod relay;
@@ -18,6 +19,7 @@ mod trusted;
 mod upstream;
 
 pub use counters::{Counters, counters};
+pub use gateway::{Gateway, Running, StartError};
 pub use options::Options;
 pub use proxy_status::Failure;
 pub use routes::{DuplicateRoute, Routes};
