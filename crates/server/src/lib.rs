@@ -1,4 +1,53 @@
 #![forbid(unsafe_code)]
 //! Blitz, the server framework: typed routes, streaming bodies, one reactor per core.
+//!
+//! ```no_run
+//! use blitz::App;
+//!
+//! fn main() -> blitz::Result {
+//!     App::new().get("/", || "Hello, World!").run()
+//! }
+//! ```
+//!
+//! A handler is a function; its arguments [say what it needs](extract), and what it returns
+//! [becomes the response](IntoResponse). It may be async. Handlers are shared by all cores, while
+//! each request stays on the core that received it, so futures need not be `Send`.
 
+mod app;
+mod arena;
+mod build;
+pub mod builtin;
+mod error;
+pub mod extract;
+mod handler;
+pub mod middleware;
+mod outcome;
+mod problem;
+mod request;
+mod response;
 pub mod router;
+mod run;
+mod service;
+mod site;
+
+pub use app::App;
+pub use error::{Error, Result};
+pub use extract::Json;
+pub use handler::Handler;
+pub use middleware::Next;
+pub use outcome::{IntoOutcome, Outcome};
+pub use problem::Problem;
+pub use request::Request;
+pub use response::{IntoResponse, Response, StreamError, Writer};
+pub use service::{CoreService, Service};
+
+pub use blitz_http::{
+    AsName, BodyError, BodyLength, Buffer, Chunk, Fields, InvalidField, IoChoice, Limits, Method,
+    Name, Peer, SendError, Slice, Status, Version, blocking, now, sleep, spawn, timeout,
+    wall_clock,
+};
+
+/// Whether the calling core has been told to stop and only finishes what runs.
+pub fn is_draining() -> bool {
+    blitz_http::Drain::of_core().is_triggered()
+}

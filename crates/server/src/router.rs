@@ -82,4 +82,12 @@ impl<T> Router<T> {
     pub fn values(&self) -> &[T] {
         &self.values
     }
+
+    /// The same routes with other values.
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Router<U> {
+        Router {
+            tree: self.tree,
+            values: self.values.into_iter().map(change).collect(),
+        }
+    }
 }

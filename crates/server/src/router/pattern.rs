@@ -33,7 +33,17 @@ impl Kind {
     ];
 
     /// Whether a segment, which is never empty, is of this kind.
+    #[inline]
     pub fn accepts(self, segment: &[u8]) -> bool {
+        match self {
+            Kind::Text => true,
+            // Nineteen digits always fit.
+            Kind::U64 if segment.len() < 20 => segment.iter().all(u8::is_ascii_digit),
+            _ => self.accepts_exactly(segment),
+        }
+    }
+
+    fn accepts_exactly(self, segment: &[u8]) -> bool {
         let (digits, negative) = match segment {
             [b'-', digits @ ..] => (digits, true),
             digits => (digits, false),

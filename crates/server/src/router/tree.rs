@@ -10,14 +10,17 @@ const NONE: u32 = u32::MAX;
 /// Ranges, so that a match allocates nothing and borrows nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Params {
-    count: u32,
-    ranges: [(u32, u32); PARAMS_MAX],
+    count: u16,
+    ranges: [(u16, u16); PARAMS_MAX],
 }
+
+/// Longest path that is matched, so that ranges stay small. Request lines end long before.
+const PATH_BYTES_MAX: usize = u16::MAX as usize;
 
 impl Params {
     /// How many parameters the route has.
     pub fn len(&self) -> usize {
-        self.count as usize
+        usize::from(self.count)
     }
 
     /// Whether the route has no parameter.
@@ -28,7 +31,7 @@ impl Params {
     /// The bytes of parameter `index`, still percent-encoded, in the `path` that was matched.
     pub fn get<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
         let (start, end) = self.ranges[..self.len()].get(index)?;
-        path.get(*start as usize..*end as usize)
+        path.get(usize::from(*start)..usize::from(*end))
     }
 }
 
@@ -110,11 +113,14 @@ pub(super) struct Tree {
 
 #[derive(Debug)]
 struct Node {
+    /// What must stand here; the byte that led here is left out.
     literal: Box<[u8]>,
-    /// `jumps[byte - first]` is the child that starts with `byte`.
-    first: u8,
+    /// `jumps[byte - first]` is the child that `byte` leads to.
     jumps: Box<[u32]>,
+    first: u8,
     params: Box<[(Kind, u32)]>,
+    /// Neither parameters nor a catch-all stand beside the children.
+    only_literals: bool,
     rest: u32,
     value: u32,
 }
@@ -123,37 +129,42 @@ impl Tree {
     /// Packs what was grown.
     pub(super) fn pack(root: Branch) -> Tree {
         let mut tree = Tree { nodes: Vec::new() };
-        tree.add(root);
+        tree.add(root, 0);
         tree
     }
 
     /// The value of the best match: literals before parameters before a catch-all.
     pub(super) fn find(&self, path: &str) -> Option<(u32, Params)> {
         let path = path.as_bytes();
+        if path.len() > PATH_BYTES_MAX {
+            return None;
+        }
         let mut search = Search {
             nodes: &self.nodes,
             path,
             params: Params::default(),
         };
-        let value = search.descend(&self.nodes[0], 0, 0);
+        let value = search.descend(&self.nodes[0], path, 0);
         (value != NONE).then_some((value, search.params))
     }
 
-    /// Adds a branch and all below it; returns its index.
-    fn add(&mut self, branch: Branch) -> u32 {
+    /// Adds a branch, without the first `led` bytes of its literal, and all below it; returns its
+    /// index.
+    fn add(&mut self, branch: Branch, led: usize) -> u32 {
         let index = self.nodes.len();
         self.nodes.push(Node {
-            literal: branch.literal.into(),
+            literal: branch.literal[led..].into(),
             first: 0,
             jumps: Box::default(),
             params: Box::default(),
+            only_literals: branch.params.is_empty() && branch.rest.is_none(),
             rest: branch.rest.unwrap_or(NONE),
             value: branch.value.unwrap_or(NONE),
         });
         let params = branch
             .params
             .into_iter()
-            .map(|(kind, below)| (kind, self.add(below)));
+            .map(|(kind, below)| (kind, self.add(below, 0)));
         self.nodes[index].params = params.collect();
 
         let firsts = || branch.children.iter().map(|child| child.literal[0]);
@@ -161,7 +172,7 @@ impl Tree {
             let mut jumps = vec![NONE; usize::from(last - first) + 1];
             for child in branch.children {
                 let byte = child.literal[0];
-                jumps[usize::from(byte - first)] = self.add(child);
+                jumps[usize::from(byte - first)] = self.add(child, 1);
             }
             self.nodes[index].first = first;
             self.nodes[index].jumps = jumps.into();
@@ -178,76 +189,146 @@ struct Search<'t> {
 }
 
 impl<'t> Search<'t> {
-    /// Follows `node` from byte `at`, `count` parameters being known. Recursion remembers the
-    /// choices that are still open. A node can be reached at one position only, so a search
-    /// visits each node at most once, however much the routes overlap.
-    fn descend(&mut self, mut node: &'t Node, mut at: usize, count: usize) -> u32 {
+    /// Follows `node` through `rest` of the path, `count` parameters being known. Recursion
+    /// remembers the choices that are still open; with none left, the loop goes on instead. A node
+    /// can be reached at one position only: a search visits each at most once, however much the
+    /// routes overlap.
+    fn descend(&mut self, mut node: &'t Node, mut rest: &'t [u8], mut count: usize) -> u32 {
         loop {
-            let Some(after) = skip_literal(self.path, at, &node.literal) else {
+            let Some(after) = after_literal(rest, &node.literal) else {
                 return NONE;
             };
-            at = after;
-            let child = match self.path.get(at) {
+            rest = after;
+            let child = match rest.first() {
                 Some(byte) => node.child(*byte),
                 None if node.value != NONE => {
-                    self.params.count = count as u32;
+                    self.params.count = count as u16;
                     return node.value;
                 }
                 None => NONE,
             };
-            if !node.params.is_empty() || node.rest != NONE {
-                return self.choose(node, child, at, count);
+            if child != NONE {
+                let child = &self.nodes[child as usize];
+                if node.only_literals {
+                    (node, rest) = (child, &rest[1..]);
+                    continue;
+                }
+                let value = self.descend(child, &rest[1..], count);
+                if value != NONE {
+                    return value;
+                }
             }
-            if child == NONE {
+            if node.only_literals {
                 return NONE;
             }
-            node = &self.nodes[child as usize];
+            match self.take_param(node, rest, count) {
+                Taken::Found(value) => return value,
+                Taken::Follow(next, after) => (node, rest, count) = (next, after, count + 1),
+            }
         }
     }
 
-    /// Tries the literal child, then the parameters, then the catch-all.
-    fn choose(&mut self, node: &'t Node, child: u32, at: usize, count: usize) -> u32 {
-        if child != NONE {
-            let value = self.descend(&self.nodes[child as usize], at, count);
-            if value != NONE {
-                return value;
+    /// Takes a segment as a parameter, or all that is left as a catch-all.
+    #[inline]
+    fn take_param(&mut self, node: &'t Node, rest: &'t [u8], count: usize) -> Taken<'t> {
+        let (segment, after) = rest.split_at(segment_len(rest));
+        if let Some(((last_kind, last), earlier)) = node.params.split_last()
+            && !segment.is_empty()
+        {
+            self.set_range(count, rest, segment.len());
+            for (kind, next) in earlier.iter().filter(|(kind, _)| kind.accepts(segment)) {
+                debug_assert!(kind < last_kind, "narrower kinds come first");
+                let value = self.descend(&self.nodes[*next as usize], after, count + 1);
+                if value != NONE {
+                    return Taken::Found(value);
+                }
             }
-        }
-        let end = segment_end(self.path, at);
-        for (kind, next) in &node.params {
-            if end == at || !kind.accepts(&self.path[at..end]) {
-                continue;
-            }
-            self.params.ranges[count] = (at as u32, end as u32);
-            let value = self.descend(&self.nodes[*next as usize], end, count + 1);
-            if value != NONE {
-                return value;
+            if last_kind.accepts(segment) {
+                let next = &self.nodes[*last as usize];
+                if node.rest == NONE {
+                    return Taken::Follow(next, after);
+                }
+                let value = self.descend(next, after, count + 1);
+                if value != NONE {
+                    return Taken::Found(value);
+                }
             }
         }
         if node.rest != NONE {
-            self.params.ranges[count] = (at as u32, self.path.len() as u32);
-            self.params.count = count as u32 + 1;
+            self.set_range(count, rest, rest.len());
+            self.params.count = count as u16 + 1;
         }
-        node.rest
+        Taken::Found(node.rest)
+    }
+
+    /// Notes that parameter `index` is the first `len` bytes of `rest`.
+    #[inline]
+    fn set_range(&mut self, index: usize, rest: &[u8], len: usize) {
+        let start = self.path.len() - rest.len();
+        self.params.ranges[index] = (start as u16, (start + len) as u16);
     }
 }
 
+/// What taking a parameter led to.
+enum Taken<'t> {
+    /// The end of the search: a value, or none.
+    Found(u32),
+    /// The only way left.
+    Follow(&'t Node, &'t [u8]),
+}
+
 impl Node {
+    #[inline]
     fn child(&self, byte: u8) -> u32 {
         let offset = usize::from(byte.wrapping_sub(self.first));
         self.jumps.get(offset).copied().unwrap_or(NONE)
     }
 }
 
-/// The position after `literal`, if it stands at `at`.
-fn skip_literal(path: &[u8], at: usize, literal: &[u8]) -> Option<usize> {
-    let end = at + literal.len();
-    (path.get(at..end)? == literal).then_some(end)
+/// What follows `literal`, if it stands at the front.
+#[inline]
+fn after_literal<'p>(rest: &'p [u8], literal: &[u8]) -> Option<&'p [u8]> {
+    let (front, after) = rest.split_at_checked(literal.len())?;
+    is_same(front, literal).then_some(after)
 }
 
-fn segment_end(path: &[u8], at: usize) -> usize {
-    path[at..]
-        .iter()
-        .position(|byte| *byte == b'/')
-        .map_or(path.len(), |length| at + length)
+/// Equality of two slices of one length. Literals are short, so two overlapping words from either
+/// end beat a call.
+#[inline]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if a.is_empty() {
+        true
+    } else if a.len() > 16 {
+        a == b
+    } else if a.len() >= 8 {
+        a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk()
+    } else if a.len() >= 4 {
+        a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk()
+    } else {
+        a.iter().zip(b).all(|(a, b)| a == b)
+    }
+}
+
+/// Bytes up to the next `/` or the end, counted eight at a time.
+#[inline]
+fn segment_len(rest: &[u8]) -> usize {
+    let mut len = 0;
+    while let Some(word) = rest[len..].first_chunk() {
+        match slash_in(u64::from_le_bytes(*word)) {
+            Some(offset) => return len + offset,
+            None => len += 8,
+        }
+    }
+    let tail = rest[len..].iter().position(|byte| *byte == b'/');
+    tail.map_or(rest.len(), |offset| len + offset)
+}
+
+/// Position of the first `/` in a little-endian word: XOR makes it zero, and a zero is the lowest
+/// byte that a subtraction of one turns negative without having been so before.
+#[inline]
+fn slash_in(word: u64) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let zeroed = word ^ (ONES * b'/' as u64);
+    let marks = zeroed.wrapping_sub(ONES) & !zeroed & (ONES << 7);
+    (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
 }

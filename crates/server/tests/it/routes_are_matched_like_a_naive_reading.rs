@@ -58,8 +58,8 @@ fn build(patterns: &[Pattern]) -> Router<Option<Pattern>> {
 fn agree(router: &Router<Option<Pattern>>, patterns: &[Pattern], path: &str) {
     let expected = naive(patterns, path);
     let found = router.find(path).map(|(pattern, params)| {
-        let values = (0..params.len()).map(|at| params.get(path, at).unwrap().to_owned());
-        (pattern.as_ref().unwrap(), values.collect::<Vec<_>>())
+        let values = (0..params.len()).map(|at| params.get(path, at).expect("in range").to_owned());
+        (pattern.as_ref().expect("set"), values.collect::<Vec<_>>())
     });
     let shape = |found: &Option<(&Pattern, Vec<String>)>| {
         found

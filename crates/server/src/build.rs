@@ -1,0 +1,197 @@
+//! From the routes as they were given to the site that serves them.
+
+use crate::app::{App, Draft};
+use crate::error::{Error, Result};
+use crate::extract::Setup;
+use crate::handler::DynHandler;
+use crate::middleware::DynMiddleware;
+use crate::outcome::Outcome;
+use crate::problem::Problem;
+use crate::response::{IntoResponse, Response};
+use crate::router::{Pattern, RouterBuilder};
+use crate::site::{METHODS, MethodTable, Route, RouteId, Site, States};
+use blitz_http::{Method, Name, Status};
+
+/// Methods in the order in which `Allow` names them.
+const NAMED: [Method; 9] = [
+    Method::Get,
+    Method::Head,
+    Method::Post,
+    Method::Put,
+    Method::Patch,
+    Method::Delete,
+    Method::Options,
+    Method::Trace,
+    Method::Connect,
+];
+
+/// Checks and packs an app.
+pub(crate) fn site(app: App) -> Result<Site> {
+    let mut routes = Routes {
+        layers: app.layers,
+        list: Vec::new(),
+    };
+    let mut builder = RouterBuilder::<PathRoutes>::default();
+    for draft in app.drafts {
+        let pattern =
+            Pattern::parse(&draft.pattern).map_err(|error| Error::new(error.to_string()))?;
+        check(&draft, &pattern, &app.states)?;
+        let path = builder.entry(&pattern);
+        let slot = match draft.method {
+            Some(method) => &mut path.methods[method as usize],
+            None => &mut path.any,
+        };
+        if let Some(other) = slot {
+            return Err(conflict(&draft, &routes.list[other.0 as usize].text));
+        }
+        *slot = Some(routes.add(draft, &pattern));
+    }
+    let not_found = routes.add_own("", app.fallback);
+    let mut all = PathRoutes::default();
+    all.methods[Method::Get as usize] = Some(not_found);
+    let server_wide = methods(&all, "*", &mut routes);
+    let router = builder.build().map(|path| {
+        let text = path
+            .first()
+            .map(|id| routes.list[id.0 as usize].text.clone());
+        methods(&path, &text.unwrap_or_default(), &mut routes)
+    });
+    Ok(Site {
+        router,
+        routes: routes.list,
+        not_found,
+        server_wide,
+        states: app.states,
+        body_bytes_max: app.body_bytes_max,
+    })
+}
+
+/// The routes of one path.
+#[derive(Default)]
+struct PathRoutes {
+    methods: [Option<RouteId>; METHODS],
+    any: Option<RouteId>,
+}
+
+impl PathRoutes {
+    fn first(&self) -> Option<RouteId> {
+        self.methods.iter().flatten().next().copied().or(self.any)
+    }
+}
+
+/// The routes so far, and the middleware around all of them.
+struct Routes {
+    layers: Vec<DynMiddleware>,
+    list: Vec<Route>,
+}
+
+impl Routes {
+    fn add(&mut self, draft: Draft, pattern: &Pattern) -> RouteId {
+        let mut layers = self.layers.clone();
+        layers.extend(draft.layers);
+        let param_names = pattern.names().to_vec();
+        self.push(Route {
+            text: draft.pattern,
+            param_names,
+            layers,
+            handler: draft.handler,
+        })
+    }
+
+    /// A route that the app did not name, below its own middleware only.
+    fn add_own(&mut self, text: &str, handler: DynHandler) -> RouteId {
+        let (text, layers) = (text.to_owned(), self.layers.clone());
+        self.push(Route {
+            text,
+            param_names: Vec::new(),
+            layers,
+            handler,
+        })
+    }
+
+    fn push(&mut self, route: Route) -> RouteId {
+        self.list.push(route);
+        RouteId(self.list.len() as u32 - 1)
+    }
+}
+
+/// Fills in what the app did not say: HEAD, OPTIONS and 405
+/// ([RFC 9110, section 15.5.6](https://www.rfc-editor.org/rfc/rfc9110#section-15.5.6)).
+fn methods(path: &PathRoutes, text: &str, routes: &mut Routes) -> MethodTable {
+    let given = |method: Method| path.methods[method as usize];
+    let mut allowed: Vec<&str> = Vec::new();
+    for method in NAMED {
+        let implied = match method {
+            Method::Head => given(Method::Get).is_some(),
+            Method::Options => true,
+            Method::Connect | Method::Trace => false,
+            _ => path.any.is_some(),
+        };
+        if implied || given(method).is_some() {
+            allowed.push(method.as_str());
+        }
+    }
+    let allow = allowed.join(", ");
+    let options = path
+        .any
+        .unwrap_or_else(|| routes.add_own(text, answer_options(allow.clone())));
+    let refused = routes.add_own(text, refuse_method(allow));
+    let other = path.any.unwrap_or(refused);
+    let mut table = [other; METHODS];
+    table[Method::Options as usize] = options;
+    // No App is a forward proxy, and a trace would show what gateways added.
+    table[Method::Connect as usize] = refused;
+    table[Method::Trace as usize] = refused;
+    table[Method::Head as usize] = given(Method::Get).unwrap_or(other);
+    for (method, route) in path.methods.iter().enumerate() {
+        if let Some(route) = route {
+            table[method] = *route;
+        }
+    }
+    table
+}
+
+fn answer_options(allow: String) -> DynHandler {
+    Box::new(move |_| Outcome::Ready(Response::new(Status::NO_CONTENT).header(Name::Allow, &allow)))
+}
+
+fn refuse_method(allow: String) -> DynHandler {
+    Box::new(move |_| {
+        let problem = Problem::new(Status::METHOD_NOT_ALLOWED);
+        let response = problem
+            .detail(format!("this path allows {allow}"))
+            .into_response();
+        Outcome::Ready(response.header(Name::Allow, &allow))
+    })
+}
+
+/// What the handler of a route needs must be there.
+fn check(draft: &Draft, pattern: &Pattern, states: &States) -> Result {
+    let setup = Setup {
+        param_names: pattern.names(),
+        states,
+    };
+    (draft.check)(&setup).map_err(|missing| {
+        Error::new(format!(
+            "the route `{}` cannot work: {missing}",
+            name(draft)
+        ))
+    })
+}
+
+fn conflict(draft: &Draft, other: &str) -> Error {
+    let method = draft.method.map_or("any", Method::as_str);
+    Error::new(format!(
+        "`{}` and `{method} {other}` match the same paths",
+        name(draft)
+    ))
+    .with_remedy("Keep one of the two, or give a parameter a kind, as in `{id:u64}`.")
+}
+
+fn name(draft: &Draft) -> String {
+    format!(
+        "{} {}",
+        draft.method.map_or("any", Method::as_str),
+        draft.pattern
+    )
+}

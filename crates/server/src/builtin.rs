@@ -1,0 +1,155 @@
+//! The endpoints that a server has before anybody configures it, written as any app is.
+
+use crate::extract::Query;
+use crate::{App, Json, Method, Problem, Request, Response, Status};
+use blitz_http::{BodyLength, Name, sleep, wall_clock};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Most bytes that `/data` sends.
+const DATA_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
+/// Longest wait of `/delay`.
+const DELAY_MS_MAX: u64 = 60_000;
+/// What `/data` sends again and again.
+static BLOCK: [u8; 32 * 1024] = block();
+
+/// An app with the built-in endpoints.
+pub fn app() -> App {
+    App::new()
+        .get("/", welcome)
+        .get("/health", || Json(Health { status: "ok" }))
+        .get("/livez", || "ok\n")
+        .get("/readyz", ready)
+        .get("/healthz", ready)
+        .get("/hello", || "Hello, World!")
+        .get("/ping", || "pong")
+        .get("/json", json)
+        .any("/echo", echo)
+        .any("/echo/{rest...}", echo)
+        .get("/data", data)
+        .get("/delay", delay)
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+}
+
+/// The endpoints, for people: as a page for browsers, as text for others.
+#[allow(clippy::needless_pass_by_value)] // the shape of a handler
+fn welcome(request: Request) -> Response {
+    let accept = request.fields().get_str(Name::Accept).unwrap_or_default();
+    if accept.contains("text/html") {
+        Response::html(include_str!("builtin/welcome.html"))
+    } else {
+        Response::text(include_str!("builtin/welcome.txt"))
+    }
+}
+
+/// Whether new requests should be sent here: not while this server drains.
+fn ready() -> Response {
+    if crate::is_draining() {
+        let problem = Problem::new(Status::SERVICE_UNAVAILABLE);
+        return crate::IntoResponse::into_response(problem.detail("draining"));
+    }
+    Response::text("ok\n")
+}
+
+#[derive(Serialize)]
+struct Stamp {
+    message: &'static str,
+    timestamp: f64,
+}
+
+/// Seconds since 1970, with the precision of the event loop.
+fn json() -> Json<Stamp> {
+    let since = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let timestamp = since.as_millis() as f64 / 1000.0;
+    Json(Stamp {
+        message: "Hello, World!",
+        timestamp,
+    })
+}
+
+/// Sends content back as it arrives; a request without content gets its path.
+fn echo(mut request: Request) -> Response {
+    let body = request
+        .take_body()
+        .filter(|body| body.length() != BodyLength::Empty);
+    let Some(mut body) = body else {
+        return Response::text(format!("{}\n", request.path()));
+    };
+    if request.method() == Method::Get {
+        return Response::text(format!("{}\n", request.path()));
+    }
+    let length = body.length();
+    let send_back = async move |writer: &mut crate::Writer| {
+        while let Some(chunk) = body.chunk().await? {
+            writer.send(chunk).await?;
+        }
+        Ok(())
+    };
+    let response = match length {
+        BodyLength::Known(length) => Response::stream_sized(length, send_back),
+        BodyLength::Unknown | BodyLength::Empty => Response::stream(send_back),
+    };
+    match request.fields().get_str(Name::ContentType) {
+        Some(kind) => response.content_type(kind),
+        None => response,
+    }
+}
+
+#[derive(Deserialize)]
+struct Size {
+    size: u64,
+}
+
+/// Exactly `size` bytes, never more than a little of them in memory.
+fn data(Query(Size { size }): Query<Size>) -> Result<Response, Problem> {
+    if size > DATA_BYTES_MAX {
+        return Err(Problem::bad_request(format!(
+            "size may be at most {DATA_BYTES_MAX}"
+        )));
+    }
+    Ok(Response::stream_sized(size, async move |writer| {
+        let mut left = size;
+        while left > 0 {
+            let block = &BLOCK[..BLOCK
+                .len()
+                .min(usize::try_from(left).unwrap_or(BLOCK.len()))];
+            writer.send(block).await?;
+            left -= block.len() as u64;
+        }
+        Ok(())
+    }))
+}
+
+#[derive(Deserialize)]
+struct Delay {
+    ms: u64,
+}
+
+/// Answers after `ms` milliseconds.
+async fn delay(Query(Delay { ms }): Query<Delay>) -> Result<String, Problem> {
+    if ms > DELAY_MS_MAX {
+        return Err(Problem::bad_request(format!(
+            "ms may be at most {DELAY_MS_MAX}"
+        )));
+    }
+    sleep(Duration::from_millis(ms)).await;
+    Ok(format!("waited {ms} ms\n"))
+}
+
+/// Lines of 64 bytes, so that what arrives can be looked at.
+const fn block() -> [u8; 32 * 1024] {
+    let mut block = [0; 32 * 1024];
+    let mut at = 0;
+    while at < block.len() {
+        block[at] = match at % 64 {
+            63 => b'\n',
+            column => b'0' + (column % 10) as u8,
+        };
+        at += 1;
+    }
+    block
+}

@@ -1,0 +1,106 @@
+//! What stands around handlers: a function of a request and of what comes next.
+//!
+//! ```
+//! use blitz::{App, Next, Request, Status};
+//!
+//! let app = App::new()
+//!     .wrap(|request: Request, next: Next| async move {
+//!         if request.fields().contains("x-let-me-in") {
+//!             next.run(request).await
+//!         } else {
+//!             blitz::Response::new(Status::FORBIDDEN)
+//!         }
+//!     })
+//!     .wrap(blitz::middleware::request_id())
+//!     .get("/", || "You are in.");
+//! # app.build().unwrap();
+//! ```
+
+use crate::outcome::Outcome;
+use crate::request::Request;
+use crate::site::Core;
+use blitz_http::{Name, random_u64};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A middleware without the type of its function.
+pub(crate) type DynMiddleware = Arc<dyn Fn(Request, Next) -> Outcome + Send + Sync>;
+
+/// The way on to the handler.
+pub struct Next {
+    core: Rc<Core>,
+    /// How many of the route's layers have been passed.
+    depth: usize,
+}
+
+impl Next {
+    pub(crate) fn start(core: Rc<Core>) -> Next {
+        Next { core, depth: 0 }
+    }
+
+    /// Calls the next middleware, or the handler.
+    ///
+    /// The outcome can be awaited. A middleware that only changes the response uses
+    /// [`Outcome::map`] instead, so that an answer that is ready stays so.
+    pub fn run(self, request: Request) -> Outcome {
+        let core = Rc::clone(&self.core);
+        let route = core.site().route(request.route);
+        match route.layers().get(self.depth) {
+            Some(layer) => layer(
+                request,
+                Next {
+                    core: self.core,
+                    depth: self.depth + 1,
+                },
+            ),
+            None => route.call(request),
+        }
+    }
+}
+
+/// Keeps the request's `X-Request-Id` or makes one, for the handler and in the response.
+pub fn request_id() -> impl Fn(Request, Next) -> Outcome + Send + Sync + 'static {
+    |mut request, next| {
+        let id: Box<[u8]> = match request.fields().get(Name::XRequestId) {
+            Some(id) if is_request_id(id) => id.into(),
+            _ => {
+                let made = format!("{:016x}{:016x}", random_u64(), random_u64()).into_bytes();
+                request.head_mut().fields.set(Name::XRequestId, &made);
+                made.into()
+            }
+        };
+        next.run(request).map(move |mut response| {
+            response.fields_mut().set(Name::XRequestId, &id);
+            response
+        })
+    }
+}
+
+/// Adds a field to every response that does not have it.
+///
+/// # Panics
+/// If HTTP forbids the name or the value.
+pub fn default_header(
+    name: &'static str,
+    value: &'static str,
+) -> impl Fn(Request, Next) -> Outcome + Send + Sync + 'static {
+    let valid = blitz_http::Fields::default()
+        .try_append(name, value)
+        .is_ok();
+    assert!(valid, "`{name}: {value}` is no header field");
+    move |request, next| {
+        next.run(request).map(move |mut response| {
+            if !response.fields().contains(name) {
+                response.fields_mut().append(name, value);
+            }
+            response
+        })
+    }
+}
+
+/// What may be repeated into logs and upstreams: short, and of harmless characters.
+fn is_request_id(id: &[u8]) -> bool {
+    const ID_BYTES_MAX: usize = 128;
+    let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
+    !id.is_empty() && id.len() <= ID_BYTES_MAX && id.iter().all(harmless)
+}

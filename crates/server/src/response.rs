@@ -1,0 +1,332 @@
+//! Responses: a head, and content that is there already or made while it is sent.
+
+use crate::extract::ContentError;
+use crate::problem::Problem;
+use blitz_http::{
+    AsName, BodyLength, Buffer, Chunk, Fields, InvalidField, Name, PoolFuture, Pooled,
+    ResponseHead, SendBody, SendError, Slice, Status,
+};
+use bytes::Bytes;
+
+/// An answer to a request.
+///
+/// ```
+/// use blitz::{Response, Status};
+///
+/// let response = Response::text("made").with_status(Status::CREATED).header("location", "/7");
+/// assert_eq!(response.status(), Status::CREATED);
+/// assert_eq!(response.fields().get_str("location"), Some("/7"));
+/// ```
+pub struct Response {
+    head: Pooled<ResponseHead>,
+    content: Content,
+}
+
+/// What follows the head.
+pub(crate) enum Content {
+    Empty,
+    /// All of it, sent in one buffer with the head where that is cheapest.
+    Whole(Chunk),
+    /// Gets its form when it is sent.
+    Problem(Problem),
+    Stream(Stream),
+}
+
+/// Content that is made while it is sent.
+pub(crate) struct Stream {
+    pub(crate) length: BodyLength,
+    pub(crate) produce: Producer,
+}
+
+pub(crate) type Producer = Box<dyn FnOnce(SendBody) -> PoolFuture<()>>;
+
+impl Response {
+    /// A status and nothing else.
+    pub fn new(status: Status) -> Response {
+        Response {
+            head: Pooled::response(status),
+            content: Content::Empty,
+        }
+    }
+
+    /// `text/plain` in UTF-8.
+    pub fn text(text: impl Into<Chunk>) -> Response {
+        Response::whole("text/plain; charset=utf-8", text.into())
+    }
+
+    /// `text/html` in UTF-8.
+    pub fn html(html: impl Into<Chunk>) -> Response {
+        Response::whole("text/html; charset=utf-8", html.into())
+    }
+
+    /// `application/octet-stream`.
+    pub fn bytes(bytes: impl Into<Chunk>) -> Response {
+        Response::whole("application/octet-stream", bytes.into())
+    }
+
+    /// `application/json`; a value that cannot be written as JSON is logged and becomes a 500.
+    pub fn json(value: &impl serde::Serialize) -> Response {
+        let mut text = Vec::with_capacity(128);
+        match serde_json::to_writer(&mut text, value) {
+            Ok(()) => Response::whole("application/json", text.into()),
+            Err(error) => Problem::from(error).into_response(),
+        }
+    }
+
+    /// A redirect with one of the 3xx statuses; the location must be a valid field value.
+    pub fn redirect(status: Status, location: impl AsRef<[u8]>) -> Response {
+        Response::new(status).header(Name::Location, location)
+    }
+
+    /// Content that is made while it is sent, of a length not known before.
+    ///
+    /// [`Writer::send`] waits until the client has taken enough of what was sent before, so memory
+    /// stays bounded. If `produce` returns an error, or panics, the response is cut off in a way
+    /// the client can see. For HEAD it is never called.
+    ///
+    /// ```
+    /// use blitz::{App, Response};
+    ///
+    /// let count = || Response::stream(async |writer| {
+    ///     for number in 0..1_000_000 {
+    ///         writer.send(format!("{number}\n")).await?;
+    ///     }
+    ///     Ok(())
+    /// });
+    /// # App::new().get("/count", count).build().unwrap();
+    /// ```
+    pub fn stream<F>(produce: F) -> Response
+    where
+        F: AsyncFnOnce(&mut Writer) -> Result<(), StreamError> + 'static,
+    {
+        Response::streamed(BodyLength::Unknown, produce)
+    }
+
+    /// As [`stream`](Response::stream), for exactly `length` bytes.
+    pub fn stream_sized<F>(length: u64, produce: F) -> Response
+    where
+        F: AsyncFnOnce(&mut Writer) -> Result<(), StreamError> + 'static,
+    {
+        Response::streamed(BodyLength::Known(length), produce)
+    }
+
+    /// Changes the status.
+    #[must_use]
+    pub fn with_status(mut self, status: Status) -> Response {
+        self.head.status = status;
+        self
+    }
+
+    /// Adds a field. One that HTTP forbids, such as a value with a line break, is left out and
+    /// logged; [`try_header`](Response::try_header) reports it instead.
+    #[must_use]
+    pub fn header(mut self, name: impl AsName, value: impl AsRef<[u8]>) -> Response {
+        if let Err(error) = self.head.fields.try_append(name, value) {
+            tracing::error!(%error, "a response header was left out");
+        }
+        self
+    }
+
+    /// Adds a field.
+    ///
+    /// # Errors
+    /// [`InvalidField`] if HTTP forbids the name or the value.
+    pub fn try_header(
+        mut self,
+        name: impl AsName,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Response, InvalidField> {
+        self.head.fields.try_append(name, value)?;
+        Ok(self)
+    }
+
+    /// Replaces the content type.
+    #[must_use]
+    pub fn content_type(mut self, value: &str) -> Response {
+        self.head.fields.remove(Name::ContentType);
+        self.header(Name::ContentType, value)
+    }
+
+    /// The status.
+    pub fn status(&self) -> Status {
+        self.head.status
+    }
+
+    /// The header section so far; framing and `Date` are added when it is sent.
+    pub fn fields(&self) -> &Fields {
+        &self.head.fields
+    }
+
+    /// The header section, to change.
+    pub fn fields_mut(&mut self) -> &mut Fields {
+        &mut self.head.fields
+    }
+
+    pub(crate) fn problem(problem: Problem) -> Response {
+        let head = Pooled::response(problem.status());
+        Response {
+            head,
+            content: Content::Problem(problem),
+        }
+    }
+
+    pub(crate) fn into_parts(self) -> (Pooled<ResponseHead>, Content) {
+        (self.head, self.content)
+    }
+
+    fn whole(content_type: &'static str, chunk: Chunk) -> Response {
+        let mut response = Response::new(Status::OK);
+        response.head.fields.append(Name::ContentType, content_type);
+        response.content = Content::Whole(chunk);
+        response
+    }
+
+    fn streamed<F>(length: BodyLength, produce: F) -> Response
+    where
+        F: AsyncFnOnce(&mut Writer) -> Result<(), StreamError> + 'static,
+    {
+        let produce: Producer = Box::new(move |body| {
+            PoolFuture::new(async move {
+                let mut writer = Writer {
+                    body,
+                    trailers: None,
+                };
+                let finished = match produce(&mut writer).await {
+                    Ok(()) => writer
+                        .body
+                        .finish(writer.trailers.as_ref())
+                        .map_err(StreamError::from),
+                    // Dropped unfinished, the body is cut off.
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = finished {
+                    tracing::debug!(%error, "a streamed response was cut off");
+                }
+            })
+        });
+        let mut response = Response::new(Status::OK);
+        response
+            .head
+            .fields
+            .append(Name::ContentType, "application/octet-stream");
+        response.content = Content::Stream(Stream { length, produce });
+        response
+    }
+}
+
+/// Sends the content of a streamed response.
+pub struct Writer {
+    body: SendBody,
+    trailers: Option<Fields>,
+}
+
+impl Writer {
+    /// Sends bytes, after waiting for room.
+    ///
+    /// # Errors
+    /// The client went away or stopped reading; the handler has nothing left to do.
+    pub async fn send(&mut self, bytes: impl Into<Chunk>) -> Result<(), SendError> {
+        self.body.data(bytes.into()).await
+    }
+
+    /// Fields to send after the content, where the version of HTTP allows them.
+    pub fn set_trailers(&mut self, trailers: Fields) {
+        self.trailers = Some(trailers);
+    }
+}
+
+/// Why a streamed response ends early; any error becomes one with `?`. The client sees the
+/// response cut off, and the log has the reason at debug level.
+#[derive(Debug)]
+pub struct StreamError(Box<dyn std::error::Error>);
+
+impl<E: std::error::Error + 'static> From<E> for StreamError {
+    fn from(error: E) -> StreamError {
+        StreamError(Box::new(error))
+    }
+}
+
+impl From<ContentError> for StreamError {
+    fn from(error: ContentError) -> StreamError {
+        error.into_cause().into()
+    }
+}
+
+impl std::fmt::Display for StreamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Whatever a handler may return.
+pub trait IntoResponse {
+    /// The response it stands for.
+    fn into_response(self) -> Response;
+}
+
+impl IntoResponse for Response {
+    fn into_response(self) -> Response {
+        self
+    }
+}
+
+/// 204.
+impl IntoResponse for () {
+    fn into_response(self) -> Response {
+        Response::new(Status::NO_CONTENT)
+    }
+}
+
+impl IntoResponse for Status {
+    fn into_response(self) -> Response {
+        match self.class() {
+            4 | 5 => Problem::new(self).into_response(),
+            _ => Response::new(self),
+        }
+    }
+}
+
+/// The value's response with another status.
+impl<T: IntoResponse> IntoResponse for (Status, T) {
+    fn into_response(self) -> Response {
+        self.1.into_response().with_status(self.0)
+    }
+}
+
+impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+    fn into_response(self) -> Response {
+        match self {
+            Ok(value) => value.into_response(),
+            Err(error) => error.into_response(),
+        }
+    }
+}
+
+/// `None` is 404.
+impl<T: IntoResponse> IntoResponse for Option<T> {
+    fn into_response(self) -> Response {
+        match self {
+            Some(value) => value.into_response(),
+            None => Problem::new(Status::NOT_FOUND).into_response(),
+        }
+    }
+}
+
+macro_rules! into_response {
+    ($($type:ty => $make:ident)*) => {
+        $(impl IntoResponse for $type {
+            fn into_response(self) -> Response {
+                Response::$make(self)
+            }
+        })*
+    };
+}
+into_response! {
+    &'static str => text
+    String => text
+    Vec<u8> => bytes
+    Bytes => bytes
+    Slice => bytes
+    Buffer => bytes
+    &'static [u8] => bytes
+}

@@ -1,0 +1,139 @@
+//! The app as the service of a core: requests in, answers out.
+
+use crate::extract::Body;
+use crate::outcome::Outcome;
+use crate::problem::{Problem, prefers_text};
+use crate::request::Request;
+use crate::response::{Content, Response};
+use crate::site::{Core, Site, dispatch};
+use blitz_http::{Chunk, Exchange, Name, PoolFuture, Responder, Status};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// A built app. It may go to any core, where [`on_core`](Service::on_core) makes it serve.
+#[derive(Clone)]
+pub struct Service(pub(crate) Arc<Site>);
+
+impl Service {
+    /// The service of the calling core, to be made once per core.
+    pub fn on_core(&self) -> Rc<CoreService> {
+        Rc::new(CoreService {
+            core: Rc::new(Core::new(Arc::clone(&self.0))),
+        })
+    }
+}
+
+/// A built app on one core.
+pub struct CoreService {
+    core: Rc<Core>,
+}
+
+impl blitz_http::Service for CoreService {
+    fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static {
+        let Exchange {
+            request: head,
+            body,
+            responder,
+            peer,
+        } = exchange;
+        let as_text = prefers_text(&head.fields);
+        let (route, params) = self.core.site().find(&head);
+        let core = Rc::clone(&self.core);
+        let request = Request {
+            head,
+            params,
+            route,
+            body: Some(Body::new(body)),
+            peer,
+            core,
+        };
+        match caught(|| dispatch(request)) {
+            Ok(Outcome::Ready(response)) => send(response, responder, as_text),
+            Ok(Outcome::Later(handler)) => Answer::Awaited {
+                handler,
+                responder: Some(responder),
+                as_text,
+            },
+            Err(response) => send(response, responder, as_text),
+        }
+    }
+}
+
+/// An answer under way; most are done when it is first seen.
+enum Answer {
+    Done,
+    Awaited {
+        handler: PoolFuture<Response>,
+        responder: Option<Responder>,
+        as_text: bool,
+    },
+    Streaming(PoolFuture<()>),
+}
+
+impl Future for Answer {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        loop {
+            match this {
+                Answer::Done => return Poll::Ready(()),
+                Answer::Awaited {
+                    handler,
+                    responder,
+                    as_text,
+                } => {
+                    let response = match caught(|| Pin::new(handler).poll(cx)) {
+                        Ok(polled) => ready!(polled),
+                        Err(response) => response,
+                    };
+                    let Some(responder) = responder.take() else {
+                        return Poll::Ready(());
+                    };
+                    let as_text = *as_text;
+                    *this = send(response, responder, as_text);
+                }
+                Answer::Streaming(stream) => {
+                    // After a panic the unfinished body is dropped, which cuts it off.
+                    ready!(caught(|| Pin::new(stream).poll(cx)).unwrap_or(Poll::Ready(())));
+                    *this = Answer::Done;
+                }
+            }
+        }
+    }
+}
+
+/// Gives the answer to the client, as far as it is there.
+fn send(response: Response, responder: Responder, as_text: bool) -> Answer {
+    let (mut head, content) = response.into_parts();
+    if head.status.is_informational() {
+        tracing::error!(status = %head.status, "a handler answered with an interim status");
+        head.status = Status::INTERNAL_SERVER_ERROR;
+    }
+    match content {
+        Content::Whole(chunk) => responder.send(&mut head, chunk),
+        Content::Empty => responder.send(&mut head, Chunk::from("")),
+        Content::Problem(problem) => {
+            let (content_type, content) = problem.render(as_text);
+            head.fields.set(Name::ContentType, content_type);
+            responder.send(&mut head, content);
+        }
+        Content::Stream(stream) => {
+            let body = responder.start(&mut head, stream.length);
+            if !body.is_discarding() {
+                return Answer::Streaming((stream.produce)(body));
+            }
+        }
+    }
+    Answer::Done
+}
+
+/// Runs user code; a panic is logged by the panic hook and becomes a 500, not the end of the core.
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Response> {
+    catch_unwind(AssertUnwindSafe(run))
+        .map_err(|_| Response::problem(Problem::new(Status::INTERNAL_SERVER_ERROR)))
+}
