@@ -22,6 +22,29 @@ pub trait Service: 'static {
     fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static;
 }
 
+/// A service made of a function.
+#[must_use]
+pub fn service_fn<F, Fut>(call: F) -> ServiceFn<F>
+where
+    F: Fn(Exchange) -> Fut + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    ServiceFn(call)
+}
+
+/// See [`service_fn`].
+pub struct ServiceFn<F>(F);
+
+impl<F, Fut> Service for ServiceFn<F>
+where
+    F: Fn(Exchange) -> Fut + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static {
+        (self.0)(exchange)
+    }
+}
+
 /// A request as it is handed to a [`Service`].
 pub struct Exchange {
     /// The head; its memory returns to the core's pool when dropped.
@@ -34,13 +57,13 @@ pub struct Exchange {
     pub peer: Peer,
 }
 
-/// The two ends of the connection that a request came in on.
+/// Who is at the other end of the connection that a request came in on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Address of the client; `None` on a unix socket.
     pub remote: Option<SocketAddr>,
-    /// Our address; `None` on a unix socket.
-    pub local: Option<SocketAddr>,
+    /// Address of the listener; its IP may be unspecified. `None` on a unix socket.
+    pub listener: Option<SocketAddr>,
     /// Whether the connection is encrypted.
     pub scheme: Scheme,
 }

@@ -27,7 +27,7 @@ pub use counters::{Counters, counters};
 pub use date::http_date;
 pub use drain::Drain;
 pub use error::{BodyError, ClientError, Refusal, SendError};
-pub use exchange::{Exchange, Peer, Responder, Scheme, Service};
+pub use exchange::{Exchange, Peer, Responder, Scheme, Service, ServiceFn, service_fn};
 pub use pool::{Pool, Upstream};
 pub use recycle::{Pooled, Recycle};
 pub use serve::{RefusalContent, ServeOptions, serve};
@@ -39,11 +39,11 @@ pub use blitz_proto::{
 
 /// The reactor's own counters: system calls, operations, bytes.
 pub mod reactor {
-    pub use blitz_reactor::{Counters, counters};
+    pub use blitz_reactor::{Counters, counters, sockets_open};
 }
 
 pub use blitz_reactor::{
     Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Listener, PoolFuture,
-    Signal, Signals, Slice, TaskKey, Timer, block_on, blocking, core_index, now, probe, random_u64, sleep,
-    sleep_until, spawn, start, timeout, wall_clock, yield_now,
+    Signal, Signals, Slice, TaskKey, Timer, block_on, blocking, core_index, now, probe, random_u64,
+    sleep, sleep_until, spawn, start, timeout, wall_clock, yield_now,
 };

@@ -13,6 +13,7 @@ use blitz_reactor::{Address, Cause, Parked, Resume, Socket};
 use crate::client::{ClientOptions, Connection, connect_socket};
 use crate::counters::count;
 use crate::error::ClientError;
+use crate::h1::Shelf;
 
 /// The upstream connections of a core. Cloning gives another handle to the same pool.
 #[derive(Clone)]
@@ -29,6 +30,7 @@ struct Shared {
     endpoints: RefCell<HashMap<Address, Weak<Endpoint>>>,
     idle: Cell<usize>,
     next_serial: Cell<u64>,
+    shelf: Shelf,
 }
 
 struct Endpoint {
@@ -54,6 +56,7 @@ impl Pool {
             endpoints: RefCell::default(),
             idle: Cell::new(0),
             next_serial: Cell::new(0),
+            shelf: Shelf::default(),
         }))
     }
 
@@ -142,6 +145,11 @@ impl Upstream {
     fn connection(&self, socket: Socket, reused: bool) -> Connection {
         let options = Rc::clone(&self.0.pool.options);
         Connection::new(socket, options, Some(self.clone()), reused)
+    }
+
+    /// Where states of connections wait to be used again.
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.0.pool.shelf
     }
 
     /// Takes a connection back. The caller has made sure that it is in the state of a new one.

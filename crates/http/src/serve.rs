@@ -1,14 +1,24 @@
 //! Accepting connections and running their exchanges.
+//!
+//! A connection without a request is a parked socket and an entry in a table (rule 5). Its first
+//! byte starts a task, which runs exchanges until the connection is idle again.
 
-use std::io;
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+use std::time::Instant;
 
 use blitz_proto::{Limits, ResponseHead};
-use blitz_reactor::{Chunk, Listener};
+use blitz_reactor::{Address, Cause, Chunk, Listener, Parked, Resume, Slice, Socket, TaskKey};
+use slab::Slab;
 
+use crate::counters::count;
 use crate::drain::Drain;
 use crate::error::Refusal;
-use crate::exchange::{Scheme, Service};
+use crate::exchange::{Peer, Scheme, Service};
+use crate::h1::{After, Shelf, Wire, run_exchanges};
 
 /// How connections are served.
 pub struct ServeOptions {
@@ -16,7 +26,7 @@ pub struct ServeOptions {
     pub limits: Limits,
     /// Value of the `Server` field for answers that have none.
     pub server: Option<String>,
-    /// Whether answers without `Date` get one; for servers with a clock RFC 9110, section 6.6.1,
+    /// Whether answers without `Date` get one; of servers with a clock RFC 9110, section 6.6.1,
     /// demands it.
     pub date: bool,
     /// How clients reach this listener.
@@ -46,13 +56,252 @@ impl Default for ServeOptions {
 
 /// Serves all connections of `listener` until the options' [`Drain`] is triggered and the running
 /// exchanges have ended or its deadline has passed.
-///
-/// # Errors
-/// When the listener fails for good; running out of descriptors is no such case.
-pub async fn serve<S: Service>(
-    listener: Listener,
+pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<ServeOptions>) {
+    let acceptor = Acceptor::new(service, options, listener.local());
+    while let Some(socket) = acceptor.accept(&listener).await {
+        acceptor.admit(socket);
+    }
+    drop(listener);
+    acceptor.close_idle();
+    acceptor.finish().await;
+}
+
+/// What the connections of one listener share.
+struct Acceptor<S> {
+    me: Weak<Acceptor<S>>,
     service: Rc<S>,
     options: Rc<ServeOptions>,
-) -> io::Result<()> {
-    todo!()
+    listener: Option<std::net::SocketAddr>,
+    connections: RefCell<Slab<Connection>>,
+    shelf: Shelf,
+    /// Woken when the last connection goes.
+    empty: RefCell<Option<Waker>>,
+}
+
+/// Where a connection is.
+enum Connection {
+    /// On its way from one to the other.
+    Moving,
+    Parked(Parked),
+    Running(TaskKey),
+}
+
+impl<S: Service> Acceptor<S> {
+    fn new(service: Rc<S>, options: Rc<ServeOptions>, address: &Address) -> Rc<Acceptor<S>> {
+        let listener = match address {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        };
+        Rc::new_cyclic(|me| Acceptor {
+            me: Weak::clone(me),
+            service,
+            options,
+            listener,
+            connections: RefCell::default(),
+            shelf: Shelf::default(),
+            empty: RefCell::default(),
+        })
+    }
+
+    /// The next connection, or `None` once draining has begun.
+    async fn accept(&self, listener: &Listener) -> Option<Socket> {
+        let mut accept = pin!(listener.accept());
+        poll_fn(|cx| match self.options.drain.poll_changed(cx, None) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => accept.as_mut().poll(cx).map(Some),
+        })
+        .await
+    }
+
+    fn admit(&self, socket: Socket) {
+        count(|counters| {
+            counters.accepted += 1;
+            counters.connections += 1;
+        });
+        let key = self.connections.borrow_mut().insert(Connection::Moving);
+        self.park(socket, Tag { key, requests: 0 });
+    }
+
+    /// Leaves the connection to the reactor until something arrives.
+    fn park(&self, socket: Socket, tag: Tag) {
+        let Some(me) = self.me.upgrade() else {
+            unreachable!("the caller holds one")
+        };
+        let deadline = blitz_reactor::now() + self.options.limits.idle_timeout;
+        let parked = socket.park(me, tag.pack(), deadline);
+        self.connections.borrow_mut()[tag.key] = Connection::Parked(parked);
+    }
+
+    fn start(&self, socket: Socket, tag: Tag, first: Slice) {
+        let Some(me) = self.me.upgrade() else {
+            unreachable!("the caller holds one")
+        };
+        let remote = socket.peer();
+        let peer = Peer {
+            remote,
+            listener: self.listener,
+            scheme: self.options.scheme,
+        };
+        let wire = Wire::server(socket, peer, &self.options, &self.shelf);
+        let task = blitz_reactor::spawn(run(me, wire, tag, first));
+        self.connections.borrow_mut()[tag.key] = Connection::Running(task);
+    }
+
+    fn remove(&self, key: usize) {
+        count(|counters| counters.connections -= 1);
+        let mut connections = self.connections.borrow_mut();
+        connections.remove(key);
+        if connections.is_empty()
+            && let Some(waker) = self.empty.take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Says good-bye on every connection that waits for a request.
+    fn close_idle(&self) {
+        let idle: Vec<_> = {
+            let connections = self.connections.borrow();
+            let parked = connections
+                .iter()
+                .filter_map(|(key, connection)| match connection {
+                    Connection::Parked(parked) => Some((key, *parked)),
+                    Connection::Moving | Connection::Running(_) => None,
+                });
+            parked.collect()
+        };
+        for (key, parked) in idle {
+            // One that has just become readable still gets its answer.
+            let Some(socket) = parked.unpark() else {
+                continue;
+            };
+            self.remove(key);
+            socket.finish();
+        }
+    }
+
+    /// Waits for the last exchange, at most until the drain's deadline; then drops the rest.
+    async fn finish(&self) {
+        while let Some(deadline) = self.options.drain.deadline() {
+            if self.connections.borrow().is_empty() {
+                return;
+            }
+            if blitz_reactor::now() >= deadline {
+                return self.abort_all();
+            }
+            self.wait_empty(deadline).await;
+        }
+    }
+
+    /// Waits until no connection is left, or the deadline passes or is moved.
+    async fn wait_empty(&self, deadline: Instant) {
+        let mut timer = pin!(blitz_reactor::sleep_until(deadline));
+        poll_fn(|cx| {
+            *self.empty.borrow_mut() = Some(cx.waker().clone());
+            let moved = self
+                .options
+                .drain
+                .poll_changed(cx, Some(deadline))
+                .is_ready();
+            let is_empty = self.connections.borrow().is_empty();
+            if moved || is_empty {
+                Poll::Ready(())
+            } else {
+                timer.as_mut().poll(cx)
+            }
+        })
+        .await;
+    }
+
+    fn abort_all(&self) {
+        let running: Vec<_> = {
+            let connections = self.connections.borrow();
+            let tasks = connections
+                .iter()
+                .filter_map(|(_, connection)| match connection {
+                    Connection::Running(task) => Some(*task),
+                    Connection::Moving | Connection::Parked(_) => None,
+                });
+            tasks.collect()
+        };
+        tracing::debug!(connections = running.len(), "drain deadline: dropped");
+        // Each task's guard takes its connection off the table.
+        running.into_iter().for_each(TaskKey::abort);
+    }
+}
+
+/// A connection's task: from a byte until the connection is idle again.
+async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, tag: Tag, first: Slice) {
+    let mut guard = Guard {
+        acceptor: &acceptor,
+        key: Some(tag.key),
+    };
+    let after = run_exchanges(&wire, &acceptor.service, first).await;
+    if let After::Park(socket, served) = after {
+        guard.key = None;
+        acceptor.park(
+            socket,
+            Tag {
+                key: tag.key,
+                requests: tag.requests.saturating_add(served),
+            },
+        );
+    }
+    acceptor.shelf.put(wire);
+}
+
+/// Takes the connection off the table when its task ends, also when it is aborted.
+struct Guard<'a, S: Service> {
+    acceptor: &'a Acceptor<S>,
+    key: Option<usize>,
+}
+
+impl<S: Service> Drop for Guard<'_, S> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.acceptor.remove(key);
+        }
+    }
+}
+
+impl<S: Service> Resume for Acceptor<S> {
+    fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
+        let tag = Tag::unpack(tag);
+        self.connections.borrow_mut()[tag.key] = Connection::Moving;
+        if cause == Cause::Expired {
+            count(|counters| counters.idle_timeouts += 1);
+            return self.remove(tag.key);
+        }
+        match socket.try_recv() {
+            Some(Ok(Some(first))) => self.start(socket, tag, first),
+            // FIN or a reset between requests: nobody is owed anything.
+            Some(Ok(None) | Err(_)) => self.remove(tag.key),
+            None => self.park(socket, tag),
+        }
+    }
+}
+
+/// What is remembered of a connection while it is parked.
+#[derive(Clone, Copy)]
+struct Tag {
+    key: usize,
+    /// Requests that it has carried.
+    requests: u32,
+}
+
+impl Tag {
+    fn pack(self) -> u64 {
+        assert!(
+            self.key <= u32::MAX as usize,
+            "a core has fewer connections"
+        );
+        u64::from(self.requests) << 32 | self.key as u64
+    }
+
+    fn unpack(tag: u64) -> Tag {
+        Tag {
+            key: (tag & u64::from(u32::MAX)) as usize,
+            requests: (tag >> 32) as u32,
+        }
+    }
 }

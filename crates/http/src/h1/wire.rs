@@ -1,120 +1,237 @@
+//! The state of one connection, shared by the handles of its current exchange.
+
+use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use blitz_proto::{BodyLength, Fields, RequestHead, ResponseHead};
-use blitz_reactor::{Chunk, Socket};
+use blitz_proto::h1::{self, Event};
+use blitz_proto::{Error, Fields, RequestHead, ResponseHead};
+use blitz_reactor::{Slice, Socket};
 
-use crate::body::{Part, SendBody, Tunnel};
-use crate::client::{ClientOptions, ResponseEvent};
-use crate::error::{BodyError, ClientError, SendError};
-use crate::pool::Upstream;
+use super::client::ClientSide;
+use super::inbound::Inbound;
+use super::outbound::Outbound;
+use super::server::ServerSide;
+use super::timer::LazyTimer;
+use crate::recycle::Pooled;
 
-pub(crate) struct Wire;
+/// Most connection states kept on one shelf.
+const SHELF_MAX: usize = 1024;
+
+/// One HTTP/1 connection while it has something to do; an idle one is only a parked socket.
+///
+/// Handles name the exchange they belong to by its number, so that one that was kept too long
+/// finds itself cut off and never touches the next exchange.
+pub(crate) struct Wire {
+    pub(super) state: RefCell<State>,
+    /// The service is being polled: what it queues leaves together, afterwards.
+    pub(super) held: Cell<bool>,
+}
+
+pub(super) struct State {
+    /// `None` once closed or given away.
+    pub(super) socket: Option<Socket>,
+    /// Number of the current exchange.
+    pub(super) exchange: u32,
+    /// The connection left HTTP.
+    pub(super) is_tunnel: bool,
+    pub(super) side: Side,
+    pub(super) inbound: Inbound,
+    pub(super) outbound: Outbound,
+    pub(super) timer: LazyTimer,
+}
+
+pub(super) enum Side {
+    Server(ServerSide),
+    Client(ClientSide),
+}
+
+/// Connection states that wait to be used again, so that steady traffic allocates none.
+#[derive(Default)]
+pub(crate) struct Shelf(RefCell<Vec<Rc<Wire>>>);
+
+impl Shelf {
+    pub(super) fn take(&self) -> Option<Rc<Wire>> {
+        self.0.borrow_mut().pop()
+    }
+
+    /// Keeps the state of a connection that ended or was parked, unless a handle still sees it.
+    pub(crate) fn put(&self, wire: Rc<Wire>) {
+        if Rc::strong_count(&wire) != 1 || self.0.borrow().len() == SHELF_MAX {
+            return;
+        }
+        wire.state.borrow_mut().clear();
+        self.0.borrow_mut().push(wire);
+    }
+}
 
 impl Wire {
-    pub(crate) fn client(
-        socket: Socket,
-        options: Rc<ClientOptions>,
-        upstream: Option<Upstream>,
-        reused: bool,
-    ) -> Rc<Wire> {
-        todo!()
+    pub(super) fn new(socket: Socket, side: Side) -> Rc<Wire> {
+        let state = State {
+            socket: Some(socket),
+            exchange: 0,
+            is_tunnel: false,
+            side,
+            inbound: Inbound::default(),
+            outbound: Outbound::default(),
+            timer: LazyTimer::default(),
+        };
+        Rc::new(Wire {
+            state: RefCell::new(state),
+            held: Cell::new(false),
+        })
     }
 
-    pub(crate) fn poll_part(
+    /// Runs `act` on the connection if it still is in this exchange.
+    pub(super) fn in_exchange<T>(
         &self,
         exchange: u32,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Part>, BodyError>> {
-        todo!()
+        act: impl FnOnce(&mut State) -> T,
+    ) -> Option<T> {
+        let mut state = self.state.borrow_mut();
+        if state.exchange != exchange {
+            return None;
+        }
+        let done = act(&mut state);
+        if !self.held.get() {
+            state.flush();
+        }
+        Some(done)
+    }
+}
+
+/// What one step of the machine yields.
+pub(super) enum Got {
+    NeedMore,
+    Head(blitz_proto::BodyLength),
+    Data(Slice),
+    Trailers,
+    End,
+}
+
+impl State {
+    /// One step of the machine through what was received.
+    pub(super) fn step(&mut self) -> Result<Got, Error> {
+        let Inbound {
+            input, trailers, ..
+        } = &mut self.inbound;
+        let bytes: &[u8] = input.front().map_or(&[], |slice| slice);
+        let step = match &mut self.side {
+            Side::Server(side) => {
+                let head = side.head.get_or_insert_with(Pooled::<RequestHead>::take);
+                side.machine.handle_input(bytes, head, trailers)?
+            }
+            Side::Client(side) => {
+                let head = side.head.get_or_insert_with(Pooled::<ResponseHead>::take);
+                side.machine.handle_input(bytes, head, trailers)?
+            }
+        };
+        let got = match step.event {
+            Event::NeedMore | Event::Paused => Got::NeedMore,
+            Event::Head(length) => Got::Head(length),
+            Event::Data(range) => match input.front() {
+                Some(slice) => Got::Data(slice.slice(range)),
+                None => unreachable!("data is a range of the input"),
+            },
+            Event::Trailers => Got::Trailers,
+            Event::End => Got::End,
+        };
+        self.inbound.consume(step.consumed);
+        Ok(got)
     }
 
-    pub(crate) fn drop_recv(&self, exchange: u32) {
-        todo!()
+    /// Receives once more into the input. `false` after FIN.
+    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.inbound.fin {
+            return Poll::Ready(Ok(false));
+        }
+        let Some(socket) = &self.socket else {
+            return Poll::Ready(Ok(false));
+        };
+        match socket.poll_recv(cx)? {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(slice)) => {
+                self.inbound.push(slice);
+                Poll::Ready(Ok(true))
+            }
+            Poll::Ready(None) => {
+                self.inbound.fin = true;
+                Poll::Ready(Ok(false))
+            }
+        }
     }
 
-    pub(crate) fn poll_room(
-        &self,
-        exchange: u32,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), SendError>> {
-        todo!()
+    /// Takes the trailers that the machine has just completed.
+    pub(super) fn take_trailers(&mut self) -> Pooled<Fields> {
+        std::mem::take(&mut self.inbound.trailers)
     }
 
-    pub(crate) fn send_data(&self, exchange: u32, chunk: Chunk) -> Result<(), SendError> {
-        todo!()
+    /// Ends the exchange for every handle that is still around; the next one has a new number.
+    pub(super) fn cut_handles(&mut self) {
+        self.exchange = self.exchange.wrapping_add(1);
+        self.inbound.wake_reader();
+        if let Side::Server(side) = &mut self.side {
+            side.wake_closed();
+        }
     }
 
-    pub(crate) fn send_end(
-        &self,
-        exchange: u32,
+    /// Forgets the connection and keeps the memory.
+    fn clear(&mut self) {
+        self.cut_handles();
+        self.socket = None;
+        self.is_tunnel = false;
+        self.inbound.clear();
+        self.outbound.clear();
+        match &mut self.side {
+            Side::Server(side) => side.clear(),
+            Side::Client(side) => side.clear(),
+        }
+    }
+}
+
+/// The machine's commands that both sides have.
+impl Side {
+    pub(super) fn send_data_prefix(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        match self {
+            Side::Server(side) => side.machine.send_data_prefix(len, out),
+            Side::Client(side) => side.machine.send_data_prefix(len, out),
+        }
+    }
+
+    pub(super) fn send_data_suffix(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Side::Server(side) => side.machine.send_data_suffix(out),
+            Side::Client(side) => side.machine.send_data_suffix(out),
+        }
+    }
+
+    pub(super) fn send_end(
+        &mut self,
         trailers: Option<&Fields>,
-    ) -> Result<(), SendError> {
-        todo!()
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        match self {
+            Side::Server(side) => side.machine.send_end(trailers, out),
+            Side::Client(side) => side.machine.send_end(trailers, out),
+        }
     }
 
-    pub(crate) fn drop_send(&self, exchange: u32) {
-        todo!()
+    pub(super) fn server(&mut self) -> &mut ServerSide {
+        let Side::Server(side) = self else {
+            unreachable!("only called on servers")
+        };
+        side
     }
 
-    pub(crate) fn send_informational(&self, exchange: u32, head: &ResponseHead) {
-        todo!()
+    pub(super) fn client(&mut self) -> &mut ClientSide {
+        let Side::Client(side) = self else {
+            unreachable!("only called on clients")
+        };
+        side
     }
 
-    pub(crate) fn expects_continue(&self, exchange: u32) -> bool {
-        todo!()
-    }
-
-    pub(crate) fn upgrade_requested(&self, exchange: u32) -> bool {
-        todo!()
-    }
-
-    pub(crate) fn start_response(
-        wire: Rc<Wire>,
-        exchange: u32,
-        head: &mut ResponseHead,
-        length: BodyLength,
-    ) -> SendBody {
-        todo!()
-    }
-
-    pub(crate) fn send_response(&self, exchange: u32, head: &mut ResponseHead, content: Chunk) {
-        todo!()
-    }
-
-    pub(crate) fn start_tunnel(wire: Rc<Wire>, exchange: u32, head: &mut ResponseHead) -> Tunnel {
-        todo!()
-    }
-
-    pub(crate) fn abort(&self, exchange: u32) {
-        todo!()
-    }
-
-    pub(crate) fn poll_closed(&self, exchange: u32, cx: &mut Context<'_>) -> Poll<()> {
-        todo!()
-    }
-
-    pub(crate) fn drop_responder(&self, exchange: u32) {
-        todo!()
-    }
-
-    pub(crate) fn start_request(
-        wire: &Rc<Wire>,
-        head: &RequestHead,
-        length: BodyLength,
-    ) -> (SendBody, u32) {
-        todo!()
-    }
-
-    pub(crate) fn poll_response(
-        wire: &Rc<Wire>,
-        exchange: u32,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<ResponseEvent, ClientError>> {
-        todo!()
-    }
-
-    pub(crate) fn drop_response_stream(&self, exchange: u32) {
-        todo!()
+    pub(super) fn client_machine(&mut self) -> &mut h1::Client {
+        &mut self.client().machine
     }
 }

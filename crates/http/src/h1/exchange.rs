@@ -1,0 +1,502 @@
+//! The life of a server's connection from its first byte until it is idle again.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_proto::{BodyLength, Error, RequestHead, ResponseHead, Status};
+use blitz_reactor::{Chunk, Slice, Socket};
+
+use super::inbound::Body;
+use super::outbound::Message;
+use super::wire::{Got, State, Wire};
+use crate::body::RecvBody;
+use crate::counters::{count, count_refused};
+use crate::error::{BodyError, Refusal};
+use crate::exchange::{Exchange, Responder, Service};
+use crate::recycle::Pooled;
+
+/// Requests run before the connection lets others have a turn.
+const BURST_REQUESTS_MAX: u32 = 16;
+/// Bytes of answers queued before a pipelined request has to wait.
+const PIPELINED_ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// What becomes of the connection.
+pub(crate) enum After {
+    /// It is idle and can be parked. Carries the number of requests that were run.
+    Park(Socket, u32),
+    /// It is over; nothing is left to do.
+    Closed,
+}
+
+/// Runs exchanges while there are requests, beginning with `first`.
+pub(crate) async fn run_exchanges<S: Service>(
+    wire: &Rc<Wire>,
+    service: &Rc<S>,
+    first: Slice,
+) -> After {
+    wire.state.borrow_mut().inbound.push(first);
+    let mut served = 0;
+    loop {
+        let since = blitz_reactor::now();
+        let arrived = poll_fn(|cx| wire.state.borrow_mut().poll_request(since, cx)).await;
+        let (request, length) = match arrived {
+            Arrived::Request(request, length) => (request, length),
+            Arrived::Nothing => return wire.park(served),
+            Arrived::Closed => return After::Closed,
+            Arrived::Refused(refusal) => return wire.refuse(refusal),
+        };
+        served += 1;
+        let outcome = {
+            let call = pin!(Some(service.call(wire.exchange(request, length))));
+            let mut call = call;
+            poll_fn(|cx| wire.poll_exchange(call.as_mut(), cx)).await
+        };
+        match wire.conclude(outcome).await {
+            Next::Request => {}
+            Next::Idle => return wire.park(served),
+            Next::Closed => return After::Closed,
+        }
+        if served % BURST_REQUESTS_MAX == 0 {
+            blitz_reactor::yield_now().await;
+        }
+        if poll_fn(|cx| wire.state.borrow_mut().poll_pipeline_room(cx))
+            .await
+            .is_err()
+        {
+            return wire.abort_connection();
+        }
+    }
+}
+
+/// What came instead of, or as, the next request.
+enum Arrived {
+    Request(Pooled<RequestHead>, BodyLength),
+    /// Only empty lines, or nothing at all.
+    Nothing,
+    Closed,
+    Refused(Refusal),
+}
+
+/// How an exchange ended.
+enum Outcome {
+    /// The answer is complete.
+    Answered,
+    /// Nobody answered.
+    Missing,
+    /// The answer was cut off.
+    Cut,
+    /// The client went away.
+    Gone,
+    /// The request body came too slowly and nothing was answered yet.
+    TooSlow,
+    /// The client takes nothing, or a tunnel is silent.
+    Stalled,
+}
+
+enum Next {
+    Request,
+    Idle,
+    Closed,
+}
+
+impl Wire {
+    fn exchange(self: &Rc<Wire>, request: Pooled<RequestHead>, length: BodyLength) -> Exchange {
+        let mut state = self.state.borrow_mut();
+        let number = state.exchange;
+        let body = match state.inbound.body {
+            Body::Done => RecvBody::done(length),
+            _ => RecvBody::h1(Rc::clone(self), number, length),
+        };
+        let peer = state.side.server().peer;
+        let responder = Responder::h1(Rc::clone(self), number);
+        Exchange {
+            request,
+            body,
+            responder,
+            peer,
+        }
+    }
+
+    /// Drives the service; behind it, watches the client and the deadlines.
+    fn poll_exchange<F: Future<Output = ()>>(
+        &self,
+        mut call: Pin<&mut Option<F>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome> {
+        if let Some(future) = call.as_mut().as_pin_mut() {
+            self.held.set(true);
+            let polled = future.poll(cx);
+            if polled.is_ready() {
+                call.set(None);
+            }
+            self.held.set(false);
+        }
+        let mut state = self.state.borrow_mut();
+        state.flush();
+        state.poll_outcome(call.is_none(), cx)
+    }
+
+    /// Brings the connection to the start of the next exchange, or to its end.
+    async fn conclude(&self, outcome: Outcome) -> Next {
+        match outcome {
+            Outcome::Answered => {}
+            Outcome::Missing => {
+                let refusal = self.state.borrow().missing_answer();
+                self.refuse(refusal);
+                return Next::Closed;
+            }
+            Outcome::TooSlow => {
+                count(|counters| counters.body_timeouts += 1);
+                let rule = "request-body-too-slow";
+                self.refuse(Refusal {
+                    status: Status::REQUEST_TIMEOUT,
+                    rule,
+                });
+                return Next::Closed;
+            }
+            Outcome::Cut | Outcome::Gone | Outcome::Stalled => {
+                self.cut(&outcome);
+                return Next::Closed;
+            }
+        }
+        if !self.state.borrow().inbound.is_body_complete() && !self.discard_body().await {
+            self.close_politely();
+            return Next::Closed;
+        }
+        self.state.borrow_mut().next_exchange()
+    }
+
+    /// Reads what is left of a body that nobody wants, within bounds.
+    async fn discard_body(&self) -> bool {
+        let (bytes, limit) = {
+            let mut state = self.state.borrow_mut();
+            let side = state.side.server();
+            let limits = &side.options.limits;
+            if !side.machine.keep_alive() {
+                return false;
+            }
+            (limits.discard_bytes_max, limits.discard_timeout)
+        };
+        let due = blitz_reactor::now() + limit;
+        let mut left = bytes;
+        poll_fn(|cx| self.state.borrow_mut().poll_discard(&mut left, due, cx)).await
+    }
+
+    /// Answers in the service's stead if an answer is still possible, and closes.
+    fn refuse(&self, refusal: Refusal) -> After {
+        count_refused(refusal.rule);
+        let mut state = self.state.borrow_mut();
+        let peer = state.side.server().peer.remote;
+        tracing::debug!(
+            rule = refusal.rule,
+            status = refusal.status.code(),
+            ?peer,
+            "refused"
+        );
+        state.cut_handles();
+        if !state.side.server().machine.response_started() {
+            state.send_refusal(refusal);
+            state.flush();
+        }
+        drop(state);
+        self.close_politely()
+    }
+
+    /// Ends a connection whose answer is incomplete, so that the client can see it.
+    fn cut(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Stalled if self.state.borrow().is_tunnel => {
+                count(|counters| counters.tunnel_timeouts += 1);
+            }
+            Outcome::Stalled => count(|counters| counters.send_stalls += 1),
+            _ => count(|counters| counters.cancelled += 1),
+        }
+        self.abort_connection();
+    }
+
+    /// Lets the client read what was sent, although it may still be sending (rule 16).
+    fn close_politely(&self) -> After {
+        let mut state = self.state.borrow_mut();
+        state.cut_handles();
+        if let Some(socket) = state.socket.take() {
+            socket.finish();
+        }
+        After::Closed
+    }
+
+    fn abort_connection(&self) -> After {
+        let mut state = self.state.borrow_mut();
+        state.cut_handles();
+        if let Some(socket) = state.socket.take() {
+            socket.abort();
+        }
+        After::Closed
+    }
+
+    fn park(&self, served: u32) -> After {
+        match self.state.borrow_mut().socket.take() {
+            Some(socket) => After::Park(socket, served),
+            None => After::Closed,
+        }
+    }
+}
+
+impl State {
+    /// Waits for a request head whose first byte came at `since`.
+    fn poll_request(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<Arrived> {
+        loop {
+            match self.step() {
+                Ok(Got::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
+                Ok(Got::NeedMore) => {}
+                Ok(Got::Data(_) | Got::Trailers | Got::End) => {
+                    unreachable!("a head comes first")
+                }
+                Err(error) => return Poll::Ready(Arrived::Refused(refusal(error))),
+            }
+            if self.side.server().machine.is_idle() && self.nothing_received() {
+                return Poll::Ready(Arrived::Nothing);
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(self.vanish()),
+                Poll::Pending => return self.poll_head_deadline(since, cx),
+            }
+        }
+    }
+
+    fn poll_head_deadline(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<Arrived> {
+        let due = since + self.side.server().options.limits.head_timeout;
+        self.timer.poll_due(due, cx).map(|()| {
+            count(|counters| counters.header_timeouts += 1);
+            let status = Status::REQUEST_TIMEOUT;
+            Arrived::Refused(Refusal {
+                status,
+                rule: "request-head-too-slow",
+            })
+        })
+    }
+
+    /// The client left within a head, or after empty lines.
+    fn vanish(&mut self) -> Arrived {
+        self.socket = None;
+        Arrived::Closed
+    }
+
+    /// Takes the head from the machine and sets the body up.
+    fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
+        let Some(request) = self.side.server().head.take() else {
+            unreachable!("the machine has just filled it")
+        };
+        count(|counters| counters.requests += 1);
+        self.outbound.message = Message::Due;
+        self.inbound.begin_body();
+        if matches!(length, BodyLength::Empty | BodyLength::Known(0)) {
+            match self.step() {
+                Ok(Got::End) => self.inbound.body = Body::Done,
+                Ok(_) => unreachable!("a message without content ends with its head"),
+                Err(error) => return Arrived::Refused(refusal(error)),
+            }
+        } else {
+            self.widen();
+        }
+        Arrived::Request(request, length)
+    }
+
+    /// Whether the exchange is over; if not, the task will be woken when that may have changed.
+    fn poll_outcome(&mut self, service_done: bool, cx: &mut Context<'_>) -> Poll<Outcome> {
+        if let Some(outcome) = self.outcome(service_done) {
+            return Poll::Ready(outcome);
+        }
+        let side = self.side.server();
+        if !side
+            .task
+            .as_ref()
+            .is_some_and(|task| task.will_wake(cx.waker()))
+        {
+            side.task = Some(cx.waker().clone());
+        }
+        self.watch_client(cx);
+        if self.side.server().gone {
+            return Poll::Ready(Outcome::Gone);
+        }
+        self.poll_deadlines(cx)
+    }
+
+    fn outcome(&mut self, service_done: bool) -> Option<Outcome> {
+        if self.side.server().gone {
+            return Some(Outcome::Gone);
+        }
+        match self.outbound.message {
+            Message::Cut => Some(Outcome::Cut),
+            Message::Missing if service_done => Some(Outcome::Missing),
+            Message::Done if service_done && !self.is_tunnel_receiving() => Some(Outcome::Answered),
+            Message::Due | Message::Open | Message::Missing | Message::Done => None,
+        }
+    }
+
+    fn is_tunnel_receiving(&self) -> bool {
+        self.is_tunnel && matches!(self.inbound.body, Body::Open)
+    }
+
+    /// Notices that the client went away although nobody reads. What comes is kept, within the
+    /// bound for reading ahead (rule 17).
+    fn watch_client(&mut self, cx: &mut Context<'_>) {
+        let bytes_max = self.side.server().options.limits.pipelined_bytes_max;
+        while !self.inbound.fin && self.inbound.input_bytes() < bytes_max {
+            match self.poll_receive(cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(_)) => self.inbound.wake_reader(),
+                Poll::Ready(Err(_)) => {
+                    self.inbound.wake_reader();
+                    self.side.server().gone = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let options = Rc::clone(&self.side.server().options);
+        let limits = &options.limits;
+        if let Some(due) = self.stall_due(limits)
+            && self.timer.poll_due(due, cx).is_ready()
+        {
+            return Poll::Ready(Outcome::Stalled);
+        }
+        if self.is_tunnel {
+            let due = self.last_moved() + limits.stream_idle_timeout;
+            return self.timer.poll_due(due, cx).map(|()| Outcome::Stalled);
+        }
+        if self.outbound.message != Message::Due || !matches!(self.inbound.body, Body::Open) {
+            return Poll::Pending;
+        }
+        // While nobody waits for the body there is nothing to blame the client for; look again
+        // later, since a reader in another task does not pass through here.
+        let later = || blitz_reactor::now() + limits.body_rate_grace;
+        let due = self.inbound.pace.due(limits).unwrap_or_else(later);
+        self.timer.poll_due(due, cx).map(|()| Outcome::TooSlow)
+    }
+
+    /// When bytes last moved in either direction.
+    fn last_moved(&self) -> Instant {
+        let sent = self.socket.as_ref().map(Socket::send_progress);
+        let moved = self.inbound.pace.last.into_iter().chain(sent).max();
+        moved.unwrap_or_else(blitz_reactor::now)
+    }
+
+    fn poll_discard(&mut self, left: &mut usize, due: Instant, cx: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            match self.step() {
+                Ok(Got::End) => {
+                    self.inbound.body = Body::Done;
+                    return Poll::Ready(true);
+                }
+                Ok(Got::Data(slice)) if slice.len() > *left => return Poll::Ready(false),
+                Ok(Got::Data(slice)) => {
+                    *left -= slice.len();
+                    continue;
+                }
+                Ok(Got::Trailers) => continue,
+                Ok(Got::NeedMore) => {}
+                Ok(Got::Head(_)) | Err(_) => return Poll::Ready(false),
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(false),
+                Poll::Pending => return self.timer.poll_due(due, cx).map(|()| false),
+            }
+        }
+    }
+
+    /// After a complete exchange: what is next on this connection.
+    fn next_exchange(&mut self) -> Next {
+        let held_back = self.inbound.input.is_empty();
+        let side = self.side.server();
+        let draining = side.options.drain.is_triggered();
+        let goes_on = side.machine.keep_alive();
+        self.cut_handles();
+        self.narrow();
+        let nothing_more = self.inbound.fin && held_back;
+        if !goes_on || nothing_more || (draining && held_back) {
+            if let Some(socket) = self.socket.take() {
+                socket.finish();
+            }
+            return Next::Closed;
+        }
+        if self.nothing_received() {
+            Next::Idle
+        } else {
+            Next::Request
+        }
+    }
+
+    pub(super) fn nothing_received(&self) -> bool {
+        let unread = self.socket.as_ref().map_or(0, Socket::unread_bytes);
+        self.inbound.input.is_empty() && !self.inbound.fin && unread == 0
+    }
+
+    /// Pipelined answers must not pile up before a client that does not read.
+    fn poll_pipeline_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
+        let Some(socket) = &self.socket else {
+            return Poll::Ready(Err(()));
+        };
+        match socket.poll_send_room(cx, PIPELINED_ANSWER_BYTES_MAX) {
+            Poll::Ready(room) => Poll::Ready(room.map_err(drop)),
+            Poll::Pending => {
+                let options = Rc::clone(&self.side.server().options);
+                let Some(due) = self.stall_due(&options.limits) else {
+                    return Poll::Pending;
+                };
+                self.timer.poll_due(due, cx).map(|()| {
+                    count(|counters| counters.send_stalls += 1);
+                    Err(())
+                })
+            }
+        }
+    }
+
+    /// What to say when the service said nothing: what was wrong with the body, if that was it.
+    fn missing_answer(&self) -> Refusal {
+        match &self.inbound.body {
+            Body::Failed(BodyError::Malformed(error)) => refusal(*error),
+            Body::Failed(error @ BodyError::Truncated) => Refusal {
+                status: error.status(),
+                rule: "truncated-body",
+            },
+            _ => Refusal {
+                status: Status::INTERNAL_SERVER_ERROR,
+                rule: "no-answer",
+            },
+        }
+    }
+
+    /// Encodes the answer that the core gives on its own.
+    fn send_refusal(&mut self, refusal: Refusal) {
+        let mut head = Pooled::<ResponseHead>::response(refusal.status);
+        let options = Rc::clone(&self.side.server().options);
+        let content = match &options.refusal {
+            Some(make) => make(refusal, &mut head),
+            None => plain_refusal(refusal, &mut head),
+        };
+        self.side.server().machine.drain();
+        self.send_whole(&mut head, content);
+    }
+}
+
+fn refusal(error: Error) -> Refusal {
+    Refusal {
+        status: error.status(),
+        rule: error.rule(),
+    }
+}
+
+/// One line for a person with a terminal.
+fn plain_refusal(refusal: Refusal, head: &mut ResponseHead) -> Chunk {
+    head.fields
+        .append(blitz_proto::Name::ContentType, "text/plain");
+    let Refusal { status, rule } = refusal;
+    Chunk::from(format!("{} {}: {rule}\n", status.code(), status.reason()))
+}

@@ -1,0 +1,269 @@
+//! The receiving half of a connection: what was received, and where the current body stands.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use blitz_proto::{Fields, Limits};
+use blitz_reactor::Slice;
+
+use super::wire::{Got, Side, State, Wire};
+use crate::body::Part;
+use crate::error::BodyError;
+use crate::recycle::Pooled;
+
+#[derive(Default)]
+pub(super) struct Inbound {
+    /// Received and not yet taken by the machine, in order.
+    pub(super) input: VecDeque<Slice>,
+    /// The peer sends no more.
+    pub(super) fin: bool,
+    pub(super) body: Body,
+    pub(super) trailers: Pooled<Fields>,
+    pub(super) pace: Pace,
+    /// The receive window was opened for a body.
+    is_wide: bool,
+    /// Who waits for more of the body, if it is not the one the socket wakes.
+    reader: Option<Waker>,
+}
+
+/// Where the body that is being received stands.
+#[derive(Default)]
+pub(super) enum Body {
+    /// Complete, or there is none.
+    #[default]
+    Done,
+    /// More is to come for a reader.
+    Open,
+    /// More is to come, and nobody wants it.
+    Unwanted,
+    /// It ended early.
+    Failed(BodyError),
+}
+
+/// How fast the body comes; only time in which somebody waits for it counts.
+#[derive(Default)]
+pub(super) struct Pace {
+    pub(super) bytes: u64,
+    pub(super) waited: Duration,
+    pub(super) waiting_since: Option<Instant>,
+    /// When something last arrived; for tunnels and responses.
+    pub(super) last: Option<Instant>,
+}
+
+impl Inbound {
+    pub(super) fn push(&mut self, slice: Slice) {
+        self.input.push_back(slice);
+        if let Some(since) = self.pace.waiting_since.take() {
+            self.pace.waited += blitz_reactor::now().saturating_duration_since(since);
+        }
+    }
+
+    pub(super) fn consume(&mut self, n: usize) {
+        let Some(front) = self.input.front_mut() else {
+            assert_eq!(n, 0, "nothing to consume");
+            return;
+        };
+        front.advance(n);
+        if front.is_empty() {
+            self.input.pop_front();
+        }
+    }
+
+    pub(super) fn input_bytes(&self) -> usize {
+        self.input.iter().map(Slice::len).sum()
+    }
+
+    pub(super) fn is_body_complete(&self) -> bool {
+        matches!(self.body, Body::Done)
+    }
+
+    pub(super) fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn wait(&mut self, cx: &Context<'_>) {
+        if !self
+            .reader
+            .as_ref()
+            .is_some_and(|reader| reader.will_wake(cx.waker()))
+        {
+            self.reader = Some(cx.waker().clone());
+        }
+        self.pace
+            .waiting_since
+            .get_or_insert_with(blitz_reactor::now);
+    }
+
+    pub(super) fn begin_body(&mut self) {
+        self.body = Body::Open;
+        self.pace = Pace::default();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.input.clear();
+        self.fin = false;
+        self.body = Body::Done;
+        self.trailers.clear();
+        self.pace = Pace::default();
+        self.is_wide = false;
+        self.reader = None;
+    }
+}
+
+impl Pace {
+    /// When the sender will have been too slow, if nothing comes until then.
+    pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
+        let since = self.waiting_since?;
+        let earned =
+            Duration::from_secs_f64(self.bytes as f64 / limits.body_rate_min.max(1) as f64);
+        Some(since + (limits.body_rate_grace + earned).saturating_sub(self.waited))
+    }
+}
+
+impl Wire {
+    /// The next part of the body for its reader.
+    pub(crate) fn poll_part(
+        &self,
+        exchange: u32,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Part>, BodyError>> {
+        self.in_exchange(exchange, |state| state.poll_part(cx))
+            .unwrap_or(Poll::Ready(Err(BodyError::Cancelled)))
+    }
+
+    /// The reader is gone.
+    pub(crate) fn drop_recv(&self, exchange: u32) {
+        self.in_exchange(exchange, |state| {
+            if state.inbound.is_body_complete() {
+                return;
+            }
+            state.inbound.body = Body::Unwanted;
+            match &mut state.side {
+                // A tunnel may have to be torn down for it.
+                Side::Server(side) => side.wake_task(),
+                Side::Client(_) => state.close_client(),
+            }
+        });
+    }
+}
+
+impl State {
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, BodyError>> {
+        match &self.inbound.body {
+            Body::Done => return Poll::Ready(Ok(None)),
+            Body::Failed(error) => return Poll::Ready(Err(error.clone())),
+            Body::Open | Body::Unwanted => {}
+        }
+        self.inbound.reader = None;
+        loop {
+            match self.step() {
+                Ok(Got::Data(slice)) => {
+                    self.inbound.pace.bytes += slice.len() as u64;
+                    return Poll::Ready(Ok(Some(Part::Data(slice))));
+                }
+                Ok(Got::Trailers) => {
+                    return Poll::Ready(Ok(Some(Part::Trailers(self.take_trailers()))));
+                }
+                Ok(Got::End) => {
+                    self.end_body();
+                    return Poll::Ready(Ok(None));
+                }
+                Ok(Got::NeedMore) => {}
+                Ok(Got::Head(_)) => unreachable!("no head comes within a body"),
+                Err(error) => return Poll::Ready(Err(self.fail_body(BodyError::Malformed(error)))),
+            }
+            self.ask_for_content();
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) => self.inbound.pace.last = Some(blitz_reactor::now()),
+                Poll::Ready(Ok(false)) => return Poll::Ready(self.end_body_by_fin()),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(self.fail_body(BodyError::Reset))),
+                Poll::Pending => {
+                    self.inbound.wait(cx);
+                    return match self.poll_body_deadline(cx) {
+                        Poll::Ready(()) => Poll::Ready(Err(self.fail_body(BodyError::TimedOut))),
+                        Poll::Pending => Poll::Pending,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Receives a body in larger pieces than heads.
+    pub(super) fn widen(&mut self) {
+        if let Some(socket) = &self.socket {
+            socket.set_window(self.limits().stream_buffer_bytes_max / 2);
+            self.inbound.is_wide = true;
+        }
+    }
+
+    /// Back to what may be read ahead of a request (rule 17).
+    pub(super) fn narrow(&mut self) {
+        if !std::mem::take(&mut self.inbound.is_wide) {
+            return;
+        }
+        if let Some(socket) = &self.socket {
+            socket.set_window(self.limits().pipelined_bytes_max);
+        }
+    }
+
+    pub(super) fn end_body(&mut self) {
+        self.inbound.body = Body::Done;
+        self.inbound.reader = None;
+        if matches!(self.side, Side::Client(_)) {
+            self.release_client();
+        }
+    }
+
+    /// FIN ends a tunnel's direction and a response delimited by close; anything else is cut off.
+    fn end_body_by_fin(&mut self) -> Result<Option<Part>, BodyError> {
+        let complete = match &mut self.side {
+            Side::Server(side) => side.machine.handle_eof().is_ok(),
+            Side::Client(side) => {
+                matches!(side.machine.handle_eof(), Ok(blitz_proto::h1::Event::End))
+            }
+        };
+        if !complete {
+            return Err(self.fail_body(BodyError::Truncated));
+        }
+        self.end_body();
+        Ok(None)
+    }
+
+    fn fail_body(&mut self, error: BodyError) -> BodyError {
+        self.inbound.body = Body::Failed(error.clone());
+        match &mut self.side {
+            Side::Server(side) => {
+                side.gone |= matches!(error, BodyError::Reset);
+                side.wake_task();
+            }
+            Side::Client(_) => self.close_client(),
+        }
+        error
+    }
+
+    /// The first read of a body sends the `100 Continue` that its sender waits for.
+    fn ask_for_content(&mut self) {
+        if let Side::Server(side) = &mut self.side
+            && side.machine.expects_continue()
+        {
+            side.send_continue(self.outbound.buffer());
+            self.flush();
+        }
+    }
+
+    /// Servers watch their deadlines in the exchange's task.
+    fn poll_body_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.side {
+            Side::Client(side) if !self.is_tunnel => {
+                let limit = side.options.body_timeout;
+                let since = self.inbound.pace.waiting_since;
+                let due = since.unwrap_or_else(blitz_reactor::now) + limit;
+                self.timer.poll_due(due, cx)
+            }
+            _ => Poll::Pending,
+        }
+    }
+}

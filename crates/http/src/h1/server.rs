@@ -1,0 +1,256 @@
+//! The server's side of a connection: answering.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use blitz_proto::h1;
+use blitz_proto::{BodyLength, Name, RequestHead, ResponseHead, Status};
+use blitz_reactor::{Chunk, Socket};
+
+use super::inbound::Body;
+use super::outbound::Message;
+use super::wire::{Shelf, Side, State, Wire};
+use crate::body::{RecvBody, SendBody, Tunnel};
+use crate::counters::count;
+use crate::date::http_date;
+use crate::exchange::Peer;
+use crate::recycle::Pooled;
+use crate::serve::ServeOptions;
+
+pub(super) struct ServerSide {
+    pub(super) machine: h1::Server,
+    /// Filled by the machine until the head is complete.
+    pub(super) head: Option<Pooled<RequestHead>>,
+    pub(super) options: Rc<ServeOptions>,
+    pub(super) peer: Peer,
+    /// The client went away.
+    pub(super) gone: bool,
+    /// The exchange's task, while it waits.
+    pub(super) task: Option<Waker>,
+    /// Who waits for the end of the exchange.
+    closed: Option<Waker>,
+}
+
+impl ServerSide {
+    pub(super) fn wake_task(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
+    }
+
+    pub(super) fn wake_closed(&mut self) {
+        if let Some(closed) = self.closed.take() {
+            closed.wake();
+        }
+    }
+
+    pub(super) fn send_continue(&mut self, out: &mut Vec<u8>) {
+        self.machine
+            .send_informational(&ResponseHead::new(Status::CONTINUE), out);
+    }
+
+    /// Ready for another connection of the same listener.
+    pub(super) fn clear(&mut self) {
+        if !self.machine.is_idle() || !self.machine.keep_alive() {
+            self.machine = h1::Server::new(&self.options.limits);
+        }
+        self.gone = false;
+        self.task = None;
+    }
+
+    /// Adds the fields that every answer has.
+    pub(super) fn decorate(&self, head: &mut ResponseHead) {
+        if self.options.date && !head.fields.contains(Name::Date) {
+            head.fields.append(Name::Date, http_date());
+        }
+        if let Some(server) = &self.options.server
+            && !head.fields.contains(Name::Server)
+        {
+            head.fields.append(Name::Server, server);
+        }
+    }
+}
+
+impl Wire {
+    /// The state for a connection that has something to say, from the shelf if possible.
+    pub(crate) fn server(
+        socket: Socket,
+        peer: Peer,
+        options: &Rc<ServeOptions>,
+        shelf: &Shelf,
+    ) -> Rc<Wire> {
+        if let Some(wire) = shelf.take() {
+            let mut state = wire.state.borrow_mut();
+            state.socket = Some(socket);
+            state.side.server().peer = peer;
+            drop(state);
+            return wire;
+        }
+        let side = ServerSide {
+            machine: h1::Server::new(&options.limits),
+            head: None,
+            options: Rc::clone(options),
+            peer,
+            gone: false,
+            task: None,
+            closed: None,
+        };
+        Wire::new(socket, Side::Server(side))
+    }
+
+    pub(crate) fn expects_continue(&self, exchange: u32) -> bool {
+        self.in_exchange(exchange, |state| {
+            state.side.server().machine.expects_continue()
+        })
+        .unwrap_or(false)
+    }
+
+    pub(crate) fn upgrade_requested(&self, exchange: u32) -> bool {
+        self.in_exchange(exchange, |state| {
+            state.side.server().machine.upgrade_requested()
+        })
+        .unwrap_or(false)
+    }
+
+    pub(crate) fn send_informational(&self, exchange: u32, head: &ResponseHead) {
+        self.in_exchange(exchange, |state| {
+            let State { side, outbound, .. } = state;
+            side.server()
+                .machine
+                .send_informational(head, outbound.buffer());
+        });
+    }
+
+    /// Sends a head; content follows.
+    pub(crate) fn start_response(
+        wire: Rc<Wire>,
+        exchange: u32,
+        head: &mut ResponseHead,
+        length: BodyLength,
+    ) -> SendBody {
+        let started = wire.in_exchange(exchange, |state| {
+            state.send_head(head, length);
+            state.finish_without_content()
+        });
+        match started {
+            Some(true) if length == BodyLength::Empty => SendBody::done(),
+            Some(true) => SendBody::discard(),
+            // The handle of an exchange that was cut off finds out when it is used.
+            Some(false) | None => SendBody::h1(wire, exchange),
+        }
+    }
+
+    /// Sends a complete answer.
+    pub(crate) fn send_response(&self, exchange: u32, head: &mut ResponseHead, content: Chunk) {
+        self.in_exchange(exchange, |state| state.send_whole(head, content));
+    }
+
+    /// Sends 101, or 2xx to CONNECT; from then on both directions are opaque.
+    pub(crate) fn start_tunnel(wire: Rc<Wire>, exchange: u32, head: &mut ResponseHead) -> Tunnel {
+        wire.in_exchange(exchange, |state| {
+            let requested = state.side.server().machine.upgrade_requested();
+            assert!(requested, "a tunnel answers a request to upgrade");
+            state.send_head(head, BodyLength::Empty);
+            assert!(
+                state.side.server().machine.is_tunnel(),
+                "{} opens no tunnel",
+                head.status
+            );
+            state.is_tunnel = true;
+            state.inbound.begin_body();
+            state.widen();
+            count(|counters| counters.upgrades += 1);
+        });
+        let recv = RecvBody::h1(Rc::clone(&wire), exchange, BodyLength::Unknown);
+        Tunnel {
+            recv,
+            send: SendBody::h1(wire, exchange),
+        }
+    }
+
+    /// Ends the exchange without an answer.
+    pub(crate) fn abort(&self, exchange: u32) {
+        self.in_exchange(exchange, |state| {
+            state.outbound.message = Message::Cut;
+            state.side.server().wake_task();
+        });
+    }
+
+    pub(crate) fn poll_closed(&self, exchange: u32, cx: &mut Context<'_>) -> Poll<()> {
+        self.in_exchange(exchange, |state| {
+            let side = state.side.server();
+            if side.gone {
+                return Poll::Ready(());
+            }
+            side.closed = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .unwrap_or(Poll::Ready(()))
+    }
+
+    /// Nobody will answer.
+    pub(crate) fn drop_responder(&self, exchange: u32) {
+        self.in_exchange(exchange, |state| {
+            state.outbound.message = Message::Missing;
+            state.side.server().wake_task();
+        });
+    }
+}
+
+impl State {
+    /// Encodes the head of the final response, and decides whether the connection goes on.
+    pub(super) fn send_head(&mut self, head: &mut ResponseHead, length: BodyLength) {
+        let must_close = self.must_close_after_response();
+        let State { side, outbound, .. } = self;
+        let side = side.server();
+        if must_close {
+            side.machine.drain();
+        }
+        side.decorate(head);
+        side.machine.send_head(head, length, outbound.buffer());
+        let class = usize::from(head.status.class()).clamp(1, 5) - 1;
+        count(|counters| counters.responses[class] += 1);
+        outbound.message = Message::Open;
+    }
+
+    /// Whether it is already known that no request can follow this one.
+    fn must_close_after_response(&mut self) -> bool {
+        let nothing_received = self.nothing_received();
+        let State { side, inbound, .. } = self;
+        let side = side.server();
+        // In which protocol are the bytes that came after the request? Nobody knows (rule 15).
+        let refuses_upgrade = side.machine.upgrade_requested() && !nothing_received;
+        let failed = matches!(inbound.body, Body::Failed(_));
+        let left = inbound.fin && inbound.input.is_empty();
+        side.options.drain.is_triggered() || refuses_upgrade || failed || left
+    }
+
+    /// Completes the answer if its head is all there is to send.
+    fn finish_without_content(&mut self) -> bool {
+        let State { side, outbound, .. } = self;
+        let machine = &mut side.server().machine;
+        if machine.sends_body() {
+            return false;
+        }
+        if !machine.response_done() {
+            let ended = machine.send_end(None, outbound.buffer());
+            debug_assert!(ended.is_ok(), "no content was due");
+        }
+        self.end_message();
+        true
+    }
+
+    pub(super) fn send_whole(&mut self, head: &mut ResponseHead, content: Chunk) {
+        let length = match content.len() {
+            0 if head.status.forbids_content() => BodyLength::Empty,
+            len => BodyLength::Known(len as u64),
+        };
+        self.send_head(head, length);
+        if self.finish_without_content() {
+            return;
+        }
+        // Neither can fail: exactly the declared length is sent.
+        let sent = self.send_data(content).and_then(|()| self.send_end(None));
+        debug_assert!(sent.is_ok(), "the content has its own length");
+    }
+}

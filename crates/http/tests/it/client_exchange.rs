@@ -1,0 +1,292 @@
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_http::{
+    Address, BodyError, BodyLength, ClientError, ClientOptions, Connection, Fields, IoChoice,
+    Method, Name, Part, RecvBody, RequestHead, Response, ResponseEvent, SendError, Status,
+};
+
+use crate::support::{Raw, accept, on_each_driver, run, scripted};
+
+/// Runs `client` against a server that plays `script` on the first connection.
+fn against<T>(
+    io: IoChoice,
+    script: impl FnOnce(Raw) + Send + 'static,
+    client: impl AsyncFnOnce(Connection) -> T,
+) -> T {
+    let (address, server) = scripted(move |listener| script(accept(&listener)));
+    let result = run(io, async {
+        let options = Rc::new(ClientOptions {
+            response_timeout: Duration::from_millis(300),
+            body_timeout: Duration::from_millis(300),
+            ..ClientOptions::default()
+        });
+        client(
+            Connection::connect(&address, &options)
+                .await
+                .expect("connects"),
+        )
+        .await
+    });
+    server.join().expect("the script ran");
+    result
+}
+
+pub fn get(path: &str) -> RequestHead {
+    let mut head = RequestHead::new(Method::Get, path);
+    head.set_authority("up");
+    head
+}
+
+async fn ask(connection: Connection) -> Result<Response, ClientError> {
+    let (send, response) = connection.request(&get("/x"), BodyLength::Empty);
+    drop(send);
+    response.response().await
+}
+
+async fn content(body: &mut RecvBody) -> Result<String, BodyError> {
+    let bytes = body.read_to_end(1 << 20).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+const GET: &str = "GET /x HTTP/1.1\r\nHost: up\r\n\r\n";
+
+#[test]
+fn a_response_with_a_length_is_read_to_its_end() {
+    on_each_driver(|io| {
+        let script = |mut server: Raw| {
+            server
+                .expect(GET)
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\n\r\nhe");
+            std::thread::sleep(Duration::from_millis(20));
+            server.send("llo");
+        };
+        against(io, script, async |connection| {
+            let mut response = ask(connection).await.expect("answers");
+            assert_eq!(response.head.status, Status::OK);
+            assert_eq!(response.head.fields.get("x-a"), Some(&b"1"[..]));
+            assert_eq!(response.body.length(), BodyLength::Known(5));
+            assert_eq!(content(&mut response.body).await.expect("ends"), "hello");
+            assert!(response.body.is_done());
+        });
+    });
+}
+
+#[test]
+fn interim_responses_are_yielded_before_the_final_one() {
+    on_each_driver(|io| {
+        let script = |mut server: Raw| {
+            server
+                .expect(GET)
+                .send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+            server.send("HTTP/1.1 204 No Content\r\n\r\n");
+        };
+        against(io, script, async |connection| {
+            let (_, mut responses) = connection.request(&get("/x"), BodyLength::Empty);
+            let ResponseEvent::Informational(hints) = responses.next().await.unwrap() else {
+                panic!("hints come first")
+            };
+            assert_eq!(hints.status, Status::EARLY_HINTS);
+            assert_eq!(hints.fields.get(Name::Link), Some(&b"</a>"[..]));
+            let ResponseEvent::Final(response) = responses.next().await.unwrap() else {
+                panic!("then the final one")
+            };
+            assert_eq!(response.head.status, Status::NO_CONTENT);
+            assert!(response.body.is_done());
+        });
+    });
+}
+
+#[test]
+fn a_chunked_request_gets_a_chunked_response_with_trailers() {
+    on_each_driver(|io| {
+        let script = |mut server: Raw| {
+            let head = server.head();
+            assert!(
+                head.to_lowercase().contains("transfer-encoding: chunked"),
+                "{head}"
+            );
+            server.expect("3\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\n\r\n");
+            server.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            server.send("4\r\nwxyz\r\n0\r\nX-Sum: 9\r\n\r\n");
+        };
+        against(io, script, async |connection| {
+            let mut head = get("/x");
+            head.set_method(Method::Post);
+            let (mut send, response) = connection.request(&head, BodyLength::Unknown);
+            send.data("abc").await.unwrap();
+            send.data("de").await.unwrap();
+            let mut trailers = Fields::new();
+            trailers.append("x-t", "1");
+            send.finish(Some(&trailers)).unwrap();
+            let mut body = response.response().await.unwrap().body;
+            let Some(Part::Data(data)) = body.next().await.unwrap() else {
+                panic!("data")
+            };
+            assert_eq!(&*data, b"wxyz");
+            let Some(Part::Trailers(trailers)) = body.next().await.unwrap() else {
+                panic!()
+            };
+            assert_eq!(trailers.get("x-sum"), Some(&b"9"[..]));
+            assert!(body.next().await.unwrap().is_none());
+        });
+    });
+}
+
+#[test]
+fn a_response_may_come_before_the_request_is_sent() {
+    on_each_driver(|io| {
+        let script = |mut server: Raw| {
+            server.head();
+            server.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig");
+            server.expect("ab");
+            // The client cannot go on with this connection.
+            server.expect_end();
+        };
+        against(io, script, async |connection| {
+            let mut head = get("/x");
+            head.set_method(Method::Post);
+            let (mut send, response) = connection.request(&head, BodyLength::Known(1000));
+            send.data("ab").await.unwrap();
+            let mut response = response.response().await.unwrap();
+            assert_eq!(response.head.status, Status::CONTENT_TOO_LARGE);
+            assert_eq!(content(&mut response.body).await.unwrap(), "big");
+            assert_eq!(send.data("c").await, Err(SendError::Closed));
+        });
+    });
+}
+
+#[test]
+fn a_response_delimited_by_close_ends_with_it() {
+    on_each_driver(|io| {
+        let script = |mut server: Raw| {
+            server.expect(GET).send("HTTP/1.0 200 OK\r\n\r\nall of it");
+        };
+        let text = against(io, script, async |connection| {
+            let mut response = ask(connection).await.unwrap();
+            assert_eq!(response.body.length(), BodyLength::Unknown);
+            content(&mut response.body).await.unwrap()
+        });
+        assert_eq!(text, "all of it");
+    });
+}
+
+#[test]
+fn failures_tell_what_happened() {
+    on_each_driver(|io| {
+        let nothing = |mut server: Raw| drop(server.expect(GET));
+        let error = against(io, nothing, async |connection| ask(connection).await.err());
+        assert!(
+            matches!(error, Some(ClientError::Reset { reused: false })),
+            "{error:?}"
+        );
+        assert!(error.is_some_and(|error| error.is_before_response()));
+
+        let half = |mut server: Raw| drop(server.expect(GET).send("HTTP/1.1 200 O"));
+        let error = against(io, half, async |connection| ask(connection).await.err());
+        assert!(matches!(error, Some(ClientError::Truncated)), "{error:?}");
+
+        let garbage = |mut server: Raw| drop(server.expect(GET).send("SSH-2.0 hi\r\n\r\n"));
+        let error = against(io, garbage, async |connection| ask(connection).await.err());
+        assert!(
+            matches!(error, Some(ClientError::Malformed(_))),
+            "{error:?}"
+        );
+
+        let silent = |mut server: Raw| server.expect(GET).expect_end();
+        let error = against(io, silent, async |connection| ask(connection).await.err());
+        assert!(matches!(error, Some(ClientError::TimedOut)), "{error:?}");
+    });
+}
+
+#[test]
+fn bodies_that_end_early_or_stall_are_errors() {
+    on_each_driver(|io| {
+        let short = |mut server: Raw| {
+            server
+                .expect(GET)
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe");
+        };
+        let error = against(io, short, async |connection| {
+            content(&mut ask(connection).await.unwrap().body)
+                .await
+                .err()
+        });
+        assert!(matches!(error, Some(BodyError::Truncated)), "{error:?}");
+
+        let stalled = |mut server: Raw| {
+            server
+                .expect(GET)
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")
+                .expect_end();
+        };
+        let error = against(io, stalled, async |connection| {
+            content(&mut ask(connection).await.unwrap().body)
+                .await
+                .err()
+        });
+        assert!(matches!(error, Some(BodyError::TimedOut)), "{error:?}");
+    });
+}
+
+#[test]
+fn nobody_listening_is_refused() {
+    on_each_driver(|io| {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let unix = Address::Unix(std::sync::Arc::new("/nonexistent/socket".into()));
+        for address in [Address::Tcp(gone), unix] {
+            let error = run(io, async {
+                Connection::connect(&address, &Rc::default()).await.err()
+            });
+            assert!(matches!(error, Some(ClientError::Refused)), "{error:?}");
+        }
+    });
+}
+
+#[test]
+fn giving_the_response_up_closes_the_connection() {
+    on_each_driver(|io| {
+        let script = |mut server: Raw| server.expect(GET).expect_end();
+        against(io, script, async |connection| {
+            let (_, response) = connection.request(&get("/x"), BodyLength::Empty);
+            let waited = blitz_http::timeout(Duration::from_millis(50), response.response()).await;
+            assert!(waited.is_err());
+        });
+    });
+}
+
+#[test]
+fn an_upgrade_makes_a_tunnel() {
+    on_each_driver(|io| {
+        let script = |mut server: Raw| {
+            assert!(server.head().to_lowercase().contains("upgrade: websocket"));
+            server.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n");
+            server.send("Upgrade: websocket\r\n\r\nfirst");
+            server.expect("ping").send("pong").fin();
+            server.expect("still").expect_end();
+        };
+        against(io, script, async |connection| {
+            let mut head = get("/x");
+            head.fields.append(Name::Upgrade, "websocket");
+            head.fields.append(Name::Connection, "upgrade");
+            let (_, response) = connection.request(&head, BodyLength::Empty);
+            let response = response.response().await.unwrap();
+            let Ok(mut tunnel) = response.into_tunnel() else {
+                panic!("not a tunnel")
+            };
+            let Some(Part::Data(data)) = tunnel.recv.next().await.unwrap() else {
+                panic!()
+            };
+            assert_eq!(&*data, b"first");
+            tunnel.send.data("ping").await.unwrap();
+            assert_eq!(content(&mut tunnel.recv).await.unwrap(), "pong");
+            // The other direction lives on after FIN.
+            tunnel.send.data("still").await.unwrap();
+            tunnel.send.finish(None).unwrap();
+            blitz_http::sleep(Duration::from_millis(20)).await;
+        });
+    });
+}

@@ -1,0 +1,124 @@
+use std::time::{Duration, Instant};
+
+use blitz_http::{Limits, ServeOptions};
+
+use crate::support::{Server, on_each_driver, options};
+
+fn limits(change: impl Fn(&mut Limits)) -> ServeOptions {
+    let mut options = options();
+    change(&mut options.limits);
+    options
+}
+
+#[test]
+fn a_head_that_never_ends_gets_408() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.head_timeout = Duration::from_millis(150))
+        });
+        let mut client = server.connect();
+        let begun = Instant::now();
+        client.send("GET /hello HT");
+        assert!(
+            client
+                .head()
+                .starts_with("HTTP/1.1 408 Request Timeout\r\n")
+        );
+        assert!(
+            begun.elapsed() >= Duration::from_millis(140),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(server.counters().header_timeouts, 1);
+    });
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.idle_timeout = Duration::from_millis(150))
+        });
+        let mut fresh = server.connect();
+        let mut used = server.connect();
+        used.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").head();
+        used.expect("hello").expect_end();
+        fresh.expect_end();
+        assert_eq!(server.counters().idle_timeouts, 2);
+    });
+}
+
+#[test]
+fn a_body_below_the_minimum_rate_gets_408() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| {
+                l.body_rate_grace = Duration::from_millis(150);
+                l.body_rate_min = 1000;
+            })
+        });
+        let mut client = server.connect();
+        client.send("POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
+        // These earn 100 ms on top of the grace.
+        client.send(vec![b'x'; 100]);
+        let begun = Instant::now();
+        assert!(
+            client
+                .head()
+                .starts_with("HTTP/1.1 408 Request Timeout\r\n")
+        );
+        assert!(
+            begun.elapsed() >= Duration::from_millis(230),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(server.counters().body_timeouts, 1);
+    });
+}
+
+#[test]
+fn the_rate_counts_only_before_the_answer() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.body_rate_grace = Duration::from_millis(100))
+        });
+        let mut client = server.connect();
+        client
+            .send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n")
+            .head();
+        std::thread::sleep(Duration::from_millis(300));
+        client.send("abc").expect("abc");
+    });
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_dropped() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.send_stall_timeout = Duration::from_millis(200))
+        });
+        let mut client = server.connect();
+        client.send("GET /big HTTP/1.1\r\nHost: a\r\n\r\n");
+        server.until("stalled", |counters| counters.send_stalls == 1);
+        assert_eq!(server.counters().connections, 0);
+    });
+}
+
+#[test]
+fn a_silent_tunnel_is_given_up() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.stream_idle_timeout = Duration::from_millis(200))
+        });
+        let mut client = server.connect();
+        client.send(
+            "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
+        client.head();
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(100));
+            client.send("ping").expect("ping");
+        }
+        server.until("given up", |counters| counters.tunnel_timeouts == 1);
+    });
+}

@@ -1,0 +1,51 @@
+use crate::support::{Server, on_each_driver};
+
+#[test]
+fn a_small_unread_body_is_passed_over() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        for _ in 0..3 {
+            client.send("POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+            client.head();
+            client.expect("hello").send("56789");
+        }
+        client.send("POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.head();
+        client.expect("hello").send("3\r\nabc\r\n0\r\n\r\n");
+        client.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.head();
+        client.expect("hello");
+        assert_eq!(server.counters().accepted, 1);
+    });
+}
+
+#[test]
+fn a_large_unread_body_closes_the_connection_after_the_answer() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        client.send("POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n");
+        client.send(vec![b'x'; 30_000]);
+        // The answer survives although the client goes on sending.
+        client.head();
+        client.expect("hello");
+        let _ = std::io::Write::write_all(&mut client.0, &vec![b'x'; 200_000]);
+        server.until("closed", |counters| counters.connections == 0);
+    });
+}
+
+#[test]
+fn a_service_that_says_nothing_makes_a_500() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        client.send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = client.head();
+        assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+        client
+            .expect("500 Internal Server Error: no-answer\n")
+            .expect_end();
+        assert_eq!(server.counters().refused_for("no-answer"), 1);
+    });
+}

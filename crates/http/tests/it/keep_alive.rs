@@ -1,0 +1,176 @@
+use crate::support::{Server, on_each_driver};
+
+const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+
+#[test]
+fn one_connection_carries_many_requests() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        for _ in 0..50 {
+            client.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.expect(hello());
+        }
+        let counters = server.counters();
+        assert_eq!((counters.accepted, counters.requests), (1, 50));
+        assert_eq!(counters.responses, [0, 50, 0, 0, 0]);
+    });
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_is_answered() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        for byte in b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n" {
+            client.send([*byte]);
+        }
+        client.expect(hello());
+    });
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        let mut requests = String::new();
+        let mut answers = String::new();
+        // More than a burst, with slow ones and bodies in between.
+        for round in 0..40 {
+            requests += "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
+            answers += &hello();
+            if round % 10 == 0 {
+                requests += "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
+                answers += &hello().replace("5\r\n\r\nhello", "4\r\n\r\nslow");
+            }
+            requests += "POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+            answers += &hello().replace("5\r\n\r\nhello", "3\r\n\r\nabc");
+        }
+        client.send(requests).expect(answers);
+        client.fin().expect_end();
+    });
+}
+
+#[test]
+fn a_client_that_pipelines_without_reading_is_held_back() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        let request = "GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
+        client.send(request.repeat(4));
+        for _ in 0..4 {
+            client.head();
+            client.expect(vec![b'x'; crate::support::BIG]);
+        }
+    });
+}
+
+#[test]
+fn connection_close_and_http_1_0_end_the_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        client.send("GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert!(
+            client
+                .head()
+                .to_lowercase()
+                .contains("\r\nconnection: close\r\n")
+        );
+        client.expect("hello").expect_end();
+
+        let mut client = server.connect();
+        client.send("GET /hello HTTP/1.0\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 200 OK\r\n"));
+        client.expect("hello").expect_end();
+
+        let mut client = server.connect();
+        for _ in 0..3 {
+            client.send("GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+            assert!(
+                client
+                    .head()
+                    .to_lowercase()
+                    .contains("\r\nconnection: keep-alive\r\n")
+            );
+            client.expect("hello");
+        }
+    });
+}
+
+#[test]
+fn a_streamed_answer_to_http_1_0_is_delimited_by_close() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        client.send("GET /stream HTTP/1.0\r\n\r\n");
+        client.head();
+        client.expect("onetwothree").expect_end();
+
+        let mut client = server.connect();
+        client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(
+            client
+                .head()
+                .to_lowercase()
+                .contains("\r\ntransfer-encoding: chunked\r\n")
+        );
+        client.expect("3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n");
+        client
+            .send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
+            .expect(hello());
+    });
+}
+
+#[test]
+fn head_requests_get_the_head_only() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        client.send("HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.expect(hello().strip_suffix("hello").unwrap());
+        client.send("HEAD /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.head();
+        client
+            .send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
+            .expect(hello());
+    });
+}
+
+#[test]
+fn an_answer_may_come_from_another_task() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        for _ in 0..3 {
+            client.send("POST /elsewhere HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc");
+            client.head();
+            client.expect("abc").send("def").expect("def");
+        }
+    });
+}
+
+#[test]
+fn answers_have_a_date_and_a_server_when_asked() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || blitz_http::ServeOptions {
+            server: Some("blitz".to_owned()),
+            ..blitz_http::ServeOptions::default()
+        });
+        let mut client = server.connect();
+        client.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = client.head().to_lowercase();
+        assert!(head.contains("\r\nserver: blitz\r\n"), "{head}");
+        let date = head
+            .split("\r\ndate: ")
+            .nth(1)
+            .and_then(|rest| rest.get(..29));
+        assert!(date.is_some_and(|date| date.ends_with(" gmt")), "{head}");
+    });
+}
+
+fn hello() -> String {
+    // Field names are written in their canonical case.
+    HELLO.replace("content-length", "Content-Length")
+}

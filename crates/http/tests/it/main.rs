@@ -1,0 +1,17 @@
+//! The loops over real sockets, driven by raw byte scripts, on every driver that this machine
+//! allows.
+#![allow(missing_docs)]
+
+mod support;
+
+mod body_limits;
+mod client_exchange;
+mod deadlines;
+mod drain;
+mod early_response;
+mod expect_continue;
+mod half_close_and_reset;
+mod keep_alive;
+mod pool;
+mod refusals;
+mod upgrade;

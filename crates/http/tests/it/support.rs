@@ -1,0 +1,370 @@
+//! A server of one core with a few fixed answers, and a client made of raw bytes.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blitz_http::{
+    Address, BodyLength, Chunk, Config, Cores, Counters, Drain, Exchange, IoChoice, Listener, Name,
+    Part, Pooled, ResponseHead, ServeOptions, Status, counters, serve, service_fn,
+};
+
+/// Longest wait for anything that should happen at once.
+pub const SOON: Duration = Duration::from_secs(5);
+
+/// Runs a test on each driver that this machine allows.
+pub fn on_each_driver(test: impl Fn(IoChoice)) {
+    let allowed = |io: &IoChoice| blitz_http::block_on(&config(*io), async {}).is_ok();
+    let drivers: Vec<_> = [IoChoice::Uring, IoChoice::Epoll]
+        .into_iter()
+        .filter(allowed)
+        .collect();
+    assert!(drivers.contains(&IoChoice::Epoll), "epoll works everywhere");
+    drivers.into_iter().for_each(test);
+}
+
+pub fn config(io: IoChoice) -> Config {
+    Config {
+        io,
+        cores: 1,
+        pin: false,
+        ..Config::default()
+    }
+}
+
+/// Runs `work` on a reactor of the calling thread.
+pub fn run<T>(io: IoChoice, work: impl Future<Output = T>) -> T {
+    blitz_http::block_on(&config(io), work).expect("the driver opens")
+}
+
+/// Options with which answers have no changing parts.
+pub fn options() -> ServeOptions {
+    ServeOptions {
+        date: false,
+        ..ServeOptions::default()
+    }
+}
+
+/// A running server; dropping it stops it and checks that it ends.
+pub struct Server {
+    pub address: SocketAddr,
+    cores: Option<Cores>,
+}
+
+impl Server {
+    pub fn start(io: IoChoice) -> Server {
+        Server::with(io, options)
+    }
+
+    pub fn with(
+        io: IoChoice,
+        options: impl Fn() -> ServeOptions + Send + Sync + 'static,
+    ) -> Server {
+        let (ready, is_ready) = mpsc::channel();
+        let options = Arc::new(options);
+        let cores = blitz_http::start(&config(io), move |_| {
+            let (options, ready) = (Arc::clone(&options), ready.clone());
+            async move {
+                let listener = Listener::bind(&any_port()).expect("a port is free");
+                let _ = ready.send(listener.local().clone());
+                serve(listener, Rc::new(service_fn(answer)), Rc::new(options())).await;
+            }
+        });
+        let Ok(Address::Tcp(address)) = is_ready.recv_timeout(SOON) else {
+            panic!("no address")
+        };
+        Server {
+            address,
+            cores: Some(cores.expect("the core starts")),
+        }
+    }
+
+    pub fn connect(&self) -> Raw {
+        Raw::connect(self.address)
+    }
+
+    pub fn counters(&self) -> Counters {
+        let (send, receive) = mpsc::channel();
+        let cores = self.cores.as_ref().expect("only dropping takes it");
+        cores.post_all(move |_| {
+            let _ = send.send(counters());
+        });
+        receive.recv_timeout(SOON).expect("the core answers")
+    }
+
+    /// Waits until the counters look as expected.
+    pub fn until(&self, what: &str, holds: impl Fn(&Counters) -> bool) {
+        let end = Instant::now() + SOON;
+        while !holds(&self.counters()) {
+            assert!(Instant::now() < end, "never {what}: {:?}", self.counters());
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub fn drain(&self, limit: Duration) {
+        let cores = self.cores.as_ref().expect("only dropping takes it");
+        cores.post_all(move |_| Drain::of_core().trigger(limit));
+    }
+
+    /// Waits until serving has ended by itself.
+    pub fn join(mut self) {
+        let cores = self.cores.take().expect("only dropping takes it");
+        cores.join().expect("the core ends well");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(cores) = self.cores.take() else {
+            return;
+        };
+        cores.post_all(|_| Drain::of_core().trigger(Duration::ZERO));
+        let ended = cores.join();
+        if !thread::panicking() {
+            ended.expect("the core ends well");
+        }
+    }
+}
+
+pub fn any_port() -> Address {
+    Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))
+}
+
+/// The service under test, by path.
+async fn answer(exchange: Exchange) {
+    let path = exchange.request.path().to_owned();
+    match path.as_str() {
+        "/hello" => say(exchange, "hello"),
+        "/echo" => echo(exchange).await,
+        "/whole" => whole(exchange).await,
+        "/stream" => stream(exchange).await,
+        "/never" => never(exchange).await,
+        "/slow" => {
+            blitz_http::sleep(Duration::from_millis(100)).await;
+            say(exchange, "slow");
+        }
+        "/none" => drop(exchange),
+        "/cut" => cut(exchange).await,
+        "/hints" => hints(exchange),
+        "/upgrade" => upgrade(exchange).await,
+        "/elsewhere" => elsewhere(exchange),
+        "/big" => big(exchange).await,
+        _ => say_status(exchange, Status::NOT_FOUND, "nothing here"),
+    }
+}
+
+fn say(exchange: Exchange, content: &'static str) {
+    say_status(exchange, Status::OK, content);
+}
+
+fn say_status(exchange: Exchange, status: Status, content: &'static str) {
+    exchange
+        .responder
+        .send(&mut Pooled::response(status), content);
+}
+
+/// Sends each part back as it comes.
+async fn echo(mut exchange: Exchange) {
+    let mut head = Pooled::response(Status::OK);
+    let mut send = exchange.responder.start(&mut head, exchange.body.length());
+    loop {
+        match exchange.body.next().await {
+            Ok(Some(Part::Data(slice))) => {
+                if send.data(slice).await.is_err() {
+                    return;
+                }
+            }
+            Ok(Some(Part::Trailers(trailers))) => {
+                let _ = send.finish(Some(&trailers));
+                return;
+            }
+            Ok(None) => {
+                let _ = send.finish(None);
+                return;
+            }
+            Err(_) => return send.abort(),
+        }
+    }
+}
+
+/// Answers with the content once it is complete.
+async fn whole(mut exchange: Exchange) {
+    match exchange.body.read_to_end(1 << 20).await {
+        Ok(content) => exchange
+            .responder
+            .send(&mut Pooled::response(Status::OK), content),
+        Err(_) => drop(exchange.responder),
+    }
+}
+
+async fn stream(exchange: Exchange) {
+    let mut send = exchange
+        .responder
+        .start(&mut Pooled::response(Status::OK), BodyLength::Unknown);
+    for part in ["one", "two", "three"] {
+        if send.data(part).await.is_err() {
+            return;
+        }
+        blitz_http::yield_now().await;
+    }
+    let _ = send.finish(None);
+}
+
+async fn never(exchange: Exchange) {
+    std::future::pending::<()>().await;
+    drop(exchange);
+}
+
+async fn cut(exchange: Exchange) {
+    let mut send = exchange
+        .responder
+        .start(&mut Pooled::response(Status::OK), BodyLength::Known(9));
+    let _ = send.data("half").await;
+}
+
+fn hints(mut exchange: Exchange) {
+    let mut hints = ResponseHead::new(Status::EARLY_HINTS);
+    hints.fields.append(Name::Link, "</style.css>; rel=preload");
+    exchange.responder.informational(&hints);
+    say(exchange, "hinted");
+}
+
+/// Echoes inside the tunnel until FIN.
+async fn upgrade(exchange: Exchange) {
+    if !exchange.responder.upgrade_requested() {
+        return say_status(exchange, Status::UPGRADE_REQUIRED, "websocket only");
+    }
+    let mut head = Pooled::response(Status::SWITCHING_PROTOCOLS);
+    head.fields.append(Name::Upgrade, "websocket");
+    let mut tunnel = exchange.responder.upgrade(&mut head);
+    while let Ok(Some(Part::Data(slice))) = tunnel.recv.next().await {
+        if tunnel.send.data(slice).await.is_err() {
+            return;
+        }
+    }
+    let _ = tunnel.send.data("bye").await;
+    let _ = tunnel.send.finish(None);
+}
+
+/// The answer comes from another task than the service's own.
+fn elsewhere(exchange: Exchange) {
+    blitz_http::spawn(async move {
+        blitz_http::sleep(Duration::from_millis(10)).await;
+        echo(exchange).await;
+    });
+}
+
+pub const BIG: usize = 8 << 20;
+
+async fn big(exchange: Exchange) {
+    let length = BodyLength::Known(BIG as u64);
+    let mut send = exchange
+        .responder
+        .start(&mut Pooled::response(Status::OK), length);
+    for _ in 0..BIG / 8192 {
+        if send.data(Chunk::from(vec![b'x'; 8192])).await.is_err() {
+            return;
+        }
+    }
+    let _ = send.finish(None);
+}
+
+/// A client that sends and expects exact bytes.
+pub struct Raw(pub TcpStream);
+
+impl Raw {
+    pub fn connect(address: SocketAddr) -> Raw {
+        Raw::over(TcpStream::connect(address).expect("connects"))
+    }
+
+    pub fn over(stream: TcpStream) -> Raw {
+        stream.set_read_timeout(Some(SOON)).expect("sets");
+        stream.set_nodelay(true).expect("sets");
+        Raw(stream)
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Raw {
+        self.0.write_all(bytes.as_ref()).expect("writes");
+        self
+    }
+
+    /// Reads exactly these bytes.
+    #[track_caller]
+    pub fn expect(&mut self, wanted: impl AsRef<[u8]>) -> &mut Raw {
+        let wanted = wanted.as_ref();
+        let mut got = vec![0; wanted.len()];
+        let mut len = 0;
+        while len < got.len() {
+            match self.0.read(&mut got[len..]) {
+                Ok(0) => break,
+                Ok(n) => len += n,
+                Err(error) => panic!("{error} after {:?}", got[..len].escape_ascii().to_string()),
+            }
+        }
+        assert_eq!(
+            got[..len].escape_ascii().to_string(),
+            wanted.escape_ascii().to_string()
+        );
+        self
+    }
+
+    /// Reads to the end of a head and returns it.
+    #[track_caller]
+    pub fn head(&mut self) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            match self.0.read(&mut byte) {
+                Ok(1) => head.push(byte[0]),
+                other => panic!("{other:?} after {:?}", head.escape_ascii().to_string()),
+            }
+        }
+        String::from_utf8(head).expect("heads are text here")
+    }
+
+    /// Expects FIN, and nothing before it.
+    #[track_caller]
+    pub fn expect_end(&mut self) {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).expect("ends with FIN");
+        assert_eq!(rest.escape_ascii().to_string(), "");
+    }
+
+    /// Expects that the connection is torn down, whatever came before.
+    #[track_caller]
+    pub fn expect_reset(&mut self) {
+        let mut rest = Vec::new();
+        let error = self.0.read_to_end(&mut rest).expect_err("no FIN");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+
+    /// Nothing more is sent.
+    pub fn fin(&mut self) -> &mut Raw {
+        self.0.shutdown(Shutdown::Write).expect("shuts down");
+        self
+    }
+
+    /// Closes with RST.
+    pub fn reset(self) {
+        // Unread input makes the kernel reset; zero linger would take an unsafe call. A socket
+        // that is closed while bytes wait in it sends RST.
+        drop(self);
+    }
+}
+
+/// A server made of a script: accepts one connection after the other and hands them over.
+pub fn scripted(
+    script: impl FnOnce(TcpListener) + Send + 'static,
+) -> (Address, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = Address::Tcp(listener.local_addr().expect("is bound"));
+    (address, thread::spawn(move || script(listener)))
+}
+
+/// Accepts within a script.
+pub fn accept(listener: &TcpListener) -> Raw {
+    Raw::over(listener.accept().expect("accepts").0)
+}
