@@ -1,6 +1,6 @@
 //! Instructions per look-up at 1, 10, 100 and 1,000 routes; over 400 the bench fails.
 
-#![allow(unused_qualifications)] // of the macros
+#![allow(missing_docs, unused_qualifications)] // of the macros
 
 use blitz::router::{Pattern, Router, RouterBuilder};
 use gungraun::prelude::*;

@@ -116,17 +116,10 @@ async fn serve_core(plan: Arc<Plan>) {
     plan.ended.fetch_add(1, Ordering::Release);
 }
 
-/// Waits for all listeners to be drained; one that fails is reported, the others go on.
-async fn all<F: Future<Output = io::Result<()>>>(mut serving: Vec<Pin<Box<F>>>) {
+/// Waits for all of them.
+async fn all<F: Future>(mut serving: Vec<Pin<Box<F>>>) {
     poll_fn(|cx| {
-        serving.retain_mut(|serving| match serving.as_mut().poll(cx) {
-            Poll::Ready(Err(error)) => {
-                tracing::error!(%error, "a listener failed");
-                false
-            }
-            Poll::Ready(Ok(())) => false,
-            Poll::Pending => true,
-        });
+        serving.retain_mut(|serving| serving.as_mut().poll(cx).is_pending());
         if serving.is_empty() {
             Poll::Ready(())
         } else {

@@ -90,7 +90,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
         if rest {
             text.push_str("/{rest...}");
         }
-        Pattern::parse(&text).unwrap()
+        Pattern::parse(&text).expect("a good pattern")
     })
 }
 
