@@ -191,7 +191,8 @@ impl Core {
 
     /// Resumes those that were parked although they had news. Each at most once per turn.
     fn resume_waiting(&self) {
-        for _ in 0..self.sockets.borrow().resumes_waiting() {
+        let waiting = self.sockets.borrow().resumes_waiting();
+        for _ in 0..waiting {
             let outcome = self.sockets().next_to_resume();
             outcome.carry_out();
         }
