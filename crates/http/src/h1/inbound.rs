@@ -137,7 +137,8 @@ impl Wire {
     /// The reader is gone.
     pub(crate) fn drop_recv(&self, exchange: u32) {
         self.in_exchange(exchange, |state| {
-            if state.inbound.is_body_complete() {
+            // What ended early stays on record: it may decide the answer.
+            if !matches!(state.inbound.body, Body::Open) {
                 return;
             }
             state.inbound.body = Body::Unwanted;

@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -45,17 +46,15 @@ fn a_reader_that_stops_stops_the_sender() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
-        client.send(format!(
-            "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {BIG}\r\n\r\n"
-        ));
-        client
-            .0
-            .set_write_timeout(Some(Duration::from_millis(300)))
-            .unwrap();
-        let all = std::io::Write::write_all(&mut client.0, &vec![0; BIG]);
-        assert!(
-            all.is_err(),
-            "the echo fills every buffer, so writing must stall"
-        );
+        // More than the kernel's buffers on the way there and back.
+        const PIECE: usize = 1 << 20;
+        const HUGE: usize = 256 * PIECE;
+        let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {HUGE}\r\n\r\n");
+        client.send(head);
+        let stall = Some(Duration::from_millis(300));
+        client.0.set_write_timeout(stall).unwrap();
+        let piece = vec![0; PIECE];
+        let all = (0..HUGE / PIECE).try_for_each(|_| client.0.write_all(&piece));
+        assert!(all.is_err(), "nobody reads the echo, so writing must stall");
     });
 }

@@ -106,7 +106,7 @@ fn a_chunked_request_gets_a_chunked_response_with_trailers() {
                 head.to_lowercase().contains("transfer-encoding: chunked"),
                 "{head}"
             );
-            server.expect("3\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\n\r\n");
+            server.expect("3\r\nabc\r\n2\r\nde\r\n0\r\nx-t: 1\r\n\r\n");
             server.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
             server.send("4\r\nwxyz\r\n0\r\nX-Sum: 9\r\n\r\n");
         };
