@@ -33,7 +33,7 @@ fn large_bodies_arrive_whole() {
             ));
             let mut sender = client.0.try_clone().unwrap();
             let sent = content.clone();
-            let writer = thread::spawn(move || std::io::Write::write_all(&mut sender, &sent));
+            let writer = thread::spawn(move || sender.write_all(&sent));
             client.head();
             client.expect(&content);
             writer.join().unwrap().unwrap();

@@ -32,7 +32,7 @@ fn against<T>(
     result
 }
 
-pub fn get(path: &str) -> RequestHead {
+pub(crate) fn get(path: &str) -> RequestHead {
     let mut head = RequestHead::new(Method::Get, path);
     head.set_authority("up");
     head
@@ -174,7 +174,9 @@ fn a_response_delimited_by_close_ends_with_it() {
 #[test]
 fn failures_tell_what_happened() {
     on_each_driver(|io| {
-        let nothing = |mut server: Raw| drop(server.expect(GET));
+        let nothing = |mut server: Raw| {
+            server.expect(GET);
+        };
         let error = against(io, nothing, async |connection| ask(connection).await.err());
         assert!(
             matches!(error, Some(ClientError::Reset { reused: false })),
@@ -182,11 +184,15 @@ fn failures_tell_what_happened() {
         );
         assert!(error.is_some_and(|error| error.is_before_response()));
 
-        let half = |mut server: Raw| drop(server.expect(GET).send("HTTP/1.1 200 O"));
+        let half = |mut server: Raw| {
+            server.expect(GET).send("HTTP/1.1 200 O");
+        };
         let error = against(io, half, async |connection| ask(connection).await.err());
         assert!(matches!(error, Some(ClientError::Truncated)), "{error:?}");
 
-        let garbage = |mut server: Raw| drop(server.expect(GET).send("SSH-2.0 hi\r\n\r\n"));
+        let garbage = |mut server: Raw| {
+            server.expect(GET).send("SSH-2.0 hi\r\n\r\n");
+        };
         let error = against(io, garbage, async |connection| ask(connection).await.err());
         assert!(
             matches!(error, Some(ClientError::Malformed(_))),

@@ -13,10 +13,10 @@ use blitz_http::{
 };
 
 /// Longest wait for anything that should happen at once.
-pub const SOON: Duration = Duration::from_secs(5);
+pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// Runs a test on each driver that this machine allows.
-pub fn on_each_driver(test: impl Fn(IoChoice)) {
+pub(crate) fn on_each_driver(test: impl Fn(IoChoice)) {
     let allowed = |io: &IoChoice| blitz_http::block_on(&config(*io), async {}).is_ok();
     let drivers: Vec<_> = [IoChoice::Uring, IoChoice::Epoll]
         .into_iter()
@@ -26,7 +26,7 @@ pub fn on_each_driver(test: impl Fn(IoChoice)) {
     drivers.into_iter().for_each(test);
 }
 
-pub fn config(io: IoChoice) -> Config {
+pub(crate) fn config(io: IoChoice) -> Config {
     Config {
         io,
         cores: 1,
@@ -36,12 +36,12 @@ pub fn config(io: IoChoice) -> Config {
 }
 
 /// Runs `work` on a reactor of the calling thread.
-pub fn run<T>(io: IoChoice, work: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(io: IoChoice, work: impl Future<Output = T>) -> T {
     blitz_http::block_on(&config(io), work).expect("the driver opens")
 }
 
 /// Options with which answers have no changing parts.
-pub fn options() -> ServeOptions {
+pub(crate) fn options() -> ServeOptions {
     ServeOptions {
         date: false,
         ..ServeOptions::default()
@@ -49,17 +49,17 @@ pub fn options() -> ServeOptions {
 }
 
 /// A running server; dropping it stops it and checks that it ends.
-pub struct Server {
-    pub address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     cores: Option<Cores>,
 }
 
 impl Server {
-    pub fn start(io: IoChoice) -> Server {
+    pub(crate) fn start(io: IoChoice) -> Server {
         Server::with(io, options)
     }
 
-    pub fn with(
+    pub(crate) fn with(
         io: IoChoice,
         options: impl Fn() -> ServeOptions + Send + Sync + 'static,
     ) -> Server {
@@ -82,11 +82,11 @@ impl Server {
         }
     }
 
-    pub fn connect(&self) -> Raw {
+    pub(crate) fn connect(&self) -> Raw {
         Raw::connect(self.address)
     }
 
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         let (send, receive) = mpsc::channel();
         let cores = self.cores.as_ref().expect("only dropping takes it");
         cores.post_all(move |_| {
@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// Waits until the counters look as expected.
-    pub fn until(&self, what: &str, holds: impl Fn(&Counters) -> bool) {
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&Counters) -> bool) {
         let end = Instant::now() + SOON;
         while !holds(&self.counters()) {
             assert!(Instant::now() < end, "never {what}: {:?}", self.counters());
@@ -104,13 +104,13 @@ impl Server {
         }
     }
 
-    pub fn drain(&self, limit: Duration) {
+    pub(crate) fn drain(&self, limit: Duration) {
         let cores = self.cores.as_ref().expect("only dropping takes it");
         cores.post_all(move |_| Drain::of_core().trigger(limit));
     }
 
     /// Waits until serving has ended by itself.
-    pub fn join(mut self) {
+    pub(crate) fn join(mut self) {
         let cores = self.cores.take().expect("only dropping takes it");
         cores.join().expect("the core ends well");
     }
@@ -129,7 +129,7 @@ impl Drop for Server {
     }
 }
 
-pub fn any_port() -> Address {
+pub(crate) fn any_port() -> Address {
     Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
@@ -257,7 +257,7 @@ fn elsewhere(exchange: Exchange) {
     });
 }
 
-pub const BIG: usize = 8 << 20;
+pub(crate) const BIG: usize = 8 << 20;
 
 async fn big(exchange: Exchange) {
     let length = BodyLength::Known(BIG as u64);
@@ -273,27 +273,27 @@ async fn big(exchange: Exchange) {
 }
 
 /// A client that sends and expects exact bytes.
-pub struct Raw(pub TcpStream);
+pub(crate) struct Raw(pub(crate) TcpStream);
 
 impl Raw {
-    pub fn connect(address: SocketAddr) -> Raw {
+    pub(crate) fn connect(address: SocketAddr) -> Raw {
         Raw::over(TcpStream::connect(address).expect("connects"))
     }
 
-    pub fn over(stream: TcpStream) -> Raw {
+    pub(crate) fn over(stream: TcpStream) -> Raw {
         stream.set_read_timeout(Some(SOON)).expect("sets");
         stream.set_nodelay(true).expect("sets");
         Raw(stream)
     }
 
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Raw {
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Raw {
         self.0.write_all(bytes.as_ref()).expect("writes");
         self
     }
 
     /// Reads exactly these bytes.
     #[track_caller]
-    pub fn expect(&mut self, wanted: impl AsRef<[u8]>) -> &mut Raw {
+    pub(crate) fn expect(&mut self, wanted: impl AsRef<[u8]>) -> &mut Raw {
         let wanted = wanted.as_ref();
         let mut got = vec![0; wanted.len()];
         let mut len = 0;
@@ -316,7 +316,7 @@ impl Raw {
 
     /// Reads to the end of a head and returns it.
     #[track_caller]
-    pub fn head(&mut self) -> String {
+    pub(crate) fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -340,7 +340,7 @@ impl Raw {
 
     /// Expects FIN, and nothing before it.
     #[track_caller]
-    pub fn expect_end(&mut self) {
+    pub(crate) fn expect_end(&mut self) {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).expect("ends with FIN");
         assert_eq!(rest.escape_ascii().to_string(), "");
@@ -348,20 +348,20 @@ impl Raw {
 
     /// Expects that the connection is torn down, whatever came before.
     #[track_caller]
-    pub fn expect_reset(&mut self) {
+    pub(crate) fn expect_reset(&mut self) {
         let mut rest = Vec::new();
         let error = self.0.read_to_end(&mut rest).expect_err("no FIN");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 
     /// Nothing more is sent.
-    pub fn fin(&mut self) -> &mut Raw {
+    pub(crate) fn fin(&mut self) -> &mut Raw {
         self.0.shutdown(Shutdown::Write).expect("shuts down");
         self
     }
 
     /// Closes with RST.
-    pub fn reset(self) {
+    pub(crate) fn reset(self) {
         // Unread input makes the kernel reset; zero linger would take an unsafe call. A socket
         // that is closed while bytes wait in it sends RST.
         drop(self);
@@ -373,7 +373,7 @@ fn excerpt(bytes: &[u8]) -> String {
 }
 
 /// A server made of a script: accepts one connection after the other and hands them over.
-pub fn scripted(
+pub(crate) fn scripted(
     script: impl FnOnce(TcpListener) + Send + 'static,
 ) -> (Address, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -382,6 +382,6 @@ pub fn scripted(
 }
 
 /// Accepts within a script.
-pub fn accept(listener: &TcpListener) -> Raw {
+pub(crate) fn accept(listener: &TcpListener) -> Raw {
     Raw::over(listener.accept().expect("accepts").0)
 }
