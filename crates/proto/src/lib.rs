@@ -22,6 +22,7 @@ pub mod h1;
 pub mod limits;
 pub mod message;
 pub mod path;
+mod scan;
 mod target;
 
 pub use error::{Blame, Error, ErrorKind, Side};

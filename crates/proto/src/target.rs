@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use crate::error::ErrorKind;
-use crate::message::{Method, Span, Target, TargetForm, is_token_byte};
+use crate::message::{Method, Span, Target, TargetForm, is_token};
 use crate::path::normalize;
 
 /// Fills `target` from the first two parts of a request line, and says which method it is.
@@ -16,7 +16,7 @@ pub(crate) fn parse_request_line(
     let method = Method::parse(method_text);
     if method == Method::Other {
         let token = std::str::from_utf8(method_text).map_err(|_| ErrorKind::Method)?;
-        if token.is_empty() || !token.bytes().all(is_token_byte) {
+        if !is_token(method_text) {
             return Err(ErrorKind::Method);
         }
         target.method = target.push(token);

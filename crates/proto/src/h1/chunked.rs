@@ -183,7 +183,7 @@ impl Chunked {
                 event: Event::NeedMore,
             });
         }
-        parse_trailers(trailers, self.trailer_limits.fields_max)?;
+        parse_trailers(trailers, section.lines())?;
         self.state = State::Done;
         let event = if trailers.is_empty() {
             Event::End

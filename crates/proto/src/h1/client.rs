@@ -228,8 +228,7 @@ impl Client {
                 event: Event::NeedMore,
             });
         }
-        let facts =
-            parse_response(head, self.limits.fields_max).map_err(|kind| self.refuse(kind))?;
+        let facts = parse_response(head, self.section.lines()).map_err(|kind| self.refuse(kind))?;
         let length = self
             .take_facts(head, facts)
             .map_err(|kind| self.refuse(kind))?;

@@ -1,11 +1,11 @@
 //! Names the rule that a refused section violates.
 //!
-//! The splitter only says that something is wrong. Refusals are rare, so finding out what, for the
+//! The splitter only knows that something is wrong. Refusals are rare, so finding out what, for the
 //! log and the counters, may take a second look, line by line. Line ends are the finder's matter
 //! and are known to be right here.
 
 use crate::error::ErrorKind;
-use crate::message::is_token_byte;
+use crate::message::{is_token, is_valid_value};
 
 /// Why this is no request head.
 #[cold]
@@ -35,10 +35,12 @@ pub(crate) fn fields(mut rest: &[u8]) -> ErrorKind {
     ErrorKind::FieldValue
 }
 
-fn request_line(line: &[u8]) -> Option<ErrorKind> {
+/// Why this is no request line, if it is none.
+#[cold]
+pub(crate) fn request_line(line: &[u8]) -> Option<ErrorKind> {
     let mut parts = line.split(|&byte| byte == b' ');
     let (method, target, version) = (parts.next()?, parts.next(), parts.next());
-    if method.is_empty() || !method.iter().copied().all(is_token_byte) {
+    if !is_token(method) {
         return Some(ErrorKind::Method);
     }
     let Some(target) = target.filter(|target| !target.is_empty()) else {
@@ -56,14 +58,16 @@ fn request_line(line: &[u8]) -> Option<ErrorKind> {
     version_text(version)
 }
 
-fn status_line(line: &[u8]) -> Option<ErrorKind> {
+/// Why this is no status line, if it is none.
+#[cold]
+pub(crate) fn status_line(line: &[u8]) -> Option<ErrorKind> {
     let mut parts = line.splitn(3, |&byte| byte == b' ');
     let (version, code, reason) = (parts.next()?, parts.next(), parts.next());
     if let Some(violation) = version_text(version) {
         return Some(violation);
     }
     let code_fits = code.is_some_and(|code| code.len() == 3 && code.iter().all(u8::is_ascii_digit));
-    let reason_fits = crate::message::is_valid_value(reason.unwrap_or(b""));
+    let reason_fits = is_valid_value(reason.unwrap_or(b""));
     (!code_fits || !reason_fits).then_some(ErrorKind::StatusLine)
 }
 
@@ -96,10 +100,10 @@ fn field_line(line: &[u8]) -> Option<ErrorKind> {
     if matches!(name.last(), Some(b' ' | b'\t')) {
         return Some(ErrorKind::SpaceBeforeColon);
     }
-    if name.is_empty() || !name.iter().copied().all(is_token_byte) {
+    if !is_token(name) {
         return Some(ErrorKind::FieldName);
     }
-    (!crate::message::is_valid_value(value)).then_some(ErrorKind::FieldValue)
+    (!is_valid_value(value)).then_some(ErrorKind::FieldValue)
 }
 
 /// The first line without its line end, and what follows it.

@@ -1,12 +1,11 @@
-//! Finds the end of a head in input that comes in any pieces, looking at no byte twice.
+//! Finds the end of a section in input that comes in any pieces, looking at no byte twice.
 //!
-//! The finder, not the splitter behind it, is the gatekeeper (RULES 8): it refuses CR and LF that
-//! do not form line ends, and sections beyond their limits, as soon as the offending byte is there.
-
-use memchr::memchr2;
+//! The finder is the gatekeeper (RULES 8): it refuses CR and LF that do not form line ends, and
+//! sections beyond their limits, as soon as the offending byte is there.
 
 use crate::error::ErrorKind;
 use crate::limits::Limits;
+use crate::scan;
 
 /// The bounds of one section: a head, or trailers.
 #[derive(Debug, Clone, Copy)]
@@ -38,29 +37,54 @@ impl SectionLimits {
 }
 
 /// Where in a section the search stands. Offsets count from the section's first byte.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Finder {
-    /// Limit of the first line, while that line is open.
-    first_line_max: Option<usize>,
-    /// Offset from which the open line, and all that follow, may not go on.
-    end_max: usize,
+    limits: SectionLimits,
+    lines: Lines,
     /// Offset of the open line's first byte.
     line_start: usize,
-    /// Field lines that may still come.
-    fields_left: usize,
+    /// Offset that the open line may not go beyond.
+    line_end_max: usize,
     /// The last byte was CR.
     after_cr: bool,
 }
 
+/// What is known of a section's lines once its end is found.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    /// For each line but the empty one at the end, the offset of its CR.
+    pub(crate) ends: Vec<u32>,
+    /// Somewhere there is a control character besides line ends and tabs.
+    pub(crate) have_controls: bool,
+}
+
 impl Finder {
-    pub(crate) fn new(limits: &SectionLimits) -> Finder {
-        Finder {
-            first_line_max: limits.first_line_max,
-            end_max: limits.bytes_max,
+    pub(crate) fn new(limits: SectionLimits) -> Finder {
+        let lines = Lines::default();
+        let mut finder = Finder {
+            limits,
+            lines,
             line_start: 0,
-            fields_left: limits.fields_max,
+            line_end_max: 0,
             after_cr: false,
-        }
+        };
+        finder.restart();
+        finder
+    }
+
+    /// Begins a new section.
+    #[inline]
+    pub(crate) fn restart(&mut self) {
+        self.lines.ends.clear();
+        self.lines.have_controls = false;
+        self.line_start = 0;
+        self.line_end_max = self.limits.first_line_max.unwrap_or(self.limits.bytes_max);
+        self.after_cr = false;
+    }
+
+    /// What was found; complete once [`Finder::find`] found the end.
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.lines
     }
 
     /// Continues with `input`, before which `before` bytes of the section were seen. `Some(n)` if
@@ -79,35 +103,36 @@ impl Finder {
                 return Ok(Some(at));
             }
         }
-        while let Some(skipped) = memchr2(b'\r', b'\n', &input[at..]) {
-            let line_end = at + skipped;
-            match (input[line_end], input.get(line_end + 1)) {
-                (b'\r', Some(b'\n')) => {}
+        let skipped = at;
+        for control in scan::controls(&input[skipped..]) {
+            let control = skipped + control;
+            match (input[control], input.get(control + 1)) {
+                // The second half of a line end that was dealt with.
+                (b'\n', _) if control < at => {}
+                (b'\r', Some(b'\n')) => {
+                    at = control + 2;
+                    if self.end_line(before + control)? {
+                        return Ok(Some(at));
+                    }
+                }
                 (b'\r', None) => {
                     self.after_cr = true;
-                    self.check_open_line(before + line_end)?;
+                    self.check_open_line(before + control)?;
                     return Ok(None);
                 }
                 (b'\r', Some(_)) => return Err(ErrorKind::BareCr),
-                _ => return Err(ErrorKind::BareLf),
-            }
-            at = line_end + 2;
-            if self.end_line(before + line_end)? {
-                return Ok(Some(at));
+                (b'\n', _) => return Err(ErrorKind::BareLf),
+                (other, _) => self.lines.have_controls |= other != b'\t',
             }
         }
         self.check_open_line(before + input.len())?;
         Ok(None)
     }
 
-    /// Up to which offset the open line may grow by bytes other than CR and LF without asking the
-    /// finder again; 0 if it has to be asked for the next byte.
+    /// Up to which offset the open line may grow by visible characters without asking again; 0 if
+    /// the next byte has to be looked at.
     pub(crate) fn open_until(&self) -> usize {
-        match self.first_line_max {
-            _ if self.after_cr => 0,
-            Some(line_max) => line_max,
-            None => self.end_max,
-        }
+        if self.after_cr { 0 } else { self.line_end_max }
     }
 
     /// Deals with a line whose CR is at offset `cr`; true if it is the empty one at the end.
@@ -117,24 +142,29 @@ impl Finder {
             return Ok(true);
         }
         self.check_open_line(cr)?;
-        self.line_start = cr + 2;
-        if self.first_line_max.take().is_some() {
-            self.end_max += self.line_start;
-            return Ok(false);
+        if self.lines.ends.is_empty() && self.limits.first_line_max.is_some() {
+            self.line_end_max = cr + 2 + self.limits.bytes_max;
         }
-        self.fields_left = self
-            .fields_left
-            .checked_sub(1)
-            .ok_or(ErrorKind::TooManyFields)?;
-        Ok(false)
+        self.line_start = cr + 2;
+        self.lines.ends.push(cr as u32);
+        let fields = self.lines.ends.len() - usize::from(self.limits.first_line_max.is_some());
+        if fields > self.limits.fields_max {
+            Err(ErrorKind::TooManyFields)
+        } else {
+            Ok(false)
+        }
     }
 
     #[inline]
     fn check_open_line(&self, end: usize) -> Result<(), ErrorKind> {
-        match self.first_line_max {
-            Some(line_max) if end > line_max => Err(ErrorKind::RequestLineTooLong),
-            None if end > self.end_max => Err(ErrorKind::HeadTooLarge),
-            _ => Ok(()),
+        if end <= self.line_end_max {
+            return Ok(());
         }
+        let in_first_line = self.lines.ends.is_empty() && self.limits.first_line_max.is_some();
+        Err(if in_first_line {
+            ErrorKind::RequestLineTooLong
+        } else {
+            ErrorKind::HeadTooLarge
+        })
     }
 }

@@ -5,7 +5,7 @@
 //! sees it.
 
 use crate::error::ErrorKind;
-use crate::message::{Name, Version, is_token_byte};
+use crate::message::{Name, Version, is_token};
 use crate::target;
 
 /// What the policed fields of one head say.
@@ -179,8 +179,4 @@ fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .split(|&byte| byte == b',')
         .map(<[u8]>::trim_ascii)
         .filter(|item| !item.is_empty())
-}
-
-fn is_token(text: &[u8]) -> bool {
-    !text.is_empty() && text.iter().copied().all(is_token_byte)
 }

@@ -1,16 +1,17 @@
-//! Splits a complete section with `httparse` and polices what it says.
-
-use std::mem::MaybeUninit;
-
-use httparse::{Header, ParserConfig};
+//! Splits a complete section and polices what it says.
+//!
+//! The finder has already refused wrong line ends and found the others, so splitting is cutting at
+//! them. It is written by hand because a general splitter alone takes more instructions than a
+//! whole head may (see the crate's benches).
 
 use super::diagnose;
+use super::finder::Lines;
 use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::message::{
-    BodyLength, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, Version,
+    BodyLength, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, Version, is_token,
 };
-use crate::target;
+use crate::{scan, target};
 
 /// What a request head says about its exchange.
 #[derive(Debug, Clone, Copy)]
@@ -30,26 +31,28 @@ pub(crate) struct ResponseFacts {
     pub(crate) keep_alive: bool,
 }
 
-/// Up to this number fields are split on the stack; more, which only raised limits allow, in a
-/// vector.
-const FIELDS_ON_STACK: usize = 128;
-
 /// Fills `head` from the section in the block of its fields.
 pub(crate) fn parse_request(
     head: &mut RequestHead,
-    fields_max: usize,
+    lines: &Lines,
 ) -> Result<RequestFacts, ErrorKind> {
-    let framing = if fields_max <= FIELDS_ON_STACK {
-        split_request(
-            head,
-            &mut [const { MaybeUninit::uninit() }; FIELDS_ON_STACK],
-        )?
-    } else {
-        split_request(head, &mut vec![MaybeUninit::uninit(); fields_max])?
-    };
+    let Fields { block, entries } = &mut head.fields;
+    let (first_end, field_ends) = split_first_line(lines)?;
+    if lines.have_controls {
+        return Err(diagnose::request(block));
+    }
+    let line = &block[..first_end];
+    let (method, target, version) = split_request_line(line)?;
+    head.version = version;
+    head.method = target::parse_request_line(&mut head.target, method, target)
+        .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
+    let framing = split_fields(block, first_end + 2, field_ends, entries)?;
     settle_authority(head, &framing)?;
-    let version = head.version;
-    let is_chunked = framing.check_transfer_encoding(version)?;
+    request_facts(head, &framing)
+}
+
+fn request_facts(head: &RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {
+    let is_chunked = framing.check_transfer_encoding(head.version)?;
     let length = match framing.content_length {
         _ if is_chunked => BodyLength::Unknown,
         Some(length) => BodyLength::Known(length),
@@ -60,14 +63,14 @@ pub(crate) fn parse_request(
     }
     // RFC 9110, section 10.1.1: "A server that receives a 100-continue expectation in an HTTP/1.0
     // request MUST ignore that expectation." Section 7.8 says the same of Upgrade.
-    let is_http11 = version == Version::Http11;
+    let is_http11 = head.version == Version::Http11;
     if is_http11 && framing.expects_other {
         return Err(ErrorKind::ExpectationUnknown);
     }
     let has_content = !matches!(length, BodyLength::Empty | BodyLength::Known(0));
     Ok(RequestFacts {
         length,
-        keep_alive: framing.keeps_alive(version),
+        keep_alive: framing.keeps_alive(head.version),
         expects_continue: is_http11 && framing.expects_continue && has_content,
         wants_upgrade: is_http11 && framing.connection.upgrade && framing.names_protocol,
     })
@@ -76,16 +79,15 @@ pub(crate) fn parse_request(
 /// Fills `head` from the section in the block of its fields.
 pub(crate) fn parse_response(
     head: &mut ResponseHead,
-    fields_max: usize,
+    lines: &Lines,
 ) -> Result<ResponseFacts, ErrorKind> {
-    let framing = if fields_max <= FIELDS_ON_STACK {
-        split_response(
-            head,
-            &mut [const { MaybeUninit::uninit() }; FIELDS_ON_STACK],
-        )?
-    } else {
-        split_response(head, &mut vec![MaybeUninit::uninit(); fields_max])?
-    };
+    let Fields { block, entries } = &mut head.fields;
+    let (first_end, field_ends) = split_first_line(lines)?;
+    if lines.have_controls {
+        return Err(diagnose::response(block));
+    }
+    (head.version, head.status) = parse_status_line(&block[..first_end])?;
+    let framing = split_fields(block, first_end + 2, field_ends, entries)?;
     let is_chunked = framing.check_transfer_encoding(head.version)?;
     // RFC 9112, section 6.1: "A server MUST NOT send a Transfer-Encoding header field in any
     // response with a status code of 1xx (Informational) or 204 (No Content)."
@@ -105,20 +107,19 @@ pub(crate) fn parse_response(
 
 /// Fills `trailers` from the section in their own block; what must not come in trailers is
 /// dropped (RFC 9110, section 6.5.1).
-pub(crate) fn parse_trailers(trailers: &mut Fields, fields_max: usize) -> Result<(), ErrorKind> {
+pub(crate) fn parse_trailers(trailers: &mut Fields, lines: &Lines) -> Result<(), ErrorKind> {
     let Fields { block, entries } = trailers;
-    let block: &[u8] = block;
     entries.clear();
-    let mut slots = vec![httparse::EMPTY_HEADER; fields_max];
-    let Ok(httparse::Status::Complete((_, headers))) = httparse::parse_headers(block, &mut slots)
-    else {
+    if lines.have_controls {
         return Err(diagnose::fields(block));
-    };
-    for header in headers {
-        let entry = entry_of(block, header)?;
+    }
+    let mut start = 0;
+    for &end in &lines.ends {
+        let entry = split_field(block, start, end as usize)?;
         if !is_forbidden_in_trailers(entry.name) {
             entries.push(entry);
         }
+        start = end as usize + 2;
     }
     Ok(())
 }
@@ -164,92 +165,103 @@ pub(crate) fn is_forbidden_in_trailers(name: Name) -> bool {
         || matches!(name, N::ContentRange)
 }
 
-fn split_request<'b>(
-    head: &'b mut RequestHead,
-    slots: &mut [MaybeUninit<Header<'b>>],
-) -> Result<Framing, ErrorKind> {
-    let Fields { block, entries } = &mut head.fields;
-    let block: &'b [u8] = block;
-    let mut parsed = httparse::Request::new(&mut []);
-    let outcome =
-        ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, block, slots);
-    let (Ok(httparse::Status::Complete(_)), Some(method), Some(target), Some(minor)) =
-        (outcome, parsed.method, parsed.path, parsed.version)
-    else {
-        return Err(diagnose::request(block));
-    };
-    head.version = version_of(minor);
-    head.method =
-        target::parse_request_line(&mut head.target, method.as_bytes(), target.as_bytes())?;
-    store_fields(block, entries, parsed.headers)
+fn split_first_line(lines: &Lines) -> Result<(usize, &[u32]), ErrorKind> {
+    let (first, fields) = lines.ends.split_first().ok_or(ErrorKind::RequestLine)?;
+    Ok((*first as usize, fields))
 }
 
-fn split_response<'b>(
-    head: &'b mut ResponseHead,
-    slots: &mut [MaybeUninit<Header<'b>>],
-) -> Result<Framing, ErrorKind> {
-    let Fields { block, entries } = &mut head.fields;
-    let block: &'b [u8] = block;
-    let mut parsed = httparse::Response::new(&mut []);
-    let outcome =
-        ParserConfig::default().parse_response_with_uninit_headers(&mut parsed, block, slots);
-    let (Ok(httparse::Status::Complete(_)), Some(code), Some(minor)) =
-        (outcome, parsed.code, parsed.version)
-    else {
-        return Err(diagnose::response(block));
-    };
-    head.version = version_of(minor);
-    head.status = Status::new(code).ok_or(ErrorKind::StatusLine)?;
-    store_fields(block, entries, parsed.headers)
-}
-
-/// Turns what was split into ranges of the block, and notes what the policed ones say.
+/// Method, target and version; the first two may still hold anything but controls.
 #[inline]
-fn store_fields(
+fn split_request_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), ErrorKind> {
+    let malformed = || diagnose::request_line(line).unwrap_or(ErrorKind::RequestLine);
+    let (rest, version) = match line.split_last_chunk() {
+        Some((rest, b" HTTP/1.1")) => (rest, Version::Http11),
+        Some((rest, b" HTTP/1.0")) => (rest, Version::Http10),
+        _ => return Err(malformed()),
+    };
+    let space = rest
+        .iter()
+        .position(|&byte| byte == b' ')
+        .ok_or_else(malformed)?;
+    Ok((&rest[..space], &rest[space + 1..], version))
+}
+
+/// `HTTP-version SP status-code SP [ reason-phrase ]`; that the last space may be missing with an
+/// empty reason is the one liberty everybody takes (RFC 9112, section 4).
+fn parse_status_line(line: &[u8]) -> Result<(Version, Status), ErrorKind> {
+    let malformed = || diagnose::status_line(line).unwrap_or(ErrorKind::StatusLine);
+    let (version, rest) = match line.split_first_chunk() {
+        Some((b"HTTP/1.1 ", rest)) => (Version::Http11, rest),
+        Some((b"HTTP/1.0 ", rest)) => (Version::Http10, rest),
+        _ => return Err(malformed()),
+    };
+    let digits = match rest {
+        [_, _, _] => rest,
+        [a, b, c, b' ', ..] => &[*a, *b, *c],
+        _ => return Err(malformed()),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return Err(malformed());
+    }
+    let code = digits
+        .iter()
+        .fold(0, |code, digit| code * 10 + u16::from(digit - b'0'));
+    Ok((version, Status::new(code).ok_or(ErrorKind::StatusLine)?))
+}
+
+/// Turns field lines into ranges of the block, and notes what the policed ones say.
+#[inline]
+fn split_fields(
     block: &[u8],
+    mut start: usize,
+    ends: &[u32],
     entries: &mut Vec<Entry>,
-    headers: &[Header<'_>],
 ) -> Result<Framing, ErrorKind> {
     let mut framing = Framing::default();
     entries.clear();
-    entries.reserve(headers.len());
-    for header in headers {
-        let entry = entry_of(block, header)?;
+    entries.reserve(ends.len());
+    for &end in ends {
+        let entry = split_field(block, start, end as usize)?;
         if entry.name.is_policed() {
-            framing.note(entry.name, header.value)?;
+            framing.note(entry.name, entry.value_in(block))?;
         }
         entries.push(entry);
+        start = end as usize + 2;
     }
     Ok(framing)
 }
 
+/// `field-name ":" OWS field-value OWS` (RFC 9112, section 5), of which controls are excluded.
 #[inline]
-fn entry_of(block: &[u8], header: &Header<'_>) -> Result<Entry, ErrorKind> {
-    let name_len = u16::try_from(header.name.len()).map_err(|_| ErrorKind::HeadTooLarge)?;
+fn split_field(block: &[u8], start: usize, end: usize) -> Result<Entry, ErrorKind> {
+    let line = &block[..end];
+    let colon = scan::next_equal(line, start, b':').ok_or_else(|| wrong_field(block, start))?;
+    let text = &line[start..colon];
+    let name = Name::parse(text);
+    // A known name is a token, so only the others have to be looked at.
+    if name == Name::Other && !is_token(text) {
+        return Err(wrong_field(block, start));
+    }
+    let mut value_start = colon + 1;
+    while matches!(line.get(value_start), Some(b' ' | b'\t')) {
+        value_start += 1;
+    }
+    let mut value_end = end;
+    while value_end > value_start && matches!(line[value_end - 1], b' ' | b'\t') {
+        value_end -= 1;
+    }
     Ok(Entry {
-        value_start: offset_in(block, header.value),
-        value_len: header.value.len() as u32,
-        name_start: offset_in(block, header.name.as_bytes()),
-        name_len,
-        name: Name::parse(header.name.as_bytes()),
+        value_start: value_start as u32,
+        value_len: (value_end - value_start) as u32,
+        name_start: start as u32,
+        name_len: u16::try_from(text.len()).map_err(|_| ErrorKind::HeadTooLarge)?,
+        name,
     })
 }
 
-/// Where in the block this part of it begins. An empty part may lie anywhere.
-#[inline]
-fn offset_in(block: &[u8], part: &[u8]) -> u32 {
-    if part.is_empty() {
-        return 0;
-    }
-    (part.as_ptr().addr() - block.as_ptr().addr()) as u32
-}
-
-fn version_of(minor: u8) -> Version {
-    if minor == 0 {
-        Version::Http10
-    } else {
-        Version::Http11
-    }
+#[cold]
+fn wrong_field(block: &[u8], start: usize) -> ErrorKind {
+    diagnose::fields(&block[start..])
 }
 
 /// Makes the head's authority and its `Host` field agree, or refuses a head without either.

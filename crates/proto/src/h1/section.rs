@@ -1,17 +1,15 @@
 //! Collects a section (a head, or trailers) that may come in pieces.
 
-use super::finder::{Finder, SectionLimits};
+use super::finder::{Finder, Lines, SectionLimits};
 use crate::error::ErrorKind;
 use crate::message::is_token_byte;
 
 /// Holds the part of a section that has arrived; empty between two sections.
 #[derive(Debug)]
 pub(crate) struct SectionBuffer {
-    limits: SectionLimits,
     finder: Finder,
-    partial: Vec<u8>,
-    /// While `partial` is shorter than this, a byte that is not a control needs no finder.
-    plain_until: usize,
+    has_first_line: bool,
+    partial: Partial,
 }
 
 /// Outcome of one attempt.
@@ -25,60 +23,67 @@ pub(crate) struct Taken {
 
 impl SectionBuffer {
     pub(crate) fn new(limits: SectionLimits) -> SectionBuffer {
-        let finder = Finder::new(&limits);
         SectionBuffer {
-            limits,
-            finder,
-            partial: Vec::new(),
-            plain_until: 0,
+            finder: Finder::new(limits),
+            has_first_line: limits.first_line_max.is_some(),
+            partial: Partial::default(),
         }
     }
 
     /// Whether no byte of a section has arrived.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.partial.is_empty()
+        self.partial.len() == 0
+    }
+
+    /// What the section that was completed last consists of.
+    #[inline]
+    pub(crate) fn lines(&self) -> &Lines {
+        self.finder.lines()
     }
 
     /// Takes a single byte in the middle of a line, the case of a head that drips in; false if the
-    /// byte needs a closer look. Some ten instructions, so that dripping costs the sender more.
+    /// byte needs a closer look.
     #[inline]
     pub(crate) fn take_plain(&mut self, byte: u8) -> bool {
-        let is_plain = byte >= b' ' && self.partial.len() < self.plain_until;
-        if is_plain {
-            self.partial.push(byte);
-        }
-        is_plain
+        is_plain(byte) && self.partial.push_in_line(byte)
     }
 
     /// Takes what belongs to the section. Once complete, the section is moved into `block`, whose
     /// memory is kept for the next one.
     pub(crate) fn take(&mut self, input: &[u8], block: &mut Vec<u8>) -> Result<Taken, ErrorKind> {
-        if self.partial.is_empty() && self.limits.first_line_max.is_some() {
-            check_first_byte(input)?;
+        let before = self.partial.len();
+        if before == 0 {
+            self.finder.restart();
+            if self.has_first_line {
+                check_first_byte(input)?;
+            }
         }
-        let Some(end) = self.finder.find(self.partial.len(), input)? else {
-            self.partial.extend_from_slice(input);
-            self.plain_until = self.finder.open_until();
+        let Some(end) = self.finder.find(before, input)? else {
+            self.partial.append(input, self.finder.open_until());
             return Ok(Taken {
                 consumed: input.len(),
                 complete: false,
             });
         };
-        block.clear();
-        if self.partial.is_empty() {
+        if before == 0 {
+            block.clear();
             block.extend_from_slice(&input[..end]);
         } else {
-            self.partial.extend_from_slice(&input[..end]);
-            std::mem::swap(&mut self.partial, block);
+            self.partial.append(&input[..end], 0);
+            self.partial.move_into(block);
         }
-        self.finder = Finder::new(&self.limits);
-        self.plain_until = 0;
         Ok(Taken {
             consumed: end,
             complete: true,
         })
     }
+}
+
+/// Visible ASCII or space: allowed in every kind of line, as far as the finder cares.
+#[inline]
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~')
 }
 
 /// A head begins with a token, or with the CR of an empty line. Anything else, a TLS handshake for
@@ -90,5 +95,70 @@ fn check_first_byte(input: &[u8]) -> Result<(), ErrorKind> {
             Err(ErrorKind::Method)
         }
         _ => Ok(()),
+    }
+}
+
+/// A vector whose bytes up to its length are a window that fills up, so that adding one byte is
+/// one comparison, one store and one addition: a head that drips in must cost its sender more
+/// than it costs us.
+#[derive(Debug, Default)]
+struct Partial {
+    window: Vec<u8>,
+    /// Where the next byte in the middle of a line goes; beyond the window if none may.
+    next: usize,
+    /// Bytes of the section, while `next` does not say it.
+    closed_len: usize,
+}
+
+impl Partial {
+    const CLOSED: usize = usize::MAX;
+
+    #[inline]
+    fn len(&self) -> usize {
+        if self.next == Self::CLOSED {
+            self.closed_len
+        } else {
+            self.next
+        }
+    }
+
+    #[inline]
+    fn push_in_line(&mut self, byte: u8) -> bool {
+        match self.window.get_mut(self.next) {
+            Some(slot) => {
+                *slot = byte;
+                self.next += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Adds bytes, after which the line may grow up to `open_until`.
+    fn append(&mut self, bytes: &[u8], open_until: usize) {
+        let len = self.len();
+        let end = len + bytes.len();
+        // Growing in steps keeps a connection that sends little from holding much.
+        const STEP: usize = 512;
+        if self.window.len() <= end {
+            self.window.resize((end + 1).next_multiple_of(STEP), 0);
+        }
+        self.window[len..end].copy_from_slice(bytes);
+        let is_open = open_until > end;
+        if is_open {
+            self.window.truncate(open_until);
+        }
+        (self.next, self.closed_len) = if is_open {
+            (end, 0)
+        } else {
+            (Self::CLOSED, end)
+        };
+    }
+
+    /// Hands the bytes over in exchange for the memory of `block`.
+    fn move_into(&mut self, block: &mut Vec<u8>) {
+        self.window.truncate(self.len());
+        std::mem::swap(&mut self.window, block);
+        (self.next, self.closed_len) = (Self::CLOSED, 0);
     }
 }

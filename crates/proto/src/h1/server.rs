@@ -350,8 +350,7 @@ impl Server {
                 return Err(self.refuse(ErrorKind::EmptyLines));
             }
         }
-        let facts =
-            parse_request(head, self.limits.fields_max).map_err(|kind| self.refuse(kind))?;
+        let facts = parse_request(head, self.section.lines()).map_err(|kind| self.refuse(kind))?;
         self.take_facts(head, facts);
         Ok(Step {
             consumed,

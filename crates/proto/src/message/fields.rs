@@ -288,31 +288,19 @@ fn matches(known: Name, text: &[u8], wanted: &impl AsName) -> bool {
 }
 
 fn is_valid(name: &str, value: &[u8]) -> bool {
-    let name_fits = !name.is_empty() && name.len() <= u16::MAX as usize;
-    name_fits && name.bytes().all(is_token_byte) && is_valid_value(value)
+    name.len() <= u16::MAX as usize && is_token(name.as_bytes()) && is_valid_value(value)
+}
+
+/// `token` of RFC 9110, section 5.6.2.
+#[inline]
+pub(crate) fn is_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|&byte| is_token_byte(byte))
 }
 
 /// `tchar` of RFC 9110, section 5.6.2.
 #[inline]
-pub(crate) const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    TOKEN_BYTES[byte as usize]
 }
 
 /// `field-content` of RFC 9110, section 5.5: visible, blank or above ASCII, nothing else.
@@ -321,3 +309,19 @@ pub(crate) fn is_valid_value(value: &[u8]) -> bool {
         .iter()
         .all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t')
 }
+
+static TOKEN_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b"!#$%&'*+-.^_`|~";
+    let mut index = 0;
+    while index < others.len() {
+        table[others[index] as usize] = true;
+        index += 1;
+    }
+    table
+};

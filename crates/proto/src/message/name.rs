@@ -201,30 +201,39 @@ impl AsName for &str {
 
 /// Compares `text`, in any case, with `lower`, which consists of `a-z`, `0-9` and `-`.
 ///
-/// Eight bytes at a time: a difference is allowed only in bit 0x20, and only where `lower` holds a
-/// letter, which among its three kinds of bytes are the ones with bit 0x40 set.
+/// In words that overlap rather than leave a remainder: this runs for every field received.
 #[inline]
 fn equals_lower(text: &[u8], lower: &[u8]) -> bool {
     if text.len() != lower.len() {
         return false;
     }
-    if let (Some(text_last), Some(lower_last)) = (text.last_chunk(), lower.last_chunk()) {
-        let (text_words, _) = text.as_chunks::<8>();
-        let (lower_words, _) = lower.as_chunks::<8>();
-        // The last eight bytes overlap what the words cover; that is cheaper than a remainder.
-        return !differs(text_last, lower_last)
-            && text_words
-                .iter()
-                .zip(lower_words)
-                .all(|(text, lower)| !differs(text, lower));
+    match text.len() {
+        8..=16 => {
+            word_equals(text.first_chunk(), lower.first_chunk())
+                && word_equals(text.last_chunk(), lower.last_chunk())
+        }
+        17.. => {
+            let (text_words, _) = text.as_chunks();
+            let (lower_words, _) = lower.as_chunks();
+            word_equals(text.last_chunk(), lower.last_chunk())
+                && text_words
+                    .iter()
+                    .zip(lower_words)
+                    .all(|(a, b)| word_equals(Some(a), Some(b)))
+        }
+        _ => text.eq_ignore_ascii_case(lower),
     }
-    text.eq_ignore_ascii_case(lower)
 }
 
+/// A difference is allowed only in bit 0x20, and only where `lower` holds a letter, which among
+/// its three kinds of bytes are the ones with bit 0x40 set.
 #[inline]
-fn differs(text: &[u8; 8], lower: &[u8; 8]) -> bool {
+fn word_equals(text: Option<&[u8; 8]>, lower: Option<&[u8; 8]>) -> bool {
+    let (Some(text), Some(lower)) = (text, lower) else {
+        return false;
+    };
     let (text, lower) = (u64::from_le_bytes(*text), u64::from_le_bytes(*lower));
-    (text ^ lower) & !((lower >> 1) & 0x2020_2020_2020_2020) != 0
+    (text ^ lower) & !((lower >> 1) & 0x2020_2020_2020_2020) == 0
 }
 
 const SLOTS: usize = 1024;
