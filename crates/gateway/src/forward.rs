@@ -261,9 +261,9 @@ fn add_forwarding(head: &mut RequestHead, client: &Client<'_>, scratch: &mut Str
         head.fields.set(Name::XForwardedFor, &*scratch);
     }
     set_if_missing(&mut head.fields, Name::XForwardedProto, scheme);
-    if let Some(local) = client.peer.local {
+    if let Some(listener) = client.peer.listener {
         scratch.clear();
-        push_number(scratch, local.port());
+        push_number(scratch, listener.port());
         set_if_missing(&mut head.fields, Name::XForwardedPort, scratch);
     }
     begin_list(&head.fields, Name::Forwarded, scratch);

@@ -198,18 +198,10 @@ async fn serve_core<S: Service, F: Fn() -> Rc<S>>(plan: Arc<Plan<F>>) {
     all(serving.collect()).await;
 }
 
-/// Waits for all listeners to be drained; one that fails is reported, the others go on.
-async fn all<F: Future<Output = io::Result<()>>>(mut serving: Vec<Pin<Box<F>>>) {
+/// Waits until every listener is drained.
+async fn all<F: Future<Output = ()>>(mut serving: Vec<Pin<Box<F>>>) {
     poll_fn(|cx| {
-        serving.retain_mut(|serving| match serving.as_mut().poll(cx) {
-            Poll::Pending => true,
-            Poll::Ready(outcome) => {
-                if let Err(error) = outcome {
-                    tracing::error!(%error, "a listener failed");
-                }
-                false
-            }
-        });
+        serving.retain_mut(|serving| serving.as_mut().poll(cx).is_pending());
         if serving.is_empty() {
             Poll::Ready(())
         } else {

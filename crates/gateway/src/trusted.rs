@@ -119,7 +119,7 @@ mod tests {
         let remote = remote.map(|address| address.parse().unwrap());
         trusted.contains(&Peer {
             remote,
-            local: None,
+            listener: None,
             scheme: Scheme::Http,
         })
     }

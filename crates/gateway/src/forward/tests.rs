@@ -16,7 +16,7 @@ fn request(target: &str, fields: &[(&str, &str)]) -> RequestHead {
 fn peer(remote: &str) -> Peer {
     Peer {
         remote: Some(remote.parse().unwrap()),
-        local: Some("192.0.2.80:8080".parse().unwrap()),
+        listener: Some("192.0.2.80:8080".parse().unwrap()),
         scheme: Scheme::Http,
     }
 }
@@ -120,7 +120,7 @@ fn a_client_on_a_unix_socket_has_no_address() {
     let mut head = request("/", &[("X-Forwarded-For", "6.6.6.6")]);
     let nobody = Peer {
         remote: None,
-        local: None,
+        listener: None,
         scheme: Scheme::Http,
     };
     edit(&mut head, &nobody, false).unwrap();
