@@ -2,7 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod announce;
 mod doctor;
+mod listen;
+mod run;
 mod version;
 
 use std::process::ExitCode;
@@ -12,16 +15,34 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const EXAMPLES: &str = "\
+Examples:
+  blitz                                        the built-in site on http://localhost:8080
+  blitz run --to http://127.0.0.1:3000         a proxy in front of an application
+  blitz run --listen :80 --to /api=http://127.0.0.1:4000 --to http://127.0.0.1:3000
+                                               two applications; the longest prefix wins
+  blitz run --listen unix:/run/blitz.sock      listen on a unix socket
+  blitz doctor                                 what this machine offers, and what to do
+
+Exit codes: 0 good, 1 it cannot start or failed, 2 wrong usage.";
+
 /// An HTTP gateway and server, one reactor per core.
 #[derive(Debug, Parser)]
-#[command(name = "blitz", version = version::LONG, subcommand_required = true)]
+#[command(name = "blitz", version = version::LONG, after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+
+    #[command(flatten)]
+    run: run::RunArguments,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve and forward requests; what blitz does when no command is given
+    #[command(after_help = EXAMPLES)]
+    Run(run::RunArguments),
     /// Print the version, the git revision and the I/O driver that this machine allows
     Version,
     /// Look at this machine: what is good, what is bad, and what to do about it
@@ -31,8 +52,11 @@ enum Command {
 
 fn main() -> ExitCode {
     // A wrong flag ends here with exit code 2, said by clap.
-    match Arguments::parse().command {
-        Command::Version => version::run(),
-        Command::Doctor => doctor::run(),
+    let arguments = Arguments::parse();
+    match arguments.command {
+        None => run::run(&arguments.run),
+        Some(Command::Run(run)) => run::run(&run),
+        Some(Command::Version) => version::run(),
+        Some(Command::Doctor) => doctor::run(),
     }
 }

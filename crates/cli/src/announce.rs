@@ -1,0 +1,92 @@
+//! What a start says: where it listens, where requests go, how, and a command to try.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use blitz_gateway::{Origin, Prefix, Running, Target};
+use blitz_http::{Address, DriverKind};
+
+use crate::{listen, version};
+
+/// Says it on standard output.
+pub(crate) fn announce(running: &Running) {
+    let text = text_of(running);
+    // Nobody reading is no reason not to serve.
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+fn text_of(running: &Running) -> String {
+    let cores = running.cores();
+    let driver = match (cores.driver(), cores.fallback_reason()) {
+        (DriverKind::Uring, _) => "io_uring".to_owned(),
+        (DriverKind::Epoll, None) => "epoll".to_owned(),
+        (DriverKind::Epoll, Some(reason)) => format!("epoll (io_uring: {reason})"),
+    };
+    let plural = if cores.count() == 1 { "core" } else { "cores" };
+    let mut text = format!(
+        "blitz {} on {driver}, {} {plural}\n",
+        version::LONG,
+        cores.count()
+    );
+    for address in running.addresses() {
+        text += &format!("  listening on  {}\n", shown(address));
+    }
+    let mut takes_everything = false;
+    for (prefix, target) in running.routes().iter() {
+        takes_everything |= prefix.takes_all_paths();
+        text += &format!("  {:<12}  -> {}\n", paths(prefix), destination(target));
+    }
+    if !takes_everything {
+        text += "  other paths   -> the built-in site\n";
+    }
+    if let Some(address) = running.addresses().first() {
+        let path = if takes_everything { "/" } else { "/hello" };
+        text += &format!("  try           {}\n", command(address, path));
+    }
+    text
+}
+
+fn shown(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => format!("http://{address}"),
+        Address::Unix(_) => listen::text_of(address),
+    }
+}
+
+fn paths(prefix: &Prefix) -> String {
+    match prefix {
+        Prefix::Everything => "other paths".to_owned(),
+        Prefix::Segments(path) => path.clone(),
+        Prefix::Text(text) => format!("{text}*"),
+    }
+}
+
+fn destination(target: &Target) -> String {
+    let place = match &target.origin {
+        Origin::Unix(path) => format!("unix:{}", path.display()),
+        _ => format!("http://{}", target.authority),
+    };
+    place + target.path.as_deref().unwrap_or_default()
+}
+
+fn command(address: &Address, path: &str) -> String {
+    match address {
+        Address::Tcp(address) => format!("curl http://{}{path}", reachable(*address)),
+        Address::Unix(socket) => {
+            format!(
+                "curl --unix-socket {} http://localhost{path}",
+                socket.display()
+            )
+        }
+    }
+}
+
+/// "Every address" is none that one can connect to by name; this machine's own is among them.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+    };
+    SocketAddr::new(ip, address.port())
+}

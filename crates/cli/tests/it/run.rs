@@ -1,0 +1,193 @@
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blitz_testing::{Client, PATIENCE, Upstream};
+
+use crate::{blitz, stderr};
+
+/// A running `blitz`, killed when dropped.
+struct Running {
+    child: Child,
+    /// What it said when it had started.
+    announced: Vec<String>,
+}
+
+impl Running {
+    /// Starts on a free port of this machine and waits for the announcement's last line.
+    fn start(flags: &[&str]) -> Running {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
+            .args(["run", "--listen", "127.0.0.1:0", "--cores", "1"])
+            .args(flags)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        let mut announced = Vec::new();
+        for line in BufReader::new(stdout).lines() {
+            announced.push(line.expect("the announcement is text"));
+            if announced
+                .last()
+                .is_some_and(|line| line.trim().starts_with("try"))
+            {
+                break;
+            }
+        }
+        Running { child, announced }
+    }
+
+    fn address(&self) -> SocketAddr {
+        let line = self
+            .announced
+            .iter()
+            .find_map(|line| line.trim().strip_prefix("listening on"));
+        let url = line.expect("it says where it listens").trim();
+        url.trim_start_matches("http://")
+            .parse()
+            .expect("an address follows")
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// Sends a signal by the shell's own `kill`.
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(
+            Command::new("sh")
+                .args(["-c", &kill])
+                .status()
+                .expect("a shell")
+                .success()
+        );
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it has not ended");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_built_in_site_answers_and_the_start_says_how_to_ask() {
+    let running = Running::start(&[]);
+    let text = running.announced.join("\n");
+    assert!(text.contains("1 core"), "{text}");
+    assert!(
+        text.contains(&format!("curl http://{}/hello", running.address())),
+        "{text}"
+    );
+    let answer = running.connect().get("/hello");
+    assert_eq!((answer.status, answer.text()), (200, "Hello, World!"));
+}
+
+#[test]
+fn both_drivers_can_be_asked_for() {
+    for io in ["uring", "epoll"] {
+        // A machine that forbids io_uring has to say so; that is the other half of the promise.
+        if io == "uring" && !uring_allowed() {
+            let output = blitz(&["run", "--listen", "127.0.0.1:0", "--io", io]);
+            assert_eq!(output.status.code(), Some(1));
+            assert!(stderr(&output).contains("io_uring"), "{}", stderr(&output));
+            continue;
+        }
+        let running = Running::start(&["--io", io]);
+        assert!(running.announced[0].contains(io), "{:?}", running.announced);
+        assert_eq!(running.connect().get("/ping").text(), "pong");
+    }
+}
+
+fn uring_allowed() -> bool {
+    crate::stdout(&blitz(&["version"])).contains("I/O by io_uring")
+}
+
+#[test]
+fn requests_are_forwarded_and_the_longest_prefix_wins() {
+    let all = Upstream::start(|request| answer(&format!("all {}", request.line)));
+    let api = Upstream::start(|request| answer(&format!("api {}", request.line)));
+    let running = Running::start(&[
+        "--to",
+        &all.url(),
+        "--to",
+        &format!("/api={}/v1", api.url()),
+    ]);
+    let mut client = running.connect();
+    assert_eq!(client.get("/x?y=1").text(), "all GET /x?y=1 HTTP/1.1");
+    assert_eq!(client.get("/api/x").text(), "api GET /v1/x HTTP/1.1");
+    assert_eq!(client.get("/apix").text(), "all GET /apix HTTP/1.1");
+}
+
+fn answer(body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+#[test]
+fn a_unix_socket_serves_and_is_an_upstream() {
+    let folder = std::env::temp_dir().join(format!("blitz-run-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let socket = format!("unix:{}", folder.join("a.sock").display());
+    let _site = Running::start(&["--listen", &socket]);
+    let proxy = Running::start(&["--to", &socket]);
+    assert_eq!(proxy.connect().get("/hello").text(), "Hello, World!");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn terminate_finishes_the_running_request() {
+    let mut running = Running::start(&[]);
+    let mut client = running.connect();
+    client.send("GET /delay?ms=300 HTTP/1.1\r\nHost: test\r\n\r\n");
+    thread::sleep(Duration::from_millis(100));
+    running.signal("TERM");
+    assert_eq!(client.response().status, 200);
+    assert_eq!(running.wait().code(), Some(0));
+}
+
+#[test]
+fn interrupt_does_not_wait_for_requests() {
+    let mut running = Running::start(&[]);
+    let mut client = running.connect();
+    client.send("GET /delay?ms=30000 HTTP/1.1\r\nHost: test\r\n\r\n");
+    thread::sleep(Duration::from_millis(100));
+    running.signal("INT");
+    assert_eq!(running.wait().code(), Some(0));
+}
+
+#[test]
+fn an_address_in_use_is_a_failure_with_advice() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = blitz(&["run", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("another program listens there"), "{said}");
+    assert!(said.contains("ss -ltnp"), "{said}");
+}
+
+#[test]
+fn a_second_blitz_does_not_share_the_port_of_the_first() {
+    let first = Running::start(&[]);
+    let output = blitz(&["run", "--listen", &first.address().to_string()]);
+    assert_eq!(output.status.code(), Some(1));
+}
