@@ -1,0 +1,90 @@
+use crate::server::on_both_drivers;
+use blitz::builtin;
+use blitz_testing::Client;
+use std::time::{Duration, Instant};
+
+#[test]
+fn the_fixed_ones() {
+    on_both_drivers(builtin::app, |address| {
+        let mut client = Client::connect(address);
+        assert_eq!(client.get("/hello").text(), "Hello, World!");
+        assert_eq!(client.get("/ping").text(), "pong");
+        assert_eq!(client.get("/health").text(), r#"{"status":"ok"}"#);
+        for path in ["/livez", "/readyz", "/healthz"] {
+            assert_eq!(client.get(path).text(), "ok\n", "{path}");
+        }
+        let json: serde_json::Value =
+            serde_json::from_slice(&client.get("/json").body).expect("JSON");
+        assert!(
+            json["timestamp"]
+                .as_f64()
+                .is_some_and(|seconds| seconds > 1.7e9),
+            "{json}"
+        );
+    });
+}
+
+#[test]
+fn the_welcome_suits_the_client() {
+    on_both_drivers(builtin::app, |address| {
+        let mut client = Client::connect(address);
+        assert!(client.get("/").text().starts_with("Blitz is running"));
+        client.send("GET / HTTP/1.1\r\nHost: test\r\nAccept: text/html,*/*;q=0.8\r\n\r\n");
+        let page = client.response();
+        assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+        assert!(page.text().contains("<h1>Blitz is running</h1>"));
+    });
+}
+
+#[test]
+fn echo_gives_back_paths_and_content() {
+    on_both_drivers(builtin::app, |address| {
+        let mut client = Client::connect(address);
+        assert_eq!(client.get("/echo/a/%7Eb?c=d").text(), "/echo/a/~b\n");
+        client.send(
+            "POST /echo HTTP/1.1\r\nHost: test\r\nContent-Type: text/x\r\nContent-Length: 5\r\n\r\n",
+        );
+        client.send("hello");
+        let answer = client.response();
+        assert_eq!(
+            (answer.text(), answer.field("content-type")),
+            ("hello", Some("text/x"))
+        );
+        client.send("PUT /echo/x HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.send("3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n");
+        assert_eq!(client.response().text(), "abcd");
+        client.send("DELETE /echo/y HTTP/1.1\r\nHost: test\r\n\r\n");
+        assert_eq!(client.response().text(), "/echo/y\n");
+    });
+}
+
+#[test]
+fn data_has_exactly_the_size() {
+    on_both_drivers(builtin::app, |address| {
+        let mut client = Client::connect(address);
+        for size in [0, 1, 32 * 1024, 32 * 1024 + 1, 3_000_000] {
+            let answer = client.get(&format!("/data?size={size}"));
+            assert_eq!((answer.status, answer.body.len()), (200, size));
+        }
+        for bad in [
+            "/data",
+            "/data?size=x",
+            "/data?size=99999999999999",
+            "/delay?ms=60001",
+        ] {
+            assert_eq!(client.get(bad).status, 400, "{bad}");
+        }
+    });
+}
+
+#[test]
+fn delay_waits() {
+    on_both_drivers(builtin::app, |address| {
+        let start = Instant::now();
+        assert_eq!(
+            Client::connect(address).get("/delay?ms=120").text(),
+            "waited 120 ms\n"
+        );
+        assert!(start.elapsed() >= Duration::from_millis(120));
+    });
+}

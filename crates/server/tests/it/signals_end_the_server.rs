@@ -1,0 +1,149 @@
+use blitz_testing::Client;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+struct Served {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Served {
+    fn start() -> Served {
+        let mut child = command("127.0.0.1:0").spawn().expect("this binary runs");
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let line = lines.next().expect("a line").expect("text");
+        let address = line
+            .strip_prefix("Listening on http://")
+            .and_then(|rest| rest.split(' ').next())
+            .and_then(|address| address.parse().ok())
+            .unwrap_or_else(|| panic!("where does it listen? {line}"));
+        assert!(line.ends_with("1 core)"), "{line}");
+        Served { child, address }
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(
+            Command::new("sh")
+                .args(["-c", &kill])
+                .status()
+                .expect("sh runs")
+                .success()
+        );
+    }
+
+    /// Whether it ended well, and how long that took.
+    fn wait(&mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        let status = self.child.wait().expect("it ends");
+        (status.code(), start.elapsed())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The example `built_in`, which `cargo test` builds beside this binary.
+fn command(listen: &str) -> Command {
+    let this = std::env::current_exe().expect("it has a path");
+    let profile = this
+        .parent()
+        .and_then(Path::parent)
+        .expect("it is in target/<profile>/deps");
+    let example = profile.join("examples/built_in");
+    assert!(
+        example.exists(),
+        "`cargo build --examples` makes {}",
+        example.display()
+    );
+    let mut command = Command::new(example);
+    command.env("BLITZ_LISTEN", listen).env("BLITZ_CORES", "1");
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// Sends a request that takes `ms` and waits until it has arrived.
+fn slow_request(address: SocketAddr, ms: u64) -> Client {
+    let mut client = Client::connect(address);
+    assert_eq!(client.get("/ping").text(), "pong");
+    client.send(format!("GET /delay?ms={ms} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    std::thread::sleep(Duration::from_millis(60));
+    client
+}
+
+#[test]
+fn term_and_quit_finish_what_runs_and_take_no_more() {
+    for signal in ["TERM", "QUIT"] {
+        let mut served = Served::start();
+        let mut client = slow_request(served.address, 300);
+        served.signal(signal);
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(
+            TcpStream::connect(served.address).is_err(),
+            "it still accepts"
+        );
+        let answer = client.response();
+        assert_eq!(answer.text(), "waited 300 ms\n");
+        assert_eq!(answer.field("connection"), Some("close"));
+        assert_eq!(served.wait().0, Some(0));
+    }
+}
+
+#[test]
+fn the_drain_has_a_deadline() {
+    let mut served = Served::start();
+    let _client = slow_request(served.address, 20_000);
+    served.signal("TERM");
+    let (code, took) = served.wait();
+    assert_eq!(code, Some(0));
+    assert!(
+        took >= Duration::from_millis(400) && took < Duration::from_secs(5),
+        "{took:?}"
+    );
+}
+
+#[test]
+fn int_does_not_wait() {
+    let mut served = Served::start();
+    let _client = slow_request(served.address, 20_000);
+    served.signal("INT");
+    let (code, took) = served.wait();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_millis(400), "{took:?}");
+}
+
+#[test]
+fn an_address_in_use_is_named_with_what_to_do() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("bound").to_string();
+    let output = command(&address).output().expect("this binary runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        said.contains(&format!("cannot listen on {address}")),
+        "{said}"
+    );
+    assert!(said.contains("ss -ltnp"), "{said}");
+}
+
+#[test]
+fn a_wrong_setting_is_named_with_what_to_do() {
+    for (listen, io, wanted) in [
+        ("nonsense", "auto", "`nonsense` is no address"),
+        ("127.0.0.1:0", "kqueue", "Choose `auto`, `uring` or `epoll`"),
+    ] {
+        let output = command(listen)
+            .env("BLITZ_IO", io)
+            .output()
+            .expect("this binary runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(wanted), "{said}");
+    }
+}
