@@ -20,6 +20,7 @@ error_log $scratch/nginx-error.log;
 events { worker_connections 1000; }
 http {
   access_log off;
+  client_max_body_size 0;
   client_body_temp_path $scratch/body;
   proxy_temp_path $scratch/proxy;
   fastcgi_temp_path $scratch/fastcgi;
