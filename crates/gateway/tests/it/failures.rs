@@ -1,0 +1,135 @@
+//! 502, 503 and 504 are different things, and `Proxy-Status` says which.
+
+use std::time::Duration;
+
+use blitz_gateway::{Failure, Options};
+
+use crate::support::{Proxy, Upstream, dead_port, eventually};
+
+/// What a client gets from an upstream that answers with these bytes and closes.
+fn answered(io: blitz_http::IoChoice, bytes: &'static str) -> (u16, Option<String>) {
+    let upstream = Upstream::scripted(move |_, peer| {
+        peer.request();
+        peer.send(bytes);
+    });
+    let proxy = Proxy::to(io, &[&upstream.url()]);
+    let mut client = proxy.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    let answer = client.response();
+    (
+        answer.status,
+        answer.field("proxy-status").map(str::to_owned),
+    )
+}
+
+fn error(status: u16, token: &str) -> (u16, Option<String>) {
+    (status, Some(format!("blitz; error={token}")))
+}
+
+scenarios! {
+    fn nobody_listens(io) {
+        let proxy = Proxy::to(io, &[&format!("http://127.0.0.1:{}", dead_port())]);
+        let mut client = proxy.client();
+        for _ in 0..2 {
+            let answer = client.get("/");
+            assert_eq!(answer.status, 502);
+            assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_refused"));
+            assert_eq!(answer.field("content-type"), Some("application/problem+json"));
+            assert!(answer.text().contains("\"status\":502"), "{}", answer.text());
+        }
+        assert_eq!(proxy.counters().failed(Failure::ConnectionRefused), 2);
+    }
+
+    fn a_person_gets_plain_text(io) {
+        let proxy = Proxy::to(io, &[&format!("http://127.0.0.1:{}", dead_port())]);
+        let mut client = proxy.client();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n");
+        let answer = client.response();
+        assert_eq!(answer.field("content-type"), Some("text/plain; charset=utf-8"));
+        assert!(answer.text().starts_with("502 Bad Gateway"), "{}", answer.text());
+    }
+
+    fn a_missing_unix_socket_refuses(io) {
+        let proxy = Proxy::to(io, &["unix:/nowhere/blitz.sock"]);
+        assert_eq!(proxy.client().get("/").status, 502);
+    }
+
+    fn the_upstream_closes_without_an_answer(io) {
+        assert_eq!(answered(io, ""), error(502, "connection_terminated"));
+    }
+
+    fn the_answer_is_not_http(io) {
+        for bytes in [
+            "SSH-2.0-OpenSSH_9.6\r\n\r\n",
+            "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.1 20 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nBad Name: 1\r\n\r\n",
+        ] {
+            assert_eq!(answered(io, bytes), error(502, "http_protocol_error"), "{bytes:?}");
+        }
+    }
+
+    fn the_answer_is_cut_off_in_its_head(io) {
+        assert_eq!(answered(io, "HTTP/1.1 200 OK\r\nA: b"), error(502, "http_response_incomplete"));
+    }
+
+    fn the_answer_has_too_many_fields(io) {
+        let fields = "A: b\r\n".repeat(101);
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").leak();
+        assert_eq!(answered(io, head), error(502, "http_response_header_section_size"));
+    }
+
+    fn a_switch_of_protocols_that_nobody_asked_for(io) {
+        let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
+        assert_eq!(answered(io, switch), error(502, "http_upgrade_failed"));
+    }
+
+    fn the_answer_does_not_come_in_time(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.request();
+            assert!(peer.is_closed_by_peer(), "the gateway gives up");
+        });
+        let mut options = Options::default();
+        options.client.response_timeout = Duration::from_millis(100);
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let mut client = proxy.client();
+        let answer = client.get("/");
+        assert_eq!(answer.status, 504);
+        assert_eq!(answer.field("proxy-status"), Some("blitz; error=http_response_timeout"));
+        assert_eq!(proxy.counters().retries, 0, "it had its time");
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn a_connection_that_nobody_accepts_times_out(io) {
+        // A listener whose queue is full drops further SYNs.
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let patience = Duration::from_millis(100);
+        let mut waiting = Vec::new();
+        while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, patience) {
+            waiting.push(stream);
+        }
+        let proxy = Proxy::to(io, &[&format!("http://{address}")]);
+        let answer = proxy.client().get("/");
+        assert_eq!(answer.status, 504);
+        assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_timeout"));
+    }
+
+    fn failures_are_counted_by_their_kind(io) {
+        let upstream = Upstream::answering("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+        let targets = [upstream.url(), format!("/dead=http://127.0.0.1:{}", dead_port())];
+        let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
+        let mut client = proxy.client();
+        let answer = client.get("/");
+        assert_eq!((answer.status, answer.field("proxy-status")), (503, None));
+        assert_eq!(client.get("/dead").status, 502);
+        eventually("both are counted", || {
+            let counters = proxy.counters();
+            counters.responses == [0, 0, 0, 0, 1] && counters.failures.iter().sum::<u64>() == 1
+        });
+    }
+}

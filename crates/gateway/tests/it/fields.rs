@@ -1,0 +1,129 @@
+//! What upstreams and clients are told, and what they are not.
+
+use blitz_gateway::Options;
+
+use crate::support::{Proxy, Upstream};
+
+scenarios! {
+    fn the_upstream_sees_the_clients_host_and_address(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send(
+            "GET / HTTP/1.1\r\nHost: shop.example:99\r\nX-Forwarded-For: 6.6.6.6\r\n\
+             X-Forwarded-Proto: https\r\nForwarded: for=6.6.6.6\r\nX-Request-Id: abc\r\n\r\n",
+        );
+        assert_eq!(client.response().status, 200);
+        let head = upstream.head();
+        let port = proxy.address.port().to_string();
+        for (name, value) in [
+            ("host", "shop.example:99"),
+            ("via", "1.1 blitz"),
+            ("x-forwarded-for", "127.0.0.1"),
+            ("x-forwarded-proto", "http"),
+            ("x-forwarded-host", "shop.example:99"),
+            ("x-forwarded-port", &port),
+            ("forwarded", "for=127.0.0.1;host=\"shop.example:99\";proto=http"),
+            ("x-request-id", "abc"),
+        ] {
+            assert_eq!(head.field(name), Some(value), "{name}");
+        }
+    }
+
+    fn a_trusted_proxy_is_believed(io) {
+        let upstream = Upstream::saying("");
+        let mut options = Options::default();
+        options.trusted_proxies.add("127.0.0.0/8").unwrap();
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let mut client = proxy.client();
+        client.send(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\n\
+             X-Forwarded-Proto: https\r\n\r\n",
+        );
+        assert_eq!(client.response().status, 200);
+        let head = upstream.head();
+        assert_eq!(head.field("x-forwarded-for"), Some("203.0.113.9, 127.0.0.1"));
+        assert_eq!(head.field("x-forwarded-proto"), Some("https"));
+    }
+
+    fn hop_by_hop_fields_end_at_the_gateway_in_both_directions(io) {
+        let upstream = Upstream::answering(
+            "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Inner\r\nKeep-Alive: timeout=9\r\n\
+             X-Inner: 1\r\nProxy-Authenticate: Basic\r\nX-Kept: 1\r\nServer: inner\r\n\
+             Content-Length: 0\r\n\r\n",
+        );
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-Outer\r\nX-Outer: 1\r\n\
+             Keep-Alive: 5\r\nProxy-Connection: keep-alive\r\nProxy: evil\r\n\
+             Proxy-Authorization: x\r\nTE: gzip\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n\
+             X-Kept: 1\r\n\r\n",
+        );
+        let answer = client.response();
+        let head = upstream.head();
+        for gone in [
+            "connection", "x-outer", "keep-alive", "proxy-connection", "proxy",
+            "proxy-authorization", "te", "upgrade", "http2-settings",
+        ] {
+            assert_eq!(head.field(gone), None, "{gone} reached the upstream");
+        }
+        assert_eq!(head.field("x-kept"), Some("1"));
+        for gone in ["keep-alive", "x-inner", "proxy-authenticate"] {
+            assert_eq!(answer.field(gone), None, "{gone} reached the client");
+        }
+        assert_eq!(answer.field("x-kept"), Some("1"));
+        assert_eq!(answer.field("server"), Some("inner"));
+        assert_eq!(answer.field("via"), Some("1.1 blitz"));
+        assert!(answer.field("date").is_some(), "the gateway has a clock");
+        assert_eq!(client.get("/").status, 200, "the connection goes on");
+    }
+
+    fn connection_cannot_take_fields_from_the_application(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nAuthorization: x\r\nCookie: a=b\r\n\
+             Connection: Host, Content-Length, Authorization, Cookie, X-Forwarded-For\r\n\r\nhi",
+        );
+        assert_eq!(client.response().status, 200);
+        let head = upstream.head();
+        for (name, value) in [
+            ("host", "a"),
+            ("content-length", "2"),
+            ("authorization", "x"),
+            ("cookie", "a=b"),
+            ("x-forwarded-for", "127.0.0.1"),
+        ] {
+            assert_eq!(head.field(name), Some(value), "{name}");
+        }
+    }
+
+    fn trace_and_connect_do_not_pass(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        for request in [
+            "TRACE / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n",
+        ] {
+            let mut client = proxy.client();
+            client.send(request);
+            assert_eq!(client.response().status, 405, "{request:?}");
+        }
+        assert_eq!(upstream.heads(), []);
+    }
+
+    fn options_with_max_forwards_are_counted_down(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n");
+        let answer = client.response();
+        assert_eq!(answer.status, 204);
+        assert!(answer.field("allow").is_some());
+        client.send("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 7\r\n\r\n");
+        assert_eq!(client.response().status, 200);
+        assert_eq!(upstream.head().field("max-forwards"), Some("6"));
+    }
+}

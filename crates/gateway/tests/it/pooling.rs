@@ -1,0 +1,172 @@
+//! Upstream connections are used again only when nothing of one exchange can reach the next
+//! (rule 11).
+
+use std::time::Duration;
+
+use crate::support::{Proxy, Upstream, eventually, ok};
+
+/// Two clients ask one after the other; the first gets what the script makes of it, the second
+/// must get the answer to its own request.
+fn second_client_is_safe(io: blitz_http::IoChoice, first: &'static str) -> Upstream {
+    let upstream = Upstream::scripted(move |number, peer| {
+        let mut is_first = number == 0;
+        while let Some((head, _)) = peer.request() {
+            let own = ok(&head.line);
+            let sent = peer.send(if is_first { first } else { own.as_str() });
+            if !sent || (is_first && first.contains("Connection: close")) {
+                return;
+            }
+            is_first = false;
+        }
+    });
+    let proxy = Proxy::to(io, &[&upstream.url()]);
+    let mut one = proxy.peer();
+    one.send("GET /one HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    one.rest();
+    for _ in 0..3 {
+        assert_eq!(
+            proxy.client().get("/two").text(),
+            "GET /two HTTP/1.1",
+            "after {first:?}"
+        );
+    }
+    upstream
+}
+
+scenarios! {
+    fn a_clean_connection_is_used_again_by_everybody(io) {
+        let upstream = second_client_is_safe(io, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn chunked_responses_leave_a_clean_connection(io) {
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+        assert_eq!(second_client_is_safe(io, chunked).accepted(), 1);
+    }
+
+    fn surplus_bytes_close_the_connection(io) {
+        for poison in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\r\n",
+            "HTTP/1.1 204 No Content\r\n\r\npoison",
+            "HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\npoison",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\npoison",
+        ] {
+            assert!(second_client_is_safe(io, poison).accepted() >= 2, "{poison:?}");
+        }
+    }
+
+    fn surplus_bytes_that_come_late_remove_the_connection_from_the_pool(io) {
+        let upstream = Upstream::scripted(|number, peer| {
+            while let Some((head, _)) = peer.request() {
+                peer.send(ok(&head.line));
+                if number == 0 {
+                    std::thread::sleep(Duration::from_millis(50));
+                    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison");
+                }
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        assert_eq!(proxy.client().get("/one").text(), "GET /one HTTP/1.1");
+        eventually("the poisoned connection leaves the pool", || {
+            proxy.http_counters().upstream_idle_lost == 1
+        });
+        assert_eq!(proxy.client().get("/two").text(), "GET /two HTTP/1.1");
+        assert_eq!(upstream.accepted(), 2);
+    }
+
+    fn a_connection_that_the_upstream_closes_is_not_used_again(io) {
+        for last in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+            "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        ] {
+            assert!(second_client_is_safe(io, last).accepted() >= 2, "{last:?}");
+        }
+    }
+
+    fn an_idle_connection_that_gets_fin_leaves_the_pool(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            if peer.request().is_some() {
+                peer.send(ok("once"));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        for round in 1..=3 {
+            let mut client = proxy.client();
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+            assert_eq!(client.response().text(), "once");
+            eventually("the closed connection leaves the pool", || {
+                proxy.http_counters().upstream_idle == 0
+            });
+            assert_eq!(upstream.accepted(), round);
+        }
+    }
+
+    fn an_early_answer_closes_the_connection(io) {
+        let upstream = Upstream::scripted(|number, peer| {
+            if number > 0 {
+                while let Some((head, _)) = peer.request() {
+                    peer.send(ok(&head.line));
+                }
+                return;
+            }
+            // Answers before the body, and takes the body for requests if it ever comes.
+            peer.head();
+            peer.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
+            while peer.head().is_some() {
+                peer.send(ok("poison"));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n");
+        assert_eq!(client.response().status, 413);
+        client.send("GET /evil HTTP/1.1\r\nHost: a\r\n\r\n");
+        for _ in 0..3 {
+            assert_eq!(proxy.client().get("/two").text(), "GET /two HTTP/1.1");
+        }
+        assert_eq!(upstream.accepted(), 2);
+    }
+
+    fn a_truncated_response_never_looks_complete(io) {
+        for truncated in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrailer: x\r\n",
+        ] {
+            let upstream = Upstream::scripted(move |_, peer| {
+                peer.request();
+                peer.send(truncated);
+            });
+            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let mut peer = proxy.peer();
+            peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            // A reset may overtake what was sent before it, up to all of it.
+            let answer = String::from_utf8(peer.rest().0).unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+            assert!(head.is_empty() || head.starts_with("HTTP/1.1 200 "), "{head:?}");
+            assert!(body.len() < 10 + 5 && !body.ends_with("0\r\n\r\n"), "{body:?}");
+            eventually("the cut is counted", || proxy.counters().cut_off == 1);
+        }
+    }
+
+    fn head_responses_have_no_body_whatever_their_length_says(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while let Some((head, _)) = peer.request() {
+                if head.line.starts_with("HEAD") {
+                    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n");
+                } else {
+                    peer.send(ok(&head.line));
+                }
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(peer.head().unwrap().field("content-length"), Some("100"));
+        peer.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(peer.request().unwrap().1, b"GET /next HTTP/1.1");
+        assert_eq!(upstream.accepted(), 1);
+    }
+}

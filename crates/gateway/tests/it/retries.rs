@@ -1,0 +1,122 @@
+//! One retry, and only where it can do no harm (rule 13).
+
+use crate::support::{Proxy, Upstream, ok};
+
+/// An upstream whose first connections close on the request that would be answered.
+fn closing(first: usize) -> Upstream {
+    Upstream::scripted(move |number, peer| {
+        if number < first {
+            peer.request();
+            return;
+        }
+        while let Some((head, body)) = peer.request() {
+            peer.send(ok(&format!(
+                "{} {}",
+                head.line,
+                String::from_utf8_lossy(&body)
+            )));
+        }
+    })
+}
+
+scenarios! {
+    fn an_idempotent_request_is_sent_once_more(io) {
+        let upstream = closing(1);
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        assert_eq!(proxy.client().get("/x").text(), "GET /x HTTP/1.1 ");
+        assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
+    }
+
+    fn but_not_twice(io) {
+        let upstream = closing(2);
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let answer = proxy.client().get("/x");
+        assert_eq!(answer.status, 502);
+        assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_terminated"));
+        assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
+    }
+
+    fn its_body_is_sent_again(io) {
+        let upstream = closing(1);
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send("PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(client.response().text(), "PUT /x HTTP/1.1 hello");
+        client.send("PUT /y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.send("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+        assert_eq!(client.response().text(), "PUT /y HTTP/1.1 abcde");
+    }
+
+    fn a_chunked_body_is_sent_again(io) {
+        let upstream = closing(1);
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send("PUT /y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.send("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+        assert_eq!(client.response().text(), "PUT /y HTTP/1.1 abcde");
+        assert_eq!(upstream.accepted(), 2);
+    }
+
+    fn a_body_beyond_the_replay_buffer_is_not(io) {
+        let upstream = closing(1);
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        let body = vec![b'x'; 64 * 1024 + 1];
+        client.send(format!("PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
+        client.send(body);
+        assert_eq!(client.response().status, 502);
+        assert_eq!((upstream.accepted(), proxy.counters().retries), (1, 0));
+    }
+
+    fn a_request_that_may_have_had_an_effect_is_not(io) {
+        let upstream = closing(1);
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+        let answer = client.response();
+        assert_eq!(answer.status, 502);
+        assert_eq!((upstream.accepted(), proxy.counters().retries), (1, 0));
+        assert_eq!(client.get("/after").status, 200, "the client's connection goes on");
+    }
+
+    fn a_request_whose_answer_began_is_not(io) {
+        for began in ["H", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 103 Early Hints\r\n\r\n"] {
+            let upstream = Upstream::scripted(move |_, peer| {
+                peer.request();
+                peer.send(began);
+            });
+            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let mut peer = proxy.peer();
+            peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let mut head = peer.head().unwrap();
+            if head.line.contains("103") {
+                head = peer.head().unwrap();
+            }
+            assert!(head.line.starts_with("HTTP/1.1 502 "), "{began:?}: {head:?}");
+            assert_eq!(head.field("proxy-status"), Some("blitz; error=http_response_incomplete"));
+            assert_eq!((upstream.accepted(), proxy.counters().retries), (1, 0));
+        }
+    }
+
+    fn an_address_that_refuses_is_left_for_the_next_whatever_the_method(io) {
+        // Only one of localhost's two addresses is listened on, and it is the second.
+        let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else {
+            return eprintln!("skipped: this machine has no IPv6 loopback");
+        };
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                use std::io::{Read, Write};
+                let mut stream = stream;
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(ok("six").as_bytes());
+            }
+        });
+        let proxy = Proxy::to(io, &[&format!("http://localhost:{port}")]);
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+        assert_eq!(client.response().text(), "six");
+        let counters = proxy.counters();
+        assert_eq!((counters.connect_failures, counters.retries), (1, 0));
+    }
+}

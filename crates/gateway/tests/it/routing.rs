@@ -1,0 +1,106 @@
+//! Which upstream gets a request, and under which path.
+
+use crate::support::{Proxy, Upstream, unix_upstream};
+
+scenarios! {
+    fn the_longest_prefix_on_a_segment_border_wins(io) {
+        let (all, api, v2) = (Upstream::saying("all"), Upstream::saying("api"), Upstream::saying("v2"));
+        let targets = [all.url(), format!("/api={}", api.url()), format!("/api/v2={}", v2.url())];
+        let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
+        let mut client = proxy.client();
+        for (path, who) in
+            [("/", "all"), ("/apix", "all"), ("/api", "api"), ("/api/v2x", "api"), ("/api/v2/x", "v2")]
+        {
+            assert_eq!(client.get(path).text(), who, "{path}");
+        }
+    }
+
+    fn what_no_target_takes_goes_to_the_built_in_endpoints(io) {
+        let api = Upstream::saying("api");
+        let proxy = Proxy::to(io, &[&format!("/api={}", api.url())]);
+        let mut client = proxy.client();
+        let answer = client.get("/");
+        assert_eq!((answer.status, answer.text()), (404, "built in"));
+        assert_eq!(client.get("/api").text(), "api");
+        let counters = proxy.counters();
+        assert_eq!((counters.routed, counters.unrouted), (1, 1));
+    }
+
+    fn the_prefix_is_kept_and_a_path_in_the_url_replaces_it(io) {
+        let upstream = Upstream::saying("");
+        let targets = [
+            format!("/kept={}", upstream.url()),
+            format!("/moved={}/new", upstream.url()),
+            format!("/gone={}/", upstream.url()),
+        ];
+        let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
+        let mut client = proxy.client();
+        for path in ["/kept/a?x=1", "/moved/a?x=/moved", "/moved", "/gone/a?", "/gone"] {
+            client.get(path);
+        }
+        let lines: Vec<_> = upstream.heads().into_iter().map(|head| head.line).collect();
+        assert_eq!(
+            lines,
+            [
+                "GET /kept/a?x=1 HTTP/1.1",
+                "GET /new/a?x=/moved HTTP/1.1",
+                "GET /new HTTP/1.1",
+                "GET /a? HTTP/1.1",
+                "GET / HTTP/1.1",
+            ]
+        );
+    }
+
+    fn what_was_matched_is_what_is_sent(io) {
+        let (open, closed) = (Upstream::saying("open"), Upstream::saying("closed"));
+        let targets = [open.url(), format!("/admin={}", closed.url())];
+        let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
+        let mut client = proxy.client();
+        for path in ["/admin", "/x/../admin", "/%61dmin", "/x/%2e%2e/admin", "/./admin/"] {
+            assert_eq!(client.get(path).text(), "closed", "{path}");
+        }
+        assert_eq!(client.get("/admin%2Fx").text(), "open");
+        let lines: Vec<_> = closed.heads().into_iter().map(|head| head.line).collect();
+        assert!(lines.iter().all(|line| line.starts_with("GET /admin")), "{lines:?}");
+    }
+
+    fn a_text_prefix_cannot_climb_out_of_its_replacement(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&format!("/img*={}/pictures/", upstream.url())]);
+        let answer = proxy.client().get("/img../secret");
+        assert_eq!(answer.status, 400);
+        assert_eq!(upstream.heads(), []);
+    }
+
+    fn options_for_the_whole_server_reach_the_plain_target(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&format!("{}/base", upstream.url())]);
+        let mut client = proxy.client();
+        client.send("OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n");
+        assert_eq!(client.response().status, 200);
+        assert_eq!(upstream.head().line, "OPTIONS * HTTP/1.1");
+    }
+
+    fn absolute_targets_are_sent_in_origin_form_with_their_host(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send("GET http://real.example/x?y HTTP/1.1\r\nHost: other.example\r\n\r\n");
+        assert_eq!(client.response().status, 200);
+        let head = upstream.head();
+        assert_eq!(head.line, "GET /x?y HTTP/1.1");
+        assert_eq!(head.field("host"), Some("real.example"));
+    }
+
+    fn unix_sockets_and_localhost_are_upstreams(io) {
+        let path = unix_upstream(&format!("{io:?}"), "over unix");
+        let upstream = Upstream::saying("over loopback");
+        let targets =
+            [format!("/unix=unix:{}", path.display()), format!("http://localhost:{}", upstream.port())];
+        let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
+        let mut client = proxy.client();
+        assert_eq!(client.get("/unix").text(), "over unix");
+        assert_eq!(client.get("/").text(), "over loopback");
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,115 @@
+//! Requests that two servers could read in two ways never reach an upstream.
+
+use crate::support::{Proxy, Upstream};
+
+/// Each with the status of its refusal.
+const HOSTILE: &[(&str, u16)] = &[
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd",
+        400,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nabcd",
+        400,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4, 4\r\n\r\nabcd",
+        400,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +4\r\n\r\nabcd",
+        400,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 4\r\n\r\nabcd",
+        400,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        501,
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    ("GET / HTTP/1.1\nHost: a\n\n", 400),
+    ("GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n folded\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+    ("GET /../x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    ("GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    ("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    ("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", 400),
+    ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+];
+
+scenarios! {
+    fn ambiguous_requests_are_refused_and_the_connection_closes(io) {
+        let upstream = Upstream::saying("reached");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        for (request, status) in HOSTILE {
+            let mut peer = proxy.peer();
+            peer.send(request);
+            // What would be smuggled if the connection went on.
+            peer.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+            let answer = peer.head().unwrap_or_else(|| panic!("no answer to {request:?}"));
+            assert!(answer.line.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer:?}");
+            let (rest, _) = peer.rest();
+            let rest = String::from_utf8_lossy(&rest);
+            assert!(!rest.contains("HTTP/1.1"), "{request:?} was followed by {rest:?}");
+        }
+        assert_eq!(upstream.heads(), []);
+    }
+
+    fn a_malformed_chunk_ends_the_request_on_both_sides(io) {
+        for chunk in ["5\nhello\r\n0\r\n\r\n", "-5\r\nhello", "5\r\nhelloX\r\n", "fffffffffffffffff\r\n"] {
+            let upstream = Upstream::scripted(|_, peer| {
+                if peer.request().is_some() {
+                    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\ncomplete");
+                }
+            });
+            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let mut peer = proxy.peer();
+            peer.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+            peer.send(chunk);
+            let answer = peer.head().expect("an answer");
+            assert!(answer.line.starts_with("HTTP/1.1 400 "), "{chunk:?}: {answer:?}");
+            assert!(!String::from_utf8_lossy(&peer.rest().0).contains("complete"));
+        }
+    }
+
+    fn pipelined_requests_are_answered_in_order_one_at_a_time(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while let Some((head, _)) = peer.request() {
+                peer.send(crate::support::ok(&head.line));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\n".to_owned()
+            + "Content-Length: 3\r\n\r\nabcGET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+        for line in ["GET /1 HTTP/1.1", "POST /2 HTTP/1.1", "GET /3 HTTP/1.1"] {
+            assert_eq!(client.response().text(), line);
+        }
+        assert_eq!(upstream.accepted(), 1);
+    }
+}

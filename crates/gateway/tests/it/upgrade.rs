@@ -1,0 +1,144 @@
+//! WebSockets pass, and nothing else does (rules 15 and 16).
+
+use std::time::Duration;
+
+use crate::support::{Proxy, Upstream, eventually, ok};
+
+const ASKS: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+const AGREES: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                      Upgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+/// An upstream that switches and then repeats what it gets, until FIN.
+fn echo() -> Upstream {
+    Upstream::scripted(|_, peer| {
+        peer.head();
+        peer.send(AGREES);
+        while let Some(byte) = peer.exactly(1) {
+            peer.send(byte);
+        }
+        peer.send("bye");
+    })
+}
+
+scenarios! {
+    fn bytes_pass_both_ways_once_the_upstream_agrees(io) {
+        let upstream = echo();
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send(ASKS);
+        let answer = peer.head().unwrap();
+        assert_eq!(answer.line, "HTTP/1.1 101 Switching Protocols");
+        assert_eq!(answer.field("upgrade"), Some("websocket"));
+        assert_eq!(answer.field("connection").map(str::to_ascii_lowercase).as_deref(), Some("upgrade"));
+        assert_eq!(answer.field("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        let head = upstream.head();
+        assert_eq!(head.field("upgrade"), Some("websocket"));
+        assert_eq!(head.field("sec-websocket-key"), Some("dGhlIHNhbXBsZSBub25jZQ=="));
+        for message in ["one", "two"] {
+            peer.send(message);
+            assert_eq!(peer.exactly(3).unwrap(), message.as_bytes());
+        }
+        assert_eq!(proxy.counters().tunnels, 1);
+    }
+
+    fn fin_passes_on_per_direction(io) {
+        let upstream = echo();
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send(ASKS);
+        peer.head();
+        peer.send("last");
+        peer.finish();
+        assert_eq!(peer.rest(), (b"lastbye".to_vec(), true), "the other direction goes on");
+    }
+
+    fn the_upstreams_fin_leaves_the_clients_direction_open(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.head();
+            peer.send(AGREES);
+            peer.send("hello");
+            peer.finish();
+            assert_eq!(peer.rest(), (b"still here".to_vec(), true));
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send(ASKS);
+        peer.head();
+        assert_eq!(peer.exactly(5).unwrap(), b"hello");
+        assert!(peer.is_closed_by_peer());
+        peer.send("still here");
+        peer.finish();
+        eventually("the tunnel ends", || proxy.http_counters().connections == 0);
+    }
+
+    fn bytes_sent_before_the_answer_are_kept_for_the_tunnel(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.head();
+            std::thread::sleep(Duration::from_millis(50));
+            peer.send(AGREES);
+            let early = peer.exactly(5).unwrap();
+            peer.send(early);
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send(format!("{ASKS}early"));
+        assert_eq!(peer.head().unwrap().line, "HTTP/1.1 101 Switching Protocols");
+        assert_eq!(peer.exactly(5).unwrap(), b"early");
+    }
+
+    fn a_refused_upgrade_with_bytes_pending_is_answered_and_closed(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while peer.head().is_some() {
+                peer.send(ok("no"));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send(format!("{ASKS}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert!(peer.head().unwrap().line.starts_with("HTTP/1.1 200 "));
+        assert_eq!(peer.rest().0, b"no");
+        assert_eq!(upstream.heads().len(), 1, "the pending bytes were no request");
+    }
+
+    fn another_protocol_than_asked_for_is_a_bad_gateway(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.head();
+            peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n");
+            assert!(peer.is_closed_by_peer());
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send(ASKS);
+        let answer = client.response();
+        assert_eq!(answer.status, 502);
+        assert_eq!(answer.field("proxy-status"), Some("blitz; error=http_upgrade_failed"));
+    }
+
+    fn h2c_is_not_offered_to_the_upstream(io) {
+        let upstream = Upstream::saying("plain");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+             HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+        );
+        assert_eq!(client.response().text(), "plain");
+        let head = upstream.head();
+        assert_eq!((head.field("upgrade"), head.field("http2-settings")), (None, None));
+    }
+
+    fn a_client_that_leaves_takes_its_tunnel_along(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.head();
+            peer.send(AGREES);
+            assert!(peer.is_closed_by_peer());
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send(ASKS);
+        peer.head();
+        peer.reset();
+        eventually("the tunnel ends", || proxy.http_counters().connections == 0);
+    }
+}
