@@ -1,6 +1,6 @@
 //! Finds bytes many at a time.
 
-use wide::{CmpEq, u8x16, u8x64};
+use wide::u8x16;
 
 /// Offsets of all controls (below space, or DEL), in order.
 #[inline]
@@ -48,21 +48,29 @@ impl Controls<'_> {
         self.next_base += 64;
         if let Some((block, rest)) = self.rest.split_first_chunk() {
             self.rest = rest;
-            self.found = control_bits(*block);
+            self.found = control_bits(block);
             return;
         }
         let mut padded = [b' '; 64];
         padded[..self.rest.len()].copy_from_slice(self.rest);
         self.rest = &[];
-        self.found = control_bits(padded);
+        self.found = control_bits(&padded);
     }
 }
 
 #[inline]
-fn control_bits(block: [u8; 64]) -> u64 {
-    let block = u8x64::new(block);
-    let below_space = block.min(u8x64::splat(0x1f)).simd_eq(block);
-    (below_space | block.simd_eq(u8x64::splat(0x7f))).to_bitmask()
+fn control_bits(block: &[u8; 64]) -> u64 {
+    let (chunks, _) = block.as_chunks();
+    chunks.iter().rev().fold(0, |bits, chunk| {
+        bits << 16 | u64::from(control_bits_of_16(*chunk))
+    })
+}
+
+#[inline]
+fn control_bits_of_16(chunk: [u8; 16]) -> u32 {
+    let chunk = u8x16::new(chunk);
+    let below_space = chunk.min(u8x16::splat(0x1f)).simd_eq(chunk);
+    (below_space | chunk.simd_eq(u8x16::splat(0x7f))).to_bitmask()
 }
 
 /// Offset of the first such byte at or after `from`.

@@ -134,8 +134,14 @@ impl Chunked {
                 self.count_extension_byte(byte)?;
                 State::Extension(size)
             }
-            (State::SizeLf(0), b'\n') => State::TrailersStart,
-            (&State::SizeLf(size), b'\n') => State::Data(size),
+            (&State::SizeLf(size), b'\n') => {
+                self.line_bytes = 0;
+                if size == 0 {
+                    State::TrailersStart
+                } else {
+                    State::Data(size)
+                }
+            }
             (State::SizeLf(_), _) => return Err(ErrorKind::BareCr),
             (State::TrailersStart, b'\r') => State::EndLf,
             (State::EndLf, b'\n') => State::Done,

@@ -37,7 +37,7 @@ pub(crate) fn parse_request(
     lines: &Lines,
 ) -> Result<RequestFacts, ErrorKind> {
     let Fields { block, entries } = &mut head.fields;
-    let (first_end, field_ends) = split_first_line(lines)?;
+    let (first_end, field_ends) = split_first_line(lines).ok_or(ErrorKind::RequestLine)?;
     if lines.have_controls {
         return Err(diagnose::request(block));
     }
@@ -82,7 +82,7 @@ pub(crate) fn parse_response(
     lines: &Lines,
 ) -> Result<ResponseFacts, ErrorKind> {
     let Fields { block, entries } = &mut head.fields;
-    let (first_end, field_ends) = split_first_line(lines)?;
+    let (first_end, field_ends) = split_first_line(lines).ok_or(ErrorKind::StatusLine)?;
     if lines.have_controls {
         return Err(diagnose::response(block));
     }
@@ -165,9 +165,12 @@ pub(crate) fn is_forbidden_in_trailers(name: Name) -> bool {
         || matches!(name, N::ContentRange)
 }
 
-fn split_first_line(lines: &Lines) -> Result<(usize, &[u32]), ErrorKind> {
-    let (first, fields) = lines.ends.split_first().ok_or(ErrorKind::RequestLine)?;
-    Ok((*first as usize, fields))
+/// The end of the first line, and those of the field lines.
+fn split_first_line(lines: &Lines) -> Option<(usize, &[u32])> {
+    lines
+        .ends
+        .split_first()
+        .map(|(first, fields)| (*first as usize, fields))
 }
 
 /// Method, target and version; the first two may still hold anything but controls.
