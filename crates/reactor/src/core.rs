@@ -215,11 +215,12 @@ impl Core {
     /// Drops the tasks, closes the sockets and waits for the last completions, so that no
     /// operation outlives the memory it was given.
     fn end(&self, events: &mut Vec<Event>) -> io::Result<()> {
-        while let Some(task) = {
+        loop {
+            // A task may own sockets and more tasks, so it is dropped outside the borrow.
             let task = self.tasks.borrow_mut().remove_any();
-            task
-        } {
-            drop(task);
+            if task.is_none() {
+                break;
+            }
         }
         let handlers = self.sockets().close_all();
         drop(handlers);

@@ -11,8 +11,9 @@
 //! ```
 //! use blitz_reactor::{Address, Config, Listener, Socket, block_on, spawn};
 //!
+//! let anywhere = Address::Tcp("127.0.0.1:0".parse()?);
 //! let echoed = block_on(&Config::default(), async {
-//!     let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse()?))?;
+//!     let listener = Listener::bind(&anywhere)?;
 //!     let address = listener.local().clone();
 //!     spawn(async move {
 //!         let socket = listener.accept().await;

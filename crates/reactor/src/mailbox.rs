@@ -55,6 +55,8 @@ impl Mailbox {
             };
             if !mailbox.taken.swap(true, Ordering::AcqRel) {
                 while mailbox.messages.pop().is_some() {}
+                mailbox.overflowed.store(false, Ordering::Release);
+                mailbox.notified.store(false, Ordering::Release);
                 return Ok((slot as u16, Arc::clone(mailbox)));
             }
         }
@@ -80,9 +82,10 @@ impl Mailbox {
         })
     }
 
-    /// Gives the slot up; what still arrives for it is dropped by the next claim.
+    /// Gives the slot up and drops what nobody reads any more.
     pub(crate) fn release(&self) {
         self.ring.store(-1, Ordering::Release);
+        while self.messages.pop().is_some() {}
         self.taken.store(false, Ordering::Release);
     }
 

@@ -112,7 +112,7 @@ where
             let fallback = core.fallback().map(str::to_owned);
             let told = opened.send(Ok((Arc::clone(core.mailbox()), core.driver(), fallback)));
             if told.is_ok() && may_go.recv().is_ok() {
-                core.run(main(index))
+                core.run(async { main(index).await })
             } else {
                 Ok(())
             }

@@ -60,9 +60,18 @@ impl Operation {
 /// Where `optlen` lies in a submission (`struct io_uring_sqe`, the union behind `file_index`).
 const OPTLEN_OFFSET: usize = 44;
 
-/// A multishot receive that takes at most `limit` bytes each time (`len`) and in all (`optlen`).
+/// A single receive of less than this is not split further.
+const PIECE_MIN: u32 = 2_048;
+
+/// A multishot receive that takes at most `limit` bytes in all, which must not be 0.
+///
+/// The kernel looks at the total (`optlen`) only after a receive, so it can be exceeded by one
+/// receive less a byte; each receive is capped as well (`len`), and the total asked for is lower
+/// by as much.
 pub(super) fn capped_multishot_receive(fd: RawFd, group: u16, limit: u32) -> squeue::Entry {
-    let mut entry = opcode::RecvMulti::new(Fd(fd), group).len(limit).build();
+    let piece = (limit / 4).max(limit.min(PIECE_MIN));
+    let total = limit - piece + 1;
+    let mut entry = opcode::RecvMulti::new(Fd(fd), group).len(piece).build();
     const { assert!(size_of::<squeue::Entry>() == 64) };
     // SAFETY: an entry is the kernel's 64-byte submission (asserted above), any bytes are valid
     // in it, and the field lies inside.
@@ -72,7 +81,7 @@ pub(super) fn capped_multishot_receive(fd: RawFd, group: u16, limit: u32) -> squ
             .cast::<u8>()
             .add(OPTLEN_OFFSET)
             .cast::<u32>()
-            .write_unaligned(limit);
+            .write_unaligned(total);
     }
     entry
 }

@@ -1,0 +1,590 @@
+//! The physical limit of relaying: a bare ring that forwards bytes and parses nothing.
+//!
+//! Every client gets one connection to the backend and what either side sends goes to the other,
+//! out of the buffer it was received in. `cargo xtask bench h1` compares the proxies with it. It
+//! stands alone on purpose: nothing of the reactor is in the number the reactor is measured against.
+//!
+//! ```text
+//! limit_relay [--listen ADDR] [--to ADDR]
+//!             [--wait N] [--min-wait-us N] [--buffers N] [--buffer-bytes N]
+//! ```
+//!
+//! SIGTERM or SIGINT ends it; its last line on standard error is a JSON object of counters.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsRawFd, RawFd};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
+
+const BACKLOG: i32 = 4096;
+const SUBMISSIONS: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+const BUFFER_GROUP: u16 = 0;
+
+fn main() -> ExitCode {
+    match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("limit_relay: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let listener =
+        listen(options.listen).map_err(|e| format!("cannot listen on {}: {e}", options.listen))?;
+    stop_on_signals();
+    let counters = relay(options, &listener).map_err(|e| e.to_string())?;
+    eprintln!("{}", counters.json());
+    Ok(())
+}
+
+fn relay(options: &Options, listener: &TcpListener) -> io::Result<Counters> {
+    let mut ring: IoUring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .setup_no_sqarray()
+        .setup_cqsize(COMPLETIONS)
+        .build(SUBMISSIONS)?;
+    let (mut submitter, submissions, completions) = ring.split();
+    submitter.register_ring_fd()?;
+    let buffers = BufferRing::register(&submitter, options.buffers, options.buffer_bytes)?;
+    let mut relay = Relay {
+        options,
+        backend: sockaddr(options.to),
+        listener: listener.as_raw_fd(),
+        submitter,
+        submissions,
+        completions,
+        buffers,
+        sides: Vec::new(),
+        starved: VecDeque::new(),
+        open: 0,
+        sends: 0,
+        counters: Counters::default(),
+    };
+    relay.push(&relay.accept())?;
+    while !STOP.load(Ordering::Relaxed) {
+        relay.turn()?;
+    }
+    Ok(relay.counters)
+}
+
+/// What a completion belongs to; the upper half of its user data, the lower is the descriptor.
+const ACCEPT: u64 = 1 << 32;
+const CONNECT: u64 = 2 << 32;
+const RECEIVE: u64 = 3 << 32;
+const SEND: u64 = 4 << 32;
+
+/// Received bytes on their way out.
+#[derive(Clone, Copy)]
+struct Piece {
+    buffer: u16,
+    offset: u32,
+    length: u32,
+}
+
+/// One socket of a pair, found by its descriptor.
+#[derive(Default)]
+struct Side {
+    peer: RawFd,
+    /// What goes out on this socket; the first is being sent.
+    queue: VecDeque<Piece>,
+    /// A receive, or the connecting before it, is under way.
+    receiving: bool,
+    /// The pair is being torn down: nothing more is sent.
+    broken: bool,
+}
+
+struct Relay<'a> {
+    options: &'a Options,
+    backend: libc::sockaddr_in,
+    listener: RawFd,
+    submitter: Submitter<'a>,
+    submissions: SubmissionQueue<'a>,
+    completions: CompletionQueue<'a>,
+    buffers: BufferRing,
+    sides: Vec<Side>,
+    /// Descriptors whose receive ended for want of a buffer.
+    starved: VecDeque<RawFd>,
+    /// Pairs that are open.
+    open: usize,
+    /// Sends pushed in this turn: their completions come at once and are no reason to return.
+    sends: usize,
+    counters: Counters,
+}
+
+impl Relay<'_> {
+    /// One enter, then every completion there is.
+    fn turn(&mut self) -> io::Result<()> {
+        let batch = self.options.batch(self.open);
+        let limit = Timespec::new().sec(1);
+        // Without a timespec the kernel returns at every minimum wait, events or none.
+        let mut args = SubmitArgs::new().timespec(&limit);
+        if batch > 1 {
+            args = args.min_wait_usec(self.options.min_wait_us);
+        }
+        self.submissions.sync();
+        let entered = self.submitter.submit_with_args(self.sends + batch, &args);
+        passable(entered)?;
+        self.sends = 0;
+        self.counters.enters += 1;
+        self.counters.turns += 1;
+        self.submissions.sync();
+        self.completions.sync();
+        while let Some(completion) = self.completions.next() {
+            self.counters.cqes += 1;
+            self.complete(&completion)?;
+        }
+        self.completions.sync();
+        self.buffers.publish();
+        // Only as many as can be served: the others would fail again and spin.
+        for _ in 0..self.starved.len().min(usize::from(self.buffers.free)) {
+            if let Some(fd) = self.starved.pop_front() {
+                self.receive(fd)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+        let fd = completion.user_data() as u32 as RawFd;
+        match completion.user_data() & !0xffff_ffff {
+            ACCEPT => self.accepted(completion),
+            CONNECT => self.connected(fd, completion.result()),
+            RECEIVE => self.received(fd, completion),
+            SEND => self.sent(fd, completion.result()),
+            other => unreachable!("no submission carries {other:#x}"),
+        }
+    }
+
+    fn accepted(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+        if completion.result() >= 0 {
+            self.pair(completion.result())?;
+        }
+        if !cqueue::more(completion.flags()) {
+            self.push(&self.accept())?;
+        }
+        Ok(())
+    }
+
+    /// Opens the client's connection to the backend. The client's bytes wait in its socket.
+    fn pair(&mut self, client: RawFd) -> io::Result<()> {
+        let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        // SAFETY: a system call without pointers.
+        let Ok(upstream) = check(unsafe { libc::socket(libc::AF_INET, flags, 0) }) else {
+            close(client);
+            return Ok(());
+        };
+        send_at_once(upstream)?;
+        let highest = client.max(upstream) as usize;
+        if highest >= self.sides.len() {
+            self.sides.resize_with(highest + 1, Side::default);
+        }
+        self.sides[client as usize] = Side {
+            peer: upstream,
+            ..Side::default()
+        };
+        self.sides[upstream as usize] = Side {
+            peer: client,
+            receiving: true,
+            ..Side::default()
+        };
+        self.open += 1;
+        let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        let address = (&raw const self.backend).cast();
+        let connect = opcode::Connect::new(Fd(upstream), address, length).build();
+        self.push(&connect.user_data(CONNECT | upstream as u64))
+    }
+
+    fn connected(&mut self, upstream: RawFd, result: i32) -> io::Result<()> {
+        self.side(upstream).receiving = false;
+        if result < 0 {
+            self.break_pair(upstream);
+            return Ok(());
+        }
+        let client = self.side(upstream).peer;
+        self.receive(upstream)?;
+        self.receive(client)
+    }
+
+    fn received(&mut self, fd: RawFd, completion: &cqueue::Entry) -> io::Result<()> {
+        let more = cqueue::more(completion.flags());
+        self.side(fd).receiving = more;
+        let peer = self.side(fd).peer;
+        if let Some(buffer) = cqueue::buffer_select(completion.flags()) {
+            self.buffers.free -= 1;
+            if completion.result() <= 0 || self.side(peer).broken {
+                self.buffers.provide(buffer);
+            } else {
+                let length = completion.result() as u32;
+                self.forward(
+                    peer,
+                    Piece {
+                        buffer,
+                        offset: 0,
+                        length,
+                    },
+                )?;
+            }
+        }
+        match completion.result() {
+            _ if more => Ok(()),
+            1.. => self.receive(fd),
+            0 => self.end(fd),
+            error if error == -libc::ENOBUFS => {
+                self.counters.no_buffers += 1;
+                self.side(fd).receiving = true;
+                self.starved.push_back(fd);
+                Ok(())
+            }
+            _ => {
+                self.break_pair(fd);
+                Ok(())
+            }
+        }
+    }
+
+    /// FIN goes on behind the bytes before it.
+    fn end(&mut self, fd: RawFd) -> io::Result<()> {
+        let peer = self.side(fd).peer;
+        if self.side(peer).queue.is_empty() {
+            shut_down(peer, libc::SHUT_WR);
+        }
+        self.close_if_done(fd);
+        Ok(())
+    }
+
+    fn forward(&mut self, to: RawFd, piece: Piece) -> io::Result<()> {
+        let side = self.side(to);
+        side.queue.push_back(piece);
+        if side.queue.len() == 1 {
+            self.send(to, piece)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn send(&mut self, fd: RawFd, piece: Piece) -> io::Result<()> {
+        // SAFETY: the piece lies in its buffer, which is not provided again before `sent`.
+        let bytes = unsafe { self.buffers.start(piece.buffer).add(piece.offset as usize) };
+        let send = opcode::Send::new(Fd(fd), bytes, piece.length)
+            .flags(libc::MSG_NOSIGNAL)
+            .build();
+        self.sends += 1;
+        self.push(&send.user_data(SEND | fd as u64))
+    }
+
+    fn sent(&mut self, fd: RawFd, result: i32) -> io::Result<()> {
+        let Some(mut piece) = self.side(fd).queue.pop_front() else {
+            unreachable!("a send completes that was never made");
+        };
+        if !self.side(fd).broken && result > 0 && (result as u32) < piece.length {
+            piece.offset += result as u32;
+            piece.length -= result as u32;
+            self.side(fd).queue.push_front(piece);
+            return self.send(fd, piece);
+        }
+        self.buffers.provide(piece.buffer);
+        if result <= 0 {
+            self.reset_pair(fd);
+        }
+        if self.side(fd).broken {
+            while let Some(piece) = self.side(fd).queue.pop_front() {
+                self.buffers.provide(piece.buffer);
+            }
+        }
+        if let Some(&next) = self.side(fd).queue.front() {
+            return self.send(fd, next);
+        }
+        let peer = self.side(fd).peer;
+        if self.side(peer).receiving {
+            return Ok(());
+        }
+        self.end(peer)
+    }
+
+    fn break_pair(&mut self, fd: RawFd) {
+        self.reset_pair(fd);
+        self.close_if_done(fd);
+    }
+
+    /// Ends both directions; the receives that are under way end by it.
+    fn reset_pair(&mut self, fd: RawFd) {
+        let peer = self.side(fd).peer;
+        for fd in [fd, peer] {
+            self.side(fd).broken = true;
+            shut_down(fd, libc::SHUT_RDWR);
+        }
+    }
+
+    /// Descriptors are closed only when no operation uses them, so no number can be confused.
+    fn close_if_done(&mut self, fd: RawFd) {
+        let pair = [fd, self.side(fd).peer];
+        let done = |side: &Side| !side.receiving && side.queue.is_empty();
+        if pair.iter().all(|&fd| done(&self.sides[fd as usize])) {
+            self.open -= 1;
+            pair.into_iter().for_each(close);
+        }
+    }
+
+    fn side(&mut self, fd: RawFd) -> &mut Side {
+        &mut self.sides[fd as usize]
+    }
+
+    fn receive(&mut self, fd: RawFd) -> io::Result<()> {
+        self.side(fd).receiving = true;
+        let receive = opcode::RecvMulti::new(Fd(fd), BUFFER_GROUP).build();
+        self.push(&receive.user_data(RECEIVE | fd as u64))
+    }
+
+    fn accept(&self) -> squeue::Entry {
+        opcode::AcceptMulti::new(Fd(self.listener))
+            .build()
+            .user_data(ACCEPT)
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        self.counters.sqes += 1;
+        // SAFETY: entries point at receive buffers, held until the send has completed, and at the
+        // backend's address; both outlive the ring's use of them.
+        while unsafe { self.submissions.push(entry) }.is_err() {
+            self.submissions.sync();
+            passable(self.submitter.submit())?;
+            self.counters.enters += 1;
+            self.submissions.sync();
+        }
+        Ok(())
+    }
+}
+
+/// Errors of an enter that only mean "look at the completions".
+fn passable(entered: io::Result<usize>) -> io::Result<()> {
+    match entered.map_err(|e| (e.raw_os_error(), e)) {
+        Ok(_) => Ok(()),
+        Err((Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
+        Err((_, error)) => Err(error),
+    }
+}
+
+/// Receive buffers that the kernel picks from.
+struct BufferRing {
+    entries: *mut BufRingEntry,
+    memory: *mut u8,
+    count: u16,
+    bytes: u32,
+    tail: u16,
+    /// Buffers that the kernel holds.
+    free: u16,
+}
+
+impl BufferRing {
+    /// A cache line between the buffers: their first lines fall into different sets of the cache.
+    const COLOUR_BYTES: usize = 64;
+
+    fn register(submitter: &Submitter<'_>, count: u16, bytes: u32) -> io::Result<BufferRing> {
+        let stride = bytes as usize + Self::COLOUR_BYTES;
+        let mut buffers = BufferRing {
+            entries: pages(usize::from(count) * size_of::<BufRingEntry>())?.cast(),
+            memory: pages(usize::from(count) * stride)?,
+            count,
+            bytes,
+            tail: 0,
+            free: 0,
+        };
+        // SAFETY: the pages are never unmapped and hold `count` entries.
+        unsafe {
+            let entries = buffers.entries as u64;
+            submitter.register_buf_ring_with_flags(entries, count, BUFFER_GROUP, 0)?;
+        }
+        (0..count).for_each(|buffer| buffers.provide(buffer));
+        buffers.publish();
+        Ok(buffers)
+    }
+
+    /// The first byte of a buffer.
+    fn start(&self, buffer: u16) -> *const u8 {
+        let stride = self.bytes as usize + Self::COLOUR_BYTES;
+        // SAFETY: the kernel only hands out buffers that were provided, so it lies in the pages.
+        unsafe { self.memory.add(usize::from(buffer) * stride) }
+    }
+
+    /// Gives a buffer to the kernel at the next `publish`.
+    fn provide(&mut self, buffer: u16) {
+        // SAFETY: the index is below `count`, a power of two.
+        unsafe {
+            let entry = &mut *self.entries.add(usize::from(self.tail & (self.count - 1)));
+            entry.set_addr(self.start(buffer) as u64);
+            entry.set_len(self.bytes);
+            entry.set_bid(buffer);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        self.free += 1;
+    }
+
+    fn publish(&self) {
+        // SAFETY: the tail lies in the first entry and the kernel reads it as an atomic.
+        let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
+        tail.store(self.tail, Ordering::Release);
+    }
+}
+
+fn pages(bytes: usize) -> io::Result<*mut u8> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    // SAFETY: a fresh anonymous mapping touches nobody's memory.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(address.cast())
+}
+
+// ------------------------------------------------------------------------- the surroundings
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_stop(_signal: i32) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// No SA_RESTART: the wait has to return.
+fn stop_on_signals() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: the handler only stores to an atomic; a zeroed action has no flags.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_stop as *const () as usize;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// A listener whose connections inherit TCP_NODELAY.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    send_at_once(listener.as_raw_fd())?;
+    // SAFETY: listening again only changes the backlog.
+    check(unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) })?;
+    Ok(listener)
+}
+
+fn send_at_once(fd: RawFd) -> io::Result<()> {
+    let on: i32 = 1;
+    let length = size_of::<i32>() as libc::socklen_t;
+    let value = (&raw const on).cast();
+    // SAFETY: the option's value is an int that lives through the call.
+    check(unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, value, length) })?;
+    Ok(())
+}
+
+fn sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: address.port().to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: u32::from(*address.ip()).to_be(),
+        },
+        sin_zero: [0; 8],
+    }
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn shut_down(fd: RawFd, how: i32) {
+    // SAFETY: no pointers; an error means that it is shut already.
+    unsafe { libc::shutdown(fd, how) };
+}
+
+fn close(fd: RawFd) {
+    // SAFETY: the caller owns the descriptor and no operation uses it.
+    unsafe { libc::close(fd) };
+}
+
+#[derive(Default)]
+struct Counters {
+    enters: u64,
+    sqes: u64,
+    cqes: u64,
+    turns: u64,
+    no_buffers: u64,
+}
+
+impl Counters {
+    fn json(&self) -> String {
+        let Counters {
+            enters,
+            sqes,
+            cqes,
+            turns,
+            no_buffers,
+        } = self;
+        format!(
+            "{{\"enters\":{enters},\"sqes\":{sqes},\"cqes\":{cqes},\"turns\":{turns},\
+             \"no_buffers\":{no_buffers}}}"
+        )
+    }
+}
+
+struct Options {
+    listen: SocketAddr,
+    to: SocketAddrV4,
+    wait_max: usize,
+    min_wait_us: u32,
+    buffers: u16,
+    buffer_bytes: u32,
+}
+
+impl Options {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options = Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9001)),
+            to: SocketAddrV4::new([127, 0, 0, 1].into(), 9000),
+            wait_max: 16,
+            min_wait_us: 50,
+            buffers: 1024,
+            buffer_bytes: 4096,
+        };
+        while let Some(flag) = args.next() {
+            let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
+            match flag.as_str() {
+                "--listen" => options.listen = number(&flag, &value)?,
+                "--to" => options.to = number(&flag, &value)?,
+                "--wait" => options.wait_max = number(&flag, &value)?,
+                "--min-wait-us" => options.min_wait_us = number(&flag, &value)?,
+                "--buffers" => options.buffers = number(&flag, &value)?,
+                "--buffer-bytes" => options.buffer_bytes = number(&flag, &value)?,
+                _ => return Err(format!("there is no flag {flag}")),
+            }
+        }
+        if !options.buffers.is_power_of_two() || options.wait_max == 0 {
+            return Err("--buffers is a power of two and --wait at least 1".to_owned());
+        }
+        Ok(options)
+    }
+
+    /// How many receives to wait for: more than one only if many clients are there to send them,
+    /// because a single client would wait out the minimum wait for nobody.
+    fn batch(&self, open: usize) -> usize {
+        (open / 6).clamp(1, self.wait_max)
+    }
+}
+
+fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{flag} does not take {value}"))
+}

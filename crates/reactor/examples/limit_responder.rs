@@ -1,0 +1,593 @@
+//! The physical limit of answering: a bare ring that parses nothing.
+//!
+//! Every receive is answered with one fixed response, so what remains is the cost of the kernel
+//! and of the load. `cargo xtask bench h1` compares the real servers with it. It stands alone on
+//! purpose: nothing of the reactor is in the number that the reactor is measured against.
+//!
+//! ```text
+//! limit_responder [--listen ADDR] [--io uring|epoll] [--response FILE]
+//!                 [--wait N] [--min-wait-us N] [--buffers N] [--buffer-bytes N]
+//! ```
+//!
+//! SIGTERM or SIGINT ends it; its last line on standard error is a JSON object of counters.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, RawFd};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
+
+/// As many bytes as `/hello` of the example server; `--response` replaces it.
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n\
+    content-length: 13\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nHello, World!";
+
+/// Answers per connection that may wait for a slow client before it is dropped.
+const QUEUED_RESPONSES_MAX: u32 = 64;
+const BACKLOG: i32 = 4096;
+const SUBMISSIONS: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+const BUFFER_GROUP: u16 = 0;
+
+fn main() -> ExitCode {
+    match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("limit_responder: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let listener =
+        listen(options.listen).map_err(|e| format!("cannot listen on {}: {e}", options.listen))?;
+    stop_on_signals();
+    let mut counters = Counters::default();
+    match options.io {
+        Io::Uring => serve_uring(options, &listener, &mut counters),
+        Io::Epoll => serve_epoll(options, &listener, &mut counters),
+    }
+    .map_err(|e| e.to_string())?;
+    eprintln!("{}", counters.json());
+    Ok(())
+}
+
+// ------------------------------------------------------------------------------- the ring
+
+fn serve_uring(
+    options: &Options,
+    listener: &TcpListener,
+    counters: &mut Counters,
+) -> io::Result<()> {
+    let mut ring: IoUring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .setup_no_sqarray()
+        .setup_cqsize(COMPLETIONS)
+        .build(SUBMISSIONS)?;
+    let (mut submitter, submissions, completions) = ring.split();
+    submitter.register_ring_fd()?;
+    let buffers = BufferRing::register(&submitter, options.buffers, options.buffer_bytes)?;
+    let mut responder = Responder {
+        options,
+        listener: listener.as_raw_fd(),
+        submitter,
+        submissions,
+        completions,
+        buffers,
+        connections: Vec::new(),
+        starved: VecDeque::new(),
+        open: 0,
+        sends: 0,
+        counters,
+    };
+    responder.push(&responder.accept())?;
+    while !STOP.load(Ordering::Relaxed) {
+        responder.turn()?;
+    }
+    Ok(())
+}
+
+/// What a completion belongs to; the upper half of its user data, the lower is the descriptor.
+const ACCEPT: u64 = 1 << 32;
+const RECEIVE: u64 = 2 << 32;
+const SEND: u64 = 3 << 32;
+
+/// A connection, found by its descriptor. Every send points at the one response, whose memory
+/// outlives the ring; only the offset of an unfinished one has to be remembered.
+#[derive(Default, Clone)]
+struct Connection {
+    /// Responses that have been asked for and not fully sent.
+    owed: u32,
+    /// Bytes of the current response that the kernel has taken.
+    sent: usize,
+    /// The client is gone: close when the last send has completed.
+    ended: bool,
+}
+
+struct Responder<'a> {
+    options: &'a Options,
+    listener: RawFd,
+    submitter: Submitter<'a>,
+    submissions: SubmissionQueue<'a>,
+    completions: CompletionQueue<'a>,
+    buffers: BufferRing,
+    connections: Vec<Connection>,
+    /// Descriptors whose receive ended for want of a buffer.
+    starved: VecDeque<RawFd>,
+    open: usize,
+    /// Sends pushed in this turn: their completions come at once and are no reason to return.
+    sends: usize,
+    counters: &'a mut Counters,
+}
+
+impl Responder<'_> {
+    /// One enter, then every completion there is.
+    fn turn(&mut self) -> io::Result<()> {
+        let busy = self.options.batch(self.open);
+        let limit = Timespec::new().sec(1);
+        // Without a timespec the kernel returns at every minimum wait, events or none.
+        let mut args = SubmitArgs::new().timespec(&limit);
+        if busy > 1 {
+            args = args.min_wait_usec(self.options.min_wait_us);
+        }
+        self.submissions.sync();
+        let entered = self.submitter.submit_with_args(self.sends + busy, &args);
+        passable(entered)?;
+        self.sends = 0;
+        self.counters.enters += 1;
+        self.counters.turns += 1;
+        self.submissions.sync();
+        self.completions.sync();
+        while let Some(completion) = self.completions.next() {
+            self.counters.cqes += 1;
+            self.complete(&completion)?;
+        }
+        self.completions.sync();
+        self.buffers.publish();
+        while let Some(fd) = self.starved.pop_front() {
+            self.push(&receive(fd))?;
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+        let fd = completion.user_data() as u32 as RawFd;
+        match completion.user_data() & !0xffff_ffff {
+            ACCEPT => self.accepted(completion),
+            RECEIVE => self.received(fd, completion),
+            SEND => self.sent(fd, completion.result()),
+            other => unreachable!("no submission carries {other:#x}"),
+        }
+    }
+
+    fn accepted(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+        if let Ok(index) = usize::try_from(completion.result()) {
+            if index >= self.connections.len() {
+                self.connections.resize(index + 1, Connection::default());
+            }
+            self.connections[index] = Connection::default();
+            self.open += 1;
+            self.push(&receive(completion.result()))?;
+        }
+        if !cqueue::more(completion.flags()) {
+            self.push(&self.accept())?;
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, fd: RawFd, completion: &cqueue::Entry) -> io::Result<()> {
+        // Nothing is read from the buffer, so it goes back at once.
+        if let Some(buffer) = cqueue::buffer_select(completion.flags()) {
+            self.buffers.provide(buffer);
+        }
+        let more = cqueue::more(completion.flags());
+        let connection = &mut self.connections[fd as usize];
+        if completion.result() > 0 {
+            self.counters.requests += 1;
+            connection.owed += 1;
+            if connection.owed == 1 {
+                self.send(fd)?;
+            } else if connection.owed > QUEUED_RESPONSES_MAX {
+                shut_down(fd);
+            }
+            if !more {
+                self.push(&receive(fd))?;
+            }
+        } else if completion.result() == -libc::ENOBUFS {
+            self.counters.no_buffers += 1;
+            self.starved.push_back(fd);
+        } else {
+            connection.ended = true;
+            self.close_if_done(fd);
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self, fd: RawFd, result: i32) -> io::Result<()> {
+        let response = self.options.response.len();
+        let connection = &mut self.connections[fd as usize];
+        match usize::try_from(result) {
+            Ok(bytes) if bytes > 0 => connection.sent += bytes,
+            _ => {
+                // The receive ends too and closes; nothing more is sent.
+                shut_down(fd);
+                connection.owed = 0;
+            }
+        }
+        if connection.sent == response {
+            connection.sent = 0;
+            connection.owed -= 1;
+        }
+        if connection.owed > 0 {
+            self.send(fd)
+        } else {
+            self.close_if_done(fd);
+            Ok(())
+        }
+    }
+
+    /// Sends what is missing of the current response.
+    fn send(&mut self, fd: RawFd) -> io::Result<()> {
+        let rest = &self.options.response[self.connections[fd as usize].sent..];
+        let send = opcode::Send::new(Fd(fd), rest.as_ptr(), rest.len() as u32)
+            .flags(libc::MSG_NOSIGNAL)
+            .build();
+        self.sends += 1;
+        self.push(&send.user_data(SEND | fd as u64))
+    }
+
+    /// A descriptor is closed only when no operation uses it, so its number cannot be confused.
+    fn close_if_done(&mut self, fd: RawFd) {
+        let connection = &self.connections[fd as usize];
+        if connection.ended && connection.owed == 0 {
+            self.open -= 1;
+            close(fd);
+        }
+    }
+
+    fn accept(&self) -> squeue::Entry {
+        opcode::AcceptMulti::new(Fd(self.listener))
+            .build()
+            .user_data(ACCEPT)
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        self.counters.sqes += 1;
+        // SAFETY: what an entry points at is the response, which outlives the ring.
+        while unsafe { self.submissions.push(entry) }.is_err() {
+            self.submissions.sync();
+            passable(self.submitter.submit())?;
+            self.counters.enters += 1;
+            self.submissions.sync();
+        }
+        Ok(())
+    }
+}
+
+fn receive(fd: RawFd) -> squeue::Entry {
+    opcode::RecvMulti::new(Fd(fd), BUFFER_GROUP)
+        .build()
+        .user_data(RECEIVE | fd as u64)
+}
+
+/// Errors of an enter that only mean "look at the completions".
+fn passable(entered: io::Result<usize>) -> io::Result<()> {
+    match entered.map_err(|e| (e.raw_os_error(), e)) {
+        Ok(_) => Ok(()),
+        Err((Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
+        Err((_, error)) => Err(error),
+    }
+}
+
+/// Receive buffers that the kernel picks from.
+struct BufferRing {
+    entries: *mut BufRingEntry,
+    memory: *mut u8,
+    count: u16,
+    bytes: u32,
+    tail: u16,
+}
+
+impl BufferRing {
+    /// A cache line between the buffers: their first lines fall into different sets of the cache.
+    const COLOUR_BYTES: usize = 64;
+
+    fn register(submitter: &Submitter<'_>, count: u16, bytes: u32) -> io::Result<BufferRing> {
+        let stride = bytes as usize + Self::COLOUR_BYTES;
+        let mut buffers = BufferRing {
+            entries: pages(usize::from(count) * size_of::<BufRingEntry>())?.cast(),
+            memory: pages(usize::from(count) * stride)?,
+            count,
+            bytes,
+            tail: 0,
+        };
+        // SAFETY: the pages are never unmapped and hold `count` entries.
+        unsafe {
+            let entries = buffers.entries as u64;
+            submitter.register_buf_ring_with_flags(entries, count, BUFFER_GROUP, 0)?;
+        }
+        (0..count).for_each(|buffer| buffers.provide(buffer));
+        buffers.publish();
+        Ok(buffers)
+    }
+
+    /// Gives a buffer to the kernel at the next `publish`.
+    fn provide(&mut self, buffer: u16) {
+        let stride = self.bytes as usize + Self::COLOUR_BYTES;
+        // SAFETY: the index is below `count`, a power of two, and the buffer lies in the pages.
+        unsafe {
+            let entry = &mut *self.entries.add(usize::from(self.tail & (self.count - 1)));
+            entry.set_addr(self.memory.add(usize::from(buffer) * stride) as u64);
+            entry.set_len(self.bytes);
+            entry.set_bid(buffer);
+        }
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    fn publish(&self) {
+        // SAFETY: the tail lies in the first entry and the kernel reads it as an atomic.
+        let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
+        tail.store(self.tail, Ordering::Release);
+    }
+}
+
+fn pages(bytes: usize) -> io::Result<*mut u8> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    // SAFETY: a fresh anonymous mapping touches nobody's memory.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(address.cast())
+}
+
+// ---------------------------------------------------------------------------------- epoll
+
+fn serve_epoll(
+    options: &Options,
+    listener: &TcpListener,
+    counters: &mut Counters,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    // SAFETY: plain system call without pointers.
+    let poll = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    watch(poll, listener.as_raw_fd())?;
+    let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 512];
+    let mut input = vec![0; options.buffer_bytes as usize];
+    while !STOP.load(Ordering::Relaxed) {
+        counters.enters += 1;
+        counters.turns += 1;
+        // SAFETY: `events` is valid for the count that is passed.
+        let ready = unsafe { libc::epoll_wait(poll, events.as_mut_ptr(), events.len() as i32, -1) };
+        let ready = match check(ready) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            other => other?,
+        };
+        for event in &events[..ready as usize] {
+            let fd = event.u64 as RawFd;
+            if fd == listener.as_raw_fd() {
+                accept_all(poll, listener, counters)?;
+            } else {
+                let ending = event.events & (libc::EPOLLRDHUP | libc::EPOLLHUP) as u32 != 0;
+                answer(fd, ending, &options.response, &mut input, counters);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn accept_all(poll: RawFd, listener: &TcpListener, counters: &mut Counters) -> io::Result<()> {
+    use std::os::fd::IntoRawFd;
+    loop {
+        counters.enters += 1;
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(true)?;
+                watch(poll, stream.into_raw_fd())?;
+            }
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// Answers every read until the socket is empty. A short read says so, unless a FIN waits behind
+/// it: that edge has been reported and comes no second time.
+fn answer(fd: RawFd, ending: bool, response: &[u8], input: &mut [u8], counters: &mut Counters) {
+    loop {
+        counters.enters += 1;
+        // SAFETY: `input` is valid for the length that is passed.
+        let got = unsafe { libc::recv(fd, input.as_mut_ptr().cast(), input.len(), 0) };
+        if got < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
+            return;
+        }
+        if got <= 0 {
+            return close(fd);
+        }
+        counters.enters += 1;
+        counters.requests += 1;
+        let bytes = response.as_ptr().cast();
+        // SAFETY: `response` is valid for its length.
+        let sent = unsafe { libc::send(fd, bytes, response.len(), libc::MSG_NOSIGNAL) };
+        // A client that does not read its answers is none that this program is for.
+        if sent != response.len() as isize {
+            return close(fd);
+        }
+        if !ending && (got as usize) < input.len() {
+            return;
+        }
+    }
+}
+
+fn watch(poll: RawFd, fd: RawFd) -> io::Result<()> {
+    let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+    let mut event = libc::epoll_event {
+        events,
+        u64: fd as u64,
+    };
+    // SAFETY: the kernel copies the event before it returns.
+    check(unsafe { libc::epoll_ctl(poll, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
+}
+
+// ------------------------------------------------------------------------- the surroundings
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_stop(_signal: i32) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// No SA_RESTART: the wait has to return.
+fn stop_on_signals() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: the handler only stores to an atomic; a zeroed action has no flags.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_stop as *const () as usize;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// A listener whose connections inherit TCP_NODELAY.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    let on: i32 = 1;
+    let length = size_of::<i32>() as libc::socklen_t;
+    let fd = listener.as_raw_fd();
+    // SAFETY: the option's value is an int that lives through the call.
+    check(unsafe {
+        let value = (&raw const on).cast();
+        libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, value, length)
+    })?;
+    // SAFETY: listening again only changes the backlog.
+    check(unsafe { libc::listen(fd, BACKLOG) })?;
+    Ok(listener)
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn shut_down(fd: RawFd) {
+    // SAFETY: no pointers; an error means that it is shut already.
+    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+}
+
+fn close(fd: RawFd) {
+    // SAFETY: the caller owns the descriptor and no operation uses it.
+    unsafe { libc::close(fd) };
+}
+
+#[derive(Default)]
+struct Counters {
+    /// Enters of the ring, or all system calls of the epoll version.
+    enters: u64,
+    sqes: u64,
+    cqes: u64,
+    turns: u64,
+    requests: u64,
+    no_buffers: u64,
+}
+
+impl Counters {
+    fn json(&self) -> String {
+        let Counters {
+            enters,
+            sqes,
+            cqes,
+            turns,
+            requests,
+            no_buffers,
+        } = self;
+        format!(
+            "{{\"enters\":{enters},\"sqes\":{sqes},\"cqes\":{cqes},\"turns\":{turns},\
+             \"requests\":{requests},\"no_buffers\":{no_buffers}}}"
+        )
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Io {
+    Uring,
+    Epoll,
+}
+
+struct Options {
+    listen: SocketAddr,
+    io: Io,
+    response: Vec<u8>,
+    wait_max: usize,
+    min_wait_us: u32,
+    buffers: u16,
+    buffer_bytes: u32,
+}
+
+impl Options {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options = Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
+            io: Io::Uring,
+            response: RESPONSE.to_vec(),
+            wait_max: 16,
+            min_wait_us: 50,
+            buffers: 256,
+            buffer_bytes: 2048,
+        };
+        while let Some(flag) = args.next() {
+            let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
+            match flag.as_str() {
+                "--listen" => options.listen = number(&flag, &value)?,
+                "--io" => options.io = io_named(&value)?,
+                "--response" => {
+                    options.response =
+                        std::fs::read(&value).map_err(|e| format!("{value}: {e}"))?;
+                }
+                "--wait" => options.wait_max = number(&flag, &value)?,
+                "--min-wait-us" => options.min_wait_us = number(&flag, &value)?,
+                "--buffers" => options.buffers = number(&flag, &value)?,
+                "--buffer-bytes" => options.buffer_bytes = number(&flag, &value)?,
+                _ => return Err(format!("there is no flag {flag}")),
+            }
+        }
+        if !options.buffers.is_power_of_two()
+            || options.wait_max == 0
+            || options.response.is_empty()
+        {
+            return Err(
+                "--buffers is a power of two; --wait and the response are not empty".into(),
+            );
+        }
+        Ok(options)
+    }
+
+    /// How many receives to wait for: more than one only if many clients are there to send them,
+    /// because a single client would wait out the minimum wait for nobody.
+    fn batch(&self, open: usize) -> usize {
+        (open / 6).clamp(1, self.wait_max)
+    }
+}
+
+fn io_named(name: &str) -> Result<Io, String> {
+    match name {
+        "uring" => Ok(Io::Uring),
+        "epoll" => Ok(Io::Epoll),
+        _ => Err(format!("--io is uring or epoll, not {name}")),
+    }
+}
+
+fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{flag} does not take {value}"))
+}

@@ -1,0 +1,201 @@
+//! Several cores.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::Waker;
+use std::time::Duration;
+
+use blitz_reactor::{
+    Address, Config, DriverKind, IoChoice, Listener, core_index, sleep, spawn, start,
+};
+
+use crate::{anywhere, config};
+
+const DRIVERS: [IoChoice; 2] = [IoChoice::Uring, IoChoice::Epoll];
+
+#[test]
+fn every_core_serves_the_same_address() {
+    for io in DRIVERS {
+        let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
+            unreachable!()
+        };
+        let served: Arc<[AtomicUsize; 2]> = Arc::default();
+        let counts = served.clone();
+        let (sender, stops) = mpsc::channel::<Waker>();
+        let cores = start(
+            &Config {
+                cores: 2,
+                ..config(io)
+            },
+            move |index| {
+                let (counts, sender) = (counts.clone(), sender.clone());
+                async move {
+                    assert_eq!(core_index(), index);
+                    let listener = Listener::bind(&Address::Tcp(address)).unwrap();
+                    spawn(async move {
+                        loop {
+                            let socket = listener.accept().await;
+                            counts[index].fetch_add(1, Ordering::Relaxed);
+                            socket.send("served");
+                            socket.finish();
+                        }
+                    });
+                    let mut asked = false;
+                    std::future::poll_fn(|cx| {
+                        if asked {
+                            return std::task::Poll::Ready(());
+                        }
+                        asked = true;
+                        sender.send(cx.waker().clone()).unwrap();
+                        std::task::Poll::Pending
+                    })
+                    .await;
+                }
+            },
+        )
+        .unwrap();
+        let stops: Vec<Waker> = stops.iter().take(2).collect();
+        for _ in 0..200 {
+            let mut text = String::new();
+            TcpStream::connect(address)
+                .unwrap()
+                .read_to_string(&mut text)
+                .unwrap();
+            assert_eq!(text, "served");
+        }
+        let served: Vec<usize> = served.iter().map(|n| n.load(Ordering::Relaxed)).collect();
+        assert_eq!(served.iter().sum::<usize>(), 200);
+        assert!(served.iter().all(|&n| n > 20), "{served:?}");
+        assert_eq!(cores.counters().accepted, 200);
+        assert_eq!(cores.driver() == DriverKind::Uring, io == IoChoice::Uring);
+        stops.into_iter().for_each(Waker::wake);
+        cores.join().unwrap();
+    }
+}
+
+#[test]
+fn jobs_reach_every_core_and_cores_wake_each_other() {
+    for io in DRIVERS {
+        let (jobs, done) = mpsc::channel();
+        let cores = start(
+            &Config {
+                cores: 2,
+                ..config(io)
+            },
+            |_| sleep(Duration::from_millis(300)),
+        )
+        .unwrap();
+        // Each core answers by waking a task of the other, which it got by post.
+        cores.post_all(move |index| {
+            let jobs = jobs.clone();
+            spawn(async move {
+                for _ in 0..100 {
+                    blitz_reactor::blocking(|| ()).await;
+                }
+                jobs.send(index).unwrap();
+            });
+        });
+        let mut heard: Vec<usize> = done.iter().take(2).collect();
+        heard.sort_unstable();
+        assert_eq!(heard, [0, 1]);
+        cores.join().unwrap();
+    }
+}
+
+#[test]
+fn a_core_wakes_a_task_of_another_core() {
+    for io in DRIVERS {
+        let (to_other, from_first) = mpsc::channel::<Waker>();
+        let to_other = std::sync::Mutex::new(to_other);
+        let from_first = std::sync::Mutex::new(from_first);
+        let bounced = Arc::new(AtomicUsize::new(0));
+        let count = bounced.clone();
+        let shared = Arc::new((to_other, from_first));
+        let cores = start(
+            &Config {
+                cores: 2,
+                ..config(io)
+            },
+            move |index| {
+                let (shared, count) = (shared.clone(), count.clone());
+                async move {
+                    if index == 0 {
+                        for _ in 0..500 {
+                            let mut asked = false;
+                            std::future::poll_fn(|cx| {
+                                if std::mem::replace(&mut asked, true) {
+                                    return std::task::Poll::Ready(());
+                                }
+                                shared.0.lock().unwrap().send(cx.waker().clone()).unwrap();
+                                std::task::Poll::Pending
+                            })
+                            .await;
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
+                    } else {
+                        for _ in 0..5_000 {
+                            if count.load(Ordering::Relaxed) == 500 {
+                                return;
+                            }
+                            let waker = shared.1.lock().unwrap().try_recv();
+                            match waker {
+                                Ok(waker) => waker.wake(),
+                                Err(_) => sleep(Duration::from_millis(1)).await,
+                            }
+                            blitz_reactor::yield_now().await;
+                        }
+                    }
+                }
+            },
+        )
+        .unwrap();
+        cores.join().unwrap();
+        assert_eq!(bounced.load(Ordering::Relaxed), 500);
+    }
+}
+
+#[test]
+fn an_address_in_use_is_noticed_although_ports_are_shared() {
+    let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
+        unreachable!()
+    };
+    let taken = std::net::TcpListener::bind(address).unwrap();
+    let error = Listener::reserve(&address.into()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    drop(taken);
+    assert!(Listener::reserve(&address.into()).is_ok());
+}
+
+#[test]
+fn the_end_of_a_core_closes_its_connections() {
+    for io in DRIVERS {
+        let (sender, address) = mpsc::channel();
+        let cores = start(
+            &Config {
+                cores: 1,
+                ..config(io)
+            },
+            move |_| {
+                let sender = sender.clone();
+                async move {
+                    let listener = Listener::bind(&anywhere()).unwrap();
+                    sender.send(listener.local().clone()).unwrap();
+                    let socket = listener.accept().await;
+                    socket.recv().await.unwrap();
+                    spawn(async move { while let Ok(Some(_)) = socket.recv().await {} });
+                }
+            },
+        )
+        .unwrap();
+        let Address::Tcp(address) = address.recv().unwrap() else {
+            unreachable!()
+        };
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"x").unwrap();
+        assert_eq!(client.read(&mut [0; 1]).unwrap_or(0), 0);
+        cores.join().unwrap();
+        assert!(TcpStream::connect(address).is_err());
+    }
+}

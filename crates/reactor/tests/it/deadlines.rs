@@ -1,0 +1,76 @@
+//! Time.
+
+use std::time::{Duration, Instant};
+
+use blitz_reactor::{now, sleep, sleep_until, spawn, timeout, wall_clock};
+
+use crate::on_both_drivers;
+
+#[test]
+fn sleeping_takes_at_least_its_time_and_hardly_more() {
+    on_both_drivers(|| async {
+        for ms in [1, 10, 70] {
+            let asked = Duration::from_millis(ms);
+            let start = Instant::now();
+            sleep(asked).await;
+            let slept = start.elapsed();
+            assert!(slept >= asked, "{slept:?} for {asked:?}");
+            assert!(
+                slept < asked + Duration::from_millis(60),
+                "{slept:?} for {asked:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_thousand_sleepers_wake_in_order() {
+    on_both_drivers(|| async {
+        let woken = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let start = now();
+        for n in 0..1_000u64 {
+            let woken = woken.clone();
+            let at = start + Duration::from_millis(n * 7 % 100);
+            spawn(async move {
+                sleep_until(at).await;
+                woken.borrow_mut().push(at);
+            });
+        }
+        sleep(Duration::from_millis(120)).await;
+        assert_eq!(woken.borrow().len(), 1_000);
+        assert!(woken.borrow().is_sorted());
+    });
+}
+
+#[test]
+fn a_timer_that_is_moved_fires_at_its_new_time_only() {
+    on_both_drivers(|| async {
+        let start = now();
+        let mut timer = sleep(Duration::from_millis(10));
+        let early = timeout(Duration::from_millis(2), &mut timer).await;
+        assert!(early.is_err());
+        timer.reset(start + Duration::from_millis(40));
+        (&mut timer).await;
+        assert!(now() - start >= Duration::from_millis(40));
+    });
+}
+
+#[test]
+fn a_timeout_gives_the_output_or_the_end_of_time() {
+    on_both_drivers(|| async {
+        assert_eq!(timeout(Duration::from_secs(5), async { 7 }).await, Ok(7));
+        let never = std::future::pending::<()>();
+        assert!(timeout(Duration::from_millis(5), never).await.is_err());
+    });
+}
+
+#[test]
+fn time_stands_still_within_a_turn() {
+    on_both_drivers(|| async {
+        let (then, wall) = (now(), wall_clock());
+        std::thread::sleep(Duration::from_millis(3));
+        assert_eq!((now(), wall_clock()), (then, wall));
+        sleep(Duration::from_millis(1)).await;
+        assert!(now() > then && wall_clock() > wall);
+    });
+}

@@ -1,0 +1,173 @@
+//! Bounds: buffers, sockets, and one who wants everything.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use blitz_reactor::{
+    Config, IoChoice, Listener, Socket, block_on, counters, sleep, sockets_open, spawn,
+};
+
+use crate::{anywhere, config, listen, on_both_drivers, pattern};
+
+/// Rule 2: readers that hold every buffer make the others wait in line, and nobody is lost.
+#[test]
+fn an_empty_pool_makes_receivers_wait_in_line() {
+    on_both_drivers(|| async {
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outside.local_addr().unwrap();
+        let mut hoard = Vec::new();
+        let mut sockets = Vec::new();
+        // 100 connections times 60 received pieces are more than the pool has buffers.
+        for _ in 0..100 {
+            let socket = Socket::connect(&address.into()).await.unwrap();
+            socket.set_window(1 << 20);
+            let (peer, _) = outside.accept().unwrap();
+            peer.set_nodelay(true).unwrap();
+            sockets.push((socket, peer));
+        }
+        for _ in 0..60 {
+            for (_, peer) in &mut sockets {
+                peer.write_all(b"x").unwrap();
+            }
+            sleep(Duration::from_millis(1)).await;
+            for (socket, _) in &sockets {
+                while let Some(Ok(Some(bytes))) = socket.try_recv() {
+                    hoard.push(bytes);
+                }
+            }
+        }
+        assert!(counters().no_buffers > 0, "the pool did run dry");
+        assert!(hoard.len() < 6_000);
+        let mut received: usize = hoard.iter().map(|bytes| bytes.len()).sum();
+        hoard.clear();
+        let late = Instant::now() + Duration::from_secs(5);
+        while received < 6_000 && Instant::now() < late {
+            sleep(Duration::from_millis(5)).await;
+            for (socket, _) in &sockets {
+                while let Some(Ok(Some(bytes))) = socket.try_recv() {
+                    received += bytes.len();
+                }
+            }
+        }
+        assert_eq!(received, 6_000);
+        assert_eq!(counters().shed, 0);
+    });
+}
+
+/// Rule 1: one sender at full speed does not keep a neighbour's small messages waiting.
+#[test]
+fn a_hot_connection_does_not_starve_its_neighbours() {
+    on_both_drivers(|| async {
+        let (listener, address) = listen();
+        let flood = std::thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let block = pattern(1 << 20);
+            while stream.write_all(&block).is_ok() {}
+        });
+        let hot = listener.accept().await;
+        hot.set_window(1 << 20);
+        let eaten = Rc::new(Cell::new(0usize));
+        let count = eaten.clone();
+        let eater = spawn(async move {
+            while let Ok(Some(bytes)) = hot.recv().await {
+                count.set(count.get() + bytes.len());
+            }
+        });
+        let client = Socket::connect(&address.into()).await.unwrap();
+        let server = listener.accept().await;
+        let mut waits: Vec<Duration> = Vec::new();
+        for _ in 0..200 {
+            let start = Instant::now();
+            client.send("ping");
+            server.recv().await.unwrap();
+            waits.push(start.elapsed());
+            sleep(Duration::from_millis(1)).await;
+        }
+        waits.sort();
+        assert!(eaten.get() > 10 << 20, "the flood flows");
+        assert!(
+            waits[180] < Duration::from_millis(50),
+            "90 % within {:?}",
+            waits[180]
+        );
+        eater.abort();
+        crate::outside(move || flood.join().unwrap()).await;
+    });
+}
+
+/// Rule 20.
+#[test]
+fn at_the_limit_of_sockets_accepting_rests_and_resumes() {
+    for io in [IoChoice::Uring, IoChoice::Epoll] {
+        let config = Config {
+            sockets_max: 10,
+            ..config(io)
+        };
+        block_on(&config, async {
+            let (listener, address) = listen();
+            let accepted = Rc::new(Cell::new(0));
+            let count = accepted.clone();
+            spawn(async move {
+                loop {
+                    let socket = listener.accept().await;
+                    count.set(count.get() + 1);
+                    spawn(async move { while let Ok(Some(_)) = socket.recv().await {} });
+                }
+            });
+            sleep(Duration::from_millis(5)).await;
+            let clients: Vec<TcpStream> = (0..40)
+                .map(|_| TcpStream::connect(address).unwrap())
+                .collect();
+            sleep(Duration::from_millis(100)).await;
+            let at_limit = accepted.get();
+            assert!(
+                (10..=40).contains(&at_limit) && sockets_open() <= 10,
+                "{at_limit}"
+            );
+            assert!(counters().accept_paused > 0);
+            drop(clients);
+            sleep(Duration::from_millis(300)).await;
+            assert_eq!(accepted.get(), 40, "the rest is accepted as room comes");
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn connections_that_come_and_go_leave_nothing_behind() {
+    on_both_drivers(|| async {
+        let listener = Listener::bind(&anywhere()).unwrap();
+        let address = listener.local().clone();
+        spawn(async move {
+            loop {
+                let socket = listener.accept().await;
+                spawn(async move {
+                    if let Ok(Some(bytes)) = socket.recv().await {
+                        socket.send(bytes);
+                    }
+                    socket.finish();
+                });
+            }
+        });
+        let done = Rc::new(Cell::new(0));
+        for n in 0..1_000u32 {
+            let (address, done) = (address.clone(), done.clone());
+            spawn(async move {
+                let socket = Socket::connect(&address).await.unwrap();
+                socket.send(n.to_be_bytes().to_vec());
+                if n % 3 == 0 {
+                    return done.set(done.get() + 1);
+                }
+                let back = socket.recv().await.unwrap().unwrap();
+                assert_eq!(*back, n.to_be_bytes());
+                done.set(done.get() + 1);
+            });
+        }
+        sleep(Duration::from_millis(700)).await;
+        assert_eq!(done.get(), 1_000);
+        assert_eq!(sockets_open(), 0);
+    });
+}

@@ -1,0 +1,101 @@
+//! An idle connection needs no task (rule 5).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_reactor::{Cause, Resume, Socket, now, sleep};
+
+use crate::{on_both_drivers, pair};
+
+/// Keeps what it is given.
+#[derive(Default)]
+struct Inbox(RefCell<Vec<(Socket, u64, Cause)>>);
+
+impl Resume for Inbox {
+    fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
+        self.0.borrow_mut().push((socket, tag, cause));
+    }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_parked_socket_comes_back_with_the_first_byte() {
+    on_both_drivers(|| async {
+        let inbox = Rc::new(Inbox::default());
+        let (client, server) = pair().await;
+        server.park(inbox.clone(), 42, now() + LONG);
+        sleep(Duration::from_millis(10)).await;
+        assert!(inbox.0.borrow().is_empty());
+        client.send("GET");
+        sleep(Duration::from_millis(10)).await;
+        let (server, tag, cause) = inbox.0.borrow_mut().pop().unwrap();
+        assert_eq!((tag, cause), (42, Cause::Readable));
+        assert_eq!(&*server.recv().await.unwrap().unwrap(), b"GET");
+    });
+}
+
+#[test]
+fn a_socket_that_has_news_when_it_is_parked_comes_back_at_once() {
+    on_both_drivers(|| async {
+        let inbox = Rc::new(Inbox::default());
+        let (client, server) = pair().await;
+        client.send("early");
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(server.unread_bytes(), 5);
+        server.park(inbox.clone(), 0, now() + LONG);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(inbox.0.borrow().len(), 1);
+    });
+}
+
+#[test]
+fn fin_and_reset_bring_a_parked_socket_back() {
+    on_both_drivers(|| async {
+        let inbox = Rc::new(Inbox::default());
+        let (closing, first) = pair().await;
+        let (resetting, second) = pair().await;
+        first.park(inbox.clone(), 1, now() + LONG);
+        second.park(inbox.clone(), 2, now() + LONG);
+        drop(closing);
+        resetting.abort();
+        sleep(Duration::from_millis(10)).await;
+        let mut back = inbox.0.take();
+        back.sort_by_key(|(_, tag, _)| *tag);
+        assert_eq!(back.len(), 2);
+        assert!(back[0].0.recv().await.unwrap().is_none());
+        assert!(back[1].0.recv().await.is_err());
+    });
+}
+
+#[test]
+fn a_parked_socket_comes_back_at_its_deadline() {
+    on_both_drivers(|| async {
+        let inbox = Rc::new(Inbox::default());
+        let (_client, server) = pair().await;
+        server.park(inbox.clone(), 7, now() + Duration::from_millis(30));
+        sleep(Duration::from_millis(20)).await;
+        assert!(inbox.0.borrow().is_empty());
+        sleep(Duration::from_millis(20)).await;
+        assert_eq!(inbox.0.borrow()[0].2, Cause::Expired);
+    });
+}
+
+#[test]
+fn a_quiet_socket_can_be_taken_back_and_a_loud_one_cannot() {
+    on_both_drivers(|| async {
+        let inbox = Rc::new(Inbox::default());
+        let (client, server) = pair().await;
+        let parked = server.park(inbox.clone(), 0, now() + LONG);
+        let server = parked.unpark().unwrap();
+        assert!(parked.unpark().is_none(), "only once");
+        client.send("x");
+        assert_eq!(&*server.recv().await.unwrap().unwrap(), b"x");
+        let parked = server.park(inbox.clone(), 0, now() + LONG);
+        client.send("y");
+        sleep(Duration::from_millis(10)).await;
+        assert!(parked.unpark().is_none());
+        assert_eq!(inbox.0.borrow().len(), 1);
+    });
+}

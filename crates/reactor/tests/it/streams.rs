@@ -1,0 +1,303 @@
+//! Bytes arrive whole, in order and bounded.
+
+use std::io::{ErrorKind, Read};
+use std::time::Duration;
+
+use blitz_reactor::{Address, Buffer, Listener, Socket, counters, sleep, spawn, yield_now};
+
+use crate::{
+    listen, on_both_drivers, outside, pair, pattern, read_exactly, read_to_end, with_outsider,
+    write_all,
+};
+
+#[test]
+fn what_is_sent_arrives_and_fin_ends_it() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        client.send("one ");
+        client.send(b"two ".to_vec());
+        let mut buffer = Buffer::take();
+        buffer.extend_from_slice(b"three");
+        client.send(buffer);
+        client.shutdown_write();
+        assert_eq!(read_to_end(&server).await, b"one two three");
+        assert!(server.recv().await.unwrap().is_none(), "FIN stays");
+        server.send("still open this way");
+        server.shutdown_write();
+        assert_eq!(read_to_end(&client).await, b"still open this way");
+    });
+}
+
+#[test]
+fn what_is_queued_in_a_turn_leaves_in_one_send() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        client.send("head");
+        client.send("body");
+        assert_eq!(&*server.recv().await.unwrap().unwrap(), b"headbody");
+    });
+}
+
+#[test]
+fn large_transfers_are_complete_both_ways_at_once() {
+    const LEN: usize = 20 << 20;
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        spawn(async move {
+            while let Some(bytes) = server.recv().await.unwrap() {
+                server.send_room(64 << 10).await.unwrap();
+                server.send(bytes);
+            }
+            server.finish();
+        });
+        let sent = pattern(LEN);
+        let expected = sent.clone();
+        let client = std::rc::Rc::new(client);
+        let sender = client.clone();
+        spawn(async move {
+            for piece in sent.chunks(50_000) {
+                sender.send_room(128 << 10).await.unwrap();
+                sender.send(piece.to_vec());
+            }
+            sender.shutdown_write();
+        });
+        assert!(read_to_end(&client).await == expected);
+    });
+}
+
+#[test]
+fn a_slow_reader_is_never_sent_more_than_its_window() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        server.set_window(20_000);
+        spawn(async move {
+            for _ in 0..200 {
+                client.send(pattern(10_000));
+                client.send_room(0).await.unwrap();
+            }
+            client.finish();
+        });
+        let mut total = 0;
+        let mut most = 0;
+        while let Some(bytes) = {
+            sleep(Duration::from_millis(1)).await;
+            most = most.max(server.unread_bytes());
+            server.recv().await.unwrap()
+        } {
+            total += bytes.len();
+        }
+        assert_eq!(total, 2_000_000);
+        assert!(most <= 20_000, "{most} bytes waited");
+        assert!(most > 5_000, "the window is used");
+    });
+}
+
+#[test]
+fn a_closed_window_receives_nothing_until_it_opens() {
+    on_both_drivers(|| async {
+        let (socket, outsider) = with_outsider().await;
+        socket.set_window(4_096);
+        // The receive that is already armed may still bring what it was armed for.
+        socket.set_window(0);
+        write_all(&outsider, &pattern(200_000));
+        sleep(Duration::from_millis(50)).await;
+        assert!(
+            socket.unread_bytes() <= 16 << 10,
+            "{} bytes",
+            socket.unread_bytes()
+        );
+        let before = socket.unread_bytes();
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(socket.unread_bytes(), before);
+        socket.set_window(64 << 10);
+        drop(outsider);
+        assert_eq!(read_to_end(&socket).await, pattern(200_000));
+    });
+}
+
+#[test]
+fn bytes_put_back_come_first() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        client.send("GET / and more");
+        let mut first = server.recv().await.unwrap().unwrap();
+        let rest = first.split_to(6);
+        server.unread(first);
+        server.unread(rest);
+        assert_eq!(&*server.recv().await.unwrap().unwrap(), b"GET / ");
+        assert_eq!(&*server.recv().await.unwrap().unwrap(), b"and more");
+        assert!(server.try_recv().is_none());
+    });
+}
+
+#[test]
+fn a_reset_is_an_error_that_stays() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        client.abort();
+        for _ in 0..2 {
+            let error = server.recv().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+    });
+}
+
+#[test]
+fn sending_to_a_reset_connection_fails() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        client.abort();
+        server.recv().await.unwrap_err();
+        server.send("into the void");
+        assert!(server.send_room(0).await.is_err());
+    });
+}
+
+#[test]
+fn connecting_to_nobody_is_refused() {
+    on_both_drivers(|| async {
+        let (listener, address) = listen();
+        drop(listener);
+        sleep(Duration::from_millis(5)).await;
+        let error = Socket::connect(&address.into()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+#[test]
+fn an_attempt_to_connect_can_be_given_up() {
+    on_both_drivers(|| async {
+        // A backlog of one that is full lets nobody in.
+        let address = blackhole().into();
+        let attempt = Socket::connect(&address);
+        let attempt = blitz_reactor::timeout(Duration::from_millis(50), attempt).await;
+        assert!(attempt.is_err());
+        sleep(Duration::from_millis(20)).await;
+        assert_eq!(blitz_reactor::sockets_open(), 0);
+    });
+}
+
+/// An address whose SYNs are dropped: a listener that accepts nobody and whose backlog is full.
+fn blackhole() -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for _ in 0..4_200 {
+        let connected = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(30));
+        match connected {
+            Ok(stream) => std::mem::forget(stream),
+            Err(_) => break,
+        }
+    }
+    std::mem::forget(listener);
+    address
+}
+
+#[test]
+fn unix_sockets_work_and_their_file_goes_with_the_listener() {
+    on_both_drivers(|| async {
+        let path = std::env::temp_dir().join(format!("blitz-reactor-{}.sock", std::process::id()));
+        // A file that a crashed process left behind.
+        drop(std::os::unix::net::UnixListener::bind(&path));
+        let address = Address::unix(&path);
+        let listener = Listener::bind(&address).unwrap();
+        let client = Socket::connect(&address).await.unwrap();
+        let server = listener.accept().await;
+        assert_eq!(server.peer(), None);
+        client.send("over unix");
+        assert_eq!(&*server.recv().await.unwrap().unwrap(), b"over unix");
+        drop(listener);
+        yield_now().await;
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn both_ends_know_their_addresses() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        assert_eq!(client.local(), server.peer());
+        assert_eq!(client.peer(), server.local());
+    });
+}
+
+#[test]
+fn a_finished_socket_delivers_its_answer_in_spite_of_unread_input() {
+    on_both_drivers(|| async {
+        let (socket, mut outsider) = with_outsider().await;
+        write_all(&outsider, &pattern(30_000));
+        socket.recv().await.unwrap();
+        socket.send("413 with a reason");
+        socket.finish();
+        let answer = outside(move || {
+            let answer = read_exactly(&outsider, 17);
+            let mut rest = Vec::new();
+            outsider.read_to_end(&mut rest).unwrap();
+            (answer, rest)
+        });
+        assert_eq!(answer.await, (b"413 with a reason".to_vec(), Vec::new()));
+        sleep(Duration::from_millis(20)).await;
+        assert_eq!(blitz_reactor::sockets_open(), 0, "and then it is gone");
+    });
+}
+
+#[test]
+fn a_finished_socket_does_not_wait_for_a_silent_peer_for_ever() {
+    on_both_drivers(|| async {
+        let (socket, outsider) = with_outsider().await;
+        socket.send("bye");
+        socket.finish();
+        let (outsider, bye) = outside(move || {
+            let bye = read_exactly(&outsider, 3);
+            (outsider, bye)
+        })
+        .await;
+        assert_eq!(bye, b"bye");
+        sleep(Duration::from_millis(1_500)).await;
+        assert_eq!(blitz_reactor::sockets_open(), 1);
+        sleep(Duration::from_millis(700)).await;
+        assert_eq!(blitz_reactor::sockets_open(), 0);
+        drop(outsider);
+    });
+}
+
+#[test]
+fn dropping_a_socket_closes_it_and_leaves_nothing() {
+    on_both_drivers(|| async {
+        let (socket, mut outsider) = with_outsider().await;
+        drop(socket);
+        let read = outside(move || outsider.read(&mut [0; 8]).unwrap());
+        assert_eq!(read.await, 0);
+        sleep(Duration::from_millis(5)).await;
+        assert_eq!(blitz_reactor::sockets_open(), 0);
+    });
+}
+
+#[test]
+fn a_full_socket_waits_for_its_reader_and_loses_nothing() {
+    const LEN: usize = 8 << 20;
+    on_both_drivers(|| async {
+        let (socket, outsider) = with_outsider().await;
+        socket.send(pattern(LEN));
+        sleep(Duration::from_millis(50)).await;
+        assert!(socket.queued() > 0, "the kernel does not take it all");
+        let reader = outside(move || read_exactly(&outsider, LEN) == pattern(LEN));
+        assert!(reader.await);
+        socket.send_room(0).await.unwrap();
+    });
+}
+
+#[test]
+fn everything_is_counted() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        client.send(pattern(1_000));
+        server.recv().await.unwrap();
+        let counters = counters();
+        assert_eq!(counters.accepted, 1);
+        assert_eq!(
+            (counters.sent_bytes, counters.received_bytes),
+            (1_000, 1_000)
+        );
+        assert!(counters.enters > 0 && counters.cqes > 0);
+    });
+}
