@@ -96,9 +96,15 @@ impl RecvBody {
         };
         let polled = wire.poll_part(*exchange, cx);
         if let Poll::Ready(Ok(None)) = polled {
-            self.source = Source::Done;
+            self.let_go();
         }
         polled
+    }
+
+    fn let_go(&mut self) {
+        if let Source::H1(wire, _) = std::mem::replace(&mut self.source, Source::Done) {
+            Wire::let_go(wire);
+        }
     }
 
     /// Reads the whole content, at most `limit` bytes; trailers are dropped.
@@ -128,6 +134,7 @@ impl Drop for RecvBody {
     fn drop(&mut self) {
         if let Source::H1(wire, exchange) = &self.source {
             wire.drop_recv(*exchange);
+            self.let_go();
         }
     }
 }
@@ -185,7 +192,7 @@ impl SendBody {
         self.queue(chunk)
     }
 
-    /// Ready when there is room for another piece (half of the buffer that a stream may have).
+    /// Ready when there is room for another piece (a quarter of what a stream may buffer is queued at most).
     ///
     /// # Errors
     /// [`SendError::Closed`] when the peer is gone.
@@ -218,7 +225,11 @@ impl SendBody {
     /// [`SendError::Length`] if less than the declared length was sent.
     pub fn finish(mut self, trailers: Option<&Fields>) -> Result<(), SendError> {
         match std::mem::replace(&mut self.sink, Sink::Done) {
-            Sink::H1(wire, exchange) => wire.send_end(exchange, trailers),
+            Sink::H1(wire, exchange) => {
+                let ended = wire.send_end(exchange, trailers);
+                Wire::let_go(wire);
+                ended
+            }
             Sink::Done | Sink::Discard => Ok(()),
         }
     }
@@ -229,8 +240,9 @@ impl SendBody {
 
 impl Drop for SendBody {
     fn drop(&mut self) {
-        if let Sink::H1(wire, exchange) = &self.sink {
-            wire.drop_send(*exchange);
+        if let Sink::H1(wire, exchange) = std::mem::replace(&mut self.sink, Sink::Done) {
+            wire.drop_send(exchange);
+            Wire::let_go(wire);
         }
     }
 }

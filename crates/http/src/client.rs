@@ -196,9 +196,15 @@ impl ResponseStream {
         };
         let polled = Wire::poll_response(wire, self.exchange, cx);
         if matches!(polled, Poll::Ready(Ok(ResponseEvent::Final(_)) | Err(_))) {
-            self.wire = None;
+            self.let_go();
         }
         polled
+    }
+
+    fn let_go(&mut self) {
+        if let Some(wire) = self.wire.take() {
+            Wire::let_go(wire);
+        }
     }
 
     /// The final response; interim ones are passed over.
@@ -218,6 +224,7 @@ impl Drop for ResponseStream {
     fn drop(&mut self) {
         if let Some(wire) = &self.wire {
             wire.drop_response_stream(self.exchange);
+            self.let_go();
         }
     }
 }

@@ -119,20 +119,24 @@ impl<S: Service> Acceptor<S> {
             counters.connections += 1;
         });
         let key = self.connections.borrow_mut().insert(Connection::Moving);
-        self.park(socket, Tag { key, requests: 0 });
+        self.park(socket, key);
     }
 
     /// Leaves the connection to the reactor until something arrives.
-    fn park(&self, socket: Socket, tag: Tag) {
+    fn park(&self, socket: Socket, key: usize) {
+        if self.options.drain.is_triggered() {
+            self.remove(key);
+            return socket.finish();
+        }
         let Some(me) = self.me.upgrade() else {
             unreachable!("the caller holds one")
         };
         let deadline = blitz_reactor::now() + self.options.limits.idle_timeout;
-        let parked = socket.park(me, tag.pack(), deadline);
-        self.connections.borrow_mut()[tag.key] = Connection::Parked(parked);
+        let parked = socket.park(me, key as u64, deadline);
+        self.connections.borrow_mut()[key] = Connection::Parked(parked);
     }
 
-    fn start(&self, socket: Socket, tag: Tag, first: Slice) {
+    fn start(&self, socket: Socket, key: usize, first: Slice) {
         let Some(me) = self.me.upgrade() else {
             unreachable!("the caller holds one")
         };
@@ -143,8 +147,8 @@ impl<S: Service> Acceptor<S> {
             scheme: self.options.scheme,
         };
         let wire = Wire::server(socket, peer, &self.options, &self.shelf);
-        let task = blitz_reactor::spawn(run(me, wire, tag, first));
-        self.connections.borrow_mut()[tag.key] = Connection::Running(task);
+        let task = blitz_reactor::spawn(run(me, wire, key, first));
+        self.connections.borrow_mut()[key] = Connection::Running(task);
     }
 
     fn remove(&self, key: usize) {
@@ -231,21 +235,15 @@ impl<S: Service> Acceptor<S> {
 }
 
 /// A connection's task: from a byte until the connection is idle again.
-async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, tag: Tag, first: Slice) {
+async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, key: usize, first: Slice) {
     let mut guard = Guard {
         acceptor: &acceptor,
-        key: Some(tag.key),
+        key: Some(key),
     };
     let after = run_exchanges(&wire, &acceptor.service, first).await;
-    if let After::Park(socket, served) = after {
+    if let After::Park(socket) = after {
         guard.key = None;
-        acceptor.park(
-            socket,
-            Tag {
-                key: tag.key,
-                requests: tag.requests.saturating_add(served),
-            },
-        );
+        acceptor.park(socket, key);
     }
     acceptor.shelf.put(wire);
 }
@@ -266,42 +264,41 @@ impl<S: Service> Drop for Guard<'_, S> {
 
 impl<S: Service> Resume for Acceptor<S> {
     fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
-        let tag = Tag::unpack(tag);
-        self.connections.borrow_mut()[tag.key] = Connection::Moving;
+        let key = tag as usize;
+        self.connections.borrow_mut()[key] = Connection::Moving;
         if cause == Cause::Expired {
             count(|counters| counters.idle_timeouts += 1);
-            return self.remove(tag.key);
+            return self.remove(key);
         }
         match socket.try_recv() {
-            Some(Ok(Some(first))) => self.start(socket, tag, first),
+            Some(Ok(Some(first))) => self.start(socket, key, first),
             // FIN or a reset between requests: nobody is owed anything.
-            Some(Ok(None) | Err(_)) => self.remove(tag.key),
-            None => self.park(socket, tag),
+            Some(Ok(None) | Err(_)) => self.remove(key),
+            None => self.park(socket, key),
         }
     }
 }
 
-/// What is remembered of a connection while it is parked.
-#[derive(Clone, Copy)]
-struct Tag {
-    key: usize,
-    /// Requests that it has carried.
-    requests: u32,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::{Exchange, ServiceFn};
 
-impl Tag {
-    fn pack(self) -> u64 {
+    fn size_of_output<A, B, C, D, Fut>(_: impl FnOnce(A, B, C, D) -> Fut) -> usize {
+        size_of::<Fut>()
+    }
+
+    /// Rule 5: what a connection's task adds to the service's own future, and what is left in
+    /// this table of an idle one.
+    #[test]
+    fn tasks_and_idle_connections_are_small() {
+        type Immediate = ServiceFn<fn(Exchange) -> std::future::Ready<()>>;
+        let task = size_of_output(run::<Immediate>);
+        assert!(task <= 512, "a task takes {task} bytes");
         assert!(
-            self.key <= u32::MAX as usize,
-            "a core has fewer connections"
+            size_of::<Connection>() <= 16,
+            "an entry takes {}",
+            size_of::<Connection>()
         );
-        u64::from(self.requests) << 32 | self.key as u64
-    }
-
-    fn unpack(tag: u64) -> Tag {
-        Tag {
-            key: (tag & u64::from(u32::MAX)) as usize,
-            requests: (tag >> 32) as u32,
-        }
     }
 }

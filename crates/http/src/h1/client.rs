@@ -22,8 +22,10 @@ pub(super) struct ClientSide {
     /// Filled by the machine until the head is complete.
     pub(super) head: Option<Pooled<ResponseHead>>,
     pub(super) options: Rc<ClientOptions>,
-    /// Where the connection returns to.
+    /// Where the connection returns to, until it does or is lost.
     upstream: Option<Upstream>,
+    /// Whose shelf this state belongs on; kept only while in use.
+    pub(super) home: Option<Upstream>,
     /// It has carried a request before this one.
     reused: bool,
     /// Some of the response was received.
@@ -39,6 +41,7 @@ impl ClientSide {
             self.machine = h1::Client::new(&self.options.limits);
         }
         self.upstream = None;
+        self.home = None;
         self.heard = false;
     }
 }
@@ -58,6 +61,7 @@ impl Wire {
             let mut state = wire.state.borrow_mut();
             state.socket = Some(socket);
             let side = state.side.client();
+            side.home.clone_from(&upstream);
             side.upstream = upstream;
             side.reused = reused;
             drop(state);
@@ -68,6 +72,7 @@ impl Wire {
             machine,
             head: None,
             options,
+            home: upstream.clone(),
             upstream,
             reused,
             heard: false,
@@ -195,7 +200,6 @@ impl State {
         if side.machine.is_tunnel() {
             self.is_tunnel = true;
             self.outbound.message = Message::Open;
-            self.widen();
             return Ok((head, length));
         }
         if !side.machine.response_started() {
@@ -205,8 +209,6 @@ impl State {
             || matches!(length, BodyLength::Empty | BodyLength::Known(0))
         {
             self.end_empty_response()?;
-        } else {
-            self.widen();
         }
         Ok((head, length))
     }
@@ -262,7 +264,6 @@ impl State {
         if self.is_tunnel {
             return self.release_tunnel();
         }
-        self.narrow();
         let clean = self.outbound.message == Message::Done
             && self.side.client_machine().reusable()
             && self.inbound.input.is_empty()

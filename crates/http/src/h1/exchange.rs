@@ -25,8 +25,8 @@ const PIPELINED_ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// What becomes of the connection.
 pub(crate) enum After {
-    /// It is idle and can be parked. Carries the number of requests that were run.
-    Park(Socket, u32),
+    /// It is idle and can be parked.
+    Park(Socket),
     /// It is over; nothing is left to do.
     Closed,
 }
@@ -38,17 +38,17 @@ pub(crate) async fn run_exchanges<S: Service>(
     first: Slice,
 ) -> After {
     wire.state.borrow_mut().inbound.push(first);
-    let mut served = 0;
+    let mut served: u32 = 0;
     loop {
         let since = blitz_reactor::now();
         let arrived = poll_fn(|cx| wire.state.borrow_mut().poll_request(since, cx)).await;
         let (request, length) = match arrived {
             Arrived::Request(request, length) => (request, length),
-            Arrived::Nothing => return wire.park(served),
+            Arrived::Nothing => return wire.park(),
             Arrived::Closed => return After::Closed,
             Arrived::Refused(refusal) => return wire.refuse(refusal),
         };
-        served += 1;
+        served = served.wrapping_add(1);
         let outcome = {
             let call = pin!(Some(service.call(wire.exchange(request, length))));
             let mut call = call;
@@ -56,10 +56,10 @@ pub(crate) async fn run_exchanges<S: Service>(
         };
         match wire.conclude(outcome).await {
             Next::Request => {}
-            Next::Idle => return wire.park(served),
+            Next::Idle => return wire.park(),
             Next::Closed => return After::Closed,
         }
-        if served % BURST_REQUESTS_MAX == 0 {
+        if served.is_multiple_of(BURST_REQUESTS_MAX) {
             blitz_reactor::yield_now().await;
         }
         if poll_fn(|cx| wire.state.borrow_mut().poll_pipeline_room(cx))
@@ -236,11 +236,10 @@ impl Wire {
         After::Closed
     }
 
-    fn park(&self, served: u32) -> After {
-        match self.state.borrow_mut().socket.take() {
-            Some(socket) => After::Park(socket, served),
-            None => After::Closed,
-        }
+    fn park(&self) -> After {
+        let mut state = self.state.borrow_mut();
+        state.restore_window();
+        state.socket.take().map_or(After::Closed, After::Park)
     }
 }
 
@@ -299,8 +298,6 @@ impl State {
                 Ok(_) => unreachable!("a message without content ends with its head"),
                 Err(error) => return Arrived::Refused(refusal(error)),
             }
-        } else {
-            self.widen();
         }
         Arrived::Request(request, length)
     }
@@ -344,11 +341,14 @@ impl State {
     /// Notices that the client went away although nobody reads. What comes is kept, within the
     /// bound for reading ahead (rule 17).
     fn watch_client(&mut self, cx: &mut Context<'_>) {
-        let bytes_max = self.side.server().options.limits.pipelined_bytes_max;
+        let bytes_max = self.limits().pipelined_bytes_max;
         while !self.inbound.fin && self.inbound.input_bytes() < bytes_max {
             match self.poll_receive(cx) {
                 Poll::Pending => return,
-                Poll::Ready(Ok(_)) => self.inbound.wake_reader(),
+                Poll::Ready(Ok(_)) => {
+                    self.inbound.wake_reader();
+                    self.shrink_window();
+                }
                 Poll::Ready(Err(_)) => {
                     self.inbound.wake_reader();
                     self.side.server().gone = true;
@@ -418,7 +418,6 @@ impl State {
         let draining = side.options.drain.is_triggered();
         let goes_on = side.machine.keep_alive();
         self.cut_handles();
-        self.narrow();
         let nothing_more = self.inbound.fin && held_back;
         if !goes_on || nothing_more || (draining && held_back) {
             if let Some(socket) = self.socket.take() {

@@ -16,13 +16,13 @@ use crate::recycle::Pooled;
 pub(super) struct Inbound {
     /// Received and not yet taken by the machine, in order.
     pub(super) input: VecDeque<Slice>,
+    /// The receive window was made smaller by what the input holds.
+    pub(super) is_shrunk: bool,
     /// The peer sends no more.
     pub(super) fin: bool,
     pub(super) body: Body,
     pub(super) trailers: Pooled<Fields>,
     pub(super) pace: Pace,
-    /// The receive window was opened for a body.
-    is_wide: bool,
     /// Who waits for more of the body, if it is not the one the socket wakes.
     reader: Option<Waker>,
 }
@@ -104,11 +104,11 @@ impl Inbound {
 
     pub(super) fn clear(&mut self) {
         self.input.clear();
+        self.is_shrunk = false;
         self.fin = false;
         self.body = Body::Done;
         self.trailers.clear();
         self.pace = Pace::default();
-        self.is_wide = false;
         self.reader = None;
     }
 }
@@ -189,24 +189,6 @@ impl State {
                     };
                 }
             }
-        }
-    }
-
-    /// Receives a body in larger pieces than heads.
-    pub(super) fn widen(&mut self) {
-        if let Some(socket) = &self.socket {
-            socket.set_window(self.limits().stream_buffer_bytes_max / 2);
-            self.inbound.is_wide = true;
-        }
-    }
-
-    /// Back to what may be read ahead of a request (rule 17).
-    pub(super) fn narrow(&mut self) {
-        if !std::mem::take(&mut self.inbound.is_wide) {
-            return;
-        }
-        if let Some(socket) = &self.socket {
-            socket.set_window(self.limits().pipelined_bytes_max);
         }
     }
 

@@ -117,8 +117,9 @@ impl State {
         if self.outbound.message != Message::Open {
             return Poll::Ready(Err(SendError::Closed));
         }
-        // The other half of a stream's share is for what is received and not yet sent on.
-        let below = self.limits().stream_buffer_bytes_max / 2;
+        // A quarter here and another with the piece that follows; the other half of a stream's
+        // share is for what was received and is not yet taken (rule 4).
+        let below = self.limits().stream_buffer_bytes_max / 4;
         if self.queued() > below {
             self.flush();
         }

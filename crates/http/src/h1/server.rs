@@ -106,10 +106,8 @@ impl Wire {
     }
 
     pub(crate) fn upgrade_requested(&self, exchange: u32) -> bool {
-        self.in_exchange(exchange, |state| {
-            state.side.server().machine.upgrade_requested()
-        })
-        .unwrap_or(false)
+        self.in_exchange(exchange, State::may_upgrade)
+            .unwrap_or(false)
     }
 
     pub(crate) fn send_informational(&self, exchange: u32, head: &ResponseHead) {
@@ -148,8 +146,10 @@ impl Wire {
     /// Sends 101, or 2xx to CONNECT; from then on both directions are opaque.
     pub(crate) fn start_tunnel(wire: Rc<Wire>, exchange: u32, head: &mut ResponseHead) -> Tunnel {
         wire.in_exchange(exchange, |state| {
-            let requested = state.side.server().machine.upgrade_requested();
-            assert!(requested, "a tunnel answers a request to upgrade");
+            assert!(
+                state.may_upgrade(),
+                "a tunnel answers a complete request to upgrade"
+            );
             state.send_head(head, BodyLength::Empty);
             assert!(
                 state.side.server().machine.is_tunnel(),
@@ -158,7 +158,6 @@ impl Wire {
             );
             state.is_tunnel = true;
             state.inbound.begin_body();
-            state.widen();
             count(|counters| counters.upgrades += 1);
         });
         let recv = RecvBody::h1(Rc::clone(&wire), exchange, BodyLength::Unknown);
@@ -198,6 +197,11 @@ impl Wire {
 }
 
 impl State {
+    /// Nothing of the request is outstanding that a tunnel could take for its own bytes.
+    fn may_upgrade(&mut self) -> bool {
+        self.side.server().machine.upgrade_requested() && self.inbound.is_body_complete()
+    }
+
     /// Encodes the head of the final response, and decides whether the connection goes on.
     pub(super) fn send_head(&mut self, head: &mut ResponseHead, length: BodyLength) {
         let must_close = self.must_close_after_response();

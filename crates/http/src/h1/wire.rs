@@ -58,7 +58,7 @@ impl Shelf {
 
     /// Keeps the state of a connection that ended or was parked, unless a handle still sees it.
     pub(crate) fn put(&self, wire: Rc<Wire>) {
-        if Rc::strong_count(&wire) != 1 || self.0.borrow().len() == SHELF_MAX {
+        if !Wire::is_last(&wire) || self.0.borrow().len() == SHELF_MAX {
             return;
         }
         wire.state.borrow_mut().clear();
@@ -81,6 +81,26 @@ impl Wire {
             state: RefCell::new(state),
             held: Cell::new(false),
         })
+    }
+
+    /// Whether nobody else refers to the connection.
+    pub(super) fn is_last(wire: &Rc<Wire>) -> bool {
+        Rc::strong_count(wire) == 1
+    }
+
+    /// A handle is done with the connection. The last one on a client puts the state on the shelf
+    /// of its pool; on a server that is the task's business.
+    pub(crate) fn let_go(wire: Rc<Wire>) {
+        if !Wire::is_last(&wire) {
+            return;
+        }
+        let home = match &wire.state.borrow().side {
+            Side::Client(side) => side.home.clone(),
+            Side::Server(_) => None,
+        };
+        if let Some(home) = home {
+            home.shelf().put(wire);
+        }
     }
 
     /// Runs `act` on the connection if it still is in this exchange.
@@ -146,6 +166,7 @@ impl State {
         if self.inbound.fin {
             return Poll::Ready(Ok(false));
         }
+        self.restore_window();
         let Some(socket) = &self.socket else {
             return Poll::Ready(Ok(false));
         };
@@ -159,6 +180,26 @@ impl State {
                 self.inbound.fin = true;
                 Poll::Ready(Ok(false))
             }
+        }
+    }
+
+    /// Counts what was read ahead of its use against what may be received: a client that goes on
+    /// sending is not read without bound.
+    pub(super) fn shrink_window(&mut self) {
+        let ahead = self.inbound.input_bytes();
+        if let Some(socket) = &self.socket {
+            socket.set_window(self.limits().pipelined_bytes_max.saturating_sub(ahead));
+            self.inbound.is_shrunk = true;
+        }
+    }
+
+    pub(super) fn restore_window(&mut self) {
+        if !self.inbound.is_shrunk || !self.inbound.input.is_empty() {
+            return;
+        }
+        self.inbound.is_shrunk = false;
+        if let Some(socket) = &self.socket {
+            socket.set_window(self.limits().pipelined_bytes_max);
         }
     }
 
