@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub(super) receiving: Receiving,
     pub(super) sending: Sending,
     pub(super) peer: Option<SocketAddr>,
+    /// The last tick in which it received.
+    pub(super) active_tick: u64,
 }
 
 /// Who has the socket.
@@ -225,6 +227,7 @@ impl Entry {
             receiving: Receiving::new(),
             sending: Sending::new(now),
             peer: None,
+            active_tick: 0,
         }
     }
 }

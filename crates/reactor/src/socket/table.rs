@@ -47,6 +47,34 @@ pub(crate) struct SocketTable {
     starved: VecDeque<SocketKey>,
     starved_since: Option<Instant>,
     queues: Vec<Box<Outgoing>>,
+    activity: Activity,
+}
+
+/// How many sockets receive, by the millisecond: what the driver's patience is chosen by.
+#[derive(Default)]
+struct Activity {
+    tick: u64,
+    this_tick: usize,
+    last_tick: usize,
+}
+
+impl Activity {
+    /// Notes that a socket has received, whose last receive was in `active_tick`.
+    fn note(&mut self, active_tick: &mut u64, tick: u64) {
+        if self.tick != tick {
+            self.last_tick = if self.tick + 1 == tick { self.this_tick } else { 0 };
+            (self.tick, self.this_tick) = (tick, 0);
+        }
+        if *active_tick != tick {
+            *active_tick = tick;
+            self.this_tick += 1;
+        }
+    }
+
+    /// Sockets that are busy, as far as can be told from the last whole millisecond.
+    fn busy(&self, tick: u64) -> usize {
+        if self.tick == tick { self.last_tick.max(self.this_tick) } else { self.this_tick }
+    }
 }
 
 impl SocketTable {
@@ -60,12 +88,18 @@ impl SocketTable {
             starved: VecDeque::new(),
             starved_since: None,
             queues: Vec::new(),
+            activity: Activity::default(),
         }
     }
 
     /// Sockets that are open.
     pub(crate) fn len(&self) -> usize {
         self.slab.len()
+    }
+
+    /// Sockets that have received in the last millisecond or so.
+    pub(crate) fn busy(&self, tick: u64) -> usize {
+        self.activity.busy(tick)
     }
 
     /// Parked sockets that had news when they were parked.
@@ -551,13 +585,15 @@ impl Sockets<'_> {
     }
 
     fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Outcome {
-        let entry = self.table.entry(key);
+        let table = &mut *self.table;
+        let entry = table.slab.get_mut(key).expect("a pending receive keeps its socket");
         if !more {
             entry.pending.remove(Pending::RECEIVE);
         }
         match received {
             Received::Bytes(slice) => {
                 self.core.counters.received_bytes.add(slice.len() as u64);
+                table.activity.note(&mut entry.active_tick, self.core.clock.tick());
                 match &mut entry.role {
                     Role::Closing => {}
                     Role::Finishing { discard_left, .. } => {
@@ -570,7 +606,7 @@ impl Sockets<'_> {
             Received::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;
-                self.table.starved.push_back(key);
+                table.starved.push_back(key);
             }
             Received::Nothing => {}
             Received::Failed(error) if entry.receiving.end == End::Open => {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) struct Clock {
     start: Instant,
     now: Cell<Instant>,
+    tick: Cell<u64>,
     wall: Cell<Option<SystemTime>>,
 }
 
@@ -16,13 +17,16 @@ impl Clock {
         Clock {
             start,
             now: Cell::new(start),
+            tick: Cell::new(0),
             wall: Cell::new(None),
         }
     }
 
     /// Looks at the operating system's clock.
     pub(crate) fn update(&self) {
-        self.now.set(Instant::now());
+        let now = Instant::now();
+        self.now.set(now);
+        self.tick.set((now - self.start).as_millis() as u64);
         self.wall.set(None);
     }
 
@@ -39,7 +43,7 @@ impl Clock {
 
     /// The last tick that has passed.
     pub(crate) fn tick(&self) -> u64 {
-        (self.now() - self.start).as_millis() as u64
+        self.tick.get()
     }
 
     /// The first tick that is not before `at`.
