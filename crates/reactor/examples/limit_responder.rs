@@ -129,15 +129,16 @@ struct Responder<'a> {
 impl Responder<'_> {
     /// One enter, then every completion there is.
     fn turn(&mut self) -> io::Result<()> {
-        let busy = self.options.batch(self.open);
+        let want = self.sends + self.options.batch(self.open);
         let limit = Timespec::new().sec(1);
         // Without a timespec the kernel returns at every minimum wait, events or none.
         let mut args = SubmitArgs::new().timespec(&limit);
-        if busy > 1 {
+        if want > 1 {
+            // One send that has to wait for its client must not hold up all the others.
             args = args.min_wait_usec(self.options.min_wait_us);
         }
         self.submissions.sync();
-        let entered = self.submitter.submit_with_args(self.sends + busy, &args);
+        let entered = self.submitter.submit_with_args(want, &args);
         passable(entered)?;
         self.sends = 0;
         self.counters.enters += 1;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{Driver, DriverKind, Event, IoChoice};
+use crate::driver::{Driver, DriverKind, Event, IoChoice, Patience};
 use crate::executor::{self, Tasks};
 use crate::mailbox::{self, Mailbox};
 use crate::socket::{self, SocketTable, Sockets};
@@ -155,10 +155,14 @@ impl Core {
         sockets.start_sends();
         sockets.feed_starved();
         let wait = self.wait_time(&sockets, at_most);
+        let patience = Patience {
+            wait,
+            busy: sockets.table.busy(self.clock.tick()),
+        };
         let mail = sockets
             .table
             .driver
-            .turn(wait, &self.pool, events, &self.counters)?;
+            .turn(patience, &self.pool, events, &self.counters)?;
         drop(sockets);
         self.clock.update();
         for event in events.drain(..) {

@@ -83,6 +83,16 @@ pub(crate) enum Received {
     Failed(i32),
 }
 
+/// How a driver waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// At most this long; `None` waits until something happens.
+    pub(crate) wait: Option<Duration>,
+    /// Sockets that are busy: with many of them, waiting a moment for several reports costs
+    /// nobody anything and saves system calls.
+    pub(crate) busy: usize,
+}
+
 /// A driver. An enum, not a type parameter: the choice is made at run time and costs a
 /// predictable branch.
 pub(crate) enum Driver {
@@ -194,15 +204,15 @@ impl Driver {
         }
     }
 
-    /// One turn: hands over what was started, waits at most `wait` (None: until something
-    /// happens), and collects what is reported. Returns whether the mailbox was rung.
+    /// One turn: hands over what was started, waits, and collects what is reported. Returns
+    /// whether the mailbox was rung.
     pub(crate) fn turn(
         &mut self,
-        wait: Option<Duration>,
+        patience: Patience,
         pool: &Rc<Pool>,
         events: &mut Vec<Event>,
         counters: &CounterCells,
     ) -> io::Result<bool> {
-        each!(self, driver => driver.turn(wait, pool, events, counters))
+        each!(self, driver => driver.turn(patience, pool, events, counters))
     }
 }

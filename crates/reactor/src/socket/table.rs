@@ -62,7 +62,11 @@ impl Activity {
     /// Notes that a socket has received, whose last receive was in `active_tick`.
     fn note(&mut self, active_tick: &mut u64, tick: u64) {
         if self.tick != tick {
-            self.last_tick = if self.tick + 1 == tick { self.this_tick } else { 0 };
+            self.last_tick = if self.tick + 1 == tick {
+                self.this_tick
+            } else {
+                0
+            };
             (self.tick, self.this_tick) = (tick, 0);
         }
         if *active_tick != tick {
@@ -73,7 +77,11 @@ impl Activity {
 
     /// Sockets that are busy, as far as can be told from the last whole millisecond.
     fn busy(&self, tick: u64) -> usize {
-        if self.tick == tick { self.last_tick.max(self.this_tick) } else { self.this_tick }
+        if self.tick == tick {
+            self.last_tick.max(self.this_tick)
+        } else {
+            self.this_tick
+        }
     }
 }
 
@@ -586,14 +594,19 @@ impl Sockets<'_> {
 
     fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Outcome {
         let table = &mut *self.table;
-        let entry = table.slab.get_mut(key).expect("a pending receive keeps its socket");
+        let entry = table
+            .slab
+            .get_mut(key)
+            .expect("a pending receive keeps its socket");
         if !more {
             entry.pending.remove(Pending::RECEIVE);
         }
         match received {
             Received::Bytes(slice) => {
                 self.core.counters.received_bytes.add(slice.len() as u64);
-                table.activity.note(&mut entry.active_tick, self.core.clock.tick());
+                table
+                    .activity
+                    .note(&mut entry.active_tick, self.core.clock.tick());
                 match &mut entry.role {
                     Role::Closing => {}
                     Role::Finishing { discard_left, .. } => {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use self::readiness::{Armed, Readiness, Sockets};
-use super::{Event, Received};
+use super::{Event, Patience, Received};
 use crate::buffer::{BUFFER_BYTES, Pool, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
@@ -205,7 +205,7 @@ impl Epoll {
 
     pub(super) fn turn(
         &mut self,
-        wait: Option<Duration>,
+        patience: Patience,
         pool: &Rc<Pool>,
         events: &mut Vec<Event>,
         counters: &CounterCells,
@@ -223,7 +223,11 @@ impl Epoll {
             return Ok(false);
         }
         let busy = busy || !events.is_empty();
-        let mail = self.take_edges(if busy { Some(Duration::ZERO) } else { wait })?;
+        let mail = self.take_edges(if busy {
+            Some(Duration::ZERO)
+        } else {
+            patience.wait
+        })?;
         events.append(&mut self.reports);
         self.try_accepts(events);
         self.try_receives(pool, events);

@@ -19,7 +19,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use self::buffer_ring::BufferRing;
 use self::operation::{Operation, capped_multishot_receive};
-use super::{Event, Received};
+use super::{Event, Patience, Received};
 use crate::buffer::{BUFFER_BYTES, Pool, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::{self, Mailbox};
@@ -32,6 +32,16 @@ const SUBMISSIONS: u32 = 1_024;
 
 /// Completions that fit before the kernel keeps them in its own overflow list.
 const COMPLETIONS: u32 = 4_096;
+
+/// With this many busy sockets more, one more report is awaited before the loop goes on, for at
+/// most [`MIN_WAIT_US`]. Measured with 1 to 100 busy connections: about a tenth less CPU per
+/// request at 100 and no change of the median latency; below 12 nothing is awaited.
+const BUSY_PER_REPORT: usize = 6;
+const REPORTS_AWAITED_MAX: usize = 16;
+const MIN_WAIT_US: u32 = 50;
+
+/// Longest wait of one enter.
+const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
 /// `IORING_ENTER_GETEVENTS`.
 const GETEVENTS: u32 = 1;
@@ -46,6 +56,10 @@ pub(crate) struct Uring {
     mailbox_event: RawFd,
     mailbox_armed: bool,
     timespec: Timespec,
+    /// The kernel can wait for several completions for a bounded moment (6.12).
+    minimum_wait: bool,
+    /// Sends handed over since the last enter; nearly all report within that very call.
+    sends: usize,
     enters: u64,
     submitted: u64,
 }
@@ -71,6 +85,7 @@ impl Uring {
             .map_err(|error| probe::explain(&error))?;
         let buffers = BufferRing::register(&ring, pool)?;
         let capped_multishot = probe::capped_multishot(&ring, buffers.group())?;
+        let minimum_wait = ring.params().is_feature_min_timeout();
         mailbox.set_ring(ring.as_raw_fd());
         Ok(Uring {
             ring,
@@ -80,6 +95,8 @@ impl Uring {
             mailbox_event: mailbox.event(),
             mailbox_armed: false,
             timespec: Timespec::new(),
+            minimum_wait,
+            sends: 0,
             enters: 0,
             submitted: 0,
         })
@@ -127,6 +144,7 @@ impl Uring {
                 .flags(libc::MSG_NOSIGNAL as u32)
                 .build(),
         };
+        self.sends += 1;
         self.push(entry.user_data(Operation::Send(socket).pack()));
     }
 
@@ -180,14 +198,14 @@ impl Uring {
 
     pub(super) fn turn(
         &mut self,
-        wait: Option<Duration>,
+        patience: Patience,
         pool: &Rc<Pool>,
         events: &mut Vec<Event>,
         counters: &CounterCells,
     ) -> io::Result<bool> {
         self.arm_mailbox();
         self.buffers.refill(pool);
-        self.enter(wait)?;
+        self.enter(patience)?;
         let mut mail = false;
         let mut reaped = 0;
         let Uring {
@@ -254,28 +272,33 @@ impl Uring {
         }
     }
 
-    /// Submits and waits for one completion. Interruptions and full queues are no errors: what
-    /// was reported is reaped, and the rest is submitted by the next turn.
-    fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
+    /// Submits and waits. Interruptions and full queues are no errors: what was reported is
+    /// reaped, and the rest is submitted by the next turn.
+    fn enter(&mut self, patience: Patience) -> io::Result<()> {
         self.enters += 1;
-        let queued = self.ring.submission().len() as u64;
-        let args = SubmitArgs::new();
-        let entered = match wait {
+        let queued = self.ring.submission().len();
+        let sends = std::mem::take(&mut self.sends);
+        let entered = if patience.wait == Some(Duration::ZERO) {
             // Deferred task work is only run by an enter that asks for events.
             // SAFETY: no argument is passed.
-            Some(Duration::ZERO) => unsafe {
+            unsafe {
                 self.ring
                     .submitter()
                     .enter::<libc::sigset_t>(queued as u32, 0, GETEVENTS, None)
-            },
-            Some(wait) => {
-                self.timespec = Timespec::from(wait);
-                let args = args.timespec(&self.timespec);
+            }
+        } else {
+            // A minimum wait without a longest wait would end at the minimum, idle or not.
+            self.timespec = Timespec::from(patience.wait.unwrap_or(WAIT_MAX));
+            let args = SubmitArgs::new().timespec(&self.timespec);
+            if self.minimum_wait {
+                let more = (patience.busy / BUSY_PER_REPORT).clamp(1, REPORTS_AWAITED_MAX);
+                let args = args.min_wait_usec(MIN_WAIT_US);
+                self.ring.submitter().submit_with_args(sends + more, &args)
+            } else {
                 self.ring.submitter().submit_with_args(1, &args)
             }
-            None => self.ring.submitter().submit_with_args(1, &args),
         };
-        self.submitted += queued - self.ring.submission().len() as u64;
+        self.submitted += (queued - self.ring.submission().len()) as u64;
         match entered.map_err(|error| (error.raw_os_error(), error)) {
             Ok(_) => Ok(()),
             Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
