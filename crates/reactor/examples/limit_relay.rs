@@ -41,6 +41,8 @@ fn run(options: &Options) -> Result<(), String> {
         listen(options.listen).map_err(|e| format!("cannot listen on {}: {e}", options.listen))?;
     stop_on_signals();
     let counters = relay(options, &listener).map_err(|e| e.to_string())?;
+    // A ring is torn down after the process has ended; until then its accept would keep the port.
+    shut_down(listener.as_raw_fd(), libc::SHUT_RDWR);
     eprintln!("{}", counters.json());
     Ok(())
 }

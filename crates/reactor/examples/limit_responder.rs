@@ -52,6 +52,8 @@ fn run(options: &Options) -> Result<(), String> {
         Io::Epoll => serve_epoll(options, &listener, &mut counters),
     }
     .map_err(|e| e.to_string())?;
+    // A ring is torn down after the process has ended; until then its accept would keep the port.
+    shut_down(listener.as_raw_fd());
     eprintln!("{}", counters.json());
     Ok(())
 }
