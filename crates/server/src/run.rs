@@ -9,7 +9,7 @@ use blitz_http::{
 use std::env::VarError;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -50,7 +50,9 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     ask_environment(&mut settings)?;
     let mut addresses = Vec::new();
     for text in &settings.listen {
-        addresses.push(reserve(parse_address(text)?)?);
+        let wanted = parse_address(text)?;
+        let address = Listener::reserve(&wanted).map_err(|error| cannot_listen(&wanted, &error))?;
+        addresses.push(address);
     }
     let signals = Signals::block().map_err(|error| cannot("wait for signals", &error))?;
     let config = Config {
@@ -159,7 +161,8 @@ fn wait_for_end(signals: &Signals, cores: &Cores, ended: &AtomicUsize, limit: Du
             .map_err(|error| cannot("wait for signals", &error))?;
         let limit = match signal {
             Some(Signal::Terminate | Signal::Quit) => limit,
-            Some(Signal::Interrupt) if interrupted => std::process::exit(130),
+            // The caller's `main` ends, and the cores with it.
+            Some(Signal::Interrupt) if interrupted => return Err(Error::new("interrupted")),
             Some(Signal::Interrupt) => {
                 interrupted = true;
                 Duration::ZERO
@@ -231,19 +234,6 @@ fn parse_address(text: &str) -> Result<Address> {
              or unix:/path/to/socket.",
             ),
         ),
-    }
-}
-
-/// Looks whether a TCP address is free, which the cores, sharing it, would not notice, and
-/// replaces port 0 by a free port, so that all cores take the same.
-fn reserve(address: Address) -> Result<Address> {
-    let Address::Tcp(wanted) = address else {
-        return Ok(address);
-    };
-    let free = TcpListener::bind(wanted).and_then(|probe| probe.local_addr());
-    match free {
-        Ok(free) => Ok(Address::Tcp(free)),
-        Err(error) => Err(cannot_listen(&address, &error)),
     }
 }
 

@@ -32,18 +32,22 @@ impl Kind {
         ("str", Kind::Text),
     ];
 
-    /// Whether a segment, which is never empty, is of this kind.
+    /// Length of the segment in front of `rest`, if it is of this kind; it is never empty.
     #[inline]
-    pub fn accepts(self, segment: &[u8]) -> bool {
-        match self {
-            Kind::Text => true,
-            // Nineteen digits always fit.
-            Kind::U64 if segment.len() < 20 => segment.iter().all(u8::is_ascii_digit),
-            _ => self.accepts_exactly(segment),
+    pub fn measure(self, rest: &[u8]) -> Option<usize> {
+        if self == Kind::U64 {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            // Nineteen digits always fit; more are looked at below.
+            if digits < 20 {
+                let ends = matches!(rest.get(digits), None | Some(b'/'));
+                return (ends && digits > 0).then_some(digits);
+            }
         }
+        let len = segment_len(rest);
+        (len > 0 && (self == Kind::Text || self.accepts(&rest[..len]))).then_some(len)
     }
 
-    fn accepts_exactly(self, segment: &[u8]) -> bool {
+    fn accepts(self, segment: &[u8]) -> bool {
         let (digits, negative) = match segment {
             [b'-', digits @ ..] => (digits, true),
             digits => (digits, false),
@@ -283,4 +287,45 @@ fn is_uuid(segment: &[u8]) -> bool {
             8 | 13 | 18 | 23 => *byte == b'-',
             _ => byte.is_ascii_hexdigit(),
         })
+}
+
+/// Bytes up to the next `/` or the end, counted eight at a time.
+#[inline]
+fn segment_len(rest: &[u8]) -> usize {
+    let mut len = 0;
+    while len < rest.len() {
+        if let Some(offset) = slash_in(word(&rest[len..])) {
+            return len + offset;
+        }
+        len += 8;
+    }
+    rest.len()
+}
+
+/// The first eight bytes as a little-endian word, filled up with zeros.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    if let Some(all) = bytes.first_chunk() {
+        return u64::from_le_bytes(*all);
+    }
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(front), Some(back)) => {
+            let shift = (bytes.len() - 4) * 8;
+            u64::from(u32::from_le_bytes(*front)) | u64::from(u32::from_le_bytes(*back)) << shift
+        }
+        _ => bytes
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+/// Position of the first `/` in a little-endian word: XOR makes it zero, and a zero is the lowest
+/// byte that a subtraction of one turns negative without having been so before.
+#[inline]
+fn slash_in(word: u64) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let zeroed = word ^ (ONES * b'/' as u64);
+    let marks = zeroed.wrapping_sub(ONES) & !zeroed & (ONES << 7);
+    (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
 }

@@ -195,31 +195,21 @@ impl<'t> Search<'t> {
     /// routes overlap.
     fn descend(&mut self, mut node: &'t Node, mut rest: &'t [u8], mut count: usize) -> u32 {
         loop {
-            let Some(after) = after_literal(rest, &node.literal) else {
+            let Some(found) = follow_literals(self.nodes, node, rest) else {
                 return NONE;
             };
-            rest = after;
-            let child = match rest.first() {
-                Some(byte) => node.child(*byte),
-                None if node.value != NONE => {
-                    self.params.count = count as u16;
-                    return node.value;
-                }
-                None => NONE,
-            };
-            if child != NONE {
-                let child = &self.nodes[child as usize];
-                if node.only_literals {
-                    (node, rest) = (child, &rest[1..]);
-                    continue;
-                }
-                let value = self.descend(child, &rest[1..], count);
+            (node, rest) = (found.0, found.1);
+            if rest.is_empty() && node.value != NONE {
+                self.params.count = count as u16;
+                return node.value;
+            }
+            if let Some((byte, after)) = rest.split_first()
+                && let Some(child) = self.nodes.get(node.child(*byte) as usize)
+            {
+                let value = self.descend(child, after, count);
                 if value != NONE {
                     return value;
                 }
-            }
-            if node.only_literals {
-                return NONE;
             }
             match self.take_param(node, rest, count) {
                 Taken::Found(value) => return value,
@@ -231,24 +221,24 @@ impl<'t> Search<'t> {
     /// Takes a segment as a parameter, or all that is left as a catch-all.
     #[inline]
     fn take_param(&mut self, node: &'t Node, rest: &'t [u8], count: usize) -> Taken<'t> {
-        let (segment, after) = rest.split_at(segment_len(rest));
-        if let Some(((last_kind, last), earlier)) = node.params.split_last()
-            && !segment.is_empty()
-        {
-            self.set_range(count, rest, segment.len());
-            for (kind, next) in earlier.iter().filter(|(kind, _)| kind.accepts(segment)) {
-                debug_assert!(kind < last_kind, "narrower kinds come first");
-                let value = self.descend(&self.nodes[*next as usize], after, count + 1);
+        if let Some(((last_kind, last), earlier)) = node.params.split_last() {
+            for (kind, next) in earlier {
+                let Some(len) = kind.measure(rest) else {
+                    continue;
+                };
+                self.set_range(count, rest, len);
+                let value = self.descend(&self.nodes[*next as usize], &rest[len..], count + 1);
                 if value != NONE {
                     return Taken::Found(value);
                 }
             }
-            if last_kind.accepts(segment) {
+            if let Some(len) = last_kind.measure(rest) {
+                self.set_range(count, rest, len);
                 let next = &self.nodes[*last as usize];
                 if node.rest == NONE {
-                    return Taken::Follow(next, after);
+                    return Taken::Follow(next, &rest[len..]);
                 }
-                let value = self.descend(next, after, count + 1);
+                let value = self.descend(next, &rest[len..], count + 1);
                 if value != NONE {
                     return Taken::Found(value);
                 }
@@ -285,6 +275,28 @@ impl Node {
     }
 }
 
+/// Goes on while there is but one way: to a node with parameters, or to the end of the path.
+#[inline]
+fn follow_literals<'t>(
+    nodes: &'t [Node],
+    mut node: &'t Node,
+    mut rest: &'t [u8],
+) -> Option<(&'t Node, &'t [u8])> {
+    loop {
+        if !node.literal.is_empty() {
+            rest = after_literal(rest, &node.literal)?;
+        }
+        if !node.only_literals {
+            return Some((node, rest));
+        }
+        let Some((byte, after)) = rest.split_first() else {
+            return Some((node, rest));
+        };
+        node = nodes.get(node.child(*byte) as usize)?;
+        rest = after;
+    }
+}
+
 /// What follows `literal`, if it stands at the front.
 #[inline]
 fn after_literal<'p>(rest: &'p [u8], literal: &[u8]) -> Option<&'p [u8]> {
@@ -296,39 +308,13 @@ fn after_literal<'p>(rest: &'p [u8], literal: &[u8]) -> Option<&'p [u8]> {
 /// end beat a call.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
-    if a.is_empty() {
-        true
-    } else if a.len() > 16 {
-        a == b
-    } else if a.len() >= 8 {
-        a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk()
-    } else if a.len() >= 4 {
-        a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk()
-    } else {
+    if a.len() < 4 {
         a.iter().zip(b).all(|(a, b)| a == b)
+    } else if a.len() < 8 {
+        a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk()
+    } else if a.len() <= 16 {
+        a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk()
+    } else {
+        a == b
     }
-}
-
-/// Bytes up to the next `/` or the end, counted eight at a time.
-#[inline]
-fn segment_len(rest: &[u8]) -> usize {
-    let mut len = 0;
-    while let Some(word) = rest[len..].first_chunk() {
-        match slash_in(u64::from_le_bytes(*word)) {
-            Some(offset) => return len + offset,
-            None => len += 8,
-        }
-    }
-    let tail = rest[len..].iter().position(|byte| *byte == b'/');
-    tail.map_or(rest.len(), |offset| len + offset)
-}
-
-/// Position of the first `/` in a little-endian word: XOR makes it zero, and a zero is the lowest
-/// byte that a subtraction of one turns negative without having been so before.
-#[inline]
-fn slash_in(word: u64) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 255;
-    let zeroed = word ^ (ONES * b'/' as u64);
-    let marks = zeroed.wrapping_sub(ONES) & !zeroed & (ONES << 7);
-    (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
 }

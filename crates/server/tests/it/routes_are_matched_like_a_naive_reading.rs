@@ -22,9 +22,7 @@ fn naive_match(tokens: &[Token], path: &str) -> Option<Vec<String>> {
         }
         [Token::Param(kind), after @ ..] => {
             let (segment, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-            if segment.is_empty() || !kind.accepts(segment.as_bytes()) {
-                return None;
-            }
+            kind.measure(segment.as_bytes())?;
             let mut params = naive_match(after, rest)?;
             params.insert(0, segment.to_owned());
             Some(params)
