@@ -45,7 +45,6 @@ impl Refused {
 
 /// Checks the request and edits its head in place.
 pub(crate) fn admit<F>(core: &Core<F>, route: &Route, request: &mut Request) -> Result<(), Ended> {
-    let scratch = &mut *core.scratch.borrow_mut();
     let client = Client {
         peer: &request.peer,
         trusted: core.options.trusted_proxies.contains(&request.peer),
@@ -55,9 +54,10 @@ pub(crate) fn admit<F>(core: &Core<F>, route: &Route, request: &mut Request) -> 
     };
     let head = &mut *request.head;
     check_method(head)
-        .and_then(|()| replace_path(head, route, scratch))
+        .and_then(|()| replace_path(head, route, &mut core.path.borrow_mut()))
         .and_then(|()| {
-            forward::edit_request(head, &client, scratch).map_err(|_| Refused::ConnectionOptions)
+            forward::edit_request(head, &client, &mut core.scratch.borrow_mut())
+                .map_err(|_| Refused::ConnectionOptions)
         })
         .map_err(Ended::Refused)
 }
@@ -87,19 +87,15 @@ fn count_down(head: &mut RequestHead) -> Result<(), Refused> {
     Ok(())
 }
 
-fn replace_path(
-    head: &mut RequestHead,
-    route: &Route,
-    scratch: &mut String,
-) -> Result<(), Refused> {
+fn replace_path(head: &mut RequestHead, route: &Route, path: &mut String) -> Result<(), Refused> {
     if head.form() == TargetForm::Asterisk {
         return Ok(());
     }
-    match route.target.replace_path(head.path(), scratch) {
+    match route.target.replace_path(head.path(), path) {
         Replaced::Kept => Ok(()),
         Replaced::Climbs => Err(Refused::Path),
         Replaced::Written => {
-            head.set_path(scratch);
+            head.set_path(path);
             Ok(())
         }
     }

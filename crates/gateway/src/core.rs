@@ -19,7 +19,9 @@ pub(crate) struct Core<F> {
     /// Answers what no target takes.
     pub(crate) fallback: Rc<F>,
     /// Working memory for field values; never borrowed across an await.
-    pub(crate) scratch: RefCell<String>,
+    pub(crate) scratch: RefCell<Vec<u8>>,
+    /// The same for paths.
+    pub(crate) path: RefCell<String>,
 }
 
 /// A target and its upstream.
@@ -46,6 +48,7 @@ impl<F: Service> Core<F> {
             options,
             fallback,
             scratch: RefCell::default(),
+            path: RefCell::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! machine that encodes the head writes them from the target, the length and its own state. The
 //! client's `Host` is kept, as applications expect that build links or serve several sites.
 
-use std::fmt::Write;
+use std::io::Write;
 use std::net::IpAddr;
 
 use blitz_http::{FieldName, Fields, Method, Name, Peer, RequestHead, ResponseHead, Version};
@@ -37,17 +37,22 @@ pub(crate) struct TooManyConnectionOptions;
 pub(crate) fn edit_request(
     head: &mut RequestHead,
     client: &Client<'_>,
-    scratch: &mut String,
+    scratch: &mut Vec<u8>,
 ) -> Result<(), TooManyConnectionOptions> {
-    remove_named_by_connection(&mut head.fields, scratch)?;
+    let seen = Survey::of(&head.fields);
+    if seen.has(Name::Connection) {
+        remove_named_by_connection(&mut head.fields, scratch)?;
+    }
+    let wants_trailers = seen.has(Name::Te) && contains_token(&head.fields, Name::Te, "trailers");
     let removed = if client.trusted {
         REQUEST_HOP
     } else {
         REQUEST_HOP | CLAIMS
     };
-    let wants_trailers = contains_token(&head.fields, Name::Te, "trailers");
-    head.fields
-        .retain(|name, _| !is_in(removed, name) && (client.trusted || !is_claim(name)));
+    if seen.names & removed != 0 || (seen.claims && !client.trusted) {
+        head.fields
+            .retain(|name, _| !is_in(removed, name) && (client.trusted || !is_claim(name)));
+    }
     if client.websocket {
         head.fields.append(Name::Upgrade, "websocket");
     }
@@ -57,16 +62,25 @@ pub(crate) fn edit_request(
     if head.authority().is_none_or(str::is_empty) {
         head.set_authority(client.default_authority);
     }
-    add_forwarding(head, client, scratch);
-    add_request_id(&mut head.fields, client.random, scratch);
+    let left = Survey {
+        names: seen.names & !removed,
+        ..seen
+    };
+    add_forwarding(head, client, left, scratch);
+    add_request_id(&mut head.fields, client.random, left);
     Ok(())
 }
 
 /// Prepares a response, final or informational, for the client. `scratch` is working memory.
-pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut String) {
-    // There is nobody to refuse a response to, so what an upstream names beyond the bound stays.
-    let _ = remove_named_by_connection(&mut head.fields, scratch);
-    head.fields.retain(|name, _| !is_in(RESPONSE_HOP, name));
+pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
+    let seen = Survey::of(&head.fields);
+    if seen.has(Name::Connection) {
+        // There is nobody to refuse a response to: what is named beyond the bound stays.
+        let _ = remove_named_by_connection(&mut head.fields, scratch);
+    }
+    if seen.names & RESPONSE_HOP != 0 {
+        head.fields.retain(|name, _| !is_in(RESPONSE_HOP, name));
+    }
     if !head.status.is_informational() {
         head.fields.append(Name::Via, via(head.version));
     }
@@ -91,7 +105,7 @@ pub(crate) fn is_websocket(head: &RequestHead) -> bool {
 /// A set of known names, one bit each.
 type NameSet = u128;
 
-const fn set(names: &[Name]) -> NameSet {
+const fn set_of(names: &[Name]) -> NameSet {
     let mut bits = 0;
     let mut at = 0;
     while at < names.len() {
@@ -108,7 +122,7 @@ const _: () = assert!(
 
 /// Ends here in both directions: connection management (RFC 9110 section 7.6.1), credentials
 /// for this hop (section 11.7), upgrades that nobody asked to pass.
-const HOP: NameSet = set(&[
+const HOP: NameSet = set_of(&[
     Name::Connection,
     Name::KeepAlive,
     Name::ProxyConnection,
@@ -122,11 +136,11 @@ const HOP: NameSet = set(&[
 ]);
 /// `Proxy` would become the variable `HTTP_PROXY` of a CGI program (httpoxy); a client's
 /// certificate is what TLS says, never what a field says (RFC 9440).
-const REQUEST_HOP: NameSet = HOP | set(&[Name::Proxy, Name::ClientCert, Name::ClientCertChain]);
+const REQUEST_HOP: NameSet = HOP | set_of(&[Name::Proxy, Name::ClientCert, Name::ClientCertChain]);
 /// The 101 that needs `Upgrade` gets it from `relay`.
 const RESPONSE_HOP: NameSet = HOP;
 /// What a client says about itself and the gateway knows better.
-const CLAIMS: NameSet = set(&[
+const CLAIMS: NameSet = set_of(&[
     Name::Forwarded,
     Name::XForwardedFor,
     Name::XForwardedHost,
@@ -136,7 +150,7 @@ const CLAIMS: NameSet = set(&[
 ]);
 const NOT_IN_TRAILERS: NameSet = REQUEST_HOP
     | CLAIMS
-    | set(&[
+    | set_of(&[
         Name::Authorization,
         Name::CacheControl,
         Name::ContentEncoding,
@@ -156,7 +170,7 @@ const NOT_IN_TRAILERS: NameSet = REQUEST_HOP
 /// Meant for every recipient, so naming them in `Connection` is an attack or a mistake: a proxy
 /// that obeyed would strip what the application relies on (RFC 9110 section 7.6.1).
 const END_TO_END: NameSet = CLAIMS
-    | set(&[
+    | set_of(&[
         Name::Authorization,
         Name::CacheControl,
         Name::ContentEncoding,
@@ -181,9 +195,34 @@ const END_TO_END: NameSet = CLAIMS
         Name::XRequestId,
     ]);
 
+/// What occurs in a section, so that most questions about it need no second look.
+#[derive(Clone, Copy)]
+struct Survey {
+    names: NameSet,
+    /// Some `X-Forwarded-…` that is not a known name.
+    claims: bool,
+}
+
+impl Survey {
+    fn of(fields: &Fields) -> Survey {
+        let nothing = Survey {
+            names: 0,
+            claims: false,
+        };
+        fields.iter().fold(nothing, |seen, (name, _)| Survey {
+            names: seen.names | set_of(&[name.known()]),
+            claims: seen.claims || is_claim(name),
+        })
+    }
+
+    fn has(self, name: Name) -> bool {
+        self.names & set_of(&[name]) != 0
+    }
+}
+
 #[inline]
-fn is_in(names: NameSet, name: FieldName<'_>) -> bool {
-    names >> (name.known() as u8) & 1 == 1
+fn is_in(set: NameSet, name: FieldName<'_>) -> bool {
+    set & set_of(&[name.known()]) != 0
 }
 
 /// Any `X-Forwarded-…`, also those that only some proxies know.
@@ -199,31 +238,33 @@ fn is_claim(name: FieldName<'_>) -> bool {
 
 fn remove_named_by_connection(
     fields: &mut Fields,
-    scratch: &mut String,
+    scratch: &mut Vec<u8>,
 ) -> Result<(), TooManyConnectionOptions> {
-    if !fields.contains(Name::Connection) {
-        return Ok(());
-    }
-    // The options are copied, since what they name lies in the block that they lie in.
+    // What has to go is copied, since the options lie in the block that they name parts of.
     scratch.clear();
-    for value in fields.get_all(Name::Connection) {
-        // Options are tokens, hence ASCII; a value that is not UTF-8 names no field.
-        scratch.push_str(std::str::from_utf8(value).unwrap_or_default());
-        scratch.push(',');
-    }
-    let options = scratch
-        .split(',')
-        .map(|option| option.trim_matches([' ', '\t']));
-    for (at, option) in options.filter(|option| !option.is_empty()).enumerate() {
+    let items = fields
+        .get_all(Name::Connection)
+        .flat_map(|value| value.split(|&b| b == b','));
+    let options = items
+        .map(<[u8]>::trim_ascii)
+        .filter(|option| !option.is_empty());
+    for (at, option) in options.enumerate() {
         if at == CONNECTION_OPTIONS_MAX {
             return Err(TooManyConnectionOptions);
         }
-        let known = Name::parse(option.as_bytes());
-        let removable = known == Name::Other || END_TO_END >> (known as u8) & 1 == 0;
-        if removable {
-            fields.remove(option);
+        let is_settled = (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0;
+        if !is_settled && !option.eq_ignore_ascii_case(b"close") {
+            scratch.extend_from_slice(option);
+            scratch.push(b',');
         }
     }
+    let named = scratch.split(|&b| b == b',').map(std::str::from_utf8);
+    named
+        .flatten()
+        .filter(|name| !name.is_empty())
+        .for_each(|name| {
+            fields.remove(name);
+        });
     Ok(())
 }
 
@@ -251,109 +292,122 @@ fn via(received: Version) -> &'static str {
 }
 
 /// The connection's client goes to the right of those that a trusted proxy has vouched for.
-fn add_forwarding(head: &mut RequestHead, client: &Client<'_>, scratch: &mut String) {
+/// `left` is what is left of the received fields: of the claims, those of a trusted proxy, to
+/// whose right the client of this connection goes.
+fn add_forwarding(
+    head: &mut RequestHead,
+    client: &Client<'_>,
+    left: Survey,
+    scratch: &mut Vec<u8>,
+) {
     head.fields.append(Name::Via, via(head.version));
     let scheme = client.peer.scheme.as_str();
     let remote = client.peer.remote.map(|remote| remote.ip().to_canonical());
     if let Some(remote) = remote {
-        begin_list(&head.fields, Name::XForwardedFor, scratch);
+        begin_list(&head.fields, Name::XForwardedFor, left, scratch);
         push_ip(scratch, remote);
-        head.fields.set(Name::XForwardedFor, &*scratch);
+        set(&mut head.fields, Name::XForwardedFor, left, scratch);
     }
-    set_if_missing(&mut head.fields, Name::XForwardedProto, scheme);
-    if let Some(listener) = client.peer.listener {
+    if !left.has(Name::XForwardedProto) {
+        head.fields.append(Name::XForwardedProto, scheme);
+    }
+    if let (Some(listener), false) = (client.peer.listener, left.has(Name::XForwardedPort)) {
         scratch.clear();
         push_number(scratch, listener.port());
-        set_if_missing(&mut head.fields, Name::XForwardedPort, scratch);
+        head.fields.append(Name::XForwardedPort, &*scratch);
     }
-    begin_list(&head.fields, Name::Forwarded, scratch);
+    begin_list(&head.fields, Name::Forwarded, left, scratch);
     push_forwarded_for(scratch, remote);
-    scratch.push_str(";host=\"");
+    scratch.extend_from_slice(b";host=\"");
     let host_start = scratch.len();
-    scratch.push_str(head.authority().unwrap_or_default());
-    set_if_missing(
-        &mut head.fields,
-        Name::XForwardedHost,
-        &scratch[host_start..],
-    );
-    scratch.push_str("\";proto=");
-    scratch.push_str(scheme);
-    head.fields.set(Name::Forwarded, &*scratch);
+    scratch.extend_from_slice(head.authority().unwrap_or_default().as_bytes());
+    if !left.has(Name::XForwardedHost) {
+        head.fields
+            .append(Name::XForwardedHost, &scratch[host_start..]);
+    }
+    scratch.extend_from_slice(b"\";proto=");
+    scratch.extend_from_slice(scheme.as_bytes());
+    set(&mut head.fields, Name::Forwarded, left, scratch);
 }
 
-/// Starts the new value of a list with what is there already, which a trusted proxy wrote.
-fn begin_list(fields: &Fields, name: Name, scratch: &mut String) {
+/// Starts the new value of a list with what is there already.
+fn begin_list(fields: &Fields, name: Name, left: Survey, scratch: &mut Vec<u8>) {
     scratch.clear();
-    for value in fields.get_all(name) {
-        scratch.push_str(std::str::from_utf8(value).unwrap_or("unknown"));
-        scratch.push_str(", ");
+    if left.has(name) {
+        for value in fields.get_all(name) {
+            scratch.extend_from_slice(value);
+            scratch.extend_from_slice(b", ");
+        }
     }
 }
 
-fn set_if_missing(fields: &mut Fields, name: Name, value: &str) {
-    if !fields.contains(name) {
+fn set(fields: &mut Fields, name: Name, left: Survey, value: &[u8]) {
+    if left.has(name) {
+        fields.set(name, value);
+    } else {
         fields.append(name, value);
     }
 }
 
 /// A node identifier of RFC 7239 section 6: IPv6 quoted and in brackets.
-fn push_forwarded_for(out: &mut String, remote: Option<IpAddr>) {
-    out.push_str("for=");
+fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) {
+    out.extend_from_slice(b"for=");
     match remote {
         Some(ip @ IpAddr::V4(_)) => push_ip(out, ip),
         Some(ip @ IpAddr::V6(_)) => {
-            out.push_str("\"[");
+            out.extend_from_slice(b"\"[");
             push_ip(out, ip);
-            out.push_str("]\"");
+            out.extend_from_slice(b"]\"");
         }
-        None => out.push_str("unknown"),
+        None => out.extend_from_slice(b"unknown"),
     }
 }
 
-fn push_ip(out: &mut String, ip: IpAddr) {
+fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
     match ip {
         IpAddr::V4(v4) => {
             // By hand: the formatter costs more than all other fields together.
-            for (at, octet) in v4.octets().into_iter().enumerate() {
-                if at > 0 {
-                    out.push('.');
-                }
+            let [a, b, c, d] = v4.octets();
+            push_number(out, a.into());
+            for octet in [b, c, d] {
+                out.push(b'.');
                 push_number(out, octet.into());
             }
         }
         IpAddr::V6(v6) => {
-            // Writing to a string cannot fail.
+            // Writing to memory cannot fail.
             let _ = write!(out, "{v6}");
         }
     }
 }
 
-fn push_number(out: &mut String, number: u16) {
-    let mut divisor = 10_000;
-    while divisor > 1 && number < divisor {
-        divisor /= 10;
+fn push_number(out: &mut Vec<u8>, number: u16) {
+    let mut digits = [b'0'; 5];
+    let mut start = digits.len();
+    let mut rest = number;
+    while rest > 0 || start == digits.len() {
+        start -= 1;
+        digits[start] += (rest % 10) as u8;
+        rest /= 10;
     }
-    while divisor > 0 {
-        out.push(char::from(b'0' + (number / divisor % 10) as u8));
-        divisor /= 10;
-    }
+    out.extend_from_slice(&digits[start..]);
 }
 
 /// Keeps the client's id, if it is one that logs can bear, or makes one of 128 random bits.
-fn add_request_id(fields: &mut Fields, random: fn() -> u64, scratch: &mut String) {
+fn add_request_id(fields: &mut Fields, random: fn() -> u64, left: Survey) {
     let usable =
         |id: &[u8]| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
-    if fields.get(Name::XRequestId).is_some_and(usable) {
+    if left.has(Name::XRequestId) && fields.get(Name::XRequestId).is_some_and(usable) {
         return;
     }
-    scratch.clear();
-    for half in [random(), random()] {
-        for shift in (0..64).step_by(4).rev() {
-            let digit = (half >> shift & 15) as u32;
-            scratch.push(char::from_digit(digit, 16).unwrap_or('0'));
-        }
+    let bits = u128::from(random()) << 64 | u128::from(random());
+    let mut id = [0; 32];
+    for (digits, byte) in id.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        digits[0] = HEX[usize::from(byte >> 4)];
+        digits[1] = HEX[usize::from(byte & 15)];
     }
-    fields.set(Name::XRequestId, &*scratch);
+    set(fields, Name::XRequestId, left, &id);
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ fn edit(
         default_authority: "upstream:80",
         random: || 255,
     };
-    edit_request(head, &client, &mut String::from("leftover"))
+    edit_request(head, &client, &mut b"leftover".to_vec())
 }
 
 /// What a stranger's request with these fields looks like to the upstream, names in lower case.
@@ -327,7 +327,7 @@ fn responses_lose_hop_by_hop_fields_and_gain_via() {
     ] {
         head.fields.append(name, value);
     }
-    edit_response(&mut head, &mut String::new());
+    edit_response(&mut head, &mut Vec::new());
     let names: Vec<_> = lines(&head.fields)
         .into_iter()
         .map(|(name, _)| name)
@@ -364,8 +364,8 @@ fn numbers_are_written_as_the_formatter_would() {
     for number in [
         0, 1, 9, 10, 99, 100, 255, 256, 999, 1000, 8080, 9999, 10_000, 65_535,
     ] {
-        let mut text = String::new();
+        let mut text = Vec::new();
         push_number(&mut text, number);
-        assert_eq!(text, number.to_string());
+        assert_eq!(text, number.to_string().as_bytes());
     }
 }

@@ -18,8 +18,7 @@ scenarios! {
             let body = peer.exactly(5).unwrap();
             peer.send(ok(std::str::from_utf8(&body).unwrap()));
         });
-        let mut options = Options::default();
-        options.continue_timeout = Duration::from_secs(60);
+        let options = Options { continue_timeout: Duration::from_secs(60), ..Options::default() };
         let proxy = Proxy::with(io, &[&upstream.url()], options);
         let mut client = proxy.client();
         client.send(ASKS);
@@ -51,8 +50,7 @@ scenarios! {
             let (_, body) = peer.request().unwrap();
             peer.send(ok(std::str::from_utf8(&body).unwrap()));
         });
-        let mut options = Options::default();
-        options.continue_timeout = Duration::from_millis(50);
+        let options = Options { continue_timeout: Duration::from_millis(50), ..Options::default() };
         let proxy = Proxy::with(io, &[&upstream.url()], options);
         let mut client = proxy.client();
         client.send(ASKS);

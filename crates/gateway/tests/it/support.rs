@@ -134,7 +134,7 @@ impl Upstream {
         thread::spawn(move || {
             streams.run(
                 listener.incoming().flatten().map(Stream::Tcp),
-                Arc::new(script),
+                &Arc::new(script),
             );
         });
         Upstream {
@@ -204,7 +204,7 @@ pub(crate) fn unix_upstream(name: &str, text: &str) -> PathBuf {
     thread::spawn(move || {
         streams.run(
             listener.incoming().flatten().map(Stream::Unix),
-            Arc::new(script),
+            &Arc::new(script),
         );
     });
     path
@@ -219,11 +219,11 @@ impl Streams {
     fn run(
         self,
         streams: impl Iterator<Item = Stream>,
-        script: Arc<impl Fn(usize, &mut Peer) + Send + Sync + 'static>,
+        script: &Arc<impl Fn(usize, &mut Peer) + Send + Sync + 'static>,
     ) {
         for stream in streams {
             let number = self.accepted.fetch_add(1, Ordering::SeqCst);
-            let script = Arc::clone(&script);
+            let script = Arc::clone(script);
             let heads = Arc::clone(&self.heads);
             thread::spawn(move || {
                 let mut peer = Peer::new(stream);
