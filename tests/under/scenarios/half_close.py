@@ -13,15 +13,22 @@ SWITCH = (b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: 
 
 async def run(binary):
     async with binary.running() as server:
-        await answer_after_fin(server.port, "/hello", b"Hello, World!")
+        # The request and FIN often arrive together; the order of the two must not matter.
+        for _ in range(100):
+            await answer_after_fin(server.port, "/hello", b"Hello, World!")
+    heard = asyncio.Event()
+
+    async def answer(request, reader, writer):
+        return await answer_by_story(request, reader, writer, heard)
+
     async with Backend(answer).running() as backend, binary.to(backend) as proxy:
         await answer_after_fin(proxy.port, "/late", b"/late")
         await body_then_fin(proxy.port)
         await tunnel_client_first(proxy.port)
-        await tunnel_upstream_first(proxy.port)
+        await tunnel_upstream_first(proxy.port, heard)
 
 
-async def answer(request, reader, writer):
+async def answer_by_story(request, reader, writer, heard):
     match request.path:
         case "/client-first":
             # Everything up to FIN comes back, and only after FIN.
@@ -40,9 +47,6 @@ async def answer(request, reader, writer):
         case "/late":
             await asyncio.sleep(0.3)
     return await answer_by_path(request, reader, writer)
-
-
-heard = asyncio.Event()
 
 
 async def answer_after_fin(port, path, wanted):
@@ -72,8 +76,7 @@ async def tunnel_client_first(port):
         assert await client.reader.read(-1) == sent
 
 
-async def tunnel_upstream_first(port):
-    heard.clear()
+async def tunnel_upstream_first(port, heard):
     async with Client.connected(port) as client:
         client.send_head("GET", "/upstream-first", *UPGRADE)
         assert (await client.response_head())[0] == 101

@@ -5,6 +5,7 @@ import asyncio
 from wire import Backend, Client, answer_by_path, send
 
 SECONDS = 60
+LATE = 0.08
 STOLEN = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen"
 
 
@@ -19,12 +20,13 @@ async def run(binary):
 async def answer(request, reader, writer):
     match request.path.split("/")[1]:
         case "surplus":
-            send(writer, b"mine")
-            writer.write(STOLEN)
+            # One write, so that it arrives with the answer and not behind the next request, where
+            # nobody could tell it from that one's answer.
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine" + STOLEN)
         case "late-surplus":
             send(writer, b"mine")
             await writer.drain()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(LATE / 4)
             writer.write(STOLEN)
         case "overlong":
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine and stolen")
@@ -59,6 +61,8 @@ async def provoke(port, path):
             else:
                 status, body = await client.get(path)
             assert body == b"mine" or status == 502, (status, body)
+            if path.startswith("/late-surplus"):
+                await asyncio.sleep(LATE)  # It reaches an idle connection in the pool.
         except (EOFError, ConnectionError):
             pass
 

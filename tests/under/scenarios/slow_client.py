@@ -61,4 +61,5 @@ async def neighbour(port):
             assert await client.get(f"/{number}") == (200, f"/{number}".encode())
             worst = max(worst, time.monotonic() - start)
             await asyncio.sleep(0.01)
-    assert worst < 0.25, f"a neighbour waited {worst * 1000:.0f} ms"
+    # Being held up by a slow client would take seconds; less is the machine's own noise.
+    assert worst < 1, f"a neighbour waited {worst * 1000:.0f} ms"
