@@ -11,6 +11,7 @@ mod inbound;
 mod outbound;
 mod server;
 mod timer;
+mod watch;
 mod wire;
 
 pub(crate) use exchange::{After, run_exchanges};

@@ -20,9 +20,6 @@ use crate::recycle::Pooled;
 
 /// Requests run before the connection lets others have a turn.
 const BURST_REQUESTS_MAX: u32 = 16;
-/// Bytes of answers queued before a pipelined request has to wait.
-const PIPELINED_ANSWER_BYTES_MAX: usize = 64 * 1024;
-
 /// What becomes of the connection.
 pub(crate) enum After {
     /// It is idle and can be parked.
@@ -81,7 +78,7 @@ enum Arrived {
 }
 
 /// How an exchange ended.
-enum Outcome {
+pub(super) enum Outcome {
     /// The answer is complete.
     Answered,
     /// Nobody answered.
@@ -338,79 +335,6 @@ impl State {
         self.is_tunnel && matches!(self.inbound.body, Body::Open)
     }
 
-    /// Notices that the client went away although nobody reads. What comes is kept, within the
-    /// bound for reading ahead (rule 17).
-    fn watch_client(&mut self, cx: &mut Context<'_>) {
-        let bytes_max = self.limits().pipelined_bytes_max;
-        while !self.inbound.fin && self.inbound.input_bytes() < bytes_max {
-            match self.poll_receive(cx) {
-                Poll::Pending => return,
-                Poll::Ready(Ok(_)) => {
-                    self.inbound.wake_reader();
-                    self.shrink_window();
-                }
-                Poll::Ready(Err(_)) => {
-                    self.inbound.wake_reader();
-                    self.side.server().gone = true;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let options = Rc::clone(&self.side.server().options);
-        let limits = &options.limits;
-        if let Some(due) = self.stall_due(limits)
-            && self.timer.poll_due(due, cx).is_ready()
-        {
-            return Poll::Ready(Outcome::Stalled);
-        }
-        if self.is_tunnel {
-            let due = self.last_moved() + limits.stream_idle_timeout;
-            return self.timer.poll_due(due, cx).map(|()| Outcome::Stalled);
-        }
-        if self.outbound.message != Message::Due || !matches!(self.inbound.body, Body::Open) {
-            return Poll::Pending;
-        }
-        // While nobody waits for the body there is nothing to blame the client for; look again
-        // later, since a reader in another task does not pass through here.
-        let later = || blitz_reactor::now() + limits.body_rate_grace;
-        let due = self.inbound.pace.due(limits).unwrap_or_else(later);
-        self.timer.poll_due(due, cx).map(|()| Outcome::TooSlow)
-    }
-
-    /// When bytes last moved in either direction.
-    fn last_moved(&self) -> Instant {
-        let sent = self.socket.as_ref().map(Socket::send_progress);
-        let moved = self.inbound.pace.last.into_iter().chain(sent).max();
-        moved.unwrap_or_else(blitz_reactor::now)
-    }
-
-    fn poll_discard(&mut self, left: &mut usize, due: Instant, cx: &mut Context<'_>) -> Poll<bool> {
-        loop {
-            match self.step() {
-                Ok(Got::End) => {
-                    self.inbound.body = Body::Done;
-                    return Poll::Ready(true);
-                }
-                Ok(Got::Data(slice)) if slice.len() > *left => return Poll::Ready(false),
-                Ok(Got::Data(slice)) => {
-                    *left -= slice.len();
-                    continue;
-                }
-                Ok(Got::Trailers) => continue,
-                Ok(Got::NeedMore) => {}
-                Ok(Got::Head(_)) | Err(_) => return Poll::Ready(false),
-            }
-            match self.poll_receive(cx) {
-                Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(false),
-                Poll::Pending => return self.timer.poll_due(due, cx).map(|()| false),
-            }
-        }
-    }
-
     /// After a complete exchange: what is next on this connection.
     fn next_exchange(&mut self) -> Next {
         let held_back = self.inbound.input.is_empty();
@@ -435,26 +359,6 @@ impl State {
     pub(super) fn nothing_received(&self) -> bool {
         let unread = self.socket.as_ref().map_or(0, Socket::unread_bytes);
         self.inbound.input.is_empty() && !self.inbound.fin && unread == 0
-    }
-
-    /// Pipelined answers must not pile up before a client that does not read.
-    fn poll_pipeline_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
-        let Some(socket) = &self.socket else {
-            return Poll::Ready(Err(()));
-        };
-        match socket.poll_send_room(cx, PIPELINED_ANSWER_BYTES_MAX) {
-            Poll::Ready(room) => Poll::Ready(room.map_err(drop)),
-            Poll::Pending => {
-                let options = Rc::clone(&self.side.server().options);
-                let Some(due) = self.stall_due(&options.limits) else {
-                    return Poll::Pending;
-                };
-                self.timer.poll_due(due, cx).map(|()| {
-                    count(|counters| counters.send_stalls += 1);
-                    Err(())
-                })
-            }
-        }
     }
 
     /// What to say when the service said nothing: what was wrong with the body, if that was it.

@@ -1,0 +1,118 @@
+//! What a server's connection is watched for while a service works: the client going away, and
+//! deadlines.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_reactor::Socket;
+
+use super::exchange::Outcome;
+use super::inbound::Body;
+use super::outbound::Message;
+use super::wire::{Got, State};
+use crate::counters::count;
+
+/// Bytes of answers queued before a pipelined request has to wait.
+const PIPELINED_ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+impl State {
+    /// Notices that the client went away although nobody reads. What comes is kept, within the
+    /// bound for reading ahead (rule 17).
+    pub(super) fn watch_client(&mut self, cx: &mut Context<'_>) {
+        let bytes_max = self.limits().pipelined_bytes_max;
+        while !self.inbound.fin && self.inbound.input_bytes() < bytes_max {
+            match self.poll_receive(cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(_)) => {
+                    self.inbound.wake_reader();
+                    self.shrink_window();
+                }
+                Poll::Ready(Err(_)) => {
+                    self.inbound.wake_reader();
+                    self.side.server().gone = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let options = Rc::clone(&self.side.server().options);
+        let limits = &options.limits;
+        if let Some(due) = self.stall_due(limits)
+            && self.timer.poll_due(due, cx).is_ready()
+        {
+            return Poll::Ready(Outcome::Stalled);
+        }
+        if self.is_tunnel {
+            let due = self.last_moved() + limits.stream_idle_timeout;
+            return self.timer.poll_due(due, cx).map(|()| Outcome::Stalled);
+        }
+        if self.outbound.message != Message::Due || !matches!(self.inbound.body, Body::Open) {
+            return Poll::Pending;
+        }
+        // While nobody waits for the body there is nothing to blame the client for; look again
+        // later, since a reader in another task does not pass through here.
+        let later = || blitz_reactor::now() + limits.body_rate_grace;
+        let due = self.inbound.pace.due(limits).unwrap_or_else(later);
+        self.timer.poll_due(due, cx).map(|()| Outcome::TooSlow)
+    }
+
+    /// When bytes last moved in either direction.
+    fn last_moved(&self) -> Instant {
+        let sent = self.socket.as_ref().map(Socket::send_progress);
+        let moved = self.inbound.pace.last.into_iter().chain(sent).max();
+        moved.unwrap_or_else(blitz_reactor::now)
+    }
+
+    /// Reads what is left of a body that nobody wants: at most `left` bytes, until `due`.
+    pub(super) fn poll_discard(
+        &mut self,
+        left: &mut usize,
+        due: Instant,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        loop {
+            match self.step() {
+                Ok(Got::End) => {
+                    self.inbound.body = Body::Done;
+                    return Poll::Ready(true);
+                }
+                Ok(Got::Data(slice)) if slice.len() > *left => return Poll::Ready(false),
+                Ok(Got::Data(slice)) => {
+                    *left -= slice.len();
+                    continue;
+                }
+                Ok(Got::Trailers) => continue,
+                Ok(Got::NeedMore) => {}
+                Ok(Got::Head(_)) | Err(_) => return Poll::Ready(false),
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(false),
+                Poll::Pending => return self.timer.poll_due(due, cx).map(|()| false),
+            }
+        }
+    }
+
+    /// Pipelined answers must not pile up before a client that does not read.
+    pub(super) fn poll_pipeline_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
+        let Some(socket) = &self.socket else {
+            return Poll::Ready(Err(()));
+        };
+        match socket.poll_send_room(cx, PIPELINED_ANSWER_BYTES_MAX) {
+            Poll::Ready(room) => Poll::Ready(room.map_err(drop)),
+            Poll::Pending => {
+                let options = Rc::clone(&self.side.server().options);
+                let Some(due) = self.stall_due(&options.limits) else {
+                    return Poll::Pending;
+                };
+                self.timer.poll_due(due, cx).map(|()| {
+                    count(|counters| counters.send_stalls += 1);
+                    Err(())
+                })
+            }
+        }
+    }
+}
