@@ -1,93 +1,49 @@
-//! Finds bytes many at a time.
+//! Looks at many bytes at a time.
 
-use wide::u8x16;
+use wide::{i8x16, u8x16};
 
-/// Offsets of all controls (below space, or DEL), in order.
+/// Bytes of a block.
+pub(crate) const BLOCK: usize = 64;
+
+/// Which bytes of a block are not plain, that is neither visible ASCII nor space: a bit for each
+/// byte, the lowest for the first.
 #[inline]
-pub(crate) fn controls(bytes: &[u8]) -> Controls<'_> {
-    Controls {
-        rest: bytes,
-        base: 0,
-        next_base: 0,
-        found: 0,
-    }
-}
-
-/// The iterator of [`controls`].
-pub(crate) struct Controls<'a> {
-    /// What was not looked at yet.
-    rest: &'a [u8],
-    /// Offset of the block that `found` is about.
-    base: usize,
-    next_base: usize,
-    /// A bit for each control of the block that was not reported yet.
-    found: u64,
-}
-
-impl Iterator for Controls<'_> {
-    type Item = usize;
-
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        while self.found == 0 {
-            if self.rest.is_empty() {
-                return None;
-            }
-            self.load();
-        }
-        let offset = self.base + self.found.trailing_zeros() as usize;
-        self.found &= self.found - 1;
-        Some(offset)
-    }
-}
-
-impl Controls<'_> {
-    #[inline]
-    fn load(&mut self) {
-        self.base = self.next_base;
-        self.next_base += 64;
-        if let Some((block, rest)) = self.rest.split_first_chunk() {
-            self.rest = rest;
-            self.found = control_bits(block);
-            return;
-        }
-        let mut padded = [b' '; 64];
-        padded[..self.rest.len()].copy_from_slice(self.rest);
-        self.rest = &[];
-        self.found = control_bits(&padded);
-    }
-}
-
-#[inline]
-fn control_bits(block: &[u8; 64]) -> u64 {
+pub(crate) fn not_plain(block: &[u8; BLOCK]) -> u64 {
     let (chunks, _) = block.as_chunks();
     chunks.iter().rev().fold(0, |bits, chunk| {
-        bits << 16 | u64::from(control_bits_of_16(*chunk))
+        // As signed numbers plus one, plain bytes are above space, and all others wrap below.
+        let shifted = (u8x16::new(*chunk) + u8x16::splat(1)).cast_signed();
+        let found = i8x16::splat(b' ' as i8 + 1).simd_gt(shifted);
+        bits << 16 | u64::from(found.to_bitmask())
     })
 }
 
+/// Where in the chunk this byte is: a bit for each place.
 #[inline]
-fn control_bits_of_16(chunk: [u8; 16]) -> u32 {
-    let chunk = u8x16::new(chunk);
-    let below_space = chunk.min(u8x16::splat(0x1f)).simd_eq(chunk);
-    (below_space | chunk.simd_eq(u8x16::splat(0x7f))).to_bitmask()
+pub(crate) fn equal(chunk: &[u8; 16], byte: u8) -> u32 {
+    u8x16::new(*chunk).simd_eq(u8x16::splat(byte)).to_bitmask()
 }
 
-/// Offset of the first such byte at or after `from`.
+/// Offset of the first such byte.
 #[inline]
-pub(crate) fn next_equal(bytes: &[u8], from: usize, byte: u8) -> Option<usize> {
-    let mut at = from;
-    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
-        let found = u8x16::new(*chunk).simd_eq(u8x16::splat(byte)).to_bitmask();
+pub(crate) fn position(bytes: &[u8], byte: u8) -> Option<usize> {
+    let (chunks, rest) = bytes.as_chunks();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let found = equal(chunk, byte);
         if found != 0 {
-            return Some(at + found.trailing_zeros() as usize);
+            return Some(index * 16 + found.trailing_zeros() as usize);
         }
-        at += 16;
     }
-    let rest = bytes.get(at..)?;
-    rest.iter()
-        .position(|&candidate| candidate == byte)
-        .map(|found| at + found)
+    let in_rest = rest.iter().position(|&candidate| candidate == byte)?;
+    Some(bytes.len() - rest.len() + in_rest)
+}
+
+/// Whether the chunk begins with `lower`, in either case; `mask` has all bits set for the bytes that
+/// count. Only exact where the chunk holds no control characters.
+#[inline]
+pub(crate) fn begins_with(chunk: &[u8; 16], lower: &[u8; 16], mask: &[u8; 16]) -> bool {
+    let text = (u8x16::new(*chunk) | u8x16::splat(0x20)) & u8x16::new(*mask);
+    text.simd_eq(u8x16::new(*lower)).to_bitmask() == 0xffff
 }
 
 #[cfg(test)]
@@ -95,35 +51,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_control_is_found_wherever_it_is() {
+    fn every_byte_is_classified_wherever_it_is() {
         for byte in 0..=u8::MAX {
-            for place in [0, 1, 31, 63, 64, 65, 127, 128, 129] {
-                let mut bytes = vec![b'a'; 130];
-                bytes[place] = byte;
-                let plain: Vec<usize> = (0..130)
-                    .filter(|&at| bytes[at].is_ascii_control())
-                    .collect();
-                assert_eq!(
-                    controls(&bytes).collect::<Vec<_>>(),
-                    plain,
-                    "{byte} at {place}"
-                );
+            for place in 0..BLOCK {
+                let mut block = [b'a'; BLOCK];
+                block[place] = byte;
+                let is_plain = byte == b' ' || byte.is_ascii_graphic();
+                assert_eq!(not_plain(&block), u64::from(!is_plain) << place, "{byte}");
             }
         }
     }
 
     #[test]
-    fn the_first_match_is_found_at_any_length() {
-        for length in 0..70 {
-            for place in 0..=length {
-                let mut bytes = vec![b'a'; length];
-                bytes.insert(place, b':');
-                bytes.push(b':');
-                for from in 0..=place {
-                    assert_eq!(next_equal(&bytes, from, b':'), Some(place));
-                }
-                assert_eq!(next_equal(&bytes[..place], 0, b':'), None);
-            }
-        }
+    fn equal_bytes_are_found() {
+        let chunk = *b"Content-Length: ";
+        assert_eq!(equal(&chunk, b':'), 1 << 14);
+        assert_eq!(equal(&chunk, b't'), 1 << 3 | 1 << 6 | 1 << 12);
+        let mut mask = [0; 16];
+        mask[..14].fill(0xff);
+        assert!(begins_with(&chunk, b"content-length\0\0", &mask));
+        assert!(!begins_with(&chunk, b"content-lengti\0\0", &mask));
     }
 }

@@ -5,68 +5,72 @@ use std::net::Ipv6Addr;
 use crate::error::ErrorKind;
 use crate::message::{Method, Span, Target, TargetForm, is_token};
 use crate::path::normalize;
+use crate::scan;
 
-/// Fills `target` from the first two parts of a request line, and says which method it is.
+/// Fills `target` from the first two parts of a request line and, if there is one, the value of a
+/// good `Host`; says which method it is.
 pub(crate) fn parse_request_line(
     target: &mut Target,
     method_text: &[u8],
     text: &[u8],
+    host: Option<&[u8]>,
 ) -> Result<Method, ErrorKind> {
     target.clear();
+    // Target and host become text in one go, since checking that they are is not cheap.
+    let mut bytes = std::mem::take(&mut target.text).into_bytes();
+    bytes.extend_from_slice(text);
+    bytes.extend_from_slice(host.unwrap_or(b""));
+    target.text = String::from_utf8(bytes).map_err(|_| ErrorKind::Target)?;
+    target.authority = host.map(|_| Span {
+        start: text.len() as u32,
+        end: target.text.len() as u32,
+    });
     let method = Method::parse(method_text);
     if method == Method::Other {
-        let token = std::str::from_utf8(method_text).map_err(|_| ErrorKind::Method)?;
-        if !is_token(method_text) {
-            return Err(ErrorKind::Method);
-        }
-        target.method = target.push(token);
+        target.method = push_method(target, method_text)?;
     }
-    let text = std::str::from_utf8(text).map_err(|_| ErrorKind::Target)?;
-    match text.as_bytes() {
-        _ if method == Method::Connect => parse_authority_form(target, text)?,
-        [b'/', ..] => parse_origin_form(target, text)?,
-        b"*" if method == Method::Options => {
-            let star = target.push("*");
-            target.set_whole(TargetForm::Asterisk, star);
+    match text {
+        _ if method == Method::Connect => parse_authority_form(target, text.len())?,
+        [b'/', ..] => {
+            target.form = Some(TargetForm::Origin);
+            parse_path_and_query(target, 0, text.len())?;
         }
-        _ => parse_absolute_form(target, method, text)?,
+        b"*" if method == Method::Options => {
+            target.set_whole(TargetForm::Asterisk, Span { start: 0, end: 1 });
+        }
+        _ => parse_absolute_form(target, method, text.len())?,
     }
     Ok(method)
 }
 
-fn parse_origin_form(target: &mut Target, text: &str) -> Result<(), ErrorKind> {
-    let base = target.push(text).start;
-    target.form = Some(TargetForm::Origin);
-    parse_path_and_query(target, base, text)
+fn push_method(target: &mut Target, method: &[u8]) -> Result<Span, ErrorKind> {
+    let token = std::str::from_utf8(method)
+        .ok()
+        .filter(|token| is_token(token.as_bytes()));
+    Ok(target.push(token.ok_or(ErrorKind::Method)?))
 }
 
 /// `authority-form = uri-host ":" port`, and nothing else with CONNECT (RFC 9110, section 9.3.6).
-fn parse_authority_form(target: &mut Target, text: &str) -> Result<(), ErrorKind> {
-    let port = split_authority(text.as_bytes())
-        .ok_or(ErrorKind::Target)?
-        .port;
-    let has_host = !text.starts_with(':');
-    if !has_host || port.is_none_or(|port| port == 0) {
+fn parse_authority_form(target: &mut Target, len: usize) -> Result<(), ErrorKind> {
+    let text = &target.text.as_bytes()[..len];
+    let port = split_authority(text).ok_or(ErrorKind::Target)?.port;
+    if text.starts_with(b":") || port.is_none_or(|port| port == 0) {
         return Err(ErrorKind::Target);
     }
-    let authority = target.push(text);
-    target.authority = Some(authority);
-    let end = Span {
-        start: authority.end,
-        end: authority.end,
-    };
-    target.set_whole(TargetForm::Authority, end);
+    let end = len as u32;
+    target.authority = Some(Span { start: 0, end });
+    target.set_whole(TargetForm::Authority, Span { start: end, end });
     Ok(())
 }
 
 /// `absolute-form = absolute-URI`, of which we know `http` and `https`.
-fn parse_absolute_form(target: &mut Target, method: Method, text: &str) -> Result<(), ErrorKind> {
+fn parse_absolute_form(target: &mut Target, method: Method, len: usize) -> Result<(), ErrorKind> {
+    let text = target.text.get(..len).ok_or(ErrorKind::Target)?;
     let (scheme, rest) = text.split_once("://").ok_or(ErrorKind::Target)?;
-    target.scheme = Some(match scheme {
-        _ if scheme.eq_ignore_ascii_case("http") => "http",
-        _ if scheme.eq_ignore_ascii_case("https") => "https",
-        _ => return Err(ErrorKind::TargetScheme),
-    });
+    let known = ["http", "https"]
+        .into_iter()
+        .find(|known| scheme.eq_ignore_ascii_case(known));
+    target.scheme = Some(known.ok_or(ErrorKind::TargetScheme)?);
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     if authority.contains('@') {
         return Err(ErrorKind::TargetUserinfo);
@@ -76,56 +80,74 @@ fn parse_absolute_form(target: &mut Target, method: Method, text: &str) -> Resul
     if authority.is_empty() || authority.starts_with(':') || !is_authority(authority.as_bytes()) {
         return Err(ErrorKind::Target);
     }
-    target.authority = Some(target.push(authority));
+    let path_start = len - path.len();
+    let end = path_start as u32;
+    target.authority = Some(Span {
+        start: end - authority.len() as u32,
+        end,
+    });
     target.form = Some(TargetForm::Absolute);
-    // RFC 9112, section 3.2.4: OPTIONS on an absolute URI without path and query means `*`.
+    if path.starts_with('/') {
+        return parse_path_and_query(target, path_start, len);
+    }
+    // RFC 9112, section 3.2.4: OPTIONS on an absolute URI without path and query means `*`;
+    // otherwise an empty path is `/`.
     if path.is_empty() && method == Method::Options {
         let star = target.push("*");
         target.set_whole(TargetForm::Absolute, star);
         return Ok(());
     }
-    let base = target.text.len() as u32;
-    if !path.starts_with('/') {
-        target.push("/");
-    }
-    target.push(path);
-    let text = target.text.split_off(base as usize);
-    target.push(&text);
-    parse_path_and_query(target, base, &text)
+    let start = target.push("/").start as usize;
+    target.text.extend_from_within(path_start..len);
+    let end = target.text.len();
+    parse_path_and_query(target, start, end)
 }
 
-/// Splits `text`, which starts with `/` and lies in the target at `base`, and normalises the path.
+/// Splits the text of the target from `start`, where a `/` is, to `end`, and normalises the path.
 #[inline]
-fn parse_path_and_query(target: &mut Target, base: u32, text: &str) -> Result<(), ErrorKind> {
-    let scan = scan_path(text.as_bytes())?;
-    let (path, query) = text.split_at(scan.path_len);
-    let path_end = base + path.len() as u32;
+fn parse_path_and_query(target: &mut Target, start: usize, end: usize) -> Result<(), ErrorKind> {
+    let text = &target.text.as_bytes()[start..end];
+    let path_len = scan::position(text, b'?').unwrap_or(text.len());
+    let (path, query) = text.split_at(path_len);
+    let is_plain = all_in_class(path, PATH);
+    if !is_plain && !path.iter().all(|&byte| is_path_byte(byte)) {
+        return Err(ErrorKind::Target);
+    }
+    let path_end = start + path_len;
     target.raw_path = Span {
-        start: base,
-        end: path_end,
+        start: start as u32,
+        end: path_end as u32,
     };
     target.path = target.raw_path;
-    if !query.is_empty() {
-        if !is_query(&query.as_bytes()[1..]) {
+    if let [_, query @ ..] = query {
+        if !is_query(query) {
             return Err(ErrorKind::Target);
         }
         target.query = Some(Span {
-            start: path_end + 1,
-            end: base + text.len() as u32,
+            start: path_end as u32 + 1,
+            end: end as u32,
         });
     }
-    if scan.may_change {
-        normalize_path(target, path, query)?;
+    // Without a dot and an escape there is nothing to normalise.
+    if is_plain {
+        Ok(())
+    } else {
+        normalize_path(target, start, path_end, end)
     }
-    Ok(())
 }
 
 /// Adds the normal form if it differs, with the query behind it.
 #[cold]
-fn normalize_path(target: &mut Target, path: &str, query: &str) -> Result<(), ErrorKind> {
+fn normalize_path(
+    target: &mut Target,
+    start: usize,
+    path_end: usize,
+    end: usize,
+) -> Result<(), ErrorKind> {
+    let path = target.text[start..path_end].to_owned();
     let start = target.text.len();
-    normalize(path, &mut target.text)?;
-    if &target.text[start..] == path {
+    normalize(&path, &mut target.text)?;
+    if target.text[start..] == path {
         target.text.truncate(start);
         return Ok(());
     }
@@ -133,62 +155,42 @@ fn normalize_path(target: &mut Target, path: &str, query: &str) -> Result<(), Er
         start: start as u32,
         end: target.text.len() as u32,
     };
-    let whole_query = target.push(query);
+    target.text.extend_from_within(path_end..end);
+    let end = target.text.len() as u32;
     target.query = target.query.map(|_| Span {
-        start: whole_query.start + 1,
-        ..whole_query
+        start: target.path.end + 1,
+        end,
     });
     Ok(())
 }
 
-struct PathScan {
-    path_len: usize,
-    /// There is an escape, or a segment that starts with a dot.
-    may_change: bool,
-}
-
-#[inline]
-fn scan_path(text: &[u8]) -> Result<PathScan, ErrorKind> {
-    let mut may_change = false;
-    let mut before = 0;
-    for (at, &byte) in text.iter().enumerate() {
-        if CLASS[byte as usize] & PATH == 0 {
-            match byte {
-                b'?' => {
-                    return Ok(PathScan {
-                        path_len: at,
-                        may_change,
-                    });
-                }
-                b'%' => may_change = true,
-                b'.' => may_change |= before == b'/',
-                _ => return Err(ErrorKind::Target),
-            }
-        }
-        before = byte;
-    }
-    Ok(PathScan {
-        path_len: text.len(),
-        may_change,
-    })
-}
-
 /// Whether this can be sent as a path.
 pub(crate) fn is_path(text: &[u8]) -> bool {
-    let byte_fits = |&byte: &u8| CLASS[byte as usize] & PATH != 0 || b"%.".contains(&byte);
-    text.first() == Some(&b'/') && text.iter().all(byte_fits)
+    text.first() == Some(&b'/') && text.iter().all(|&byte| is_path_byte(byte))
+}
+
+fn is_path_byte(byte: u8) -> bool {
+    CLASS[byte as usize] & PATH != 0 || byte == b'%' || byte == b'.'
 }
 
 /// Whether this can be sent as a query.
 #[inline]
 pub(crate) fn is_query(text: &[u8]) -> bool {
-    text.iter().all(|&byte| CLASS[byte as usize] & QUERY != 0)
+    all_in_class(text, QUERY)
+}
+
+/// Written without an early end, which lets the compiler look at several bytes per turn.
+#[inline]
+fn all_in_class(text: &[u8], class: u8) -> bool {
+    text.iter()
+        .fold(class, |all, &byte| all & CLASS[byte as usize])
+        != 0
 }
 
 /// Whether this is a host with an optional port; an empty host counts, as in `Host` it may.
 #[inline]
 pub(crate) fn is_authority(text: &[u8]) -> bool {
-    text.iter().all(|&byte| CLASS[byte as usize] & HOST != 0) || split_authority(text).is_some()
+    all_in_class(text, HOST) || split_authority(text).is_some()
 }
 
 struct Authority {

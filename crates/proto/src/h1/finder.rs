@@ -45,6 +45,10 @@ pub(crate) struct Finder {
     line_start: usize,
     /// Offset that the open line may not go beyond.
     line_end_max: usize,
+    /// No line has ended yet, and the first one is not a field.
+    in_first_line: bool,
+    /// Number of lines that the section may have.
+    lines_max: usize,
     /// The last byte was CR.
     after_cr: bool,
 }
@@ -60,12 +64,13 @@ pub(crate) struct Lines {
 
 impl Finder {
     pub(crate) fn new(limits: SectionLimits) -> Finder {
-        let lines = Lines::default();
         let mut finder = Finder {
             limits,
-            lines,
+            lines: Lines::default(),
             line_start: 0,
             line_end_max: 0,
+            in_first_line: false,
+            lines_max: limits.fields_max + usize::from(limits.first_line_max.is_some()),
             after_cr: false,
         };
         finder.restart();
@@ -78,6 +83,7 @@ impl Finder {
         self.lines.ends.clear();
         self.lines.have_controls = false;
         self.line_start = 0;
+        self.in_first_line = self.limits.first_line_max.is_some();
         self.line_end_max = self.limits.first_line_max.unwrap_or(self.limits.bytes_max);
         self.after_cr = false;
     }
@@ -91,41 +97,80 @@ impl Finder {
     /// the section ends, with its empty line, after `n` bytes of the input.
     #[inline]
     pub(crate) fn find(&mut self, before: usize, input: &[u8]) -> Result<Option<usize>, ErrorKind> {
+        let (blocks, tail) = input.as_chunks();
         let mut at = 0;
-        if self.after_cr {
-            match input.first() {
-                None => return Ok(None),
-                Some(b'\n') => at = 1,
-                Some(_) => return Err(ErrorKind::BareCr),
+        for block in blocks {
+            if let Some(end) = self.find_in_block(before + at, scan::not_plain(block), block)? {
+                return Ok(Some(at + end));
             }
-            self.after_cr = false;
-            if self.end_line(before - 1)? {
-                return Ok(Some(at));
+            at += scan::BLOCK;
+        }
+        let end = match input.last_chunk() {
+            // The last bytes, some of them again, make a whole block.
+            Some(block) if !tail.is_empty() => {
+                let not_plain = scan::not_plain(block) >> (scan::BLOCK - tail.len());
+                self.find_in_block(before + at, not_plain, tail)?
+            }
+            _ => self.find_byte_by_byte(before + at, tail)?,
+        };
+        if let Some(end) = end {
+            return Ok(Some(at + end));
+        }
+        // A CR belongs to the line end, which is not counted.
+        self.check_open_line(before + input.len() - usize::from(self.after_cr))?;
+        Ok(None)
+    }
+
+    /// Looks at a block, or the part of it that was received, in which these bytes are not plain.
+    #[inline]
+    fn find_in_block(
+        &mut self,
+        before: usize,
+        mut not_plain: u64,
+        bytes: &[u8],
+    ) -> Result<Option<usize>, ErrorKind> {
+        if self.after_cr {
+            if let end @ Some(_) = self.find_byte_by_byte(before, &bytes[..1])? {
+                return Ok(end);
+            }
+            not_plain &= !1;
+        }
+        while not_plain != 0 {
+            let at = not_plain.trailing_zeros() as usize;
+            // Anything but a whole line end, which is rare, takes the long way.
+            if bytes.get(at..at + 2) != Some(b"\r\n") {
+                let end = self.find_byte_by_byte(before + at, &bytes[at..])?;
+                return Ok(end.map(|end| at + end));
+            }
+            not_plain &= not_plain - 1;
+            not_plain &= not_plain - 1;
+            if self.end_line(before + at)? {
+                return Ok(Some(at + 2));
             }
         }
-        let skipped = at;
-        for control in scan::controls(&input[skipped..]) {
-            let control = skipped + control;
-            match (input[control], input.get(control + 1)) {
-                // The second half of a line end that was dealt with.
-                (b'\n', _) if control < at => {}
-                (b'\r', Some(b'\n')) => {
-                    at = control + 2;
-                    if self.end_line(before + control)? {
-                        return Ok(Some(at));
+        Ok(None)
+    }
+
+    fn find_byte_by_byte(
+        &mut self,
+        before: usize,
+        bytes: &[u8],
+    ) -> Result<Option<usize>, ErrorKind> {
+        for (at, &byte) in bytes.iter().enumerate() {
+            match byte {
+                b'\n' if self.after_cr => {
+                    self.after_cr = false;
+                    if self.end_line(before + at - 1)? {
+                        return Ok(Some(at + 1));
                     }
                 }
-                (b'\r', None) => {
-                    self.after_cr = true;
-                    self.check_open_line(before + control)?;
-                    return Ok(None);
-                }
-                (b'\r', Some(_)) => return Err(ErrorKind::BareCr),
-                (b'\n', _) => return Err(ErrorKind::BareLf),
-                (other, _) => self.lines.have_controls |= other != b'\t',
+                _ if self.after_cr => return Err(ErrorKind::BareCr),
+                b'\r' => self.after_cr = true,
+                b'\n' => return Err(ErrorKind::BareLf),
+                b'\t' => {}
+                _ => self.lines.have_controls |= byte.is_ascii_control(),
             }
         }
-        self.check_open_line(before + input.len())?;
         Ok(None)
     }
 
@@ -142,17 +187,16 @@ impl Finder {
             return Ok(true);
         }
         self.check_open_line(cr)?;
-        if self.lines.ends.is_empty() && self.limits.first_line_max.is_some() {
-            self.line_end_max = cr + 2 + self.limits.bytes_max;
-        }
         self.line_start = cr + 2;
-        self.lines.ends.push(cr as u32);
-        let fields = self.lines.ends.len() - usize::from(self.limits.first_line_max.is_some());
-        if fields > self.limits.fields_max {
-            Err(ErrorKind::TooManyFields)
-        } else {
-            Ok(false)
+        if self.in_first_line {
+            self.in_first_line = false;
+            self.line_end_max = self.line_start + self.limits.bytes_max;
         }
+        if self.lines.ends.len() == self.lines_max {
+            return Err(ErrorKind::TooManyFields);
+        }
+        self.lines.ends.push(cr as u32);
+        Ok(false)
     }
 
     #[inline]
@@ -160,8 +204,7 @@ impl Finder {
         if end <= self.line_end_max {
             return Ok(());
         }
-        let in_first_line = self.lines.ends.is_empty() && self.limits.first_line_max.is_some();
-        Err(if in_first_line {
+        Err(if self.in_first_line {
             ErrorKind::RequestLineTooLong
         } else {
             ErrorKind::HeadTooLarge

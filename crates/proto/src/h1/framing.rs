@@ -5,13 +5,13 @@
 //! sees it.
 
 use crate::error::ErrorKind;
-use crate::message::{Name, Version, is_token};
+use crate::message::{Entry, Name, Version, is_token};
 use crate::target;
 
 /// What the policed fields of one head say.
 #[derive(Debug, Default)]
 pub(crate) struct Framing {
-    pub(crate) has_host: bool,
+    pub(crate) host: Option<Entry>,
     pub(crate) content_length: Option<u64>,
     pub(crate) transfer_encoding: Option<TransferEncoding>,
     pub(crate) connection: ConnectionOptions,
@@ -39,9 +39,10 @@ pub(crate) struct ConnectionOptions {
 
 impl Framing {
     /// Takes note of one field whose name [is policed](Name::is_policed).
-    pub(crate) fn note(&mut self, name: Name, value: &[u8]) -> Result<(), ErrorKind> {
-        match name {
-            Name::Host => self.note_host(value),
+    #[inline]
+    pub(crate) fn note(&mut self, field: &Entry, value: &[u8]) -> Result<(), ErrorKind> {
+        match field.name {
+            Name::Host => self.note_host(field, value),
             Name::ContentLength => self.note_content_length(value),
             Name::TransferEncoding => {
                 self.transfer_encoding.get_or_insert_default().note(value);
@@ -59,15 +60,15 @@ impl Framing {
         }
     }
 
-    fn note_host(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+    fn note_host(&mut self, field: &Entry, value: &[u8]) -> Result<(), ErrorKind> {
         // RFC 9112, section 3.2: "A server MUST respond with a 400 (Bad Request) status code to
         // any HTTP/1.1 request message that lacks a Host header field and to any request message
         // that contains more than one Host header field line or a Host header field with an
         // invalid field value."
-        if self.has_host {
+        if self.host.is_some() {
             return Err(ErrorKind::HostRepeated);
         }
-        self.has_host = true;
+        self.host = Some(*field);
         if target::is_authority(value) {
             Ok(())
         } else {
@@ -144,6 +145,11 @@ impl TransferEncoding {
 
 impl ConnectionOptions {
     fn note(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        // What nearly every client sends needs no list.
+        if value == b"keep-alive" {
+            self.keep_alive = true;
+            return Ok(());
+        }
         for option in list(value) {
             match option.len() {
                 5 if option.eq_ignore_ascii_case(b"close") => self.close = true,

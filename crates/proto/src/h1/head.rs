@@ -9,7 +9,8 @@ use super::finder::Lines;
 use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::message::{
-    BodyLength, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, Version, is_token,
+    BodyLength, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm,
+    Version, is_token,
 };
 use crate::{scan, target};
 
@@ -43,11 +44,12 @@ pub(crate) fn parse_request(
     }
     let line = &block[..first_end];
     let (method, target, version) = split_request_line(line)?;
-    head.version = version;
-    head.method = target::parse_request_line(&mut head.target, method, target)
-        .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
     let framing = split_fields(block, first_end + 2, field_ends, entries)?;
-    settle_authority(head, &framing)?;
+    let host = framing.host.map(|host| host.value_in(block));
+    head.version = version;
+    head.method = target::parse_request_line(&mut head.target, method, target, host)
+        .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
+    settle_host(head, &framing)?;
     request_facts(head, &framing)
 }
 
@@ -222,11 +224,10 @@ fn split_fields(
 ) -> Result<Framing, ErrorKind> {
     let mut framing = Framing::default();
     entries.clear();
-    entries.reserve(ends.len());
     for &end in ends {
         let entry = split_field(block, start, end as usize)?;
         if entry.name.is_policed() {
-            framing.note(entry.name, entry.value_in(block))?;
+            framing.note(&entry, entry.value_in(block))?;
         }
         entries.push(entry);
         start = end as usize + 2;
@@ -235,41 +236,76 @@ fn split_fields(
 }
 
 /// `field-name ":" OWS field-value OWS` (RFC 9112, section 5), of which controls are excluded.
-#[inline]
+#[inline(always)] // few callers, and the call would cost a tenth of the work
 fn split_field(block: &[u8], start: usize, end: usize) -> Result<Entry, ErrorKind> {
-    let line = &block[..end];
-    let colon = scan::next_equal(line, start, b':').ok_or_else(|| wrong_field(block, start))?;
-    let text = &line[start..colon];
-    let name = Name::parse(text);
-    // A known name is a token, so only the others have to be looked at.
-    if name == Name::Other && !is_token(text) {
-        return Err(wrong_field(block, start));
-    }
-    let mut value_start = colon + 1;
-    while matches!(line.get(value_start), Some(b' ' | b'\t')) {
-        value_start += 1;
-    }
-    let mut value_end = end;
-    while value_end > value_start && matches!(line[value_end - 1], b' ' | b'\t') {
-        value_end -= 1;
-    }
+    let line = &block[start..end];
+    let Some((name, name_len)) = split_name(block, start, line) else {
+        return Err(diagnose::fields(&block[start..]));
+    };
+    let value = trim(&line[name_len + 1..]);
     Ok(Entry {
-        value_start: value_start as u32,
-        value_len: (value_end - value_start) as u32,
+        value_start: (end - value.start_from_end) as u32,
+        value_len: value.len as u32,
         name_start: start as u32,
-        name_len: u16::try_from(text.len()).map_err(|_| ErrorKind::HeadTooLarge)?,
+        name_len: name_len as u16,
         name,
     })
 }
 
-#[cold]
-fn wrong_field(block: &[u8], start: usize) -> ErrorKind {
-    diagnose::fields(&block[start..])
+/// The known name, and the length of a line's name: all before its first colon, if that is a token.
+#[inline(always)]
+fn split_name(block: &[u8], start: usize, line: &[u8]) -> Option<(Name, usize)> {
+    if let Some(chunk) = block[start..].first_chunk() {
+        let colons = scan::equal(chunk, b':');
+        let len = colons.trailing_zeros() as usize;
+        if colons != 0 && len < line.len() {
+            let text = &line[..len];
+            let name = Name::parse_in_line(text, chunk);
+            // A known name is a token, so only the others have to be looked at.
+            return (name != Name::Other || is_token(text)).then_some((name, len));
+        }
+    }
+    split_long_name(line)
 }
 
-/// Makes the head's authority and its `Host` field agree, or refuses a head without either.
-fn settle_authority(head: &mut RequestHead, framing: &Framing) -> Result<(), ErrorKind> {
-    if !framing.has_host {
+/// A value without the white space around it, as its distance to the end of its line.
+struct Trimmed {
+    start_from_end: usize,
+    len: usize,
+}
+
+#[inline(always)]
+fn trim(value: &[u8]) -> Trimmed {
+    // Most values have one space before and none after them.
+    if let [b' ', rest @ ..] = value
+        && let [first, .., last] = rest
+        && *first > b' '
+        && *last > b' '
+    {
+        return Trimmed {
+            start_from_end: rest.len(),
+            len: rest.len(),
+        };
+    }
+    let rest = value.trim_ascii_start();
+    Trimmed {
+        start_from_end: rest.len(),
+        len: rest.trim_ascii_end().len(),
+    }
+}
+
+/// The same for names of sixteen bytes and more, and for the last line of a head.
+fn split_long_name(line: &[u8]) -> Option<(Name, usize)> {
+    let len = scan::position(line, b':')?;
+    let text = &line[..len];
+    let name = Name::parse(text);
+    let is_good = name != Name::Other || (is_token(text) && len <= u16::MAX as usize);
+    is_good.then_some((name, len))
+}
+
+/// Makes the `Host` field agree with the target, or refuses a head without either.
+fn settle_host(head: &mut RequestHead, framing: &Framing) -> Result<(), ErrorKind> {
+    if framing.host.is_none() {
         return match head.version {
             Version::Http10 => Ok(()),
             _ => Err(ErrorKind::HostMissing),
@@ -279,14 +315,10 @@ fn settle_authority(head: &mut RequestHead, framing: &Framing) -> Result<(), Err
     // request-target, the origin server MUST ignore the received Host header field (if any) and
     // instead use the host information of the request-target." Replacing the field keeps handlers
     // that look at it from being deceived.
-    if let Some(authority) = head.target.authority {
+    if let (TargetForm::Absolute | TargetForm::Authority, Some(authority)) =
+        (head.form(), head.target.authority)
+    {
         head.fields.set(Name::Host, head.target.at(authority));
-        return Ok(());
     }
-    let host = head
-        .fields
-        .get_str(Name::Host)
-        .ok_or(ErrorKind::HostMalformed)?;
-    head.target.authority = Some(head.target.push(host));
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Field names: the well-known ones are numbers, all others stay text.
 
+use crate::scan;
+
 /// Declares [`Name`] together with its two spellings; the order is part of the design, see below.
 macro_rules! names {
     ($($variant:ident $lower:literal $canonical:literal)*) => {
@@ -135,15 +137,22 @@ impl Name {
     #[inline]
     #[must_use]
     pub fn parse(text: &[u8]) -> Name {
-        let slot = slot_of(TABLE.seed, text);
-        let Some(&candidate) = KNOWN.get(TABLE.slots[slot] as usize) else {
-            return Name::Other;
-        };
-        if equals_lower(text, candidate.as_str().as_bytes()) {
-            candidate
-        } else {
-            Name::Other
-        }
+        let candidate = TABLE.candidate(text);
+        let is_it = text.eq_ignore_ascii_case(candidate.name.as_str().as_bytes());
+        if is_it { candidate.name } else { Name::Other }
+    }
+
+    /// The same for the text at the beginning of a line whose first sixteen bytes are `chunk`,
+    /// and that is no longer.
+    ///
+    /// This runs for every field received, hence in few instructions. Control characters, which
+    /// the finder reports, could be taken for others here.
+    #[inline]
+    pub(crate) fn parse_in_line(text: &[u8], chunk: &[u8; 16]) -> Name {
+        let candidate = TABLE.candidate(text);
+        let is_it = candidate.len as usize == text.len()
+            && scan::begins_with(chunk, &candidate.start, &candidate.mask);
+        if is_it { candidate.name } else { Name::Other }
     }
 
     /// The name in lower case, as HTTP/2 and HTTP/3 spell it; empty for [`Name::Other`].
@@ -199,49 +208,31 @@ impl AsName for &str {
     }
 }
 
-/// Compares `text`, in any case, with `lower`, which consists of `a-z`, `0-9` and `-`.
-///
-/// In words that overlap rather than leave a remainder: this runs for every field received.
-#[inline]
-fn equals_lower(text: &[u8], lower: &[u8]) -> bool {
-    if text.len() != lower.len() {
-        return false;
-    }
-    match text.len() {
-        8..=16 => {
-            word_equals(text.first_chunk(), lower.first_chunk())
-                && word_equals(text.last_chunk(), lower.last_chunk())
-        }
-        17.. => {
-            let (text_words, _) = text.as_chunks();
-            let (lower_words, _) = lower.as_chunks();
-            word_equals(text.last_chunk(), lower.last_chunk())
-                && text_words
-                    .iter()
-                    .zip(lower_words)
-                    .all(|(a, b)| word_equals(Some(a), Some(b)))
-        }
-        _ => text.eq_ignore_ascii_case(lower),
-    }
-}
-
-/// A difference is allowed only in bit 0x20, and only where `lower` holds a letter, which among
-/// its three kinds of bytes are the ones with bit 0x40 set.
-#[inline]
-fn word_equals(text: Option<&[u8; 8]>, lower: Option<&[u8; 8]>) -> bool {
-    let (Some(text), Some(lower)) = (text, lower) else {
-        return false;
-    };
-    let (text, lower) = (u64::from_le_bytes(*text), u64::from_le_bytes(*lower));
-    (text ^ lower) & !((lower >> 1) & 0x2020_2020_2020_2020) == 0
-}
-
 const SLOTS: usize = 1024;
 
 /// A perfect hash: every known name has a slot of its own under this seed.
 struct Table {
     seed: u32,
     slots: [u8; SLOTS],
+    candidates: [Candidate; KNOWN.len() + 1],
+}
+
+/// What a text has to be compared with to be sure.
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// The first sixteen bytes in lower case, zeros where there are fewer.
+    start: [u8; 16],
+    /// All bits set where `start` counts.
+    mask: [u8; 16],
+    len: u8,
+    name: Name,
+}
+
+impl Table {
+    #[inline]
+    fn candidate(&self, text: &[u8]) -> &Candidate {
+        &self.candidates[self.slots[slot_of(self.seed, text)] as usize]
+    }
 }
 
 // Found while compiling, so adding a name above is all there is to adding a name. Should the
@@ -250,17 +241,46 @@ static TABLE: Table = find_table();
 
 const SEED_FIRST: u32 = 0x44D3_675B;
 
-const VACANT: u8 = u8::MAX;
+/// The last candidate, which is no name: what vacant slots lead to.
+const VACANT: u8 = KNOWN.len() as u8;
 
 const fn find_table() -> Table {
-    assert!(KNOWN.len() < VACANT as usize);
+    assert!(KNOWN.len() < u8::MAX as usize);
     let mut seed = SEED_FIRST;
     loop {
         if let Some(slots) = try_seed(seed) {
-            return Table { seed, slots };
+            return Table {
+                seed,
+                slots,
+                candidates: candidates(),
+            };
         }
         seed = seed.wrapping_mul(5).wrapping_add(2);
     }
+}
+
+const fn candidates() -> [Candidate; KNOWN.len() + 1] {
+    let none = Candidate {
+        start: [0; 16],
+        mask: [0; 16],
+        len: 0,
+        name: Name::Other,
+    };
+    let mut all = [none; KNOWN.len() + 1];
+    let mut index = 0;
+    while index < KNOWN.len() {
+        let text = LOWER[index].as_bytes();
+        let mut at = 0;
+        while at < text.len() && at < 16 {
+            all[index].start[at] = text[at];
+            all[index].mask[at] = u8::MAX;
+            at += 1;
+        }
+        all[index].len = text.len() as u8;
+        all[index].name = KNOWN[index];
+        index += 1;
+    }
+    all
 }
 
 const fn try_seed(seed: u32) -> Option<[u8; SLOTS]> {
@@ -306,7 +326,17 @@ mod tests {
             assert_eq!(Name::parse(lower.as_bytes()), name);
             assert_eq!(Name::parse(lower.to_ascii_uppercase().as_bytes()), name);
             assert_eq!(Name::parse(name.canonical().as_bytes()), name);
+            if lower.len() <= 16 {
+                assert_eq!(in_line(name.canonical().as_bytes()), name);
+            }
         }
+        assert_eq!(in_line(b""), Name::Other);
+    }
+
+    fn in_line(text: &[u8]) -> Name {
+        let mut line = text.to_vec();
+        line.extend_from_slice(b": some value that is long enough");
+        Name::parse_in_line(text, line.first_chunk().expect("a long line"))
     }
 
     #[test]
@@ -316,8 +346,12 @@ mod tests {
                 for bit in 0..8 {
                     let mut text = name.as_str().as_bytes().to_vec();
                     text[at] ^= 1 << bit;
+                    let is_control = text.iter().any(u8::is_ascii_control);
                     let same = text.eq_ignore_ascii_case(name.as_str().as_bytes());
                     assert_eq!(Name::parse(&text) == name, same, "{text:?}");
+                    if !is_control && text.len() <= 16 {
+                        assert_eq!(in_line(&text) == name, same, "{text:?}");
+                    }
                 }
             }
         }
