@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 /// ```text
 ///           park                 bytes, FIN, error, deadline
 ///   Owned ─────────▶ Parked ─────────────────────────────────▶ Owned
-///     │ finish                                                   
+///     │ finish
 ///     ├────────────▶ Finishing ──┐ sent, FIN both ways, or late
 ///     │ drop, abort              ▼
 ///     └─────────────────────▶ Closing ──▶ (gone, when nothing is pending)
