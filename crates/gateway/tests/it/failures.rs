@@ -54,6 +54,19 @@ scenarios! {
         assert_eq!(proxy.client().get("/").status, 502);
     }
 
+    fn a_socket_that_takes_no_connections_is_unavailable(io) {
+        let name = format!("blitz-datagram-{io:?}-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let _datagrams = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let proxy = Proxy::to(io, &[&format!("unix:{}", path.display())]);
+        let answer = proxy.client().get("/");
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.field("proxy-status"), Some("blitz; error=destination_unavailable"));
+        assert_eq!(answer.field("retry-after"), Some("1"));
+        std::fs::remove_file(path).unwrap();
+    }
+
     fn the_upstream_closes_without_an_answer(io) {
         assert_eq!(answered(io, ""), error(502, "connection_terminated"));
     }
