@@ -22,6 +22,9 @@ pub(crate) struct Entry {
     pub(super) receiving: Receiving,
     pub(super) sending: Sending,
     pub(super) peer: Option<SocketAddr>,
+    /// The deadline of its role. It stays filed while the socket is in use, so that a connection
+    /// that is parked after each request costs the wheel a store each time.
+    pub(super) timer: Option<TimerKey>,
     /// The last tick in which it received.
     pub(super) active_tick: u64,
 }
@@ -42,10 +45,7 @@ pub(super) enum Role {
     /// Nobody has it; `resume` is told when something happens.
     Parked(Parking),
     /// It sends the rest, then FIN, then discards some input, then closes (rule 16).
-    Finishing {
-        discard_left: usize,
-        timer: TimerKey,
-    },
+    Finishing { discard_left: usize },
     /// It waits for its last completions.
     Closing,
 }
@@ -53,7 +53,6 @@ pub(super) enum Role {
 pub(super) struct Parking {
     pub(super) resume: Rc<dyn Resume>,
     pub(super) tag: u64,
-    pub(super) timer: TimerKey,
 }
 
 /// A set of operations.
@@ -227,6 +226,7 @@ impl Entry {
             receiving: Receiving::new(),
             sending: Sending::new(now),
             peer: None,
+            timer: None,
             active_tick: 0,
         }
     }

@@ -287,16 +287,11 @@ impl Sockets<'_> {
         tag: u64,
         deadline: Instant,
     ) {
-        let tick = self.core.clock.tick_after(deadline);
-        let timer = self
-            .core
-            .wheel
-            .borrow_mut()
-            .insert(tick, Target::Socket(key));
+        self.set_deadline(key, deadline);
         let entry = self.table.entry(key);
         entry.receiving.waker = None;
         entry.sending.waker = None;
-        entry.role = Role::Parked(Parking { resume, tag, timer });
+        entry.role = Role::Parked(Parking { resume, tag });
         if entry.receiving.has_news() {
             self.table.to_resume.push_back(key);
         }
@@ -311,13 +306,20 @@ impl Sockets<'_> {
         self.take_parking(key).map(|parking| parking.resume)
     }
 
+    /// Moves the one timer of a socket.
+    fn set_deadline(&mut self, key: SocketKey, deadline: Instant) {
+        let tick = self.core.clock.tick_after(deadline);
+        let mut wheel = self.core.wheel.borrow_mut();
+        let timer = &mut self.table.entry(key).timer;
+        if !timer.is_some_and(|timer| wheel.reset(timer, tick)) {
+            *timer = Some(wheel.insert(tick, Target::Socket(key)));
+        }
+    }
+
     fn take_parking(&mut self, key: SocketKey) -> Option<Parking> {
         let entry = self.table.slab.get_mut(key)?;
         match std::mem::replace(&mut entry.role, Role::Owned) {
-            Role::Parked(parking) => {
-                self.core.wheel.borrow_mut().cancel(parking.timer);
-                Some(parking)
-            }
+            Role::Parked(parking) => Some(parking),
             other => {
                 entry.role = other;
                 None
@@ -337,20 +339,9 @@ impl Sockets<'_> {
         if entry.sending.fin == Fin::No {
             entry.sending.fin = Fin::Wanted;
         }
-        let tick = self
-            .core
-            .clock
-            .tick_after(self.core.clock.now() + FINISH_TIME);
-        let timer = self
-            .core
-            .wheel
-            .borrow_mut()
-            .insert(tick, Target::Socket(key));
         let discard_left = DISCARD_MAX.saturating_sub(discarded);
-        self.table.entry(key).role = Role::Finishing {
-            discard_left,
-            timer,
-        };
+        entry.role = Role::Finishing { discard_left };
+        self.set_deadline(key, self.core.clock.now() + FINISH_TIME);
         self.list_for_sending(key);
     }
 
@@ -365,7 +356,7 @@ impl Sockets<'_> {
         let Some(entry) = table.slab.get_mut(key) else {
             return;
         };
-        if let Role::Finishing { timer, .. } = entry.role {
+        if let Some(timer) = entry.timer.take() {
             self.core.wheel.borrow_mut().cancel(timer);
         }
         entry.role = Role::Closing;
@@ -455,19 +446,11 @@ impl Sockets<'_> {
             entry.sending.fin = Fin::Sent;
             sys::shutdown_write(entry.fd);
         }
-        if let Role::Finishing {
-            timer,
-            discard_left,
-        } = entry.role
-        {
+        if let Role::Finishing { discard_left } = entry.role {
             if entry.receiving.end != End::Open || discard_left == 0 {
                 return self.close(key);
             }
-            let tick = self
-                .core
-                .clock
-                .tick_after(self.core.clock.now() + DISCARD_TIME);
-            self.core.wheel.borrow_mut().reset(timer, tick);
+            self.set_deadline(key, self.core.clock.now() + DISCARD_TIME);
             self.arm_receive(key);
         }
     }
@@ -609,7 +592,7 @@ impl Sockets<'_> {
                     .note(&mut entry.active_tick, self.core.clock.tick());
                 match &mut entry.role {
                     Role::Closing => {}
-                    Role::Finishing { discard_left, .. } => {
+                    Role::Finishing { discard_left } => {
                         *discard_left = discard_left.saturating_sub(slice.len());
                     }
                     Role::Owned | Role::Parked(_) => entry.receiving.push(slice),
@@ -636,7 +619,7 @@ impl Sockets<'_> {
         let news = entry.receiving.has_news();
         match &entry.role {
             Role::Closing => self.remove_if_done(key),
-            Role::Finishing { discard_left, .. } => {
+            Role::Finishing { discard_left } => {
                 let over = *discard_left == 0 || entry.receiving.end != End::Open;
                 if over && entry.sending.fin == Fin::Sent {
                     self.close(key);

@@ -48,15 +48,18 @@ impl Clock {
 
     /// The first tick that is not before `at`.
     pub(crate) fn tick_after(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.start)
-            .as_nanos()
-            .div_ceil(1_000_000) as u64
+        ticks_up(at.saturating_duration_since(self.start))
     }
 
     /// How long until a tick.
     pub(crate) fn until(&self, tick: u64) -> Duration {
         (self.start + Duration::from_millis(tick)).saturating_duration_since(self.now())
     }
+}
+
+/// Whole ticks that cover a duration.
+pub(crate) fn ticks_up(duration: Duration) -> u64 {
+    duration.as_secs() * 1_000 + u64::from(duration.subsec_nanos().div_ceil(1_000_000))
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): jitter and choices, never keys.

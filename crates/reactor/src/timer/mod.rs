@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
-pub(crate) use clock::{Clock, Random};
+pub(crate) use clock::{Clock, Random, ticks_up};
 pub(crate) use wheel::{Target, TimerKey, Wheel};
 
 use crate::core;

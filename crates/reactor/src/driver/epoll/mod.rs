@@ -17,12 +17,16 @@ use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
 use crate::socket::{Pending, RawAddress, Shape, SocketKey};
 use crate::sys;
+use crate::timer::ticks_up;
 
 /// Edges taken from the kernel in one turn.
 const EDGES: usize = 512;
 
 /// Connections accepted by one listener in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
+
+/// Longest wait of one call.
+const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
 /// `data` of edges that are not a socket's.
 const MAIL: u64 = u64::MAX;
@@ -239,9 +243,7 @@ impl Epoll {
     /// Waits for edges and notes what became ready.
     fn take_edges(&mut self, wait: Option<Duration>) -> io::Result<bool> {
         // Rounded up: a timer must not find that it was woken too early, again and again.
-        let timeout = wait.map_or(-1, |wait| {
-            wait.as_nanos().div_ceil(1_000_000) as libc::c_int
-        });
+        let timeout = wait.map_or(-1, |wait| ticks_up(wait.min(WAIT_MAX)) as libc::c_int);
         // SAFETY: the kernel writes at most EDGES events into a live buffer of that length.
         let edges = unsafe {
             let epoll = self.epoll.as_raw_fd();
