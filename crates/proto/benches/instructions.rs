@@ -85,22 +85,34 @@ fn limit(instructions: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark(config = limit(2_500))]
-#[bench::warm(warm_server())]
-fn browser_head_whole(mut warm: Warm) -> Warm {
-    receive(&mut warm, black_box(&[BROWSER_HEAD]));
+#[bench::warm(Box::new(warm_server()))]
+fn browser_head_whole(mut warm: Box<Warm>) -> Box<Warm> {
+    let Warm {
+        server,
+        head,
+        trailers,
+    } = &mut *warm;
+    let step = server.handle_input(black_box(BROWSER_HEAD), head, trailers);
+    assert!(step.is_ok_and(|step| step.event == Event::Head(BodyLength::Empty)));
     warm
-}
-
-fn warm_server_and_bytes() -> (Warm, Vec<&'static [u8]>) {
-    (warm_server(), BROWSER_HEAD.chunks(1).collect())
 }
 
 // At most four times the limit of the whole head (RULES 8).
 #[library_benchmark(config = limit(10_000))]
-#[bench::warm(warm_server_and_bytes())]
-fn browser_head_byte_by_byte((mut warm, bytes): (Warm, Vec<&'static [u8]>)) -> Warm {
-    receive(&mut warm, black_box(&bytes));
-    warm
+#[bench::warm(Box::new(warm_server()))]
+fn browser_head_byte_by_byte(mut warm: Box<Warm>) -> Box<Warm> {
+    let Warm {
+        server,
+        head,
+        trailers,
+    } = &mut *warm;
+    for byte in black_box(BROWSER_HEAD) {
+        let step = server.handle_input(std::slice::from_ref(byte), head, trailers);
+        if step.is_ok_and(|step| step.event == Event::Head(BodyLength::Empty)) {
+            return warm;
+        }
+    }
+    panic!("the head never ended");
 }
 
 fn warm_response() -> (Warm, ResponseHead, Vec<u8>) {

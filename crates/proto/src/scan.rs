@@ -5,10 +5,28 @@ use wide::{i8x16, u8x16};
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// Which bytes of a block are not plain, that is neither visible ASCII nor space: a bit for each
-/// byte, the lowest for the first.
+/// Which of the bytes from `at` on, up to a block, are not plain, that is neither visible ASCII nor
+/// space: a bit for each byte, the lowest for the first.
 #[inline]
-pub(crate) fn not_plain(block: &[u8; BLOCK]) -> u64 {
+pub(crate) fn not_plain_from(bytes: &[u8], at: usize) -> u64 {
+    let rest = &bytes[at..];
+    if let Some(block) = rest.first_chunk() {
+        return not_plain(block);
+    }
+    if let [byte] = rest {
+        return u64::from(!matches!(byte, b' '..=b'~'));
+    }
+    // The last bytes make a block together with some before them, or with spaces.
+    if let Some(block) = bytes.last_chunk() {
+        return not_plain(block) >> (BLOCK - rest.len());
+    }
+    let mut block = [b' '; BLOCK];
+    block[..rest.len()].copy_from_slice(rest);
+    not_plain(&block)
+}
+
+#[inline]
+fn not_plain(block: &[u8; BLOCK]) -> u64 {
     let (chunks, _) = block.as_chunks();
     chunks.iter().rev().fold(0, |bits, chunk| {
         // As signed numbers plus one, plain bytes are above space, and all others wrap below.

@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112, section 7.1), taken apart.
 
 use super::finder::SectionLimits;
-use super::head::parse_trailers;
+use super::head::is_forbidden_in_trailers;
 use super::section::SectionBuffer;
 use super::{Event, Step};
 use crate::error::ErrorKind;
@@ -177,7 +177,7 @@ impl Chunked {
             unreachable!()
         };
         let taken = section
-            .take(&input[at..], &mut trailers.block)
+            .take(&input[at..], trailers)
             .map_err(|kind| match kind {
                 ErrorKind::TooManyFields | ErrorKind::HeadTooLarge => ErrorKind::TrailersTooLarge,
                 other => other,
@@ -189,7 +189,8 @@ impl Chunked {
                 event: Event::NeedMore,
             });
         }
-        parse_trailers(trailers, section.lines())?;
+        // Whoever merged fields of framing, routing or the like from here would be deceived.
+        trailers.retain(|name, _| !is_forbidden_in_trailers(name.known()));
         self.state = State::Done;
         let event = if trailers.is_empty() {
             Event::End

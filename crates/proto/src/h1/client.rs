@@ -213,7 +213,7 @@ impl Client {
     }
 
     fn step_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Step, Error> {
-        let taken = match self.section.take(input, &mut head.fields.block) {
+        let taken = match self.section.take(input, &mut head.fields) {
             Ok(taken) => taken,
             Err(ErrorKind::RequestLineTooLong) => {
                 return Err(self.refuse(ErrorKind::StatusLineTooLong));
@@ -228,7 +228,7 @@ impl Client {
                 event: Event::NeedMore,
             });
         }
-        let facts = parse_response(head, self.section.lines()).map_err(|kind| self.refuse(kind))?;
+        let facts = parse_response(head, &self.section).map_err(|kind| self.refuse(kind))?;
         let length = self
             .take_facts(head, facts)
             .map_err(|kind| self.refuse(kind))?;

@@ -1,39 +1,10 @@
-//! Names the rule that a refused section violates.
+//! Names the rule that a refused line violates.
 //!
-//! The splitter only knows that something is wrong. Refusals are rare, so finding out what, for the
-//! log and the counters, may take a second look, line by line. Line ends are the finder's matter
-//! and are known to be right here.
+//! Refusals are rare, so finding out what exactly is wrong, for the log and the counters, may take
+//! a second look at the line.
 
 use crate::error::ErrorKind;
 use crate::message::{is_token, is_valid_value};
-
-/// Why this is no request head.
-#[cold]
-pub(crate) fn request(block: &[u8]) -> ErrorKind {
-    let (line, rest) = split_line(block);
-    request_line(line).unwrap_or_else(|| fields(rest))
-}
-
-/// Why this is no response head.
-#[cold]
-pub(crate) fn response(block: &[u8]) -> ErrorKind {
-    let (line, rest) = split_line(block);
-    status_line(line).unwrap_or_else(|| fields(rest))
-}
-
-/// Why this is no section of fields.
-#[cold]
-pub(crate) fn fields(mut rest: &[u8]) -> ErrorKind {
-    while !rest.is_empty() {
-        let (line, after) = split_line(rest);
-        if let Some(violation) = field_line(line) {
-            return violation;
-        }
-        rest = after;
-    }
-    // The splitter is stricter than we knew; whatever it dislikes is in a field.
-    ErrorKind::FieldValue
-}
 
 /// Why this is no request line, if it is none.
 #[cold]
@@ -83,33 +54,25 @@ fn version_text(version: &[u8]) -> Option<ErrorKind> {
     }
 }
 
-fn field_line(line: &[u8]) -> Option<ErrorKind> {
+/// Why this is no field line.
+#[cold]
+pub(crate) fn field_line(line: &[u8]) -> ErrorKind {
     if line.contains(&0) {
-        return Some(ErrorKind::FieldNul);
+        return ErrorKind::FieldNul;
     }
     if matches!(line.first(), Some(b' ' | b'\t')) {
-        return Some(ErrorKind::ObsFold);
-    }
-    if line.is_empty() {
-        return None;
+        return ErrorKind::ObsFold;
     }
     let Some(colon) = line.iter().position(|&byte| byte == b':') else {
-        return Some(ErrorKind::FieldName);
+        return ErrorKind::FieldName;
     };
-    let (name, value) = line.split_at(colon);
+    let name = &line[..colon];
     if matches!(name.last(), Some(b' ' | b'\t')) {
-        return Some(ErrorKind::SpaceBeforeColon);
+        return ErrorKind::SpaceBeforeColon;
     }
-    if !is_token(name) {
-        return Some(ErrorKind::FieldName);
-    }
-    (!is_valid_value(value)).then_some(ErrorKind::FieldValue)
-}
-
-/// The first line without its line end, and what follows it.
-fn split_line(block: &[u8]) -> (&[u8], &[u8]) {
-    match block.windows(2).position(|pair| pair == b"\r\n") {
-        Some(end) => (&block[..end], &block[end + 2..]),
-        None => (block, &[]),
+    if is_token(name) {
+        ErrorKind::FieldValue
+    } else {
+        ErrorKind::FieldName
     }
 }

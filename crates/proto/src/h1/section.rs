@@ -1,8 +1,9 @@
 //! Collects a section (a head, or trailers) that may come in pieces.
 
-use super::finder::{Finder, Lines, SectionLimits};
+use super::finder::{Finder, SectionLimits};
+use super::framing::Framing;
 use crate::error::ErrorKind;
-use crate::message::is_token_byte;
+use crate::message::{Fields, is_token_byte};
 
 /// Holds the part of a section that has arrived; empty between two sections.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(crate) struct SectionBuffer {
 pub(crate) struct Taken {
     /// Bytes of the input that went into the section.
     pub(crate) consumed: usize,
-    /// The block holds the whole section, with the empty line at its end.
+    /// The section is in the caller's fields, its text with the empty line at the end.
     pub(crate) complete: bool,
 }
 
@@ -36,10 +37,16 @@ impl SectionBuffer {
         self.partial.len() == 0
     }
 
-    /// What the section that was completed last consists of.
+    /// Where the CR of the first line of the head is that was completed last.
     #[inline]
-    pub(crate) fn lines(&self) -> &Lines {
-        self.finder.lines()
+    pub(crate) fn first_line_end(&self) -> usize {
+        self.finder.first_line_end
+    }
+
+    /// What the fields of that head say about framing.
+    #[inline]
+    pub(crate) fn framing(&self) -> &Framing {
+        &self.finder.framing
     }
 
     /// Takes a single byte in the middle of a line, the case of a head that drips in; false if the
@@ -49,36 +56,60 @@ impl SectionBuffer {
         is_plain(byte) && self.partial.push_in_line(byte)
     }
 
-    /// Takes what belongs to the section. Once complete, the section is moved into `block`, whose
-    /// memory is kept for the next one.
-    pub(crate) fn take(&mut self, input: &[u8], block: &mut Vec<u8>) -> Result<Taken, ErrorKind> {
-        let before = self.partial.len();
-        if before == 0 {
-            self.finder.restart();
-            if self.has_first_line {
-                check_first_byte(input)?;
-            }
+    /// Takes what belongs to the section. Once complete, it is moved into `fields`, whose memory
+    /// is kept for the next one.
+    #[inline]
+    pub(crate) fn take(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
+        if !self.is_empty() {
+            return self.take_more(input, fields);
         }
-        let Some(end) = self.finder.find(before, input)? else {
-            self.partial.append(input, self.finder.open_until());
+        self.finder.restart();
+        if self.has_first_line {
+            check_first_byte(input)?;
+        }
+        let Some(end) = self.finder.find(input, 0)? else {
+            self.partial.append(input);
+            self.partial.open(self.finder.open_until());
             return Ok(Taken {
                 consumed: input.len(),
                 complete: false,
             });
         };
-        if before == 0 {
-            block.clear();
-            block.extend_from_slice(&input[..end]);
-        } else {
-            self.partial.append(&input[..end], 0);
-            self.partial.move_into(block);
-        }
+        fields.block.clear();
+        fields.block.extend_from_slice(&input[..end]);
+        std::mem::swap(&mut self.finder.entries, &mut fields.entries);
         Ok(Taken {
             consumed: end,
             complete: true,
         })
     }
+
+    #[inline(never)]
+    fn take_more(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
+        let before = self.partial.len();
+        // In pieces, because what follows the section would be copied for nothing.
+        for piece in input.chunks(PIECE) {
+            let seen = self.partial.len();
+            self.partial.append(piece);
+            if let Some(end) = self.finder.find(self.partial.bytes(), seen)? {
+                self.partial.move_into(end, &mut fields.block);
+                std::mem::swap(&mut self.finder.entries, &mut fields.entries);
+                return Ok(Taken {
+                    consumed: end - before,
+                    complete: true,
+                });
+            }
+        }
+        self.partial.open(self.finder.open_until());
+        Ok(Taken {
+            consumed: input.len(),
+            complete: false,
+        })
+    }
 }
+
+/// Bytes of a section that are appended to its beginning at once.
+const PIECE: usize = 512;
 
 /// Visible ASCII or space: allowed in every kind of line, as far as the finder cares.
 #[inline]
@@ -123,6 +154,11 @@ impl Partial {
     }
 
     #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.window[..self.len()]
+    }
+
+    #[inline]
     fn push_in_line(&mut self, byte: u8) -> bool {
         match self.window.get_mut(self.next) {
             Some(slot) => {
@@ -134,30 +170,30 @@ impl Partial {
         }
     }
 
-    /// Adds bytes, after which the line may grow up to `open_until`.
-    fn append(&mut self, bytes: &[u8], open_until: usize) {
+    /// Adds bytes; none may be pushed until [`Partial::open`].
+    fn append(&mut self, bytes: &[u8]) {
         let len = self.len();
         let end = len + bytes.len();
         // Growing in steps keeps a connection that sends little from holding much.
-        const STEP: usize = 512;
         if self.window.len() <= end {
-            self.window.resize((end + 1).next_multiple_of(STEP), 0);
+            self.window.resize((end + 1).next_multiple_of(PIECE), 0);
         }
         self.window[len..end].copy_from_slice(bytes);
-        let is_open = open_until > end;
-        if is_open {
-            self.window.truncate(open_until);
-        }
-        (self.next, self.closed_len) = if is_open {
-            (end, 0)
-        } else {
-            (Self::CLOSED, end)
-        };
+        (self.next, self.closed_len) = (Self::CLOSED, end);
     }
 
-    /// Hands the bytes over in exchange for the memory of `block`.
-    fn move_into(&mut self, block: &mut Vec<u8>) {
-        self.window.truncate(self.len());
+    /// Lets single bytes be pushed until the section has this length.
+    fn open(&mut self, until: usize) {
+        if until > self.closed_len {
+            self.window.truncate(until);
+            self.next = self.closed_len;
+        }
+    }
+
+    /// Hands the first bytes over in exchange for the memory of `block`. The others were only
+    /// looked at and stay with the caller.
+    fn move_into(&mut self, end: usize, block: &mut Vec<u8>) {
+        self.window.truncate(end);
         std::mem::swap(&mut self.window, block);
         (self.next, self.closed_len) = (Self::CLOSED, 0);
     }

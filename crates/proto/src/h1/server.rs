@@ -327,8 +327,7 @@ impl Server {
     fn step_head(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Step, Error> {
         let mut consumed = 0;
         loop {
-            let block = &mut head.fields.block;
-            let taken = match self.section.take(&input[consumed..], block) {
+            let taken = match self.section.take(&input[consumed..], &mut head.fields) {
                 Ok(taken) => taken,
                 Err(kind) => return Err(self.refuse(kind)),
             };
@@ -350,7 +349,7 @@ impl Server {
                 return Err(self.refuse(ErrorKind::EmptyLines));
             }
         }
-        let facts = parse_request(head, self.section.lines()).map_err(|kind| self.refuse(kind))?;
+        let facts = parse_request(head, &self.section).map_err(|kind| self.refuse(kind))?;
         self.take_facts(head, facts);
         Ok(Step {
             consumed,

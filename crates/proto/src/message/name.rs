@@ -214,11 +214,12 @@ const SLOTS: usize = 1024;
 struct Table {
     seed: u32,
     slots: [u8; SLOTS],
-    candidates: [Candidate; KNOWN.len() + 1],
+    candidates: [Candidate; CANDIDATES],
 }
 
 /// What a text has to be compared with to be sure.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 struct Candidate {
     /// The first sixteen bytes in lower case, zeros where there are fewer.
     start: [u8; 16],
@@ -231,7 +232,7 @@ struct Candidate {
 impl Table {
     #[inline]
     fn candidate(&self, text: &[u8]) -> &Candidate {
-        &self.candidates[self.slots[slot_of(self.seed, text)] as usize]
+        &self.candidates[self.slots[slot_of(self.seed, text)] as usize % CANDIDATES]
     }
 }
 
@@ -242,10 +243,13 @@ static TABLE: Table = find_table();
 const SEED_FIRST: u32 = 0x44D3_675B;
 
 /// The last candidate, which is no name: what vacant slots lead to.
-const VACANT: u8 = KNOWN.len() as u8;
+const VACANT: u8 = CANDIDATES as u8 - 1;
+
+/// A power of two, so that the index needs no check.
+const CANDIDATES: usize = 128;
 
 const fn find_table() -> Table {
-    assert!(KNOWN.len() < u8::MAX as usize);
+    assert!(KNOWN.len() < CANDIDATES);
     let mut seed = SEED_FIRST;
     loop {
         if let Some(slots) = try_seed(seed) {
@@ -259,14 +263,14 @@ const fn find_table() -> Table {
     }
 }
 
-const fn candidates() -> [Candidate; KNOWN.len() + 1] {
+const fn candidates() -> [Candidate; CANDIDATES] {
     let none = Candidate {
         start: [0; 16],
         mask: [0; 16],
         len: 0,
         name: Name::Other,
     };
-    let mut all = [none; KNOWN.len() + 1];
+    let mut all = [none; CANDIDATES];
     let mut index = 0;
     while index < KNOWN.len() {
         let text = LOWER[index].as_bytes();

@@ -395,7 +395,7 @@ const ROWS: &[Row] = &[
         "2.2",
         Get,
         "\r\nHTTP/1.1 200 OK\r\n\r\n",
-        "refused 502 status-line-malformed",
+        "refused 502 version-malformed",
     ),
     (
         "2.2",
