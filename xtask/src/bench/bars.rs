@@ -1,0 +1,267 @@
+//! The bars that must be met, and what makes a set of runs worth nothing.
+
+use serde::Serialize;
+
+use super::machine::FOREIGN_SHARE_MAX;
+use super::measure::Measured;
+use super::stats::Quartiles;
+use super::system::Group;
+
+/// A bar counts from this many interleaved rounds on.
+pub(crate) const ROUNDS_MIN: u32 = 15;
+
+/// Which row of the same round a system is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Base {
+    Limit,
+    Nginx,
+}
+
+/// CPU per request of `system` is at most so many times that of its base.
+struct Bar {
+    system: &'static str,
+    base: Base,
+    at_most: f64,
+}
+
+const fn bar(system: &'static str, base: Base, at_most: f64) -> Bar {
+    Bar {
+        system,
+        base,
+        at_most,
+    }
+}
+
+const BARS: &[Bar] = &[
+    bar("blitz-uring", Base::Limit, 1.15),
+    bar("blitz-uring", Base::Nginx, 0.85),
+    bar("blitz-epoll", Base::Limit, 1.25),
+    bar("blitz-proxy-uring", Base::Limit, 1.25),
+    bar("blitz-proxy-uring", Base::Nginx, 0.75),
+];
+
+/// Enters per proxied request, as a multiple of the relay's.
+const ENTERS_AT_MOST: f64 = 1.1;
+/// Connecting, accepting and warming up cost a few entries beside those of the requests.
+const ENTRIES_TOLERANCE: f64 = 0.02;
+
+/// Limit divided by nginx outside of these says that the machine, not the servers, was measured.
+fn plausible(group: Group) -> std::ops::RangeInclusive<f64> {
+    match group {
+        Group::Fixed => 0.60..=0.85,
+        Group::Proxy => 0.45..=0.70,
+    }
+}
+
+/// One bar held against what was measured.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) system: &'static str,
+    /// What is compared, in words.
+    pub(crate) what: String,
+    pub(crate) at_most: f64,
+    pub(crate) measured: f64,
+    pub(crate) met: bool,
+}
+
+/// All bars whose two rows were both measured.
+pub(crate) fn verdicts(all: &[Measured]) -> Vec<Verdict> {
+    let cpu = BARS.iter().filter_map(|bar| {
+        let system = find(all, bar.system)?;
+        let (base, ratio) = (
+            base_of(all, system, bar.base)?,
+            ratio_to(all, system, bar.base)?,
+        );
+        let what = format!("CPU per request against {}", base.name);
+        Some(verdict(system.name, what, bar.at_most, ratio.median))
+    });
+    cpu.chain(entry_verdicts(all)).collect()
+}
+
+/// The proxy's use of the ring against the relay's: two receives and two sends per request.
+fn entry_verdicts(all: &[Measured]) -> Vec<Verdict> {
+    let (Some(proxy), Some(relay)) = (find(all, "blitz-proxy-uring"), find(all, "relay")) else {
+        return Vec::new();
+    };
+    let against = |what: &str, at_most: f64, which: fn(&super::measure::Counters) -> u64| {
+        let ratio = proxy.per_request(which)? / relay.per_request(which)?;
+        Some(verdict(
+            proxy.name,
+            format!("{what} per request against relay"),
+            at_most,
+            ratio,
+        ))
+    };
+    let entries = 1.0 + ENTRIES_TOLERANCE;
+    let found = [
+        against("SQEs", entries, |counters| counters.sqes),
+        against("CQEs", entries, |counters| counters.cqes),
+        against("enters", ENTERS_AT_MOST, |counters| counters.enters),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> Verdict {
+    Verdict {
+        system,
+        what,
+        at_most,
+        measured,
+        met: measured <= at_most,
+    }
+}
+
+/// Quartiles of the ratio to the base of the same round; nothing for the base itself.
+pub(crate) fn ratio_to(all: &[Measured], system: &Measured, base: Base) -> Option<Quartiles> {
+    let base = base_of(all, system, base)?;
+    let pairs = system.runs.iter().filter_map(|run| {
+        let other = base.runs.iter().find(|other| other.round == run.round)?;
+        Some(run.cpu_us_per_request / other.cpu_us_per_request)
+    });
+    Quartiles::of(pairs)
+}
+
+fn base_of<'a>(all: &'a [Measured], system: &Measured, base: Base) -> Option<&'a Measured> {
+    let group = system.system.group;
+    let name = match base {
+        Base::Limit => group.limit(),
+        Base::Nginx => group.nginx(),
+    };
+    if name == system.name {
+        None
+    } else {
+        find(all, name)
+    }
+}
+
+fn find<'a>(all: &'a [Measured], name: &str) -> Option<&'a Measured> {
+    all.iter().find(|measured| measured.name == name)
+}
+
+/// Why the set proves nothing; empty if it does.
+pub(crate) fn void_reasons(all: &[Measured], rounds: u32, foreign_before: f64) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if rounds < ROUNDS_MIN {
+        reasons.push(format!("{rounds} rounds are fewer than {ROUNDS_MIN}"));
+    }
+    if foreign_before > FOREIGN_SHARE_MAX {
+        let percent = foreign_before * 100.0;
+        reasons.push(format!(
+            "other programs used {percent:.0} % of a core before the start"
+        ));
+    }
+    let foreign = Quartiles::of(
+        all.iter()
+            .flat_map(|m| &m.runs)
+            .map(|run| run.foreign_share),
+    );
+    if let Some(foreign) = foreign.filter(|foreign| foreign.median > FOREIGN_SHARE_MAX) {
+        let percent = foreign.median * 100.0;
+        reasons.push(format!(
+            "other programs used {percent:.0} % of a core during the runs"
+        ));
+    }
+    for group in [Group::Fixed, Group::Proxy] {
+        let limit = find(all, group.limit());
+        let ratio = limit.and_then(|limit| ratio_to(all, limit, Base::Nginx));
+        let range = plausible(group);
+        if let Some(ratio) = ratio.filter(|ratio| !range.contains(&ratio.median)) {
+            let (limit, nginx) = (group.limit(), group.nginx());
+            let (low, high, got) = (range.start(), range.end(), ratio.median);
+            reasons.push(format!(
+                "{limit}/{nginx} is {got:.2}, outside {low:.2} to {high:.2}"
+            ));
+        }
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::{Counters, Run};
+    use super::super::system::SYSTEMS;
+    use super::super::wrk::Summary;
+    use super::*;
+
+    fn measured(name: &str, cpu: &[f64], enters: u64) -> Measured {
+        let system = SYSTEMS.iter().find(|system| system.name == name).unwrap();
+        let wrk = Summary {
+            requests: 1000,
+            bytes: 1,
+            duration_us: 1,
+            p50_us: 1,
+            p99_us: 1,
+            max_us: 1,
+            errors: 0,
+        };
+        let runs = cpu.iter().zip(1..).map(|(&cpu, round)| Run {
+            round,
+            cpu_us_per_request: cpu,
+            requests_per_second: 1.0,
+            resident_bytes: 1,
+            foreign_share: 0.0,
+            wrk,
+        });
+        Measured {
+            name: system.name,
+            system,
+            runs: runs.collect(),
+            counters: Some(Counters {
+                enters,
+                sqes: 2000,
+                cqes: 4000,
+            }),
+            requests: 1000,
+        }
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        let all = [
+            measured("limit", &[1.0, 10.0], 1),
+            measured("nginx", &[2.0, 20.0], 1),
+        ];
+        assert_eq!(ratio_to(&all, &all[0], Base::Nginx).unwrap().median, 0.5);
+        assert_eq!(ratio_to(&all, &all[1], Base::Limit).unwrap().upper, 2.0);
+        assert!(ratio_to(&all, &all[0], Base::Limit).is_none());
+    }
+
+    #[test]
+    fn a_bar_is_met_at_it_and_missed_above() {
+        let all = |cpu: f64| {
+            [
+                measured("limit", &[1.0], 1),
+                measured("blitz-uring", &[cpu], 1),
+            ]
+        };
+        assert!(verdicts(&all(1.15))[0].met);
+        assert!(!verdicts(&all(1.16))[0].met);
+    }
+
+    #[test]
+    fn the_proxy_may_enter_a_tenth_more_often_than_the_relay() {
+        let all = |enters| {
+            [
+                measured("relay", &[1.0], 100),
+                measured("blitz-proxy-uring", &[1.0], enters),
+            ]
+        };
+        assert!(verdicts(&all(110)).iter().all(|verdict| verdict.met));
+        assert!(verdicts(&all(112)).iter().any(|verdict| !verdict.met));
+    }
+
+    #[test]
+    fn an_implausible_machine_or_too_few_rounds_void_the_set() {
+        let limit = |cpu: f64| {
+            [
+                measured("limit", &[cpu; 15], 1),
+                measured("nginx", &[1.0; 15], 1),
+            ]
+        };
+        assert!(void_reasons(&limit(0.72), 15, 0.0).is_empty());
+        assert_eq!(void_reasons(&limit(0.90), 15, 0.0).len(), 1);
+        assert_eq!(void_reasons(&limit(0.72), 14, 0.0).len(), 1);
+        assert_eq!(void_reasons(&limit(0.72), 15, 0.5).len(), 1);
+    }
+}

@@ -1,0 +1,66 @@
+//! The release builds that are measured.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::tidy::repository_root;
+
+/// A program of this repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Artifact {
+    LimitResponder,
+    LimitRelay,
+    HelloWorld,
+    Blitz,
+}
+
+impl Artifact {
+    /// Package, the word for what it is in that package, name.
+    fn parts(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Artifact::LimitResponder => ("blitz-reactor", "--example", "limit_responder"),
+            Artifact::LimitRelay => ("blitz-reactor", "--example", "limit_relay"),
+            Artifact::HelloWorld => ("blitz", "--example", "hello_world"),
+            Artifact::Blitz => ("blitz-cli", "--bin", "blitz"),
+        }
+    }
+}
+
+/// Builds one program as users get it.
+pub(crate) fn build(artifact: Artifact) -> Result<(), String> {
+    let (package, what, name) = artifact.parts();
+    eprintln!("building {name} …");
+    let status = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--quiet",
+            "--locked",
+            "--package",
+            package,
+            what,
+            name,
+        ])
+        .current_dir(repository_root())
+        .status()
+        .map_err(|e| format!("cargo: {e}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{name} does not build"))
+    }
+}
+
+/// Where `build` puts it.
+pub(crate) fn artifact_path(artifact: Artifact) -> PathBuf {
+    let (_, what, name) = artifact.parts();
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let release = target
+        .map_or_else(|| repository_root().join("target"), Into::into)
+        .join("release");
+    if what == "--example" {
+        release.join("examples").join(name)
+    } else {
+        release.join(name)
+    }
+}

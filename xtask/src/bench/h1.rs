@@ -1,0 +1,96 @@
+//! `cargo xtask bench h1`: everything interleaved, round by round.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::build::{Artifact, build};
+use super::machine::{Facts, foreign_share_now, is_installed, require};
+use super::measure::Bench;
+use super::plan::{H1Arguments, Plan};
+use super::report::{self, Report};
+use super::system::{Group, System};
+use super::{bars, machine};
+
+/// Runs the scenario and prints the table.
+pub(crate) fn run(arguments: &H1Arguments, command: &str) -> Result<(), String> {
+    require("taskset")?;
+    require("wrk")?;
+    let mut plan = Plan::new(arguments)?;
+    leave_out_missing_peers(&mut plan.systems);
+    if plan.systems.is_empty() {
+        return Err("nothing is left to measure".to_owned());
+    }
+    build_for(&plan.systems)?;
+    let foreign_before = foreign_share_now();
+    if foreign_before > machine::FOREIGN_SHARE_MAX {
+        let percent = foreign_before * 100.0;
+        eprintln!("careful: other programs use {percent:.0} % of a core; the set will be void");
+    }
+    let mut programs = vec!["wrk"];
+    programs.extend(plan.systems.iter().filter_map(|system| system.peer()));
+    programs.dedup();
+    let facts = Facts::gather(&programs);
+    let folder = Folder::create()?;
+    let mut bench = Bench::start(&plan, &folder.0)?;
+    for round in 1..=plan.rounds {
+        eprintln!("round {round} of {}", plan.rounds);
+        bench.round(round)?;
+    }
+    let measured = bench.finish();
+    let report = Report {
+        command,
+        void: bars::void_reasons(&measured, plan.rounds, foreign_before),
+        verdicts: bars::verdicts(&measured),
+        rounds: plan.rounds,
+        seconds: plan.run.as_secs(),
+        connections: plan.connections,
+        facts,
+        foreign_before,
+        measured,
+    };
+    println!("{}", report.text());
+    if plan.save {
+        let markdown = report.markdown();
+        report::save(&report.facts.date, "h1", &report, &markdown)?;
+    }
+    Ok(())
+}
+
+/// A comparison without a peer is still one; it only says less.
+fn leave_out_missing_peers(systems: &mut Vec<&'static System>) {
+    systems.retain(|system| match system.peer() {
+        Some(peer) if !is_installed(peer) => {
+            eprintln!("{} is left out: apt-get install {peer}", system.name);
+            false
+        }
+        _ => true,
+    });
+}
+
+fn build_for(systems: &[&System]) -> Result<(), String> {
+    let mut artifacts: Vec<Artifact> = systems.iter().filter_map(|s| s.artifact()).collect();
+    if systems.iter().any(|system| system.group == Group::Proxy) {
+        artifacts.push(Artifact::LimitResponder);
+    }
+    artifacts.sort();
+    artifacts.dedup();
+    artifacts.into_iter().try_for_each(build)
+}
+
+/// A folder for the files of one run, removed at its end.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn create() -> Result<Folder, String> {
+        let path = std::env::temp_dir().join(format!("blitz-bench-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays behind is a few small files in the folder for temporary ones.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,204 @@
+//! `cargo xtask bench idle`: what an idle keep-alive connection costs in resident memory.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+
+use super::build::build;
+use super::h1::Folder;
+use super::machine::{Facts, is_installed, require};
+use super::process::{SERVER_CORE, Server, free_address};
+use super::system::{SYSTEMS, Surroundings, System};
+use super::{probe, report};
+
+/// Flags of `cargo xtask bench idle`.
+#[derive(Debug, Args)]
+pub(crate) struct IdleArguments {
+    /// Idle connections
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(200..=15_000))]
+    connections: u32,
+    /// Only these systems, separated by commas
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "blitz-uring,blitz-epoll,nginx,haproxy"
+    )]
+    only: Vec<String>,
+    /// Do not keep the result
+    #[arg(long)]
+    no_save: bool,
+}
+
+/// What is there before the connections that count: code, first allocations, warm caches.
+const CONNECTIONS_BEFORE: u32 = 100;
+const SETTLE: Duration = Duration::from_secs(5);
+/// Descriptors beside the connections.
+const DESCRIPTORS_SPARE: u64 = 200;
+const BAR_KIB: f64 = 1.0;
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    kib_per_connection: f64,
+    resident_mib: f64,
+    /// Kernel memory of the cgroup, both ends of the connections; absent without cgroup v2.
+    kernel_kib_per_connection: Option<f64>,
+}
+
+/// Measures one system after the other, each from a fresh process.
+pub(crate) fn run(arguments: &IdleArguments, command: &str) -> Result<(), String> {
+    require("taskset")?;
+    allow_descriptors(u64::from(arguments.connections) + DESCRIPTORS_SPARE)?;
+    let systems = chosen(&arguments.only)?;
+    let folder = Folder::create()?;
+    let programs: Vec<_> = systems.iter().filter_map(|system| system.peer()).collect();
+    let facts = Facts::gather(&programs);
+    let mut rows = Vec::new();
+    for system in systems {
+        system.artifact().map_or(Ok(()), build)?;
+        eprintln!("{}: {} connections …", system.name, arguments.connections);
+        rows.push(measure(system, arguments.connections, &folder)?);
+    }
+    let table = table(&rows, arguments.connections);
+    println!("\n{table}");
+    if arguments.no_save {
+        return Ok(());
+    }
+    let markdown = format!(
+        "# {}: memory of idle connections\n\n`cargo xtask {command}`\n\n- revision {}\n- Linux {}\n- {}\n\n{table}",
+        facts.date,
+        facts.revision,
+        facts.kernel,
+        facts.versions.join("; "),
+    );
+    let date = facts.date.clone();
+    let raw = serde_json::json!({ "command": command, "facts": facts, "rows": rows });
+    report::save(&date, "idle", &raw, &markdown)
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static System>, String> {
+    let mut systems = Vec::new();
+    for name in only {
+        let found = SYSTEMS.iter().find(|system| system.name == name);
+        let system = found.ok_or_else(|| format!("there is no system '{name}'"))?;
+        match system.peer() {
+            Some(peer) if !is_installed(peer) => {
+                eprintln!("{name} is left out: apt-get install {peer}");
+            }
+            _ => systems.push(system),
+        }
+    }
+    Ok(systems)
+}
+
+fn measure(system: &'static System, connections: u32, folder: &Folder) -> Result<Row, String> {
+    let listen = free_address()?;
+    let around = Surroundings {
+        listen,
+        backend: listen,
+        connections,
+        response: None,
+        folder: &folder.0,
+    };
+    let command = system.command(&around)?;
+    let server = Server::start_pinned(system.name, SERVER_CORE, &command, listen)?;
+    let mut clients = Vec::new();
+    let failed = |error: String| format!("{}: {error}", system.name);
+    open_until(&mut clients, CONNECTIONS_BEFORE, listen).map_err(failed)?;
+    thread::sleep(SETTLE);
+    let (before, kernel_before) = (server.resident_bytes(), kernel_bytes());
+    open_until(&mut clients, connections, listen).map_err(failed)?;
+    thread::sleep(SETTLE);
+    let (after, kernel_after) = (server.resident_bytes(), kernel_bytes());
+    // A connection that the server has closed in the meantime costs nothing, and does not count.
+    for client in &clients {
+        probe::ask_on(client, listen).map_err(|e| failed(format!("idle connection: {e}")))?;
+    }
+    let grown = f64::from(connections - CONNECTIONS_BEFORE) * 1024.0;
+    let per_connection = |before: u64, after: u64| (after as f64 - before as f64) / grown;
+    Ok(Row {
+        name: system.name,
+        kib_per_connection: per_connection(before, after),
+        resident_mib: after as f64 / f64::from(1 << 20),
+        kernel_kib_per_connection: kernel_before
+            .zip(kernel_after)
+            .map(|(b, a)| per_connection(b, a)),
+    })
+}
+
+/// Opens connections up to `count` and makes one request on each new one.
+fn open_until(clients: &mut Vec<TcpStream>, count: u32, address: SocketAddr) -> Result<(), String> {
+    while clients.len() < count as usize {
+        let number = clients.len();
+        let failed = |error: String| format!("connection {number}: {error}");
+        let client = TcpStream::connect(address).map_err(|e| failed(e.to_string()))?;
+        probe::ask_on(&client, address).map_err(failed)?;
+        clients.push(client);
+    }
+    Ok(())
+}
+
+/// Kernel memory of the control group this process runs in; the peers run in the same.
+fn kernel_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let stat = fs::read_to_string(format!("/sys/fs/cgroup/{group}/memory.stat")).ok()?;
+    stat.lines()
+        .find_map(|line| line.strip_prefix("kernel ")?.parse().ok())
+}
+
+/// Raises the soft limit of descriptors, which the servers inherit.
+fn allow_descriptors(wanted: u64) -> Result<(), String> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < wanted) {
+        return Err(format!(
+            "{wanted} descriptors are needed; raise the limit (ulimit -Hn)"
+        ));
+    }
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    )
+    .map_err(|e| format!("the descriptor limit cannot be raised: {e}"))
+}
+
+fn table(rows: &[Row], connections: u32) -> String {
+    let mut text = format!(
+        "{connections} idle keep-alive connections (bar: {BAR_KIB:.1} KiB each)\n\n\
+         | system | KiB per connection | RSS MiB | kernel KiB per connection, both ends | |\n\
+         |---|---|---|---|---|\n"
+    );
+    for row in rows {
+        let kernel = row
+            .kernel_kib_per_connection
+            .map_or("–".to_owned(), |kib| format!("{kib:.2}"));
+        let verdict = match row.name.starts_with("blitz") {
+            true if row.kib_per_connection <= BAR_KIB => "met",
+            true => "MISSED",
+            false => "",
+        };
+        let Row {
+            name,
+            kib_per_connection: each,
+            resident_mib: total,
+            ..
+        } = row;
+        let _ = writeln!(
+            text,
+            "| {name} | {each:.2} | {total:.1} | {kernel} | {verdict} |"
+        );
+    }
+    text
+}

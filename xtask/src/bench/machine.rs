@@ -1,0 +1,154 @@
+//! What ran where: the facts without which a number means nothing.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::process::busy_seconds;
+use crate::tidy::repository_root;
+
+/// Share of one core above which the machine counts as busy with something else.
+pub(crate) const FOREIGN_SHARE_MAX: f64 = 0.05;
+
+/// The machine and the versions.
+#[derive(Debug, Serialize)]
+pub(crate) struct Facts {
+    pub(crate) date: String,
+    pub(crate) revision: String,
+    pub(crate) kernel: String,
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    /// Load tool and peers, as they call themselves.
+    pub(crate) versions: Vec<String>,
+}
+
+impl Facts {
+    pub(crate) fn gather(programs: &[&str]) -> Facts {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let model = cpuinfo
+            .lines()
+            .find_map(|line| line.strip_prefix("model name"));
+        Facts {
+            date: date(),
+            revision: revision(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            cpu: model.map_or_else(
+                || "unknown".to_owned(),
+                |m| m.trim_matches([' ', '\t', ':']).to_owned(),
+            ),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            versions: programs.iter().map(|program| version(program)).collect(),
+        }
+    }
+}
+
+/// Fails with what to install if a program is missing.
+pub(crate) fn require(program: &str) -> Result<(), String> {
+    if is_installed(program) {
+        return Ok(());
+    }
+    let package = if program == "taskset" {
+        "util-linux"
+    } else {
+        program
+    };
+    Err(format!(
+        "{program} is needed and not installed; on Debian: apt-get install {package}"
+    ))
+}
+
+/// Whether the program is in one of the folders of PATH; Debian keeps daemons in /usr/sbin.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Share of one core that other programs use right now, over a second.
+pub(crate) fn foreign_share_now() -> f64 {
+    let before = busy_seconds();
+    thread::sleep(Duration::from_secs(1));
+    busy_seconds() - before
+}
+
+/// The first line in which a program says its version, on whichever stream it says it.
+fn version(program: &str) -> String {
+    let Ok(output) = Command::new(program).arg("-v").output() else {
+        return format!("{program} (unknown version)");
+    };
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().next().unwrap_or(program).trim().to_owned()
+}
+
+/// The commit that was measured, and whether more than that was.
+fn revision() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git")
+            .args(args)
+            .current_dir(repository_root())
+            .output();
+        output
+            .map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
+            .unwrap_or_default()
+    };
+    let revision = git(&["rev-parse", "--short=12", "HEAD"]);
+    let changed = !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty();
+    if changed {
+        format!("{revision} with uncommitted changes")
+    } else {
+        revision
+    }
+}
+
+/// Today in UTC as year-month-day.
+fn date() -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    civil(since.as_secs() / 86_400)
+}
+
+/// The Gregorian date of a day since 1970, reckoned in years that begin in March.
+fn civil(day: u64) -> String {
+    let day = day + 719_468;
+    let era = day / 146_097;
+    let day_of_era = day % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day_of_month:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_dates() {
+        assert_eq!(civil(0), "1970-01-01");
+        assert_eq!(civil(19_782), "2024-02-29");
+        assert_eq!(civil(20_088), "2024-12-31");
+        assert_eq!(civil(20_089), "2025-01-01");
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_its_package() {
+        let error = require("no-such-load-tool").unwrap_err();
+        assert!(
+            error.contains("apt-get install no-such-load-tool"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,242 @@
+//! One run of one system: load, CPU, memory, and whether every answer was right.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Plan, WARM_UP};
+use super::probe;
+use super::process::{LOAD_CORE, SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds};
+use super::system::{BACKEND, Group, Kind, Surroundings, System};
+use super::wrk;
+
+/// What one run gave.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Run {
+    pub(crate) round: u32,
+    pub(crate) cpu_us_per_request: f64,
+    pub(crate) requests_per_second: f64,
+    pub(crate) resident_bytes: u64,
+    /// Share of one core that neither server, backend nor load tool used.
+    pub(crate) foreign_share: f64,
+    pub(crate) wrk: wrk::Summary,
+}
+
+/// What a system reports at its end, over its whole life.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Counters {
+    pub(crate) enters: u64,
+    pub(crate) sqes: u64,
+    pub(crate) cqes: u64,
+}
+
+/// A system with all of its runs.
+#[derive(Serialize)]
+pub(crate) struct Measured {
+    pub(crate) name: &'static str,
+    #[serde(skip)]
+    pub(crate) system: &'static System,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) counters: Option<Counters>,
+    /// Requests of its whole life: what the counters are divided by.
+    pub(crate) requests: u64,
+}
+
+/// All systems of a plan, up and running, and the backend behind the proxies.
+pub(crate) struct Bench<'a> {
+    plan: &'a Plan,
+    script: std::path::PathBuf,
+    backend: Option<Server>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    server: Server,
+    response_bytes: usize,
+    measured: Measured,
+}
+
+impl<'a> Bench<'a> {
+    /// Starts everything and warms each system up. `folder` is empty and stays until the end.
+    pub(crate) fn start(plan: &'a Plan, folder: &Path) -> Result<Bench<'a>, String> {
+        let script = folder.join("summary.lua");
+        fs::write(&script, wrk::SCRIPT).map_err(|e| format!("{}: {e}", script.display()))?;
+        let mut bench = Bench {
+            plan,
+            script,
+            backend: None,
+            entries: Vec::new(),
+        };
+        let response = capture_response(plan, folder)?;
+        let backend_address = free_address()?;
+        let around = |listen: SocketAddr| Surroundings {
+            listen,
+            backend: backend_address,
+            connections: plan.connections,
+            response: response.as_deref(),
+            folder,
+        };
+        if plan
+            .systems
+            .iter()
+            .any(|system| system.group == Group::Proxy)
+        {
+            // One at a time: a backend that waits for company would add its wait to every proxy.
+            let mut command = BACKEND.command(&around(backend_address))?;
+            command.args(["--wait", "1"]);
+            let server = Server::start_pinned("backend", LOAD_CORE, &command, backend_address)?;
+            bench.backend = Some(server);
+        }
+        for system in &plan.systems {
+            let address = free_address()?;
+            let command = system.command(&around(address))?;
+            bench.entries.push(Entry::start(system, &command, address)?);
+        }
+        for index in 0..bench.entries.len() {
+            bench.run(index, 0, WARM_UP)?;
+            bench.entries[index].measured.runs.clear();
+        }
+        Ok(bench)
+    }
+
+    /// One run of every system, in the order of the table.
+    pub(crate) fn round(&mut self, round: u32) -> Result<(), String> {
+        (0..self.entries.len()).try_for_each(|index| self.run(index, round, self.plan.run))
+    }
+
+    /// Stops everything and reads the counters that the servers print at their end.
+    pub(crate) fn finish(self) -> Vec<Measured> {
+        let finish = |mut entry: Entry| {
+            let last_words = entry.server.stop();
+            entry.measured.counters = counters(&last_words);
+            entry.measured
+        };
+        self.entries.into_iter().map(finish).collect()
+    }
+
+    fn run(&mut self, index: usize, round: u32, length: Duration) -> Result<(), String> {
+        let backend = || self.backend.as_ref().map_or(0.0, Server::cpu_seconds);
+        let entry = &mut self.entries[index];
+        let name = entry.measured.name;
+        let failed = |error: String| format!("{name}, round {round}: {error}");
+        entry.probe().map_err(failed)?;
+        let (server_before, others_before) =
+            (entry.server.cpu_seconds(), backend() + own_cpu_seconds());
+        let busy_before = busy_seconds();
+        let summary = wrk::run(
+            &self.script,
+            entry.server.address,
+            self.plan.connections,
+            length,
+        )
+        .map_err(failed)?;
+        let busy = busy_seconds() - busy_before;
+        let server = entry.server.cpu_seconds() - server_before;
+        // wrk has ended, so its time is among that of our children.
+        let others = backend() + own_cpu_seconds() - others_before;
+        let resident_bytes = entry.server.resident_bytes();
+        entry.probe().map_err(failed)?;
+        summary.check(entry.response_bytes).map_err(failed)?;
+        entry.measured.requests += summary.requests;
+        entry.measured.runs.push(Run {
+            round,
+            cpu_us_per_request: server * 1e6 / summary.requests as f64,
+            requests_per_second: summary.requests_per_second(),
+            resident_bytes,
+            foreign_share: (busy - server - others).max(0.0) / length.as_secs_f64(),
+            wrk: summary,
+        });
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn start(
+        system: &'static System,
+        command: &Command,
+        address: SocketAddr,
+    ) -> Result<Entry, String> {
+        let server = Server::start_pinned(system.name, SERVER_CORE, command, address)?;
+        let response = probe::ask(address).map_err(|e| format!("{}: {e}", system.name))?;
+        Ok(Entry {
+            server,
+            response_bytes: response.len(),
+            measured: Measured {
+                name: system.name,
+                system,
+                runs: Vec::new(),
+                counters: None,
+                requests: 1,
+            },
+        })
+    }
+
+    /// A response of another length than the first would be counted wrongly.
+    fn probe(&mut self) -> Result<(), String> {
+        let response = probe::ask(self.server.address)?;
+        self.measured.requests += 1;
+        if response.len() == self.response_bytes {
+            return Ok(());
+        }
+        Err(format!(
+            "a response has {} bytes, the first had {}",
+            response.len(),
+            self.response_bytes
+        ))
+    }
+}
+
+/// The very bytes that the example server answers with, for the bare ring to answer with too.
+fn capture_response(plan: &Plan, folder: &Path) -> Result<Option<std::path::PathBuf>, String> {
+    let blitz = |system: &&&System| matches!(system.kind, Kind::HelloWorld { .. });
+    let Some(system) = plan.systems.iter().find(blitz) else {
+        return Ok(None);
+    };
+    let listen = free_address()?;
+    let around = Surroundings {
+        listen,
+        backend: listen,
+        connections: 1,
+        response: None,
+        folder,
+    };
+    let server = Server::start_pinned(system.name, SERVER_CORE, &system.command(&around)?, listen)?;
+    let response = probe::ask(listen).map_err(|e| format!("{}: {e}", system.name))?;
+    drop(server);
+    let file = folder.join("response");
+    fs::write(&file, response).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(Some(file))
+}
+
+/// The last line that is an object with the counters in it; servers log other things as well.
+fn counters(last_words: &str) -> Option<Counters> {
+    last_words
+        .lines()
+        .rev()
+        .find_map(|line| serde_json::from_str(line.trim()).ok())
+}
+
+impl Measured {
+    /// A counter per request.
+    pub(crate) fn per_request(&self, which: impl Fn(&Counters) -> u64) -> Option<f64> {
+        let counters = self.counters.as_ref()?;
+        Some(which(counters) as f64 / self.requests as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_among_other_lines() {
+        let text = "starting\n{\"enters\":3,\"sqes\":4,\"cqes\":5,\"turns\":3}\nbye\n";
+        let found = counters(text).unwrap();
+        assert_eq!((found.enters, found.sqes, found.cqes), (3, 4, 5));
+        assert!(counters("nothing here").is_none());
+    }
+}

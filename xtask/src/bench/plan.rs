@@ -1,0 +1,102 @@
+//! What is run, how often and how long.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::system::{SYSTEMS, System};
+
+/// Flags of `cargo xtask bench h1`.
+#[derive(Debug, Args)]
+pub(crate) struct H1Arguments {
+    /// Interleaved rounds; a bar needs at least 15
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Length of one run
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+    /// Connections of the load tool
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    connections: u32,
+    /// Only these systems or groups (fixed, proxy), separated by commas
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Three rounds of one second, nothing saved: a look, not a proof
+    #[arg(long)]
+    quick: bool,
+}
+
+/// The resolved plan.
+pub(crate) struct Plan {
+    pub(crate) rounds: u32,
+    pub(crate) run: Duration,
+    pub(crate) connections: u32,
+    pub(crate) systems: Vec<&'static System>,
+    /// Results of a quick look are not kept.
+    pub(crate) save: bool,
+}
+
+/// One run per system before the first round, not counted.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
+
+impl Plan {
+    pub(crate) fn new(arguments: &H1Arguments) -> Result<Plan, String> {
+        let quick = arguments.quick;
+        Ok(Plan {
+            rounds: if quick { 3 } else { arguments.rounds },
+            run: Duration::from_secs(if quick { 1 } else { arguments.seconds }),
+            connections: arguments.connections,
+            systems: chosen(&arguments.only)?,
+            save: !quick,
+        })
+    }
+}
+
+/// Keeps the order of the table: every round runs A B C in the same order.
+fn chosen(only: &[String]) -> Result<Vec<&'static System>, String> {
+    for word in only {
+        if !SYSTEMS.iter().any(|system| system.is_meant_by(word)) {
+            let names: Vec<_> = SYSTEMS.iter().map(|system| system.name).collect();
+            let names = names.join(", ");
+            return Err(format!(
+                "there is no system '{word}'; fixed, proxy, {names}"
+            ));
+        }
+    }
+    let wanted = |system: &&System| {
+        (only.is_empty() && system.by_default) || only.iter().any(|word| system.is_meant_by(word))
+    };
+    Ok(SYSTEMS.iter().filter(wanted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(only: &[&str]) -> Vec<&'static str> {
+        let only: Vec<String> = only.iter().map(|&word| word.to_owned()).collect();
+        chosen(&only)
+            .unwrap()
+            .iter()
+            .map(|system| system.name)
+            .collect()
+    }
+
+    #[test]
+    fn a_group_stands_for_its_systems_in_the_order_of_the_table() {
+        let proxies = names(&["proxy"]);
+        assert_eq!(proxies.first(), Some(&"relay"));
+        assert!(proxies.contains(&"nginx-proxy"));
+        assert!(!proxies.contains(&"limit"));
+        assert_eq!(names(&["nginx", "limit"]), ["limit", "nginx"]);
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = chosen(&["ngnix".to_owned()]).err().unwrap();
+        assert!(
+            error.contains("ngnix") && error.contains("nginx-proxy"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! A server under measurement: started, looked at from outside, stopped.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The server's core, as taskset wants it.
+pub(crate) const SERVER_CORE: &str = "0";
+/// The core of the load tool and the backend.
+pub(crate) const LOAD_CORE: &str = "1";
+
+const START_WITHIN: Duration = Duration::from_secs(10);
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Linux reports times of processes in hundredths of a second, whatever the kernel's own tick is.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A running server; stopped when dropped.
+pub(crate) struct Server {
+    name: String,
+    child: Child,
+    /// What it writes to standard error, to the end.
+    errors: Option<JoinHandle<String>>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Starts `command` on one core and waits until it accepts.
+    pub(crate) fn start_pinned(
+        name: &str,
+        core: &str,
+        command: &Command,
+        address: SocketAddr,
+    ) -> Result<Server, String> {
+        let server = Server::start(name, pinned(core, command), address)?;
+        server.wait_until_it_accepts()?;
+        Ok(server)
+    }
+
+    /// Starts `command` as it is and returns at once.
+    pub(crate) fn start(
+        name: &str,
+        mut command: Command,
+        address: SocketAddr,
+    ) -> Result<Server, String> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|e| format!("{name} does not start: {e}"))?;
+        let errors = child.stderr.take().map(|mut pipe| {
+            thread::spawn(move || {
+                let mut text = Vec::new();
+                // What was read until an error is still worth showing.
+                let _ = pipe.read_to_end(&mut text);
+                String::from_utf8_lossy(&text).into_owned()
+            })
+        });
+        Ok(Server {
+            name: name.to_owned(),
+            child,
+            errors,
+            address,
+        })
+    }
+
+    fn wait_until_it_accepts(&self) -> Result<(), String> {
+        let begun = Instant::now();
+        while begun.elapsed() < START_WITHIN {
+            if TcpStream::connect(self.address).is_ok() {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Err(format!("{} does not listen on {}", self.name, self.address))
+    }
+
+    /// User and system time of the whole process tree, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        tree(self.child.id())
+            .values()
+            .map(|process| process.cpu_seconds)
+            .sum()
+    }
+
+    /// Resident memory of the whole process tree, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        tree(self.child.id())
+            .keys()
+            .map(|&pid| resident_bytes(pid))
+            .sum()
+    }
+
+    /// Asks it to end and returns what it wrote to standard error.
+    pub(crate) fn stop(mut self) -> String {
+        self.end();
+        self.errors
+            .take()
+            .and_then(|errors| errors.join().ok())
+            .unwrap_or_default()
+    }
+
+    /// TERM, then KILL; in both cases the process is reaped.
+    fn end(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid
+            && matches!(self.child.try_wait(), Ok(None))
+        {
+            // It may have ended by itself in between.
+            let _ = kill_process(pid, Signal::TERM);
+            let asked = Instant::now();
+            while asked.elapsed() < STOP_WITHIN && matches!(self.child.try_wait(), Ok(None)) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The same command under taskset.
+fn pinned(core: &str, command: &Command) -> Command {
+    let mut pinned = Command::new("taskset");
+    pinned
+        .args(["-c", core])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            pinned.env(name, value);
+        }
+    }
+    pinned
+}
+
+/// An address on which nothing listens.
+pub(crate) fn free_address() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|e| e.to_string())?;
+    listener.local_addr().map_err(|e| e.to_string())
+}
+
+/// CPU time of this process and of its children that have ended, in seconds.
+pub(crate) fn own_cpu_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    fields(&stat).map_or(0.0, |fields| seconds(&fields[11..15]))
+}
+
+/// Time that all cores together were not idle, in seconds since boot.
+pub(crate) fn busy_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().next().unwrap_or_default();
+    let values: Vec<f64> = line
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    // user nice system idle iowait irq softirq steal; guest time is part of user already.
+    let busy = values
+        .iter()
+        .take(8)
+        .enumerate()
+        .filter(|(place, _)| !matches!(place, 3 | 4));
+    busy.map(|(_, ticks)| ticks).sum::<f64>() / TICKS_PER_SECOND
+}
+
+struct Process {
+    cpu_seconds: f64,
+}
+
+/// The process and all that descend from it.
+fn tree(root: u32) -> BTreeMap<u32, Process> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok());
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if let (Some(pid), Some(fields)) = (pid, fields(&stat)) {
+            let parent: u32 = fields[1].parse().unwrap_or(0);
+            all.insert(pid, (parent, seconds(&fields[11..13])));
+        }
+    }
+    let mut tree = BTreeMap::new();
+    let mut open = vec![root];
+    while let Some(pid) = open.pop() {
+        if let Some(&(_, cpu_seconds)) = all.get(&pid) {
+            tree.insert(pid, Process { cpu_seconds });
+        }
+        open.extend(
+            all.iter()
+                .filter(|(_, (parent, _))| *parent == pid)
+                .map(|(&child, _)| child),
+        );
+    }
+    tree
+}
+
+/// The fields behind the name, which may itself hold blanks and brackets: state, parent, …
+fn fields(stat: &str) -> Option<Vec<&str>> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    (fields.len() > 15).then_some(fields)
+}
+
+fn seconds(ticks: &[&str]) -> f64 {
+    ticks
+        .iter()
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        / TICKS_PER_SECOND
+}
+
+fn resident_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_fields() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 150 50 25 25 20 0 1 0 0";
+        let fields = fields(stat).unwrap();
+        assert_eq!(fields[1], "1");
+        assert_eq!(seconds(&fields[11..13]), 2.0);
+        assert_eq!(seconds(&fields[11..15]), 2.5);
+    }
+
+    #[test]
+    fn this_process_is_in_its_own_tree_and_resident() {
+        let pid = std::process::id();
+        assert!(tree(pid).contains_key(&pid));
+        assert!(resident_bytes(pid) > 100 * 1024);
+    }
+}

@@ -1,0 +1,241 @@
+//! The table for people, and the same with the raw data for the files.
+
+use std::fmt::Write;
+use std::fs;
+
+use serde::Serialize;
+
+use super::bars::{Base, Verdict, ratio_to};
+use super::machine::Facts;
+use super::measure::{Measured, Run};
+use super::stats::Quartiles;
+use super::system::Group;
+use crate::tidy::repository_root;
+
+/// Everything that is known about a set of runs.
+#[derive(Serialize)]
+pub(crate) struct Report<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) facts: Facts,
+    pub(crate) rounds: u32,
+    pub(crate) seconds: u64,
+    pub(crate) connections: u32,
+    /// Share of one core that other programs used before the start.
+    pub(crate) foreign_before: f64,
+    /// Why the set proves nothing; empty if it does.
+    pub(crate) void: Vec<String>,
+    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) measured: Vec<Measured>,
+}
+
+const COLUMNS: [&str; 12] = [
+    "system",
+    "req/s",
+    "CPU µs/req",
+    "p50 µs",
+    "p99 µs",
+    "RSS MiB",
+    "enters",
+    "SQEs",
+    "CQEs",
+    "against limit",
+    "against nginx",
+    "other programs",
+];
+
+impl Report<'_> {
+    /// For the terminal.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for group in [Group::Fixed, Group::Proxy] {
+            let rows = self.rows(group);
+            if rows.len() > 1 {
+                let _ = writeln!(text, "\n{}\n", self.title(group));
+                for row in &rows {
+                    text.push_str(&aligned(row, &rows));
+                }
+            }
+        }
+        let _ = write!(text, "\n{}", self.conclusion(""));
+        text
+    }
+
+    /// For the file beside the raw data.
+    pub(crate) fn markdown(&self) -> String {
+        let facts = &self.facts;
+        let mut text = format!(
+            "# {}: HTTP/1.1\n\n`cargo xtask {}`\n\n",
+            facts.date, self.command
+        );
+        let _ = writeln!(text, "- revision {}", facts.revision);
+        let _ = writeln!(
+            text,
+            "- {}, {} cores, Linux {}",
+            facts.cpu, facts.cores, facts.kernel
+        );
+        let _ = writeln!(text, "- {}", facts.versions.join("; "));
+        for group in [Group::Fixed, Group::Proxy] {
+            let rows = self.rows(group);
+            if rows.len() > 1 {
+                let _ = writeln!(text, "\n## {}\n", self.title(group));
+                for (index, row) in rows.iter().enumerate() {
+                    let _ = writeln!(text, "| {} |", row.join(" | "));
+                    if index == 0 {
+                        let _ = writeln!(text, "|{}", "---|".repeat(COLUMNS.len()));
+                    }
+                }
+            }
+        }
+        let _ = write!(text, "\n{}", self.conclusion("- "));
+        text
+    }
+
+    fn title(&self, group: Group) -> String {
+        let Report {
+            connections,
+            rounds,
+            seconds,
+            ..
+        } = self;
+        format!(
+            "{}: {connections} connections, {rounds} rounds of {seconds} s",
+            group.title()
+        )
+    }
+
+    /// The heads of the columns, then a row per system.
+    fn rows(&self, group: Group) -> Vec<Vec<String>> {
+        let heads = COLUMNS.iter().map(|&head| head.to_owned()).collect();
+        let systems = self
+            .measured
+            .iter()
+            .filter(|measured| measured.system.group == group);
+        std::iter::once(heads)
+            .chain(systems.map(|measured| self.row(measured)))
+            .collect()
+    }
+
+    fn row(&self, measured: &Measured) -> Vec<String> {
+        let quartiles = |of: fn(&Run) -> f64| Quartiles::of(measured.runs.iter().map(of));
+        let median = |of: fn(&Run) -> f64| {
+            quartiles(of).map_or_else(|| "–".to_owned(), |q| format!("{:.0}", q.median))
+        };
+        let ratio = |base| spread(ratio_to(&self.measured, measured, base));
+        let per_request = |value: Option<f64>| {
+            value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
+        };
+        let percent = |run: &Run| run.foreign_share * 100.0;
+        vec![
+            measured.name.to_owned(),
+            median(|run| run.requests_per_second),
+            spread(quartiles(|run| run.cpu_us_per_request)),
+            median(|run| run.wrk.p50_us as f64),
+            median(|run| run.wrk.p99_us as f64),
+            median(|run| run.resident_bytes as f64 / f64::from(1 << 20)),
+            per_request(measured.per_request(|counters| counters.enters)),
+            per_request(measured.per_request(|counters| counters.sqes)),
+            per_request(measured.per_request(|counters| counters.cqes)),
+            ratio(Base::Limit),
+            ratio(Base::Nginx),
+            format!("{} %", median(percent)),
+        ]
+    }
+
+    /// The bars, then whether they count.
+    fn conclusion(&self, bullet: &str) -> String {
+        let mut text = String::new();
+        for verdict in &self.verdicts {
+            let Verdict {
+                system,
+                what,
+                at_most,
+                measured,
+                met,
+            } = verdict;
+            let word = if *met { "met" } else { "MISSED" };
+            let _ = writeln!(
+                text,
+                "{bullet}{word}: {system}, {what}: {measured:.2} (at most {at_most:.2})"
+            );
+        }
+        for reason in &self.void {
+            let _ = writeln!(text, "{bullet}VOID, repeat it: {reason}");
+        }
+        if self.void.is_empty() {
+            let _ = writeln!(text, "{bullet}The set is valid: every response was right.");
+        }
+        text
+    }
+}
+
+/// Median and, in brackets, the quartiles.
+fn spread(quartiles: Option<Quartiles>) -> String {
+    quartiles.map_or_else(
+        || "–".to_owned(),
+        |q| format!("{:.2} [{:.2} {:.2}]", q.median, q.lower, q.upper),
+    )
+}
+
+fn aligned(row: &[String], rows: &[Vec<String>]) -> String {
+    let mut line = String::new();
+    for (column, cell) in row.iter().enumerate() {
+        let width = rows
+            .iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0);
+        if column == 0 {
+            let _ = write!(line, "{cell:<width$}");
+        } else {
+            let _ = write!(line, "  {cell:>width$}");
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// Writes raw data and table to `benchmarks/results/`, beside earlier ones of the same day.
+pub(crate) fn save(
+    date: &str,
+    scenario: &str,
+    raw: &impl Serialize,
+    markdown: &str,
+) -> Result<(), String> {
+    let folder = repository_root().join("benchmarks/results");
+    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let name = |number: u32| match number {
+        1 => format!("{date}-{scenario}"),
+        _ => format!("{date}-{scenario}-{number}"),
+    };
+    let free = (1..)
+        .map(name)
+        .find(|name| !folder.join(format!("{name}.json")).exists());
+    let Some(name) = free else {
+        return Err("benchmarks/results is full".to_owned());
+    };
+    let json = serde_json::to_string_pretty(raw).map_err(|e| e.to_string())?;
+    for (extension, content) in [("json", json.as_str()), ("md", markdown)] {
+        let file = folder.join(format!("{name}.{extension}"));
+        fs::write(&file, content).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    println!("saved as benchmarks/results/{name}.md and .json");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let cells = |words: &[&str]| {
+            words
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let rows = [cells(&["a", "µs"]), cells(&["long", "1"])];
+        assert_eq!(aligned(&rows[0], &rows), "a     µs\n");
+        assert_eq!(aligned(&rows[1], &rows), "long   1\n");
+    }
+}

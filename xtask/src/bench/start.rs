@@ -1,0 +1,134 @@
+//! `cargo xtask bench start`: from starting the process to its first answer.
+
+use std::fmt::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::build::build;
+use super::h1::Folder;
+use super::machine::{Facts, is_installed};
+use super::process::{Server, free_address};
+use super::system::{SYSTEMS, Surroundings, System};
+use super::{probe, report};
+
+/// Flags of `cargo xtask bench start`.
+#[derive(Debug, Args)]
+pub(crate) struct StartArguments {
+    /// Starts of each system; the best one counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    starts: u32,
+    /// Do not keep the result
+    #[arg(long)]
+    no_save: bool,
+}
+
+const NAMES: &[&str] = &["blitz-uring", "blitz-epoll", "nginx", "haproxy"];
+const GIVE_UP: Duration = Duration::from_secs(10);
+const BETWEEN_TRIES: Duration = Duration::from_micros(100);
+const BAR_MS: f64 = 15.0;
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    /// Every start, in the order they were made.
+    starts_ms: Vec<f64>,
+    best_ms: f64,
+}
+
+/// Starts every system several times, in turn.
+pub(crate) fn run(arguments: &StartArguments, command: &str) -> Result<(), String> {
+    let known = |name: &&&str| SYSTEMS.iter().find(|system| system.name == **name);
+    let mut systems: Vec<&'static System> = NAMES.iter().filter_map(|name| known(&name)).collect();
+    systems.retain(|system| system.peer().is_none_or(is_installed));
+    for system in &systems {
+        system.artifact().map_or(Ok(()), build)?;
+    }
+    let folder = Folder::create()?;
+    let mut rows: Vec<Row> = systems
+        .iter()
+        .map(|system| Row {
+            name: system.name,
+            starts_ms: Vec::new(),
+            best_ms: f64::INFINITY,
+        })
+        .collect();
+    for _ in 0..arguments.starts {
+        for (system, row) in systems.iter().zip(&mut rows) {
+            let took = start_once(system, &folder).map_err(|e| format!("{}: {e}", system.name))?;
+            let ms = took.as_secs_f64() * 1e3;
+            row.starts_ms.push(ms);
+            row.best_ms = row.best_ms.min(ms);
+        }
+    }
+    let table = table(&rows, arguments.starts);
+    println!("\n{table}");
+    if arguments.no_save {
+        return Ok(());
+    }
+    let programs: Vec<_> = systems.iter().filter_map(|system| system.peer()).collect();
+    let facts = Facts::gather(&programs);
+    let date = facts.date.clone();
+    let markdown = format!(
+        "# {date}: start to first answer\n\n`cargo xtask {command}`\n\n- revision {}\n\n{table}",
+        facts.revision
+    );
+    let raw = serde_json::json!({ "command": command, "facts": facts, "rows": rows });
+    report::save(&date, "start", &raw, &markdown)
+}
+
+/// Not pinned: taskset would be part of the time.
+fn start_once(system: &System, folder: &Folder) -> Result<Duration, String> {
+    let listen = free_address()?;
+    let around = Surroundings {
+        listen,
+        backend: listen,
+        connections: 100,
+        response: None,
+        folder: &folder.0,
+    };
+    let command = system.command(&around)?;
+    let begun = Instant::now();
+    let server = Server::start(system.name, command, listen)?;
+    loop {
+        // Refused is what it says until it listens.
+        let answer = probe::ask(listen);
+        let took = begun.elapsed();
+        match answer {
+            Ok(_) => {
+                drop(server);
+                return Ok(took);
+            }
+            Err(error) if took > GIVE_UP => return Err(error),
+            Err(_) => thread::sleep(BETWEEN_TRIES),
+        }
+    }
+}
+
+fn table(rows: &[Row], starts: u32) -> String {
+    let mut text = format!(
+        "Start to first answer, best of {starts} (bar: {BAR_MS:.0} ms)\n\n\
+         | system | best ms | all ms | |\n|---|---|---|---|\n"
+    );
+    for Row {
+        name,
+        starts_ms,
+        best_ms,
+    } in rows
+    {
+        let all: Vec<String> = starts_ms.iter().map(|ms| format!("{ms:.1}")).collect();
+        let verdict = match name.starts_with("blitz") {
+            true if *best_ms <= BAR_MS => "met",
+            true => "MISSED",
+            false => "",
+        };
+        let _ = writeln!(
+            text,
+            "| {name} | {best_ms:.1} | {} | {verdict} |",
+            all.join(" ")
+        );
+    }
+    text
+}
