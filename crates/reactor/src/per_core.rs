@@ -164,13 +164,12 @@ impl Cores {
 
     /// What all cores together have counted.
     pub fn counters(&self) -> Counters {
-        self.counters
-            .iter()
-            .map(|cells| cells.read())
-            .fold(Counters::default(), |a, b| a + b)
+        sum(&self.counters)
     }
 
-    /// Waits until every core has ended.
+    /// Waits until every core has ended. With `BLITZ_REACTOR_COUNTERS` in the environment, the
+    /// sums of the counters are then written to standard error as one line of JSON, for
+    /// benchmarks.
     ///
     /// # Errors
     /// The first error of a driver, or that a core panicked.
@@ -182,8 +181,23 @@ impl Cores {
                 .unwrap_or_else(|_| Err(io::Error::other("a core panicked")));
             first = first.and(ended);
         }
+        if std::env::var_os("BLITZ_REACTOR_COUNTERS").is_some() {
+            let sums = sum(&self.counters);
+            let named: Vec<String> = sums
+                .named()
+                .map(|(name, value)| format!("\"{name}\":{value}"))
+                .collect();
+            eprintln!("{{{}}}", named.join(","));
+        }
         first
     }
+}
+
+fn sum(counters: &[Arc<CounterCells>]) -> Counters {
+    counters
+        .iter()
+        .map(|cells| cells.read())
+        .fold(Counters::default(), |a, b| a + b)
 }
 
 /// Runs one reactor on the calling thread until `future` is done: for tests and tools.

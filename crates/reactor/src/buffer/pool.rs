@@ -23,6 +23,8 @@ pub(crate) struct Pool {
     /// Views of each buffer; 0 means free or lent to the driver.
     views: Box<[Cell<u32>]>,
     free: RefCell<Vec<u16>>,
+    /// Bytes that were copied out of scarce buffers and are still held.
+    copied: Cell<usize>,
 }
 
 impl Pool {
@@ -48,6 +50,7 @@ impl Pool {
             memory,
             views: vec![Cell::new(0); usize::from(BUFFERS_MAX)].into_boxed_slice(),
             free: RefCell::new((0..BUFFERS_MAX).rev().collect()),
+            copied: Cell::new(0),
         })
     }
 
@@ -56,9 +59,26 @@ impl Pool {
         self.free.borrow().len()
     }
 
-    /// Takes a buffer for the driver to fill.
+    /// Less than half of the buffers are left: slices that users would hold are copied (rule 3).
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.free() < usize::from(BUFFERS_MAX) / 2
+    }
+
+    pub(super) fn count_copy(&self, bytes: usize) {
+        self.copied.set(self.copied.get() + bytes);
+    }
+
+    pub(super) fn uncount_copy(&self, bytes: usize) {
+        self.copied.set(self.copied.get() - bytes);
+    }
+
+    /// Takes a buffer for the driver to fill, unless the core holds all that it may.
     pub(crate) fn lend(&self) -> Option<u16> {
-        self.free.borrow_mut().pop()
+        let mut free = self.free.borrow_mut();
+        if self.copied.get() > free.len() * BUFFER_BYTES {
+            return None;
+        }
+        free.pop()
     }
 
     /// Takes back a lent buffer that was not filled.

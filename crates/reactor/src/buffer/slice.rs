@@ -12,10 +12,51 @@ use super::pool::{BUFFER_BYTES, Pool};
 /// dropped. A slice stays on its core (`!Send`). Hold slices briefly: a slice of one byte keeps a
 /// whole buffer from being received into (rule 3), so copy what must outlive the turn.
 pub struct Slice {
-    pool: Rc<Pool>,
-    id: u16,
+    memory: Memory,
     start: u16,
     end: u16,
+}
+
+/// Where the bytes live.
+#[derive(Clone)]
+enum Memory {
+    Pooled(Lease),
+    /// Out of the pool, because that was scarce (rule 3).
+    Copied(Rc<Copy>),
+}
+
+/// Bytes that left the pool and still count against the core's cap.
+struct Copy {
+    bytes: Box<[u8]>,
+    pool: Rc<Pool>,
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.pool.uncount_copy(self.bytes.len());
+    }
+}
+
+/// One counted view of a buffer.
+struct Lease {
+    pool: Rc<Pool>,
+    id: u16,
+}
+
+impl Clone for Lease {
+    fn clone(&self) -> Lease {
+        self.pool.retain(self.id);
+        Lease {
+            pool: Rc::clone(&self.pool),
+            id: self.id,
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pool.release(self.id);
+    }
 }
 
 impl Slice {
@@ -23,11 +64,35 @@ impl Slice {
     pub(crate) fn adopt(pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
         assert!(len <= BUFFER_BYTES, "a receive cannot exceed its buffer");
         pool.retain(id);
-        Slice {
+        let lease = Lease {
             pool: Rc::clone(pool),
             id,
+        };
+        Slice {
+            memory: Memory::Pooled(lease),
             start: 0,
             end: len as u16,
+        }
+    }
+
+    /// Copies the bytes out of the pool if that has become scarce, so that nobody who holds
+    /// slices keeps the others from receiving.
+    pub(crate) fn spare_the_pool(self) -> Slice {
+        let Memory::Pooled(Lease { pool, .. }) = &self.memory else {
+            return self;
+        };
+        if !pool.is_scarce() {
+            return self;
+        }
+        pool.count_copy(self.len());
+        let copy = Copy {
+            bytes: Box::from(&*self),
+            pool: Rc::clone(pool),
+        };
+        Slice {
+            memory: Memory::Copied(Rc::new(copy)),
+            start: 0,
+            end: self.end - self.start,
         }
     }
 
@@ -81,10 +146,8 @@ impl Slice {
             "{range:?} is not inside {} bytes",
             self.len()
         );
-        self.pool.retain(self.id);
         Slice {
-            pool: Rc::clone(&self.pool),
-            id: self.id,
+            memory: self.memory.clone(),
             start: self.start + range.start as u16,
             end: self.start + range.end as u16,
         }
@@ -97,22 +160,19 @@ impl Clone for Slice {
     }
 }
 
-impl Drop for Slice {
-    fn drop(&mut self) {
-        self.pool.release(self.id);
-    }
-}
-
 impl Deref for Slice {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let base = self.pool.address(self.id);
+        let range = usize::from(self.start)..usize::from(self.end);
+        let lease = match &self.memory {
+            Memory::Copied(copy) => return &copy.bytes[range],
+            Memory::Pooled(lease) => lease,
+        };
+        let base = lease.pool.address(lease.id);
         // SAFETY: `adopt` checked that `end` lies inside the buffer and the kernel has filled it
         // up to there; nobody writes to it before its last view is dropped.
-        unsafe {
-            std::slice::from_raw_parts(base.as_ptr().add(usize::from(self.start)), self.len())
-        }
+        unsafe { std::slice::from_raw_parts(base.as_ptr().add(range.start), range.len()) }
     }
 }
 

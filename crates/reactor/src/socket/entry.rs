@@ -36,7 +36,9 @@ pub(crate) struct Entry {
 ///   Owned ─────────▶ Parked ─────────────────────────────────▶ Owned
 ///     │ finish
 ///     ├────────────▶ Finishing ──┐ sent, FIN both ways, or late
-///     │ drop, abort              ▼
+///     │ abort                    │
+///     ├────────────▶ Resetting ──┤ sent, or late
+///     │ drop                     ▼
 ///     └─────────────────────▶ Closing ──▶ (gone, when nothing is pending)
 /// ```
 pub(super) enum Role {
@@ -46,6 +48,8 @@ pub(super) enum Role {
     Parked(Parking),
     /// It sends the rest, then FIN, then discards some input, then closes (rule 16).
     Finishing { discard_left: usize },
+    /// It sends the rest and resets.
+    Resetting,
     /// It waits for its last completions.
     Closing,
 }
@@ -107,6 +111,9 @@ pub(super) struct Receiving {
     pub(super) waker: Option<Waker>,
 }
 
+/// Received pieces below this do not keep a buffer while they wait and buffers are scarce.
+const PIECE_PINS_MIN: usize = 2 * 1024;
+
 /// Receive window until `set_window` is called: what may be read ahead of a request (rule 17).
 pub(super) const WINDOW_DEFAULT: usize = 16 * 1024;
 
@@ -125,6 +132,12 @@ impl Receiving {
 
     pub(super) fn push(&mut self, slice: Slice) {
         self.unread += slice.len();
+        // Small pieces that wait would each pin a buffer.
+        let slice = if slice.len() < PIECE_PINS_MIN {
+            slice.spare_the_pool()
+        } else {
+            slice
+        };
         if self.first.is_none() {
             self.first = Some(slice);
         } else {

@@ -146,7 +146,7 @@ impl Socket {
         std::mem::forget(self);
     }
 
-    /// Closes with RST.
+    /// Closes with RST, after what is queued, if that leaves within 2 s.
     pub fn abort(self) {
         core::with(|core| core.sockets().abort(self.key));
         std::mem::forget(self);

@@ -204,7 +204,7 @@ impl Sockets<'_> {
         let receiving = &mut self.table.entry(key).receiving;
         if let Some(slice) = receiving.pop() {
             self.arm_receive(key);
-            return Poll::Ready(Ok(Some(slice)));
+            return Poll::Ready(Ok(Some(slice.spare_the_pool())));
         }
         match receiving.end {
             End::Fin => Poll::Ready(Ok(None)),
@@ -346,6 +346,18 @@ impl Sockets<'_> {
     }
 
     pub(super) fn abort(&mut self, key: SocketKey) {
+        let entry = self.table.entry(key);
+        if entry.sending.queue.is_none() || entry.sending.failed != 0 {
+            return self.reset(key);
+        }
+        entry.receiving.waker = None;
+        entry.sending.waker = None;
+        entry.receiving.discard();
+        entry.role = Role::Resetting;
+        self.set_deadline(key, self.core.clock.now() + DISCARD_TIME);
+    }
+
+    fn reset(&mut self, key: SocketKey) {
         sys::linger_zero(self.table.entry(key).fd);
         self.close(key);
     }
@@ -442,6 +454,9 @@ impl Sockets<'_> {
             table.driver.send(key, entry.fd, queue.describe());
             return;
         }
+        if matches!(entry.role, Role::Resetting) {
+            return self.reset(key);
+        }
         if entry.sending.fin == Fin::Wanted {
             entry.sending.fin = Fin::Sent;
             sys::shutdown_write(entry.fd);
@@ -534,6 +549,7 @@ impl Sockets<'_> {
         };
         match entry.role {
             Role::Finishing { .. } => self.close(key),
+            Role::Resetting => self.reset(key),
             Role::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
                     return Outcome::Resume(parking.resume, key, parking.tag, Cause::Expired);
@@ -591,7 +607,7 @@ impl Sockets<'_> {
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
                 match &mut entry.role {
-                    Role::Closing => {}
+                    Role::Closing | Role::Resetting => {}
                     Role::Finishing { discard_left } => {
                         *discard_left = discard_left.saturating_sub(slice.len());
                     }
@@ -619,6 +635,7 @@ impl Sockets<'_> {
         let news = entry.receiving.has_news();
         match &entry.role {
             Role::Closing => self.remove_if_done(key),
+            Role::Resetting => {}
             Role::Finishing { discard_left } => {
                 let over = *discard_left == 0 || entry.receiving.end != End::Open;
                 if over && entry.sending.fin == Fin::Sent {
@@ -632,9 +649,14 @@ impl Sockets<'_> {
                     return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
                 }
             }
-            Role::Owned if news => wake(&mut entry.receiving.waker),
-            Role::Owned | Role::Parked(_) if !more => self.arm_receive(key),
-            Role::Owned | Role::Parked(_) => {}
+            Role::Owned | Role::Parked(_) => {
+                if news {
+                    wake(&mut entry.receiving.waker);
+                }
+                if !more {
+                    self.arm_receive(key);
+                }
+            }
         }
         Outcome::Nothing
     }
@@ -673,7 +695,9 @@ impl Sockets<'_> {
         }
         match entry.role {
             Role::Closing => self.remove_if_done(key),
-            Role::Finishing { .. } if entry.sending.failed != 0 => self.close(key),
+            Role::Finishing { .. } | Role::Resetting if entry.sending.failed != 0 => {
+                self.close(key);
+            }
             _ if entry.sending.failed != 0 => {}
             _ => self.continue_sending(key),
         }

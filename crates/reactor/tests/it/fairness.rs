@@ -12,48 +12,78 @@ use blitz_reactor::{
 
 use crate::{anywhere, config, listen, on_both_drivers, pattern};
 
-/// Rule 2: readers that hold every buffer make the others wait in line, and nobody is lost.
+/// Rule 2: readers that let everything wait make the others wait in line, and nobody is lost.
 #[test]
 fn an_empty_pool_makes_receivers_wait_in_line() {
+    const EACH: usize = 1 << 20;
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
-        let mut hoard = Vec::new();
         let mut sockets = Vec::new();
-        // 100 connections times 60 received pieces are more than the pool has buffers.
-        for _ in 0..100 {
+        let mut senders = Vec::new();
+        // 80 MiB are more than the pool holds.
+        for _ in 0..80 {
             let socket = Socket::connect(&address.into()).await.unwrap();
-            socket.set_window(1 << 20);
-            let (peer, _) = outside.accept().unwrap();
-            peer.set_nodelay(true).unwrap();
-            sockets.push((socket, peer));
+            socket.set_window(EACH);
+            let (mut peer, _) = outside.accept().unwrap();
+            sockets.push(socket);
+            senders.push(std::thread::spawn(move || {
+                peer.write_all(&pattern(EACH)).unwrap()
+            }));
         }
-        for _ in 0..60 {
-            for (_, peer) in &mut sockets {
-                peer.write_all(b"x").unwrap();
-            }
-            sleep(Duration::from_millis(1)).await;
-            for (socket, _) in &sockets {
-                while let Some(Ok(Some(bytes))) = socket.try_recv() {
-                    hoard.push(bytes);
-                }
-            }
-        }
-        assert!(counters().no_buffers > 0, "the pool did run dry");
-        assert!(hoard.len() < 6_000);
-        let mut received: usize = hoard.iter().map(|bytes| bytes.len()).sum();
-        hoard.clear();
-        let late = Instant::now() + Duration::from_secs(5);
-        while received < 6_000 && Instant::now() < late {
+        while counters().no_buffers < 10 {
             sleep(Duration::from_millis(5)).await;
-            for (socket, _) in &sockets {
-                while let Some(Ok(Some(bytes))) = socket.try_recv() {
-                    received += bytes.len();
-                }
-            }
         }
-        assert_eq!(received, 6_000);
+        for socket in sockets {
+            assert!(crate::read_to_end(&socket).await == pattern(EACH));
+        }
         assert_eq!(counters().shed, 0);
+        senders
+            .into_iter()
+            .for_each(|sender| sender.join().unwrap());
+    });
+}
+
+/// Rule 3: one who keeps small slices does not keep buffers.
+#[test]
+fn hoarded_slices_leave_the_pool_to_the_others() {
+    on_both_drivers(|| async {
+        let (client, server) = crate::pair().await;
+        let mut hoard = Vec::new();
+        for _ in 0..5_000 {
+            client.send("x");
+            hoard.push(server.recv().await.unwrap().unwrap());
+        }
+        assert_eq!(counters().no_buffers, 0);
+        assert!(hoard.iter().all(|slice| **slice == *b"x"));
+    });
+}
+
+/// Rule 4: while nobody can receive, the one who holds the most is shed.
+#[test]
+fn the_largest_holder_is_shed_when_nobody_can_receive() {
+    on_both_drivers(|| async {
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outside.local_addr().unwrap();
+        let greedy = Socket::connect(&address.into()).await.unwrap();
+        greedy.set_window(100 << 20);
+        let (mut peer, _) = outside.accept().unwrap();
+        let flood = std::thread::spawn(move || {
+            let block = pattern(1 << 20);
+            while peer.write_all(&block).is_ok() {}
+        });
+        while counters().no_buffers == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let modest = Socket::connect(&address.into()).await.unwrap();
+        let (mut other, _) = outside.accept().unwrap();
+        other.write_all(b"me too").unwrap();
+        let heard = blitz_reactor::timeout(Duration::from_secs(5), modest.recv()).await;
+        assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"me too");
+        assert_eq!(counters().shed, 1);
+        assert!(greedy.recv().await.is_err());
+        drop(greedy);
+        crate::outside(move || flood.join().unwrap()).await;
     });
 }
 

@@ -143,6 +143,20 @@ fn a_reset_is_an_error_that_stays() {
 }
 
 #[test]
+fn what_was_queued_arrives_before_a_reset() {
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        client.send("half an answer");
+        client.abort();
+        assert_eq!(&*server.recv().await.unwrap().unwrap(), b"half an answer");
+        assert_eq!(
+            server.recv().await.unwrap_err().kind(),
+            ErrorKind::ConnectionReset
+        );
+    });
+}
+
+#[test]
 fn sending_to_a_reset_connection_fails() {
     on_both_drivers(|| async {
         let (client, server) = pair().await;
