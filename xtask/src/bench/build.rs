@@ -1,8 +1,10 @@
 //! The release builds that are measured.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::system::System;
 use crate::tidy::repository_root;
 
 /// A program of this repository.
@@ -26,8 +28,14 @@ impl Artifact {
     }
 }
 
+/// Builds what the systems are started from, each program once.
+pub(crate) fn build_all<'a>(systems: impl Iterator<Item = &'a System>) -> Result<(), String> {
+    let artifacts: BTreeSet<Artifact> = systems.filter_map(System::artifact).collect();
+    artifacts.into_iter().try_for_each(build)
+}
+
 /// Builds one program as users get it.
-pub(crate) fn build(artifact: Artifact) -> Result<(), String> {
+fn build(artifact: Artifact) -> Result<(), String> {
     let (package, what, name) = artifact.parts();
     eprintln!("building {name} …");
     let status = Command::new(env!("CARGO"))

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::build::{Artifact, build};
+use super::build::build_all;
 use super::machine::{Facts, foreign_share_now, is_installed, require};
 use super::measure::Bench;
 use super::plan::{H1Arguments, Plan};
 use super::report::{self, Report};
-use super::system::{Group, System};
+use super::system::{BACKEND, Group, System};
 use super::{bars, machine};
 
 /// Runs the scenario and prints the table.
@@ -20,7 +20,16 @@ pub(crate) fn run(arguments: &H1Arguments, command: &str) -> Result<(), String> 
     if plan.systems.is_empty() {
         return Err("nothing is left to measure".to_owned());
     }
-    build_for(&plan.systems)?;
+    let backend = plan
+        .systems
+        .iter()
+        .any(|system| system.group == Group::Proxy);
+    build_all(
+        plan.systems
+            .iter()
+            .copied()
+            .chain(backend.then_some(&BACKEND)),
+    )?;
     let foreign_before = foreign_share_now();
     if foreign_before > machine::FOREIGN_SHARE_MAX {
         let percent = foreign_before * 100.0;
@@ -65,16 +74,6 @@ fn leave_out_missing_peers(systems: &mut Vec<&'static System>) {
         }
         _ => true,
     });
-}
-
-fn build_for(systems: &[&System]) -> Result<(), String> {
-    let mut artifacts: Vec<Artifact> = systems.iter().filter_map(|s| s.artifact()).collect();
-    if systems.iter().any(|system| system.group == Group::Proxy) {
-        artifacts.push(Artifact::LimitResponder);
-    }
-    artifacts.sort();
-    artifacts.dedup();
-    artifacts.into_iter().try_for_each(build)
 }
 
 /// A folder for the files of one run, removed at its end.

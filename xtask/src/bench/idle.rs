@@ -10,7 +10,7 @@ use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-use super::build::build;
+use super::build::build_all;
 use super::h1::Folder;
 use super::machine::{Facts, is_installed, require};
 use super::process::{SERVER_CORE, Server, free_address};
@@ -47,7 +47,7 @@ struct Row {
     name: &'static str,
     kib_per_connection: f64,
     resident_mib: f64,
-    /// Kernel memory of the cgroup, both ends of the connections; absent without cgroup v2.
+    /// Kernel memory of the cgroup, both ends of the connections; absent where the kernel does not count it.
     kernel_kib_per_connection: Option<f64>,
 }
 
@@ -56,12 +56,12 @@ pub(crate) fn run(arguments: &IdleArguments, command: &str) -> Result<(), String
     require("taskset")?;
     allow_descriptors(u64::from(arguments.connections) + DESCRIPTORS_SPARE)?;
     let systems = chosen(&arguments.only)?;
+    build_all(systems.iter().copied())?;
     let folder = Folder::create()?;
     let programs: Vec<_> = systems.iter().filter_map(|system| system.peer()).collect();
     let facts = Facts::gather(&programs);
     let mut rows = Vec::new();
     for system in systems {
-        system.artifact().map_or(Ok(()), build)?;
         eprintln!("{}: {} connections …", system.name, arguments.connections);
         rows.push(measure(system, arguments.connections, &folder)?);
     }
@@ -144,9 +144,14 @@ fn open_until(clients: &mut Vec<TcpStream>, count: u32, address: SocketAddr) -> 
     Ok(())
 }
 
-/// Kernel memory of the control group this process runs in; the peers run in the same.
+/// Kernel memory of the control group this process runs in; the servers run in the same.
 fn kernel_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let version_1 = groups.lines().find_map(|line| line.split_once(":memory:/"));
+    if let Some((_, group)) = version_1 {
+        let file = format!("/sys/fs/cgroup/memory/{group}/memory.kmem.usage_in_bytes");
+        return fs::read_to_string(file).ok()?.trim().parse().ok();
+    }
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let stat = fs::read_to_string(format!("/sys/fs/cgroup/{group}/memory.stat")).ok()?;
     stat.lines()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::build::build;
+use super::build::build_all;
 use super::h1::Folder;
 use super::machine::{Facts, is_installed};
 use super::process::{Server, free_address};
@@ -43,9 +43,7 @@ pub(crate) fn run(arguments: &StartArguments, command: &str) -> Result<(), Strin
     let known = |name: &&&str| SYSTEMS.iter().find(|system| system.name == **name);
     let mut systems: Vec<&'static System> = NAMES.iter().filter_map(|name| known(&name)).collect();
     systems.retain(|system| system.peer().is_none_or(is_installed));
-    for system in &systems {
-        system.artifact().map_or(Ok(()), build)?;
-    }
+    build_all(systems.iter().copied())?;
     let folder = Folder::create()?;
     let mut rows: Vec<Row> = systems
         .iter()
