@@ -56,12 +56,25 @@ pub(crate) fn position(bytes: &[u8], byte: u8) -> Option<usize> {
     Some(bytes.len() - rest.len() + in_rest)
 }
 
-/// Whether the chunk begins with `lower`, in either case; `mask` has all bits set for the bytes that
-/// count. Only exact where the chunk holds no control characters.
+/// Sixteen bytes to compare with.
+pub(crate) struct Pattern {
+    /// The bytes in lower case, zero where any will do.
+    pub(crate) lower: [u8; 16],
+    /// All bits set where the byte counts.
+    pub(crate) mask: [u8; 16],
+}
+
+/// A pattern that no chunk matches.
+pub(crate) const NOTHING: Pattern = Pattern {
+    lower: [1; 16],
+    mask: [0; 16],
+};
+
+/// Whether the chunk, in any case, is like the pattern. Only exact where it holds no controls.
 #[inline]
-pub(crate) fn begins_with(chunk: &[u8; 16], lower: &[u8; 16], mask: &[u8; 16]) -> bool {
-    let text = (u8x16::new(*chunk) | u8x16::splat(0x20)) & u8x16::new(*mask);
-    text.simd_eq(u8x16::new(*lower)).to_bitmask() == 0xffff
+pub(crate) fn matches(chunk: &[u8; 16], pattern: &Pattern) -> bool {
+    let text = (u8x16::new(*chunk) | u8x16::splat(0x20)) & u8x16::new(pattern.mask);
+    text.simd_eq(u8x16::new(pattern.lower)).to_bitmask() == 0xffff
 }
 
 #[cfg(test)]
@@ -85,9 +98,13 @@ mod tests {
         let chunk = *b"Content-Length: ";
         assert_eq!(equal(&chunk, b':'), 1 << 14);
         assert_eq!(equal(&chunk, b't'), 1 << 3 | 1 << 6 | 1 << 12);
-        let mut mask = [0; 16];
-        mask[..14].fill(0xff);
-        assert!(begins_with(&chunk, b"content-length\0\0", &mask));
-        assert!(!begins_with(&chunk, b"content-lengti\0\0", &mask));
+        let mut pattern = Pattern {
+            lower: *b"content-length\0\0",
+            mask: [0xff; 16],
+        };
+        pattern.mask[14..].fill(0);
+        assert!(matches(&chunk, &pattern));
+        pattern.lower[13] = b'i';
+        assert!(!matches(&chunk, &pattern) && !matches(&chunk, &NOTHING));
     }
 }

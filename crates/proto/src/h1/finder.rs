@@ -52,15 +52,28 @@ pub(crate) struct Finder {
     pub(crate) framing: Framing,
     /// Where the CR of a head's first line is; 0 before it is found.
     pub(crate) first_line_end: usize,
+    /// How far the section was looked at; a CR at the end waits for what follows it.
+    seen: usize,
     line_start: usize,
     /// Offset that the open line may not go beyond.
     line_end_max: usize,
-    in_first_line: bool,
-    /// The open line holds a control character, which no line may, besides tabs.
-    has_control: bool,
-    /// The last byte was CR.
-    after_cr: bool,
+    line: OpenLine,
+    /// Names by their place in the section before this one. The same client sends the same names
+    /// in the same order again and again, so these are tried first.
+    usual: [Name; USUAL],
 }
+
+/// The line whose end was not found yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenLine {
+    /// A request line or status line.
+    First,
+    Field,
+    /// A field line with a control character, which none may hold besides tabs.
+    FieldWithControl,
+}
+
+const USUAL: usize = 16;
 
 impl Finder {
     pub(crate) fn new(limits: SectionLimits) -> Finder {
@@ -69,11 +82,11 @@ impl Finder {
             entries: Vec::new(),
             framing: Framing::default(),
             first_line_end: 0,
+            seen: 0,
             line_start: 0,
             line_end_max: 0,
-            in_first_line: false,
-            has_control: false,
-            after_cr: false,
+            line: OpenLine::Field,
+            usual: [Name::Other; USUAL],
         };
         finder.restart();
         finder
@@ -85,27 +98,29 @@ impl Finder {
         self.entries.clear();
         self.framing = Framing::default();
         self.first_line_end = 0;
+        self.seen = 0;
         self.line_start = 0;
-        self.in_first_line = self.limits.first_line_max.is_some();
-        self.line_end_max = self.limits.first_line_max.unwrap_or(self.limits.bytes_max);
-        self.has_control = false;
-        self.after_cr = false;
+        (self.line, self.line_end_max) = match self.limits.first_line_max {
+            Some(line_max) => (OpenLine::First, line_max),
+            None => (OpenLine::Field, self.limits.bytes_max),
+        };
     }
 
-    /// Continues in `section`, of which the first `from` bytes were looked at before. `Some(n)` if
-    /// the section ends, with its empty line, after `n` bytes.
+    /// Continues in `section`, which is what was given before and more. `Some(n)` if the section
+    /// ends, with its empty line, after `n` bytes.
     #[inline]
-    pub(crate) fn find(&mut self, section: &[u8], from: usize) -> Result<Option<usize>, ErrorKind> {
-        // A CR is looked at again together with what follows it.
-        let mut at = from - usize::from(self.after_cr);
-        self.after_cr = false;
+    pub(crate) fn find(&mut self, section: &[u8]) -> Result<Option<usize>, ErrorKind> {
+        let mut at = self.seen;
         while at < section.len() {
             let mut not_plain = scan::not_plain_from(section, at);
+            let mut next = at + scan::BLOCK;
             while let Some(bits) = NonZero::new(not_plain) {
                 let odd = at + bits.trailing_zeros() as usize;
                 not_plain &= not_plain - 1;
                 if section.get(odd..odd + 2) != Some(b"\r\n") {
-                    self.take_odd_byte(section, odd)?;
+                    if self.is_open_cr(section, odd)? {
+                        next = odd;
+                    }
                     continue;
                 }
                 not_plain &= not_plain.wrapping_sub(1);
@@ -113,31 +128,44 @@ impl Finder {
                     return Ok(Some(odd + 2));
                 }
             }
+            if next < at + scan::BLOCK {
+                self.seen = next;
+                return Ok(None);
+            }
             // The last line's LF may be the first byte after this block.
-            at = self.line_start.max(at + scan::BLOCK);
+            at = self.line_start.max(next);
         }
-        self.check_open_line(section.len() - usize::from(self.after_cr))?;
+        self.seen = section.len();
+        self.check_open_line(section.len())?;
         Ok(None)
     }
 
-    /// Up to which offset the open line may grow by plain bytes without asking again; 0 if the
-    /// next byte has to be looked at.
-    pub(crate) fn open_until(&self) -> usize {
-        if self.after_cr { 0 } else { self.line_end_max }
+    /// Up to which offset the open line may grow by bytes that are no controls without asking
+    /// again; 0 if the next byte has to be looked at.
+    pub(crate) fn open_until(&self, section_len: usize) -> usize {
+        if self.seen < section_len {
+            0
+        } else {
+            self.line_end_max
+        }
     }
 
-    /// Deals with a byte that is not plain and does not begin a line end.
+    /// Deals with a byte that is not plain and does not begin a whole line end; true for a CR at
+    /// the end of what was received.
     #[cold]
-    fn take_odd_byte(&mut self, section: &[u8], at: usize) -> Result<(), ErrorKind> {
+    fn is_open_cr(&mut self, section: &[u8], at: usize) -> Result<bool, ErrorKind> {
         self.check_open_line(at)?;
         match section[at] {
-            b'\r' if at + 1 == section.len() => self.after_cr = true,
+            b'\r' if at + 1 == section.len() => return Ok(true),
             b'\r' => return Err(ErrorKind::BareCr),
             b'\n' => return Err(ErrorKind::BareLf),
             b'\t' => {}
-            byte => self.has_control |= byte.is_ascii_control(),
+            byte if byte.is_ascii_control() && self.line == OpenLine::Field => {
+                self.line = OpenLine::FieldWithControl;
+            }
+            _ => {}
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Deals with a line whose CR is at offset `cr`; true if it is the empty one at the end.
@@ -149,24 +177,17 @@ impl Finder {
         }
         self.check_open_line(cr)?;
         self.line_start = cr + 2;
-        if self.in_first_line {
-            self.in_first_line = false;
-            self.has_control = false;
-            self.first_line_end = cr;
-            self.line_end_max = cr + 2 + self.limits.bytes_max;
-            return Ok(false);
+        if self.line != OpenLine::Field {
+            return self.end_special_line(section, start, cr).map(|()| false);
         }
         if self.entries.len() == self.limits.fields_max {
             return Err(ErrorKind::TooManyFields);
         }
-        if self.has_control {
-            return Err(diagnose::field_line(&section[start..cr]));
-        }
         let line = &section[start..cr];
-        let Some((name, name_len)) = split_name(section, start, line) else {
+        let Some((name, name_len, value)) = self.split(line, &section[start..]) else {
             return Err(diagnose::field_line(line));
         };
-        let value = trim(&line[name_len + 1..]);
+        let value = trim(value);
         self.entries.push(Entry {
             value_start: (cr - value.start_from_end) as u32,
             value_len: value.len as u32,
@@ -179,6 +200,38 @@ impl Finder {
         } else {
             Ok(false)
         }
+    }
+
+    /// Deals with the end of a first line, or of a field line that holds a control character.
+    #[inline(never)]
+    fn end_special_line(
+        &mut self,
+        section: &[u8],
+        start: usize,
+        cr: usize,
+    ) -> Result<(), ErrorKind> {
+        if self.line == OpenLine::FieldWithControl {
+            return Err(diagnose::field_line(&section[start..cr]));
+        }
+        self.line = OpenLine::Field;
+        self.first_line_end = cr;
+        self.line_end_max = self.line_start + self.limits.bytes_max;
+        Ok(())
+    }
+
+    /// The known name, its length, and the raw value of a line that `lines` begins with.
+    #[inline]
+    fn split<'l>(&mut self, line: &'l [u8], lines: &[u8]) -> Option<(Name, usize, &'l [u8])> {
+        let usual = &mut self.usual[self.entries.len() % USUAL];
+        let (name, len) = match usual.begins(lines) {
+            Some(len) => (*usual, len),
+            None => {
+                let (name, len) = find_name(line, lines)?;
+                *usual = name;
+                (name, len)
+            }
+        };
+        Some((name, len, line.get(len + 1..)?))
     }
 
     /// Notes what the last field says, if it is a field of a head.
@@ -197,10 +250,9 @@ impl Finder {
         if end <= self.line_end_max {
             return Ok(());
         }
-        Err(if self.in_first_line {
-            ErrorKind::RequestLineTooLong
-        } else {
-            ErrorKind::HeadTooLarge
+        Err(match self.line {
+            OpenLine::First => ErrorKind::RequestLineTooLong,
+            _ => ErrorKind::HeadTooLarge,
         })
     }
 }
@@ -208,31 +260,18 @@ impl Finder {
 // `field-line = field-name ":" OWS field-value OWS` (RFC 9112, section 5). Control characters are
 // excluded before, so a name or a value can only be wrong by its other characters.
 
-/// The known name, and the length of a line's name: all before its first colon, if that is a token.
-#[inline]
-fn split_name(section: &[u8], start: usize, line: &[u8]) -> Option<(Name, usize)> {
-    if let Some(chunk) = section[start..].first_chunk() {
-        let colons = NonZero::new(scan::equal(chunk, b':'));
-        let len = colons.map_or(usize::MAX, |colons| colons.trailing_zeros() as usize);
-        if let Some(text) = line.get(..len) {
-            let name = Name::parse_in_line(text, chunk);
-            if name != Name::Other && len < line.len() {
-                return Some((name, len));
-            }
-        }
-    }
-    split_other_name(line)
-}
-
-/// The same for unknown names, those of sixteen bytes and more, and the end of what was received.
+/// The known name and the length of what is before the first colon, if that is a token.
 #[inline(never)]
-fn split_other_name(line: &[u8]) -> Option<(Name, usize)> {
+fn find_name(line: &[u8], lines: &[u8]) -> Option<(Name, usize)> {
     let len = scan::position(line, b':')?;
     let text = &line[..len];
-    let name = Name::parse(text);
-    // A known name is a token, so only the others have to be looked at.
-    let is_good = name != Name::Other || (is_token(text) && len <= u16::MAX as usize);
-    is_good.then_some((name, len))
+    let guess = Name::guess(text);
+    if guess.begins(lines) == Some(len) {
+        return Some((guess, len));
+    }
+    // At the very end of what was received, a known name may be missed so far.
+    let is_good = is_token(text) && len <= u16::MAX as usize;
+    is_good.then(|| (Name::parse(text), len))
 }
 
 /// A value without the white space around it.
@@ -254,6 +293,11 @@ fn trim(value: &[u8]) -> Trimmed {
             len: rest.len(),
         };
     }
+    trim_all(value)
+}
+
+#[inline(never)]
+fn trim_all(value: &[u8]) -> Trimmed {
     let rest = value.trim_ascii_start();
     Trimmed {
         start_from_end: rest.len(),

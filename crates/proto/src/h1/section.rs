@@ -52,24 +52,28 @@ impl SectionBuffer {
     /// Takes a single byte in the middle of a line, the case of a head that drips in; false if the
     /// byte needs a closer look.
     #[inline]
-    pub(crate) fn take_plain(&mut self, byte: u8) -> bool {
-        is_plain(byte) && self.partial.push_in_line(byte)
+    pub(crate) fn take_in_line(&mut self, byte: u8) -> bool {
+        if byte >= b' ' {
+            self.partial.push(byte)
+        } else {
+            byte == b'\r' && self.partial.push_last(byte)
+        }
     }
 
     /// Takes what belongs to the section. Once complete, it is moved into `fields`, whose memory
     /// is kept for the next one.
     #[inline]
     pub(crate) fn take(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
-        if !self.is_empty() {
+        if !self.is_empty() || input.is_empty() {
             return self.take_more(input, fields);
         }
         self.finder.restart();
         if self.has_first_line {
             check_first_byte(input)?;
         }
-        let Some(end) = self.finder.find(input, 0)? else {
+        let Some(end) = self.finder.find(input)? else {
             self.partial.append(input);
-            self.partial.open(self.finder.open_until());
+            self.partial.open(self.finder.open_until(input.len()));
             return Ok(Taken {
                 consumed: input.len(),
                 complete: false,
@@ -89,9 +93,8 @@ impl SectionBuffer {
         let before = self.partial.len();
         // In pieces, because what follows the section would be copied for nothing.
         for piece in input.chunks(PIECE) {
-            let seen = self.partial.len();
             self.partial.append(piece);
-            if let Some(end) = self.finder.find(self.partial.bytes(), seen)? {
+            if let Some(end) = self.finder.find(self.partial.bytes())? {
                 self.partial.move_into(end, &mut fields.block);
                 std::mem::swap(&mut self.finder.entries, &mut fields.entries);
                 return Ok(Taken {
@@ -100,7 +103,8 @@ impl SectionBuffer {
                 });
             }
         }
-        self.partial.open(self.finder.open_until());
+        self.partial
+            .open(self.finder.open_until(self.partial.len()));
         Ok(Taken {
             consumed: input.len(),
             complete: false,
@@ -110,12 +114,6 @@ impl SectionBuffer {
 
 /// Bytes of a section that are appended to its beginning at once.
 const PIECE: usize = 512;
-
-/// Visible ASCII or space: allowed in every kind of line, as far as the finder cares.
-#[inline]
-fn is_plain(byte: u8) -> bool {
-    matches!(byte, b' '..=b'~')
-}
 
 /// A head begins with a token, or with the CR of an empty line. Anything else, a TLS handshake for
 /// example, would never end its line, and its sender should not have to wait for a deadline.
@@ -159,7 +157,7 @@ impl Partial {
     }
 
     #[inline]
-    fn push_in_line(&mut self, byte: u8) -> bool {
+    fn push(&mut self, byte: u8) -> bool {
         match self.window.get_mut(self.next) {
             Some(slot) => {
                 *slot = byte;
@@ -170,13 +168,32 @@ impl Partial {
         }
     }
 
+    /// Adds a byte after which the next one has to be looked at.
+    #[inline(never)]
+    fn push_last(&mut self, byte: u8) -> bool {
+        let is_pushed = self.push(byte);
+        if is_pushed {
+            (self.next, self.closed_len) = (Self::CLOSED, self.next);
+        }
+        is_pushed
+    }
+
     /// Adds bytes; none may be pushed until [`Partial::open`].
     fn append(&mut self, bytes: &[u8]) {
         let len = self.len();
         let end = len + bytes.len();
-        // Growing in steps keeps a connection that sends little from holding much.
         if self.window.len() <= end {
-            self.window.resize((end + 1).next_multiple_of(PIECE), 0);
+            // Growing in steps keeps a connection that sends little from holding much.
+            let room = (end + 1).next_multiple_of(PIECE);
+            let has_room = self.window.capacity() > end;
+            self.window.resize(
+                if has_room {
+                    room.min(self.window.capacity())
+                } else {
+                    room
+                },
+                0,
+            );
         }
         self.window[len..end].copy_from_slice(bytes);
         (self.next, self.closed_len) = (Self::CLOSED, end);

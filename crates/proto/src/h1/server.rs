@@ -98,7 +98,7 @@ impl Server {
     ) -> Result<Step, Error> {
         // A head that drips in byte by byte must cost its sender more than it costs us.
         if let &[byte] = input
-            && self.section.take_plain(byte)
+            && self.section.take_in_line(byte)
         {
             return Ok(Step {
                 consumed: 1,

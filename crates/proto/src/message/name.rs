@@ -41,7 +41,6 @@ names! {
     AcceptEncoding "accept-encoding" "Accept-Encoding"
     AcceptLanguage "accept-language" "Accept-Language"
     AcceptRanges "accept-ranges" "Accept-Ranges"
-    AccessControlAllowCredentials "access-control-allow-credentials" "Access-Control-Allow-Credentials"
     AccessControlAllowHeaders "access-control-allow-headers" "Access-Control-Allow-Headers"
     AccessControlAllowMethods "access-control-allow-methods" "Access-Control-Allow-Methods"
     AccessControlAllowOrigin "access-control-allow-origin" "Access-Control-Allow-Origin"
@@ -137,22 +136,32 @@ impl Name {
     #[inline]
     #[must_use]
     pub fn parse(text: &[u8]) -> Name {
-        let candidate = TABLE.candidate(text);
-        let is_it = text.eq_ignore_ascii_case(candidate.name.as_str().as_bytes());
-        if is_it { candidate.name } else { Name::Other }
+        let guess = Name::guess(text);
+        if text.eq_ignore_ascii_case(guess.as_str().as_bytes()) {
+            guess
+        } else {
+            Name::Other
+        }
     }
 
-    /// The same for the text at the beginning of a line whose first sixteen bytes are `chunk`,
-    /// and that is no longer.
-    ///
-    /// This runs for every field received, hence in few instructions. Control characters, which
-    /// the finder reports, could be taken for others here.
+    /// The only known name that the text can be, or `Other`.
     #[inline]
-    pub(crate) fn parse_in_line(text: &[u8], chunk: &[u8; 16]) -> Name {
-        let candidate = TABLE.candidate(text);
-        let is_it = candidate.len as usize == text.len()
-            && scan::begins_with(chunk, &candidate.start, &candidate.mask);
-        if is_it { candidate.name } else { Name::Other }
+    pub(crate) fn guess(text: &[u8]) -> Name {
+        let index = SLOTS.of_index[slot_of(SLOTS.seed, text)];
+        KNOWN.get(index as usize).copied().unwrap_or(Name::Other)
+    }
+
+    /// If the lines begin with this name, in any case, and a colon: its length. Never so for `Other`.
+    ///
+    /// This runs for every field received, hence in few instructions. It misses names right at the
+    /// end of the input, and control characters before the line's end could be taken for others.
+    #[inline]
+    pub(crate) fn begins(self, lines: &[u8]) -> Option<usize> {
+        let outline = &OUTLINES[self as usize % OUTLINES.len()];
+        let chunk = lines.first_chunk()?;
+        let is_it =
+            scan::matches(chunk, &outline.start) && (outline.len < 16 || outline.ends(lines));
+        is_it.then_some(outline.len as usize)
     }
 
     /// The name in lower case, as HTTP/2 and HTTP/3 spell it; empty for [`Name::Other`].
@@ -208,87 +217,95 @@ impl AsName for &str {
     }
 }
 
-const SLOTS: usize = 1024;
+/// What a line that begins with a name is compared with.
+#[repr(align(128))]
+struct Outline {
+    start: scan::Pattern,
+    /// The same for the next sixteen bytes.
+    end: scan::Pattern,
+    len: u8,
+}
+
+impl Outline {
+    #[inline(never)]
+    fn ends(&self, lines: &[u8]) -> bool {
+        lines[16..]
+            .first_chunk()
+            .is_some_and(|chunk| scan::matches(chunk, &self.end))
+    }
+}
+
+/// By name. A power of two, so that the index needs no check.
+static OUTLINES: [Outline; 128] = {
+    assert!(KNOWN.len() < 128);
+    let mut all = [const {
+        Outline {
+            start: scan::NOTHING,
+            end: scan::NOTHING,
+            len: 0,
+        }
+    }; 128];
+    let mut index = 0;
+    while index < LOWER.len() {
+        all[index] = outline(LOWER[index].as_bytes());
+        index += 1;
+    }
+    all
+};
+
+const fn outline(name: &[u8]) -> Outline {
+    assert!(name.len() < 32, "no room for the colon");
+    let mut text = [0; 32];
+    let mut mask = [0; 32];
+    let mut at = 0;
+    while at <= name.len() {
+        text[at] = if at < name.len() { name[at] } else { b':' };
+        mask[at] = u8::MAX;
+        at += 1;
+    }
+    let (text, _) = text.as_chunks();
+    let (mask, _) = mask.as_chunks();
+    Outline {
+        start: scan::Pattern {
+            lower: text[0],
+            mask: mask[0],
+        },
+        end: scan::Pattern {
+            lower: text[1],
+            mask: mask[1],
+        },
+        len: name.len() as u8,
+    }
+}
 
 /// A perfect hash: every known name has a slot of its own under this seed.
-struct Table {
+struct Slots {
     seed: u32,
-    slots: [u8; SLOTS],
-    candidates: [Candidate; CANDIDATES],
-}
-
-/// What a text has to be compared with to be sure.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Candidate {
-    /// The first sixteen bytes in lower case, zeros where there are fewer.
-    start: [u8; 16],
-    /// All bits set where `start` counts.
-    mask: [u8; 16],
-    len: u8,
-    name: Name,
-}
-
-impl Table {
-    #[inline]
-    fn candidate(&self, text: &[u8]) -> &Candidate {
-        &self.candidates[self.slots[slot_of(self.seed, text)] as usize % CANDIDATES]
-    }
+    of_index: [u8; SLOT_COUNT],
 }
 
 // Found while compiling, so adding a name above is all there is to adding a name. Should the
 // compiler complain of a long evaluation, start from another odd number.
-static TABLE: Table = find_table();
+static SLOTS: Slots = find_slots();
 
 const SEED_FIRST: u32 = 0x44D3_675B;
 
-/// The last candidate, which is no name: what vacant slots lead to.
-const VACANT: u8 = CANDIDATES as u8 - 1;
+const SLOT_COUNT: usize = 1024;
 
-/// A power of two, so that the index needs no check.
-const CANDIDATES: usize = 128;
+const VACANT: u8 = u8::MAX;
 
-const fn find_table() -> Table {
-    assert!(KNOWN.len() < CANDIDATES);
+const fn find_slots() -> Slots {
     let mut seed = SEED_FIRST;
     loop {
-        if let Some(slots) = try_seed(seed) {
-            return Table {
-                seed,
-                slots,
-                candidates: candidates(),
-            };
+        if let Some(of_index) = try_seed(seed) {
+            return Slots { seed, of_index };
         }
         seed = seed.wrapping_mul(5).wrapping_add(2);
     }
 }
 
-const fn candidates() -> [Candidate; CANDIDATES] {
-    let none = Candidate {
-        start: [0; 16],
-        mask: [0; 16],
-        len: 0,
-        name: Name::Other,
-    };
-    let mut all = [none; CANDIDATES];
-    let mut index = 0;
-    while index < KNOWN.len() {
-        let text = LOWER[index].as_bytes();
-        let mut at = 0;
-        while at < text.len() && at < 16 {
-            all[index].start[at] = text[at];
-            all[index].mask[at] = u8::MAX;
-            at += 1;
-        }
-        all[index].len = text.len() as u8;
-        all[index].name = KNOWN[index];
-        index += 1;
-    }
-    all
-}
-
-const fn try_seed(seed: u32) -> Option<[u8; SLOTS]> {
-    let mut slots = [VACANT; SLOTS];
+const fn try_seed(seed: u32) -> Option<[u8; SLOT_COUNT]> {
+    let mut slots = [VACANT; SLOT_COUNT];
     let mut index = 0;
     while index < LOWER.len() {
         let slot = slot_of(seed, LOWER[index].as_bytes());
@@ -322,25 +339,22 @@ const fn slot_of(seed: u32, text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    fn begins(name: Name, text: &[u8]) -> Option<usize> {
+        name.begins(&[text, b": some value that makes the line long enough"].concat())
+    }
+
     #[test]
     fn every_name_is_recognised_in_any_case() {
         for &name in Name::all() {
             let lower = name.as_str();
             assert_eq!(lower, name.canonical().to_ascii_lowercase());
-            assert_eq!(Name::parse(lower.as_bytes()), name);
-            assert_eq!(Name::parse(lower.to_ascii_uppercase().as_bytes()), name);
-            assert_eq!(Name::parse(name.canonical().as_bytes()), name);
-            if lower.len() <= 16 {
-                assert_eq!(in_line(name.canonical().as_bytes()), name);
+            for text in [lower, name.canonical(), &lower.to_ascii_uppercase()] {
+                assert_eq!(Name::parse(text.as_bytes()), name);
+                assert_eq!(begins(name, text.as_bytes()), Some(text.len()));
             }
         }
-        assert_eq!(in_line(b""), Name::Other);
-    }
-
-    fn in_line(text: &[u8]) -> Name {
-        let mut line = text.to_vec();
-        line.extend_from_slice(b": some value that is long enough");
-        Name::parse_in_line(text, line.first_chunk().expect("a long line"))
+        assert_eq!(Name::parse(b""), Name::Other);
+        assert_eq!(begins(Name::Other, b""), None);
     }
 
     #[test]
@@ -350,14 +364,22 @@ mod tests {
                 for bit in 0..8 {
                     let mut text = name.as_str().as_bytes().to_vec();
                     text[at] ^= 1 << bit;
-                    let is_control = text.iter().any(u8::is_ascii_control);
-                    let same = text.eq_ignore_ascii_case(name.as_str().as_bytes());
-                    assert_eq!(Name::parse(&text) == name, same, "{text:?}");
-                    if !is_control && text.len() <= 16 {
-                        assert_eq!(in_line(&text) == name, same, "{text:?}");
+                    let is_same = text.eq_ignore_ascii_case(name.as_str().as_bytes());
+                    assert_eq!(Name::parse(&text) == name, is_same, "{text:?}");
+                    if !text[at].is_ascii_control() {
+                        assert_eq!(begins(name, &text).is_some(), is_same, "{text:?}");
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_name_ends_with_its_colon() {
+        for &name in Name::all() {
+            let longer = format!("{}x", name.as_str());
+            assert_eq!(Name::parse(longer.as_bytes()), Name::Other);
+            assert_eq!(begins(name, longer.as_bytes()), None, "{longer}");
         }
     }
 }

@@ -117,7 +117,11 @@ async fn collect(request: Request<Incoming>) -> Option<Seen> {
     let (parts, body) = request.into_parts();
     let content = body.collect().await.ok()?.to_bytes().to_vec();
     // As it would be sent on: that writes an empty path as `/`.
-    let target = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let target = parts
+        .uri
+        .path_and_query()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let field = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
         (name.as_str().to_owned(), value.as_bytes().to_vec())
     };
