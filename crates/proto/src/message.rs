@@ -13,6 +13,7 @@ mod status;
 pub(crate) use fields::{Entry, is_token, is_token_byte, is_valid_value};
 pub use fields::{FieldName, Fields, InvalidField};
 pub use method::Method;
+pub(crate) use name::Outline;
 pub use name::{AsName, Name};
 pub use request::{InvalidTarget, RequestHead, TargetForm};
 pub(crate) use request::{Span, Target};

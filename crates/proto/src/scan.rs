@@ -57,6 +57,7 @@ pub(crate) fn position(bytes: &[u8], byte: u8) -> Option<usize> {
 }
 
 /// Sixteen bytes to compare with.
+#[derive(Debug)]
 pub(crate) struct Pattern {
     /// The bytes in lower case, zero where any will do.
     pub(crate) lower: [u8; 16],

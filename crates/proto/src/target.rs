@@ -179,12 +179,15 @@ pub(crate) fn is_query(text: &[u8]) -> bool {
     all_in_class(text, QUERY)
 }
 
-/// Written without an early end, which lets the compiler look at several bytes per turn.
+/// Without an early end and four bytes per turn, since this looks at every target and host.
 #[inline]
 fn all_in_class(text: &[u8], class: u8) -> bool {
-    text.iter()
-        .fold(class, |all, &byte| all & CLASS[byte as usize])
-        != 0
+    let of = |byte: u8| CLASS[byte as usize];
+    let (chunks, rest) = text.as_chunks();
+    let all = chunks.iter().fold(class, |all, [a, b, c, d]| {
+        all & of(*a) & of(*b) & of(*c) & of(*d)
+    });
+    rest.iter().fold(all, |all, &byte| all & of(byte)) != 0
 }
 
 /// Whether this is a host with an optional port; an empty host counts, as in `Host` it may.

@@ -10,7 +10,7 @@ use super::diagnose;
 use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
-use crate::message::{Entry, Name, is_token};
+use crate::message::{Entry, Name, Outline, is_token};
 use crate::scan;
 
 /// The bounds of one section: a head, or trailers.
@@ -58,9 +58,11 @@ pub(crate) struct Finder {
     /// Offset that the open line may not go beyond.
     line_end_max: usize,
     line: OpenLine,
+    /// Fields that may still come, in an ordinary line; 0 in any other.
+    fields_left: usize,
     /// Names by their place in the section before this one. The same client sends the same names
     /// in the same order again and again, so these are tried first.
-    usual: [Name; USUAL],
+    usual: [&'static Outline; USUAL],
 }
 
 /// The line whose end was not found yet.
@@ -86,7 +88,8 @@ impl Finder {
             line_start: 0,
             line_end_max: 0,
             line: OpenLine::Field,
-            usual: [Name::Other; USUAL],
+            fields_left: 0,
+            usual: [Name::Other.outline(); USUAL],
         };
         finder.restart();
         finder
@@ -100,9 +103,13 @@ impl Finder {
         self.first_line_end = 0;
         self.seen = 0;
         self.line_start = 0;
-        (self.line, self.line_end_max) = match self.limits.first_line_max {
-            Some(line_max) => (OpenLine::First, line_max),
-            None => (OpenLine::Field, self.limits.bytes_max),
+        (self.line, self.line_end_max, self.fields_left) = match self.limits.first_line_max {
+            Some(line_max) => (OpenLine::First, line_max, 0),
+            None => (
+                OpenLine::Field,
+                self.limits.bytes_max,
+                self.limits.fields_max,
+            ),
         };
     }
 
@@ -113,13 +120,13 @@ impl Finder {
         let mut at = self.seen;
         while at < section.len() {
             let mut not_plain = scan::not_plain_from(section, at);
-            let mut next = at + scan::BLOCK;
             while let Some(bits) = NonZero::new(not_plain) {
                 let odd = at + bits.trailing_zeros() as usize;
                 not_plain &= not_plain - 1;
                 if section.get(odd..odd + 2) != Some(b"\r\n") {
                     if self.is_open_cr(section, odd)? {
-                        next = odd;
+                        self.seen = odd;
+                        return Ok(None);
                     }
                     continue;
                 }
@@ -128,12 +135,8 @@ impl Finder {
                     return Ok(Some(odd + 2));
                 }
             }
-            if next < at + scan::BLOCK {
-                self.seen = next;
-                return Ok(None);
-            }
             // The last line's LF may be the first byte after this block.
-            at = self.line_start.max(next);
+            at = self.line_start.max(at + scan::BLOCK);
         }
         self.seen = section.len();
         self.check_open_line(section.len())?;
@@ -162,6 +165,7 @@ impl Finder {
             b'\t' => {}
             byte if byte.is_ascii_control() && self.line == OpenLine::Field => {
                 self.line = OpenLine::FieldWithControl;
+                self.fields_left = 0;
             }
             _ => {}
         }
@@ -177,32 +181,31 @@ impl Finder {
         }
         self.check_open_line(cr)?;
         self.line_start = cr + 2;
-        if self.line != OpenLine::Field {
+        let Some(fields_left) = self.fields_left.checked_sub(1) else {
             return self.end_special_line(section, start, cr).map(|()| false);
-        }
-        if self.entries.len() == self.limits.fields_max {
-            return Err(ErrorKind::TooManyFields);
-        }
+        };
+        self.fields_left = fields_left;
         let line = &section[start..cr];
         let Some((name, name_len, value)) = self.split(line, &section[start..]) else {
             return Err(diagnose::field_line(line));
         };
         let value = trim(value);
-        self.entries.push(Entry {
+        let entry = Entry {
             value_start: (cr - value.start_from_end) as u32,
             value_len: value.len as u32,
             name_start: start as u32,
             name_len: name_len as u16,
             name,
-        });
+        };
+        self.entries.push(entry);
         if name.is_policed() {
-            self.police(section).map(|()| false)
+            self.police(entry, section).map(|()| false)
         } else {
             Ok(false)
         }
     }
 
-    /// Deals with the end of a first line, or of a field line that holds a control character.
+    /// Deals with the end of a line that is no ordinary field.
     #[inline(never)]
     fn end_special_line(
         &mut self,
@@ -210,10 +213,15 @@ impl Finder {
         start: usize,
         cr: usize,
     ) -> Result<(), ErrorKind> {
-        if self.line == OpenLine::FieldWithControl {
-            return Err(diagnose::field_line(&section[start..cr]));
+        match self.line {
+            OpenLine::Field => return Err(ErrorKind::TooManyFields),
+            OpenLine::FieldWithControl => {
+                return Err(diagnose::field_line(&section[start..cr]));
+            }
+            OpenLine::First => {}
         }
         self.line = OpenLine::Field;
+        self.fields_left = self.limits.fields_max;
         self.first_line_end = cr;
         self.line_end_max = self.line_start + self.limits.bytes_max;
         Ok(())
@@ -223,25 +231,22 @@ impl Finder {
     #[inline]
     fn split<'l>(&mut self, line: &'l [u8], lines: &[u8]) -> Option<(Name, usize, &'l [u8])> {
         let usual = &mut self.usual[self.entries.len() % USUAL];
-        let (name, len) = match usual.begins(lines) {
-            Some(len) => (*usual, len),
-            None => {
-                let (name, len) = find_name(line, lines)?;
-                *usual = name;
-                (name, len)
-            }
+        let (name, len) = if usual.begins(lines) {
+            (usual.name, usual.len)
+        } else {
+            let (name, len) = find_name(line, lines)?;
+            *usual = name.outline();
+            (name, len)
         };
         Some((name, len, line.get(len + 1..)?))
     }
 
-    /// Notes what the last field says, if it is a field of a head.
+    /// Notes what a field says, if it is a field of a head.
     #[inline(never)]
-    fn police(&mut self, section: &[u8]) -> Result<(), ErrorKind> {
-        match self.entries.last() {
-            Some(entry) if self.limits.first_line_max.is_some() => {
-                self.framing.note(entry, entry.value_in(section))
-            }
-            _ => Ok(()),
+    fn police(&mut self, entry: Entry, section: &[u8]) -> Result<(), ErrorKind> {
+        match self.limits.first_line_max {
+            Some(_) => self.framing.note(entry, entry.value_in(section)),
+            None => Ok(()),
         }
     }
 
@@ -265,9 +270,9 @@ impl Finder {
 fn find_name(line: &[u8], lines: &[u8]) -> Option<(Name, usize)> {
     let len = scan::position(line, b':')?;
     let text = &line[..len];
-    let guess = Name::guess(text);
-    if guess.begins(lines) == Some(len) {
-        return Some((guess, len));
+    let guess = Name::guess(text).outline();
+    if guess.len == len && guess.begins(lines) {
+        return Some((guess.name, len));
     }
     // At the very end of what was received, a known name may be missed so far.
     let is_good = is_token(text) && len <= u16::MAX as usize;
@@ -284,7 +289,7 @@ struct Trimmed {
 fn trim(value: &[u8]) -> Trimmed {
     // Most values have one space before and none after them.
     if let [b' ', rest @ ..] = value
-        && let [first, .., last] = rest
+        && let ([first, ..], [.., last]) = (rest, rest)
         && *first > b' '
         && *last > b' '
     {

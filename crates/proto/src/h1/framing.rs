@@ -40,7 +40,7 @@ pub(crate) struct ConnectionOptions {
 impl Framing {
     /// Takes note of one field whose name [is policed](Name::is_policed).
     #[inline]
-    pub(crate) fn note(&mut self, field: &Entry, value: &[u8]) -> Result<(), ErrorKind> {
+    pub(crate) fn note(&mut self, field: Entry, value: &[u8]) -> Result<(), ErrorKind> {
         match field.name {
             Name::Host => self.note_host(field, value),
             Name::ContentLength => self.note_content_length(value),
@@ -60,7 +60,7 @@ impl Framing {
         }
     }
 
-    fn note_host(&mut self, field: &Entry, value: &[u8]) -> Result<(), ErrorKind> {
+    fn note_host(&mut self, field: Entry, value: &[u8]) -> Result<(), ErrorKind> {
         // RFC 9112, section 3.2: "A server MUST respond with a 400 (Bad Request) status code to
         // any HTTP/1.1 request message that lacks a Host header field and to any request message
         // that contains more than one Host header field line or a Host header field with an
@@ -68,7 +68,7 @@ impl Framing {
         if self.host.is_some() {
             return Err(ErrorKind::HostRepeated);
         }
-        self.host = Some(*field);
+        self.host = Some(field);
         if target::is_authority(value) {
             Ok(())
         } else {

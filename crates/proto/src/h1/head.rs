@@ -136,15 +136,21 @@ pub(crate) fn is_forbidden_in_trailers(name: Name) -> bool {
         || matches!(name, N::ContentRange)
 }
 
+const HTTP_1_1: u64 = u64::from_ne_bytes(*b"HTTP/1.1");
+const HTTP_1_0: u64 = u64::from_ne_bytes(*b"HTTP/1.0");
+
 /// Method, target and version; the first two may still hold anything but controls.
 #[inline]
 fn split_request_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), ErrorKind> {
     let malformed = || diagnose::request_line(line).unwrap_or(ErrorKind::RequestLine);
-    let (rest, version) = match line.split_last_chunk() {
-        Some((rest, b" HTTP/1.1")) => (rest, Version::Http11),
-        Some((rest, b" HTTP/1.0")) => (rest, Version::Http10),
+    let (rest, version) = line.split_last_chunk().ok_or_else(malformed)?;
+    // As numbers, because eight bytes one by one are sixteen instructions.
+    let version = match u64::from_ne_bytes(*version) {
+        HTTP_1_1 => Version::Http11,
+        HTTP_1_0 => Version::Http10,
         _ => return Err(malformed()),
     };
+    let rest = rest.strip_suffix(b" ").ok_or_else(malformed)?;
     let space = rest
         .iter()
         .position(|&byte| byte == b' ')

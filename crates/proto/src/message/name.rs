@@ -151,17 +151,10 @@ impl Name {
         KNOWN.get(index as usize).copied().unwrap_or(Name::Other)
     }
 
-    /// If the lines begin with this name, in any case, and a colon: its length. Never so for `Other`.
-    ///
-    /// This runs for every field received, hence in few instructions. It misses names right at the
-    /// end of the input, and control characters before the line's end could be taken for others.
+    /// What a line that begins with this name looks like.
     #[inline]
-    pub(crate) fn begins(self, lines: &[u8]) -> Option<usize> {
-        let outline = &OUTLINES[self as usize % OUTLINES.len()];
-        let chunk = lines.first_chunk()?;
-        let is_it =
-            scan::matches(chunk, &outline.start) && (outline.len < 16 || outline.ends(lines));
-        is_it.then_some(outline.len as usize)
+    pub(crate) fn outline(self) -> &'static Outline {
+        &OUTLINES[self as usize % OUTLINES.len()]
     }
 
     /// The name in lower case, as HTTP/2 and HTTP/3 spell it; empty for [`Name::Other`].
@@ -217,16 +210,28 @@ impl AsName for &str {
     }
 }
 
-/// What a line that begins with a name is compared with.
+/// What a line that begins with a known name looks like.
+#[derive(Debug)]
 #[repr(align(128))]
-struct Outline {
+pub(crate) struct Outline {
     start: scan::Pattern,
     /// The same for the next sixteen bytes.
     end: scan::Pattern,
-    len: u8,
+    pub(crate) len: usize,
+    pub(crate) name: Name,
 }
 
 impl Outline {
+    /// Whether the lines begin with the name, in any case, and a colon; never so for `Other`.
+    ///
+    /// This runs for every field received, hence in few instructions. It misses names right at the
+    /// end of the input, and control characters before the line's end could be taken for others.
+    #[inline]
+    pub(crate) fn begins(&self, lines: &[u8]) -> bool {
+        let starts = |chunk| scan::matches(chunk, &self.start);
+        lines.first_chunk().is_some_and(starts) && (self.len < 16 || self.ends(lines))
+    }
+
     #[inline(never)]
     fn ends(&self, lines: &[u8]) -> bool {
         lines[16..]
@@ -238,28 +243,33 @@ impl Outline {
 /// By name. A power of two, so that the index needs no check.
 static OUTLINES: [Outline; 128] = {
     assert!(KNOWN.len() < 128);
-    let mut all = [const {
-        Outline {
-            start: scan::NOTHING,
-            end: scan::NOTHING,
-            len: 0,
-        }
-    }; 128];
+    let mut all = [const { NO_OUTLINE }; 128];
     let mut index = 0;
     while index < LOWER.len() {
-        all[index] = outline(LOWER[index].as_bytes());
+        all[index] = outline(KNOWN[index], LOWER[index].as_bytes());
         index += 1;
     }
     all
 };
 
-const fn outline(name: &[u8]) -> Outline {
-    assert!(name.len() < 32, "no room for the colon");
+const NO_OUTLINE: Outline = Outline {
+    start: scan::NOTHING,
+    end: scan::NOTHING,
+    len: 0,
+    name: Name::Other,
+};
+
+const fn outline(name: Name, spelling: &[u8]) -> Outline {
+    assert!(spelling.len() < 32, "no room for the colon");
     let mut text = [0; 32];
     let mut mask = [0; 32];
     let mut at = 0;
-    while at <= name.len() {
-        text[at] = if at < name.len() { name[at] } else { b':' };
+    while at <= spelling.len() {
+        text[at] = if at < spelling.len() {
+            spelling[at]
+        } else {
+            b':'
+        };
         mask[at] = u8::MAX;
         at += 1;
     }
@@ -274,7 +284,8 @@ const fn outline(name: &[u8]) -> Outline {
             lower: text[1],
             mask: mask[1],
         },
-        len: name.len() as u8,
+        len: spelling.len(),
+        name,
     }
 }
 
@@ -339,8 +350,9 @@ const fn slot_of(seed: u32, text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn begins(name: Name, text: &[u8]) -> Option<usize> {
-        name.begins(&[text, b": some value that makes the line long enough"].concat())
+    fn begins(name: Name, text: &[u8]) -> bool {
+        name.outline()
+            .begins(&[text, b": some value that makes the line long enough"].concat())
     }
 
     #[test]
@@ -350,11 +362,11 @@ mod tests {
             assert_eq!(lower, name.canonical().to_ascii_lowercase());
             for text in [lower, name.canonical(), &lower.to_ascii_uppercase()] {
                 assert_eq!(Name::parse(text.as_bytes()), name);
-                assert_eq!(begins(name, text.as_bytes()), Some(text.len()));
+                assert!(begins(name, text.as_bytes()));
             }
         }
         assert_eq!(Name::parse(b""), Name::Other);
-        assert_eq!(begins(Name::Other, b""), None);
+        assert!(!begins(Name::Other, b""));
     }
 
     #[test]
@@ -367,7 +379,7 @@ mod tests {
                     let is_same = text.eq_ignore_ascii_case(name.as_str().as_bytes());
                     assert_eq!(Name::parse(&text) == name, is_same, "{text:?}");
                     if !text[at].is_ascii_control() {
-                        assert_eq!(begins(name, &text).is_some(), is_same, "{text:?}");
+                        assert_eq!(begins(name, &text), is_same, "{text:?}");
                     }
                 }
             }
@@ -379,7 +391,7 @@ mod tests {
         for &name in Name::all() {
             let longer = format!("{}x", name.as_str());
             assert_eq!(Name::parse(longer.as_bytes()), Name::Other);
-            assert_eq!(begins(name, longer.as_bytes()), None, "{longer}");
+            assert!(!begins(name, longer.as_bytes()), "{longer}");
         }
     }
 }
