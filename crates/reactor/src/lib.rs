@@ -47,7 +47,9 @@ pub use buffer::{Buffer, Chunk, Slice};
 pub use counters::Counters;
 pub use driver::{DriverKind, IoChoice};
 pub use executor::{PoolFuture, TaskKey, blocking, spawn, yield_now};
-pub use per_core::{Config, Cores, block_on, core_index, counters, sockets_open, start};
+pub use per_core::{
+    Config, Cores, block_on, core_index, counters, fair_share, sockets_open, start,
+};
 pub use signal::{Signal, Signals};
 pub use socket::{Address, Cause, Listener, Parked, Resume, Socket};
 pub use timer::{Elapsed, Timer, now, random_u64, sleep, sleep_until, timeout, wall_clock};

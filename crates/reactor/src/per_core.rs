@@ -218,6 +218,12 @@ pub fn counters() -> Counters {
     core::with(Core::read_counters)
 }
 
+/// Bytes that one stream should hold at most, by what is left of the core's receive memory (rule
+/// 4): whoever forwards asks before taking more.
+pub fn fair_share() -> usize {
+    core::with(|core| core.pool.fair_share())
+}
+
 /// Sockets that are open on the calling core.
 pub fn sockets_open() -> usize {
     core::with(|core| core.sockets().table.len())

@@ -23,6 +23,8 @@ pub(crate) struct Pool {
     /// Views of each buffer; 0 means free or lent to the driver.
     views: Box<[Cell<u32>]>,
     free: RefCell<Vec<u16>>,
+    /// Buffers with views.
+    held: Cell<usize>,
     /// Bytes that were copied out of scarce buffers and are still held.
     copied: Cell<usize>,
 }
@@ -50,6 +52,7 @@ impl Pool {
             memory,
             views: vec![Cell::new(0); usize::from(BUFFERS_MAX)].into_boxed_slice(),
             free: RefCell::new((0..BUFFERS_MAX).rev().collect()),
+            held: Cell::new(0),
             copied: Cell::new(0),
         })
     }
@@ -59,9 +62,15 @@ impl Pool {
         self.free.borrow().len()
     }
 
-    /// Less than half of the buffers are left: slices that users would hold are copied (rule 3).
+    /// Bytes that can still be received before the core holds all that it may.
+    pub(crate) fn available(&self) -> usize {
+        let buffers = usize::from(BUFFERS_MAX) - self.held.get();
+        (buffers * BUFFER_BYTES).saturating_sub(self.copied.get())
+    }
+
+    /// Less than half is available: small slices are copied out of their buffers (rule 3).
     pub(crate) fn is_scarce(&self) -> bool {
-        self.free() < usize::from(BUFFERS_MAX) / 2
+        self.available() < usize::from(BUFFERS_MAX) * BUFFER_BYTES / 2
     }
 
     pub(super) fn count_copy(&self, bytes: usize) {
@@ -74,11 +83,11 @@ impl Pool {
 
     /// Takes a buffer for the driver to fill, unless the core holds all that it may.
     pub(crate) fn lend(&self) -> Option<u16> {
-        let mut free = self.free.borrow_mut();
-        if self.copied.get() > free.len() * BUFFER_BYTES {
-            return None;
+        if self.available() == 0 {
+            None
+        } else {
+            self.free.borrow_mut().pop()
         }
-        free.pop()
     }
 
     /// Takes back a lent buffer that was not filled.
@@ -91,6 +100,13 @@ impl Pool {
         self.free.borrow_mut().push(id);
     }
 
+    /// What one stream may hold, by what is left for all: a 1,024th of it, 64 KiB at best (rule
+    /// 4). The more is held by those who cannot pass it on, the less may each newcomer hold, so
+    /// that thousands of them leave something free (dynamic thresholds, Choudhury and Hahne 1998).
+    pub(crate) fn fair_share(&self) -> usize {
+        self.available() / 1_024
+    }
+
     /// Where a buffer lies. Valid for [`BUFFER_BYTES`] as long as the pool lives.
     pub(crate) fn address(&self, id: u16) -> NonNull<u8> {
         assert!(id < BUFFERS_MAX, "the pool has no buffer {id}");
@@ -101,6 +117,9 @@ impl Pool {
     /// Counts one more view of a buffer.
     pub(super) fn retain(&self, id: u16) {
         let views = &self.views[usize::from(id)];
+        if views.get() == 0 {
+            self.held.set(self.held.get() + 1);
+        }
         views.set(views.get() + 1);
     }
 
@@ -110,6 +129,7 @@ impl Pool {
         let left = views.get() - 1;
         views.set(left);
         if left == 0 {
+            self.held.set(self.held.get() - 1);
             self.free.borrow_mut().push(id);
         }
     }

@@ -75,13 +75,13 @@ impl Slice {
         }
     }
 
-    /// Copies the bytes out of the pool if that has become scarce, so that nobody who holds
-    /// slices keeps the others from receiving.
+    /// Copies the bytes out of the pool if that has become scarce and they would pin more than
+    /// they are, so that nobody who holds small slices keeps the others from receiving.
     pub(crate) fn spare_the_pool(self) -> Slice {
         let Memory::Pooled(Lease { pool, .. }) = &self.memory else {
             return self;
         };
-        if !pool.is_scarce() {
+        if self.len() > BUFFER_BYTES / 2 || !pool.is_scarce() {
             return self;
         }
         pool.count_copy(self.len());

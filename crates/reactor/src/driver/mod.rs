@@ -168,7 +168,7 @@ impl Driver {
     }
 
     /// Connects; the driver keeps the address as long as the kernel needs it.
-    pub(crate) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: Box<RawAddress>) {
+    pub(crate) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: RawAddress) {
         each!(self, driver => driver.connect(socket, fd, address));
     }
 
@@ -200,6 +200,7 @@ impl Driver {
     pub(crate) fn buffers_ready(&mut self, pool: &Pool) -> usize {
         match self {
             Driver::Uring(uring) => uring.buffers_ready(pool),
+            Driver::Epoll(_) if pool.available() == 0 => 0,
             Driver::Epoll(_) => pool.free(),
         }
     }

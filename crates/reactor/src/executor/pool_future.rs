@@ -16,7 +16,7 @@ const CLASS_BYTES: usize = 128;
 const CLASSES: usize = 128;
 
 /// Most blocks of one size that a core keeps.
-const BLOCKS_KEPT_MAX: usize = 512;
+const BLOCKS_KEPT_MAX: usize = 256;
 
 const BLOCK_ALIGN: usize = 64;
 

@@ -104,6 +104,10 @@ pub(super) struct Receiving {
     pub(super) unread: usize,
     first: Option<Slice>,
     /// Only when more than one slice waits.
+    #[expect(
+        clippy::box_collection,
+        reason = "an idle socket pays for the pointer only"
+    )]
     more: Option<Box<VecDeque<Slice>>>,
     pub(super) end: End,
     /// Waits in the line for buffers (rule 2).
@@ -111,8 +115,8 @@ pub(super) struct Receiving {
     pub(super) waker: Option<Waker>,
 }
 
-/// Received pieces below this do not keep a buffer while they wait and buffers are scarce.
-const PIECE_PINS_MIN: usize = 2 * 1024;
+/// What a connection may receive however little is left: enough for most heads.
+const SHARE_MIN: usize = 2 * 1024;
 
 /// Receive window until `set_window` is called: what may be read ahead of a request (rule 17).
 pub(super) const WINDOW_DEFAULT: usize = 16 * 1024;
@@ -132,12 +136,7 @@ impl Receiving {
 
     pub(super) fn push(&mut self, slice: Slice) {
         self.unread += slice.len();
-        // Small pieces that wait would each pin a buffer.
-        let slice = if slice.len() < PIECE_PINS_MIN {
-            slice.spare_the_pool()
-        } else {
-            slice
-        };
+        let slice = slice.spare_the_pool();
         if self.first.is_none() {
             self.first = Some(slice);
         } else {
@@ -171,9 +170,10 @@ impl Receiving {
 
     /// How much the kernel may be asked for now. Nothing while more than half of the window is
     /// taken, so that a slow reader causes few and large receives instead of many small ones.
-    pub(super) fn room(&self) -> usize {
-        if self.end == End::Open && !self.starved && self.unread * 2 <= self.window {
-            self.window - self.unread
+    pub(super) fn room(&self, fair_share: usize) -> usize {
+        let window = self.window.min(fair_share.max(SHARE_MIN));
+        if self.end == End::Open && !self.starved && self.unread * 2 <= window {
+            window - self.unread
         } else {
             0
         }

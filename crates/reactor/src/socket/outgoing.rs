@@ -18,6 +18,7 @@ pub(crate) struct Outgoing {
 }
 
 /// How to hand it to the kernel.
+#[derive(Clone, Copy)]
 pub(crate) enum Shape {
     /// One piece: address and length.
     Piece(*const u8, usize),

@@ -34,6 +34,16 @@ const QUEUES_KEPT_MAX: usize = 256;
 /// A core that has no buffer for this long sheds its largest holder (rule 4).
 const STARVED_TIME: Duration = Duration::from_secs(1);
 
+/// How long it waits for the effect before it sheds the next.
+const SHED_PAUSE: Duration = Duration::from_millis(20);
+
+/// Queues without content. The kernel holds pointers into the boxes of those in use.
+#[allow(
+    clippy::vec_box,
+    reason = "a box moves from here to its socket and back"
+)]
+type SpareQueues = Vec<Box<Outgoing>>;
+
 /// The sockets, listeners and driver of one core.
 pub(crate) struct SocketTable {
     pub(crate) driver: Driver,
@@ -45,8 +55,9 @@ pub(crate) struct SocketTable {
     to_resume: VecDeque<SocketKey>,
     /// Sockets that wait for receive buffers, in order (rule 2).
     starved: VecDeque<SocketKey>,
+    starved_idle: VecDeque<SocketKey>,
     starved_since: Option<Instant>,
-    queues: Vec<Box<Outgoing>>,
+    queues: SpareQueues,
     activity: Activity,
 }
 
@@ -94,6 +105,7 @@ impl SocketTable {
             to_send: Vec::new(),
             to_resume: VecDeque::new(),
             starved: VecDeque::new(),
+            starved_idle: VecDeque::new(),
             starved_since: None,
             queues: Vec::new(),
             activity: Activity::default(),
@@ -146,7 +158,7 @@ impl Sockets<'_> {
     }
 
     pub(super) fn connect(&mut self, address: &Address) -> io::Result<SocketKey> {
-        let raw = Box::new(RawAddress::new(address)?);
+        let raw = RawAddress::new(address)?;
         let fd = sys::stream_socket(raw.family(), self.table.driver.nonblocking())?;
         if matches!(address, Address::Tcp(_)) {
             sys::set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
@@ -416,7 +428,7 @@ impl Sockets<'_> {
         let Some(entry) = table.slab.get_mut(key) else {
             return;
         };
-        let room = entry.receiving.room();
+        let room = entry.receiving.room(self.core.pool.fair_share());
         let busy = entry.pending.has(Pending::RECEIVE) || entry.pending.has(Pending::CONNECT);
         if room > 0 && !busy && !matches!(entry.role, Role::Closing) {
             entry.pending.add(Pending::RECEIVE);
@@ -473,7 +485,7 @@ impl Sockets<'_> {
     /// Gives buffers that have come back to those who wait for them, first come first served
     /// (rule 2). While none come back, the largest holder is shed (rule 4).
     pub(crate) fn feed_starved(&mut self) {
-        if self.table.starved.is_empty() {
+        if self.table.starved.is_empty() && self.table.starved_idle.is_empty() {
             self.table.starved_since = None;
             return;
         }
@@ -482,16 +494,19 @@ impl Sockets<'_> {
         if free == 0 {
             let since = *self.table.starved_since.get_or_insert(now);
             if now - since >= STARVED_TIME {
-                self.table.starved_since = None;
+                self.table.starved_since = Some(now + SHED_PAUSE - STARVED_TIME);
                 self.shed_largest();
             }
             return;
         }
         self.table.starved_since = None;
         for _ in 0..free {
-            let Some(key) = self.table.starved.pop_front() else {
-                break;
-            };
+            let table = &mut *self.table;
+            let next = table
+                .starved_idle
+                .pop_front()
+                .or_else(|| table.starved.pop_front());
+            let Some(key) = next else { break };
             if let Some(entry) = self.table.slab.get_mut(key) {
                 entry.receiving.starved = false;
                 self.arm_receive(key);
@@ -501,7 +516,8 @@ impl Sockets<'_> {
 
     /// When [`Sockets::feed_starved`] must look again even if nothing happens.
     pub(crate) fn starved_wait(&self) -> Option<Duration> {
-        (!self.table.starved.is_empty()).then_some(STARVED_TIME / 10)
+        let none = self.table.starved.is_empty() && self.table.starved_idle.is_empty();
+        (!none).then_some(SHED_PAUSE)
     }
 
     fn shed_largest(&mut self) {
@@ -618,7 +634,12 @@ impl Sockets<'_> {
             Received::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;
-                table.starved.push_back(key);
+                // Who waits for a request holds nothing and comes first.
+                if matches!(entry.role, Role::Parked(_)) {
+                    table.starved_idle.push_back(key);
+                } else {
+                    table.starved.push_back(key);
+                }
             }
             Received::Nothing => {}
             Received::Failed(error) if entry.receiving.end == End::Open => {
@@ -738,7 +759,7 @@ impl Sockets<'_> {
     }
 }
 
-fn keep(queues: &mut Vec<Box<Outgoing>>, mut queue: Box<Outgoing>) {
+fn keep(queues: &mut SpareQueues, mut queue: Box<Outgoing>) {
     queue.clear();
     if queues.len() < QUEUES_KEPT_MAX {
         queues.push(queue);

@@ -12,35 +12,55 @@ use blitz_reactor::{
 
 use crate::{anywhere, config, listen, on_both_drivers, pattern};
 
-/// Rule 2: readers that let everything wait make the others wait in line, and nobody is lost.
+/// Receives from a flood and keeps everything until the pool is empty.
+async fn hoard_everything(hoarder: &Socket) -> Vec<blitz_reactor::Slice> {
+    let mut hoard = Vec::new();
+    while counters().no_buffers == 0 {
+        let held = blitz_reactor::timeout(Duration::from_millis(5), hoarder.recv()).await;
+        hoard.extend(held.into_iter().flatten().flatten());
+    }
+    hoard
+}
+
+/// A socket of the reactor whose other end sends without end.
+async fn flooded(outside: &TcpListener) -> (Socket, std::thread::JoinHandle<()>) {
+    let socket = Socket::connect(&outside.local_addr().unwrap().into())
+        .await
+        .unwrap();
+    socket.set_window(1 << 20);
+    let mut peer = outside.accept().unwrap().0;
+    let flood = std::thread::spawn(move || {
+        let block = pattern(1 << 20);
+        while peer.write_all(&block).is_ok() {}
+    });
+    (socket, flood)
+}
+
+/// Rule 2: whoever finds the pool empty waits in line, and nobody is lost.
 #[test]
 fn an_empty_pool_makes_receivers_wait_in_line() {
-    const EACH: usize = 1 << 20;
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = outside.local_addr().unwrap();
-        let mut sockets = Vec::new();
-        let mut senders = Vec::new();
-        // 80 MiB are more than the pool holds.
-        for _ in 0..80 {
-            let socket = Socket::connect(&address.into()).await.unwrap();
-            socket.set_window(EACH);
-            let (mut peer, _) = outside.accept().unwrap();
-            sockets.push(socket);
-            senders.push(std::thread::spawn(move || {
-                peer.write_all(&pattern(EACH)).unwrap()
-            }));
+        let mut others = Vec::new();
+        for _ in 0..30 {
+            let (server, peer) = crate::with_outsider().await;
+            others.push((server, peer));
         }
-        while counters().no_buffers < 10 {
-            sleep(Duration::from_millis(5)).await;
+        let (hoarder, flood) = flooded(&outside).await;
+        let hoard = hoard_everything(&hoarder).await;
+        let before = counters().no_buffers;
+        for (_, peer) in &others {
+            crate::write_all(peer, b"me too");
         }
-        for socket in sockets {
-            assert!(crate::read_to_end(&socket).await == pattern(EACH));
+        sleep(Duration::from_millis(100)).await;
+        assert!(counters().no_buffers >= before + 30, "all of them wait");
+        drop((hoard, hoarder));
+        for (socket, _) in &others {
+            let heard = blitz_reactor::timeout(Duration::from_secs(2), socket.recv()).await;
+            assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"me too");
         }
         assert_eq!(counters().shed, 0);
-        senders
-            .into_iter()
-            .for_each(|sender| sender.join().unwrap());
+        crate::outside(move || flood.join().unwrap()).await;
     });
 }
 
@@ -64,26 +84,50 @@ fn hoarded_slices_leave_the_pool_to_the_others() {
 fn the_largest_holder_is_shed_when_nobody_can_receive() {
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = outside.local_addr().unwrap();
-        let greedy = Socket::connect(&address.into()).await.unwrap();
-        greedy.set_window(100 << 20);
-        let (mut peer, _) = outside.accept().unwrap();
-        let flood = std::thread::spawn(move || {
-            let block = pattern(1 << 20);
-            while peer.write_all(&block).is_ok() {}
-        });
-        while counters().no_buffers == 0 {
-            sleep(Duration::from_millis(5)).await;
+        let (greedy, first) = flooded(&outside).await;
+        let (hoarder, second) = flooded(&outside).await;
+        let hoard = hoard_everything(&hoarder).await;
+        assert!(greedy.unread_bytes() > 0);
+        while counters().shed == 0 {
+            sleep(Duration::from_millis(20)).await;
         }
-        let modest = Socket::connect(&address.into()).await.unwrap();
-        let (mut other, _) = outside.accept().unwrap();
-        other.write_all(b"me too").unwrap();
-        let heard = blitz_reactor::timeout(Duration::from_secs(5), modest.recv()).await;
-        assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"me too");
-        assert_eq!(counters().shed, 1);
-        assert!(greedy.recv().await.is_err());
-        drop(greedy);
-        crate::outside(move || flood.join().unwrap()).await;
+        assert!(greedy.recv().await.is_err() || hoarder.recv().await.is_err());
+        drop((hoard, greedy, hoarder));
+        crate::outside(move || (first.join().unwrap(), second.join().unwrap())).await;
+    });
+}
+
+/// Holding costs more the more is held: many who take nothing leave room for a newcomer.
+#[test]
+fn a_thousand_stalled_connections_leave_room_for_a_newcomer() {
+    on_both_drivers(|| async {
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outside.local_addr().unwrap();
+        let mut stalled = Vec::new();
+        for _ in 0..1_000 {
+            let socket = Socket::connect(&address.into()).await.unwrap();
+            socket.set_window(1 << 20);
+            let (mut peer, _) = outside.accept().unwrap();
+            peer.set_nonblocking(true).unwrap();
+            let _ = peer.write(&pattern(200_000));
+            stalled.push((socket, peer));
+            blitz_reactor::yield_now().await;
+        }
+        sleep(Duration::from_millis(200)).await;
+        let held: usize = stalled
+            .iter()
+            .map(|(socket, _)| socket.unread_bytes())
+            .sum();
+        assert!(
+            (16 << 20..64 << 20).contains(&held),
+            "{held} bytes are held"
+        );
+        let newcomer = Socket::connect(&address.into()).await.unwrap();
+        let (mut peer, _) = outside.accept().unwrap();
+        peer.write_all(b"hello").unwrap();
+        let heard = blitz_reactor::timeout(Duration::from_millis(500), newcomer.recv()).await;
+        assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"hello");
+        assert_eq!(counters().shed, 0);
     });
 }
 

@@ -1,4 +1,5 @@
 //! Every behaviour is shown on both drivers.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cores;
 mod deadlines;

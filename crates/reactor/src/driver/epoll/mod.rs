@@ -157,7 +157,8 @@ impl Epoll {
         }
     }
 
-    pub(super) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: Box<RawAddress>) {
+    #[expect(clippy::needless_pass_by_value, reason = "the ring has to keep it")]
+    pub(super) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: RawAddress) {
         // SAFETY: the address is live and as long as it says.
         let connected = unsafe { libc::connect(fd, address.as_ptr(), address.len()) };
         let error = if connected < 0 { last_error() } else { 0 };

@@ -106,17 +106,18 @@ impl Uring {
         let entry = opcode::AcceptMulti::new(Fd(fd))
             .flags(libc::SOCK_CLOEXEC)
             .build();
-        self.push(entry.user_data(Operation::Accept(listener).pack()));
+        self.push(&entry.user_data(Operation::Accept(listener).pack()));
     }
 
     pub(super) fn cancel_accept(&mut self, listener: u32, _fd: RawFd) {
         self.push_cancel(Operation::Accept(listener));
     }
 
-    pub(super) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: Box<RawAddress>) {
+    pub(super) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: RawAddress) {
+        let address = Box::new(address);
         let entry = opcode::Connect::new(Fd(fd), address.as_ptr(), address.len()).build();
         self.connecting.insert(socket, address);
-        self.push(entry.user_data(Operation::Connect(socket).pack()));
+        self.push(&entry.user_data(Operation::Connect(socket).pack()));
     }
 
     pub(super) fn receive(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
@@ -129,7 +130,7 @@ impl Uring {
                 .build()
                 .flags(squeue::Flags::BUFFER_SELECT)
         };
-        self.push(entry.user_data(Operation::Receive(socket).pack()));
+        self.push(&entry.user_data(Operation::Receive(socket).pack()));
     }
 
     pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
@@ -145,7 +146,7 @@ impl Uring {
                 .build(),
         };
         self.sends += 1;
-        self.push(entry.user_data(Operation::Send(socket).pack()));
+        self.push(&entry.user_data(Operation::Send(socket).pack()));
     }
 
     pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
@@ -164,7 +165,7 @@ impl Uring {
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS)
             .user_data(Operation::Ignored.pack());
-        self.push(entry);
+        self.push(&entry);
     }
 
     pub(super) fn message_ring(&mut self, ring: RawFd) -> bool {
@@ -172,7 +173,7 @@ impl Uring {
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS)
             .user_data(Operation::Message(ring).pack());
-        self.push(entry);
+        self.push(&entry);
         true
     }
 
@@ -182,10 +183,10 @@ impl Uring {
     }
 
     /// Queues a submission; the next enter takes it along.
-    fn push(&mut self, entry: squeue::Entry) {
+    fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: whatever an entry points to is kept until its last completion: sends by the
         // socket's queue, addresses by `connecting`, received bytes by the pool.
-        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.enters += 1;
             self.submitted += self.ring.submission().len() as u64;
             // Full only when a turn starts more than the queue holds. A completion queue that
@@ -268,7 +269,7 @@ impl Uring {
             let entry = opcode::PollAdd::new(Fd(self.mailbox_event), libc::POLLIN as u32)
                 .multi(true)
                 .build();
-            self.push(entry.user_data(Operation::MailEvent.pack()));
+            self.push(&entry.user_data(Operation::MailEvent.pack()));
         }
     }
 
