@@ -13,7 +13,7 @@ use gungraun::{
     Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
 
-/// What a browser sends: 700 bytes, 13 fields.
+/// What a browser sends: 700 bytes, 12 fields.
 const BROWSER_HEAD: &[u8] = b"GET /articles/2026/how-to-measure?ref=frontpage HTTP/1.1\r\n\
 Host: www.example.org\r\n\
 User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
@@ -22,12 +22,11 @@ Accept-Language: en-GB,en;q=0.7,de;q=0.3\r\n\
 Accept-Encoding: gzip, deflate, br, zstd\r\n\
 Referer: https://www.example.org/articles/\r\n\
 Connection: keep-alive\r\n\
-Cookie: session=0123456789abcdef0123456789abcdef; theme=dark; consent=necessary%2Cstats; visitor=1f0c7d6e-5a43-4b0b-9d0f-2d6a1c9e8b75; lang=en-GB; seen=3\r\n\
+Cookie: session=0123456789abcdef0123456789abcdef; theme=dark; consent=necessary%2Cstats; visitor=1f0c7d6e-5a43-4b0b-9d0f-2d6a1c9e8b75; lang=en-GB; seen=3; cart=2b7e151628aed2a6abf715890123456789a\r\n\
 Upgrade-Insecure-Requests: 1\r\n\
 Sec-Fetch-Dest: document\r\n\
 Sec-Fetch-Mode: navigate\r\n\
 Sec-Fetch-Site: same-origin\r\n\
-If-None-Match: \"5f2a-61c0de8f5a3b1\"\r\n\
 \r\n";
 
 /// A server after one exchange, with everything it needs warmed up.

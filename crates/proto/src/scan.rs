@@ -28,11 +28,11 @@ pub(crate) fn not_plain_from(bytes: &[u8], at: usize) -> u64 {
 #[inline]
 fn not_plain(block: &[u8; BLOCK]) -> u64 {
     let (chunks, _) = block.as_chunks();
-    chunks.iter().rev().fold(0, |bits, chunk| {
+    !chunks.iter().rev().fold(0, |bits, chunk| {
         // As signed numbers plus one, plain bytes are above space, and all others wrap below.
         let shifted = (u8x16::new(*chunk) + u8x16::splat(1)).cast_signed();
-        let found = i8x16::splat(b' ' as i8 + 1).simd_gt(shifted);
-        bits << 16 | u64::from(found.to_bitmask())
+        let is_plain = shifted.simd_gt(i8x16::splat(b' ' as i8));
+        bits << 16 | u64::from(is_plain.to_bitmask())
     })
 }
 

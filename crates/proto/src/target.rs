@@ -104,7 +104,7 @@ fn parse_absolute_form(target: &mut Target, method: Method, len: usize) -> Resul
 }
 
 /// Splits the text of the target from `start`, where a `/` is, to `end`, and normalises the path.
-#[inline]
+#[inline(always)]
 fn parse_path_and_query(target: &mut Target, start: usize, end: usize) -> Result<(), ErrorKind> {
     let text = &target.text.as_bytes()[start..end];
     let path_len = scan::position(text, b'?').unwrap_or(text.len());
@@ -202,6 +202,7 @@ struct Authority {
 
 /// Checks `host [ ":" port ]`. Hosts are the names that exist (letters, digits, `-._~`), IPv4, and
 /// IPv6 in brackets: escapes, sub-delimiters, zones and future literals only serve attacks.
+#[inline(never)]
 fn split_authority(text: &[u8]) -> Option<Authority> {
     let after_host = match text {
         [b'[', literal @ ..] => {

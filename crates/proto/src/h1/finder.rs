@@ -173,7 +173,7 @@ impl Finder {
     }
 
     /// Deals with a line whose CR is at offset `cr`; true if it is the empty one at the end.
-    #[inline]
+    #[inline(always)]
     fn end_line(&mut self, section: &[u8], cr: usize) -> Result<bool, ErrorKind> {
         let start = self.line_start;
         if cr == start {
@@ -190,16 +190,15 @@ impl Finder {
             return Err(diagnose::field_line(line));
         };
         let value = trim(value);
-        let entry = Entry {
+        self.entries.push(Entry {
             value_start: (cr - value.start_from_end) as u32,
             value_len: value.len as u32,
             name_start: start as u32,
             name_len: name_len as u16,
             name,
-        };
-        self.entries.push(entry);
+        });
         if name.is_policed() {
-            self.police(entry, section).map(|()| false)
+            self.police(section).map(|()| false)
         } else {
             Ok(false)
         }
@@ -241,12 +240,14 @@ impl Finder {
         Some((name, len, line.get(len + 1..)?))
     }
 
-    /// Notes what a field says, if it is a field of a head.
+    /// Notes what the last field says, if it is a field of a head.
     #[inline(never)]
-    fn police(&mut self, entry: Entry, section: &[u8]) -> Result<(), ErrorKind> {
-        match self.limits.first_line_max {
-            Some(_) => self.framing.note(entry, entry.value_in(section)),
-            None => Ok(()),
+    fn police(&mut self, section: &[u8]) -> Result<(), ErrorKind> {
+        match self.entries.last() {
+            Some(entry) if self.limits.first_line_max.is_some() => {
+                self.framing.note(*entry, entry.value_in(section))
+            }
+            _ => Ok(()),
         }
     }
 

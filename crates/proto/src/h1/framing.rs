@@ -38,11 +38,23 @@ pub(crate) struct ConnectionOptions {
 }
 
 impl Framing {
-    /// Takes note of one field whose name [is policed](Name::is_policed).
+    /// Takes note of one field whose name [is policed](Name::is_policed). What nearly every request
+    /// has, is dealt with at once, the rest out of the way.
     #[inline]
     pub(crate) fn note(&mut self, field: Entry, value: &[u8]) -> Result<(), ErrorKind> {
         match field.name {
             Name::Host => self.note_host(field, value),
+            Name::Connection if value == b"keep-alive" => {
+                self.connection.keep_alive = true;
+                Ok(())
+            }
+            _ => self.note_other(field.name, value),
+        }
+    }
+
+    #[inline(never)]
+    fn note_other(&mut self, name: Name, value: &[u8]) -> Result<(), ErrorKind> {
+        match name {
             Name::ContentLength => self.note_content_length(value),
             Name::TransferEncoding => {
                 self.transfer_encoding.get_or_insert_default().note(value);
@@ -60,6 +72,7 @@ impl Framing {
         }
     }
 
+    #[inline]
     fn note_host(&mut self, field: Entry, value: &[u8]) -> Result<(), ErrorKind> {
         // RFC 9112, section 3.2: "A server MUST respond with a 400 (Bad Request) status code to
         // any HTTP/1.1 request message that lacks a Host header field and to any request message
@@ -145,11 +158,6 @@ impl TransferEncoding {
 
 impl ConnectionOptions {
     fn note(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
-        // What nearly every client sends needs no list.
-        if value == b"keep-alive" {
-            self.keep_alive = true;
-            return Ok(());
-        }
         for option in list(value) {
             match option.len() {
                 5 if option.eq_ignore_ascii_case(b"close") => self.close = true,

@@ -62,9 +62,15 @@ impl SectionBuffer {
 
     /// Takes what belongs to the section. Once complete, it is moved into `fields`, whose memory
     /// is kept for the next one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
-        if !self.is_empty() || input.is_empty() {
+        if input.is_empty() {
+            return Ok(Taken {
+                consumed: 0,
+                complete: false,
+            });
+        }
+        if !self.is_empty() {
             return self.take_more(input, fields);
         }
         self.finder.restart();

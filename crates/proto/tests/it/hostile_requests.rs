@@ -32,6 +32,17 @@ fn every_row_has_its_outcome() {
 }
 
 #[test]
+fn a_wrong_first_byte_is_refused_after_empty_lines_too() {
+    for raw in ["\r\n GET / HTTP/1.1\r\n", "\r\n\r\n\"x\"", "\r\n\t"] {
+        assert_eq!(
+            requests(raw.as_bytes()),
+            "refused 400 method-malformed",
+            "{raw:?}"
+        );
+    }
+}
+
+#[test]
 fn bytes_above_ascii_belong_in_values_only() {
     for (raw, expected) in [
         (
