@@ -1,9 +1,12 @@
 //! Stream sockets: what the crates above hold, and the table behind it.
 
 mod address;
+mod commands;
 mod entry;
+mod events;
 mod listener;
 mod outgoing;
+mod shortage;
 mod slab;
 mod table;
 

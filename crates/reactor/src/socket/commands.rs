@@ -1,0 +1,215 @@
+//! What the handles of sockets ask of the table.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::IntoRawFd;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::entry::{End, Fin, Parking, Pending, Role};
+use super::outgoing::Outgoing;
+use super::table::{DISCARD_TIME, Sockets};
+use super::{Address, RawAddress, Resume, SocketKey};
+use crate::buffer::{Chunk, Slice};
+use crate::sys;
+
+/// Input that a closing socket discards (rule 16).
+const DISCARD_MAX: usize = 64 * 1024;
+
+/// How long a closing socket may take to send the rest.
+const FINISH_TIME: Duration = Duration::from_secs(60);
+
+/// See [`Socket`](super::Socket), method by method.
+impl Sockets<'_> {
+    pub(super) fn connect(&mut self, address: &Address) -> io::Result<SocketKey> {
+        let raw = RawAddress::new(address)?;
+        let fd = sys::stream_socket(raw.family(), self.table.driver.nonblocking())?;
+        if matches!(address, Address::Tcp(_)) {
+            sys::set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        }
+        let fd = fd.into_raw_fd();
+        let key = self.adopt(fd);
+        self.table.entry(key).pending.add(Pending::CONNECT);
+        self.table.driver.connect(key, fd, raw);
+        Ok(key)
+    }
+
+    pub(super) fn poll_connected(
+        &mut self,
+        key: SocketKey,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let entry = self.table.entry(key);
+        if entry.pending.has(Pending::CONNECT) {
+            entry.sending.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(match entry.sending.failed {
+            0 => {
+                self.arm_receive(key);
+                Ok(())
+            }
+            error => Err(io::Error::from_raw_os_error(error)),
+        })
+    }
+
+    pub(super) fn peer(&mut self, key: SocketKey) -> Option<SocketAddr> {
+        let entry = self.table.entry(key);
+        if entry.peer.is_none() {
+            let peer = RawAddress::ask(entry.fd, libc::getpeername).ok();
+            entry.peer = peer.and_then(|raw| raw.to_ip());
+        }
+        entry.peer
+    }
+
+    pub(super) fn local(&mut self, key: SocketKey) -> Option<SocketAddr> {
+        let fd = self.table.entry(key).fd;
+        RawAddress::ask(fd, libc::getsockname).ok()?.to_ip()
+    }
+
+    pub(super) fn set_window(&mut self, key: SocketKey, bytes: usize) {
+        self.table.entry(key).receiving.window = bytes;
+        self.arm_receive(key);
+    }
+
+    pub(super) fn poll_receive(
+        &mut self,
+        key: SocketKey,
+        cx: Option<&mut Context<'_>>,
+    ) -> Poll<io::Result<Option<Slice>>> {
+        let receiving = &mut self.table.entry(key).receiving;
+        if let Some(slice) = receiving.pop() {
+            self.arm_receive(key);
+            return Poll::Ready(Ok(Some(slice.spare_the_pool())));
+        }
+        match receiving.end {
+            End::Fin => Poll::Ready(Ok(None)),
+            End::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
+            End::Open => {
+                receiving.waker = cx.map(|cx| cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(super) fn unread(&mut self, key: SocketKey, slice: Slice) {
+        self.table.entry(key).receiving.push_front(slice);
+    }
+
+    pub(super) fn unread_bytes(&mut self, key: SocketKey) -> usize {
+        self.table.entry(key).receiving.unread
+    }
+
+    pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) {
+        let now = self.core.clock.now();
+        let table = &mut *self.table;
+        let entry = table
+            .slab
+            .get_mut(key)
+            .expect("a handle names a live socket");
+        assert!(entry.sending.fin == Fin::No, "nothing is sent after FIN");
+        if entry.sending.failed != 0 || chunk.is_empty() {
+            return;
+        }
+        if entry.sending.queue.is_none() {
+            entry.sending.progress = now;
+        }
+        let queue = &mut entry.sending.queue;
+        let spare = &mut table.queues;
+        queue
+            .get_or_insert_with(|| spare.pop().unwrap_or_else(Outgoing::new))
+            .push(chunk);
+        self.list_for_sending(key);
+    }
+
+    pub(super) fn queued(&mut self, key: SocketKey) -> usize {
+        self.table.entry(key).sending.queued()
+    }
+
+    pub(super) fn poll_send_room(
+        &mut self,
+        key: SocketKey,
+        cx: &Context<'_>,
+        below: usize,
+    ) -> Poll<io::Result<()>> {
+        let sending = &mut self.table.entry(key).sending;
+        if sending.failed != 0 {
+            return Poll::Ready(Err(io::Error::from_raw_os_error(sending.failed)));
+        }
+        if sending.queued() <= below {
+            return Poll::Ready(Ok(()));
+        }
+        sending.waker = Some(cx.waker().clone());
+        sending.wake_at = below;
+        Poll::Pending
+    }
+
+    pub(super) fn send_progress(&mut self, key: SocketKey) -> Instant {
+        self.table.entry(key).sending.progress
+    }
+
+    pub(super) fn shutdown_write(&mut self, key: SocketKey) {
+        let sending = &mut self.table.entry(key).sending;
+        if sending.fin == Fin::No {
+            sending.fin = Fin::Wanted;
+            self.list_for_sending(key);
+        }
+    }
+
+    pub(super) fn park(
+        &mut self,
+        key: SocketKey,
+        resume: Rc<dyn Resume>,
+        tag: u64,
+        deadline: Instant,
+    ) {
+        self.set_deadline(key, deadline);
+        let entry = self.table.entry(key);
+        entry.receiving.waker = None;
+        entry.sending.waker = None;
+        entry.role = Role::Parked(Parking { resume, tag });
+        if entry.receiving.has_news() {
+            self.table.to_resume.push_back(key);
+        }
+        self.arm_receive(key);
+    }
+
+    pub(super) fn unpark(&mut self, key: SocketKey) -> Option<Rc<dyn Resume>> {
+        let entry = self.table.slab.get_mut(key)?;
+        if entry.receiving.has_news() {
+            return None;
+        }
+        self.take_parking(key).map(|parking| parking.resume)
+    }
+
+    pub(super) fn finish(&mut self, key: SocketKey) {
+        let entry = self.table.entry(key);
+        if entry.sending.failed != 0 || matches!(entry.receiving.end, End::Failed(_)) {
+            return self.close(key);
+        }
+        entry.receiving.waker = None;
+        entry.sending.waker = None;
+        let discarded = entry.receiving.discard();
+        entry.receiving.window = DISCARD_MAX;
+        if entry.sending.fin == Fin::No {
+            entry.sending.fin = Fin::Wanted;
+        }
+        let discard_left = DISCARD_MAX.saturating_sub(discarded);
+        entry.role = Role::Finishing { discard_left };
+        self.set_deadline(key, self.core.clock.now() + FINISH_TIME);
+        self.list_for_sending(key);
+    }
+
+    pub(super) fn abort(&mut self, key: SocketKey) {
+        let entry = self.table.entry(key);
+        if entry.sending.queue.is_none() || entry.sending.failed != 0 {
+            return self.reset(key);
+        }
+        entry.receiving.waker = None;
+        entry.sending.waker = None;
+        entry.receiving.discard();
+        entry.role = Role::Resetting;
+        self.set_deadline(key, self.core.clock.now() + DISCARD_TIME);
+    }
+}

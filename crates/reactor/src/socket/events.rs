@@ -1,0 +1,229 @@
+//! What the driver and the timers report, and the sends that start at the end of a turn.
+
+use super::entry::{End, Fin, Outcome, Pending, Role};
+use super::table::{DISCARD_TIME, Sockets, keep, wake};
+use super::{Cause, SocketKey};
+use crate::driver::{Event, Received};
+use crate::sys;
+
+/// The turn of the loop.
+impl Sockets<'_> {
+    /// Starts the sends of this turn.
+    pub(crate) fn start_sends(&mut self) {
+        let mut listed = std::mem::take(&mut self.table.to_send);
+        for key in listed.drain(..) {
+            let Some(entry) = self.table.slab.get_mut(key) else {
+                continue;
+            };
+            entry.sending.listed = false;
+            let ended = entry.sending.failed != 0 || matches!(entry.role, Role::Closing);
+            if !entry.pending.has(Pending::SEND) && !ended {
+                self.continue_sending(key);
+            }
+        }
+        self.table.to_send = listed;
+    }
+
+    /// Sends what is queued or, after the last byte, FIN.
+    pub(super) fn continue_sending(&mut self, key: SocketKey) {
+        let table = &mut *self.table;
+        let Some(entry) = table.slab.get_mut(key) else {
+            return;
+        };
+        if let Some(queue) = &mut entry.sending.queue {
+            entry.pending.add(Pending::SEND);
+            table.driver.send(key, entry.fd, queue.describe());
+            return;
+        }
+        if matches!(entry.role, Role::Resetting) {
+            return self.reset(key);
+        }
+        if entry.sending.fin == Fin::Wanted {
+            entry.sending.fin = Fin::Sent;
+            sys::shutdown_write(entry.fd);
+        }
+        if let Role::Finishing { discard_left } = entry.role {
+            if entry.receiving.end != End::Open || discard_left == 0 {
+                return self.close(key);
+            }
+            self.set_deadline(key, self.core.clock.now() + DISCARD_TIME);
+            self.arm_receive(key);
+        }
+    }
+
+    /// The next socket that was parked although it had news.
+    pub(crate) fn next_to_resume(&mut self) -> Outcome {
+        while let Some(key) = self.table.to_resume.pop_front() {
+            if let Some(parking) = self.take_parking(key) {
+                return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
+            }
+        }
+        Outcome::Nothing
+    }
+
+    /// A timer of a socket has fired.
+    pub(crate) fn expired(&mut self, key: SocketKey) -> Outcome {
+        let Some(entry) = self.table.slab.get_mut(key) else {
+            return Outcome::Nothing;
+        };
+        match entry.role {
+            Role::Finishing { .. } => self.close(key),
+            Role::Resetting => self.reset(key),
+            Role::Parked(_) => {
+                if let Some(parking) = self.take_parking(key) {
+                    return Outcome::Resume(parking.resume, key, parking.tag, Cause::Expired);
+                }
+            }
+            Role::Owned | Role::Closing => {}
+        }
+        Outcome::Nothing
+    }
+
+    /// Takes in what the driver reports.
+    pub(crate) fn handle(&mut self, event: Event) -> Outcome {
+        match event {
+            Event::Accepted {
+                listener,
+                result,
+                more,
+            } => {
+                self.table.listeners.accepted(listener, result, more);
+            }
+            Event::Connected { socket, error } => self.connected(socket, error),
+            Event::Received {
+                socket,
+                received,
+                more,
+            } => {
+                return self.received(socket, received, more);
+            }
+            Event::Sent { socket, result } => self.sent(socket, result),
+        }
+        Outcome::Nothing
+    }
+
+    pub(super) fn connected(&mut self, key: SocketKey, error: i32) {
+        let entry = self.table.entry(key);
+        entry.pending.remove(Pending::CONNECT);
+        entry.sending.failed = error;
+        wake(&mut entry.sending.waker);
+        self.remove_if_done(key);
+    }
+
+    pub(super) fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Outcome {
+        let table = &mut *self.table;
+        let entry = table
+            .slab
+            .get_mut(key)
+            .expect("a pending receive keeps its socket");
+        if !more {
+            entry.pending.remove(Pending::RECEIVE);
+        }
+        match received {
+            Received::Bytes(slice) => {
+                self.core.counters.received_bytes.add(slice.len() as u64);
+                table
+                    .activity
+                    .note(&mut entry.active_tick, self.core.clock.tick());
+                match &mut entry.role {
+                    Role::Closing | Role::Resetting => {}
+                    Role::Finishing { discard_left } => {
+                        *discard_left = discard_left.saturating_sub(slice.len());
+                    }
+                    Role::Owned | Role::Parked(_) => entry.receiving.push(slice),
+                }
+            }
+            Received::End => entry.receiving.end = End::Fin,
+            Received::NoBuffers => {
+                self.core.counters.no_buffers.add(1);
+                entry.receiving.starved = true;
+                // Who waits for a request holds nothing and comes first.
+                if matches!(entry.role, Role::Parked(_)) {
+                    table.starved_idle.push_back(key);
+                } else {
+                    table.starved.push_back(key);
+                }
+            }
+            Received::Nothing => {}
+            Received::Failed(error) if entry.receiving.end == End::Open => {
+                entry.receiving.end = End::Failed(error);
+            }
+            Received::Failed(_) => {}
+        }
+        self.after_receive(key, more)
+    }
+
+    /// Tells whoever has the socket, and goes on receiving.
+    pub(super) fn after_receive(&mut self, key: SocketKey, more: bool) -> Outcome {
+        let entry = self.table.entry(key);
+        let news = entry.receiving.has_news();
+        match &entry.role {
+            Role::Closing => self.remove_if_done(key),
+            Role::Resetting => {}
+            Role::Finishing { discard_left } => {
+                let over = *discard_left == 0 || entry.receiving.end != End::Open;
+                if over && entry.sending.fin == Fin::Sent {
+                    self.close(key);
+                } else if !more {
+                    self.arm_receive(key);
+                }
+            }
+            Role::Parked(_) if news => {
+                if let Some(parking) = self.take_parking(key) {
+                    return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
+                }
+            }
+            Role::Owned | Role::Parked(_) => {
+                if news {
+                    wake(&mut entry.receiving.waker);
+                }
+                if !more {
+                    self.arm_receive(key);
+                }
+            }
+        }
+        Outcome::Nothing
+    }
+
+    pub(super) fn sent(&mut self, key: SocketKey, result: Result<usize, i32>) {
+        let now = self.core.clock.now();
+        let table = &mut *self.table;
+        let entry = table
+            .slab
+            .get_mut(key)
+            .expect("a pending send keeps its socket");
+        entry.pending.remove(Pending::SEND);
+        let sending = &mut entry.sending;
+        let queue = sending
+            .queue
+            .as_mut()
+            .expect("a pending send keeps its queue");
+        match result {
+            Ok(n) => {
+                self.core.counters.sent_bytes.add(n as u64);
+                queue.sent(n);
+                sending.progress = now;
+            }
+            Err(error) => {
+                queue.clear();
+                sending.failed = error;
+            }
+        }
+        if queue.bytes() == 0
+            && let Some(queue) = sending.queue.take()
+        {
+            keep(&mut table.queues, queue);
+        }
+        if sending.failed != 0 || sending.queued() <= sending.wake_at {
+            wake(&mut sending.waker);
+        }
+        match entry.role {
+            Role::Closing => self.remove_if_done(key),
+            Role::Finishing { .. } | Role::Resetting if entry.sending.failed != 0 => {
+                self.close(key);
+            }
+            _ if entry.sending.failed != 0 => {}
+            _ => self.continue_sending(key),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What happens when the receive memory of the core runs out (rules 2 and 4).
+
+use std::time::Duration;
+
+use super::SocketKey;
+use super::entry::{End, Entry, Pending};
+use super::table::{Sockets, wake};
+
+/// A core that has no buffer for this long sheds its largest holder.
+const STARVED_TIME: Duration = Duration::from_secs(1);
+
+/// How long it waits for the effect before it sheds the next.
+const SHED_PAUSE: Duration = Duration::from_millis(20);
+
+/// Waiting in line, and shedding.
+impl Sockets<'_> {
+    /// Gives buffers that have come back to those who wait for them, first come first served
+    /// (rule 2). While none come back, the largest holder is shed (rule 4).
+    pub(crate) fn feed_starved(&mut self) {
+        if self.table.starved.is_empty() && self.table.starved_idle.is_empty() {
+            self.table.starved_since = None;
+            return;
+        }
+        let now = self.core.clock.now();
+        let free = self.table.driver.buffers_ready(&self.core.pool);
+        if free == 0 {
+            let since = *self.table.starved_since.get_or_insert(now);
+            if now - since >= STARVED_TIME {
+                self.table.starved_since = Some(now + SHED_PAUSE - STARVED_TIME);
+                self.shed_largest();
+            }
+            return;
+        }
+        self.table.starved_since = None;
+        for _ in 0..free {
+            let table = &mut *self.table;
+            let next = table
+                .starved_idle
+                .pop_front()
+                .or_else(|| table.starved.pop_front());
+            let Some(key) = next else { break };
+            if let Some(entry) = self.table.slab.get_mut(key) {
+                entry.receiving.starved = false;
+                self.arm_receive(key);
+            }
+        }
+    }
+
+    /// When [`Sockets::feed_starved`] must look again even if nothing happens.
+    pub(crate) fn starved_wait(&self) -> Option<Duration> {
+        let none = self.table.starved.is_empty() && self.table.starved_idle.is_empty();
+        (!none).then_some(SHED_PAUSE)
+    }
+
+    pub(super) fn shed_largest(&mut self) {
+        let held = |entry: &Entry| entry.receiving.unread + entry.sending.queued();
+        let keys = self.table.slab.keys();
+        let slab = &self.table.slab;
+        let largest = keys.into_iter().max_by_key(|&key| slab.get(key).map(held));
+        let Some(key) = largest else { return };
+        self.core.counters.shed.add(1);
+        self.fail(key, libc::ENOBUFS);
+    }
+
+    /// Ends a socket under its owner, who learns of it from the next call.
+    pub(super) fn fail(&mut self, key: SocketKey, error: i32) {
+        let table = &mut *self.table;
+        let Some(entry) = table.slab.get_mut(key) else {
+            return;
+        };
+        entry.receiving.discard();
+        entry.receiving.end = End::Failed(error);
+        entry.sending.failed = error;
+        for operation in [Pending::RECEIVE, Pending::SEND] {
+            if entry.pending.has(operation) {
+                table.driver.cancel(key, entry.fd, operation);
+            }
+        }
+        wake(&mut entry.receiving.waker);
+        wake(&mut entry.sending.waker);
+    }
+}
