@@ -1,7 +1,7 @@
 //! The `Date` field, formatted once a second on each core.
 
 use std::cell::Cell;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Length of an IMF-fixdate (RFC 9110, section 5.6.7).
 const LENGTH: usize = 29;
@@ -24,6 +24,13 @@ pub fn http_date() -> [u8; LENGTH] {
     let text = format(now);
     CACHE.set((second, text));
     text
+}
+
+/// When [`http_date`] will next change, unless the wall clock is set before.
+pub(crate) fn next_second() -> Instant {
+    let since = blitz_reactor::wall_clock().duration_since(UNIX_EPOCH);
+    let passed = since.map_or(0, |since| since.subsec_nanos());
+    blitz_reactor::now() + Duration::from_nanos(1_000_000_000 - u64::from(passed))
 }
 
 fn format(time: std::time::SystemTime) -> [u8; LENGTH] {

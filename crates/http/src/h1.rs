@@ -8,6 +8,7 @@
 mod client;
 mod exchange;
 mod inbound;
+mod input;
 mod outbound;
 mod server;
 mod timer;

@@ -13,6 +13,7 @@ mod body;
 mod client;
 mod counters;
 mod date;
+mod decoration;
 mod drain;
 mod error;
 mod exchange;

@@ -9,7 +9,7 @@ use std::thread::LocalKey;
 use blitz_proto::{Fields, RequestHead, ResponseHead, Status};
 
 /// Most values of one type kept by a core.
-const KEPT_MAX: usize = 1024;
+const KEPT_MAX: usize = 256;
 /// Field sections with more lines than this are not kept: they hold unusually much memory.
 const KEPT_FIELDS_MAX: usize = 48;
 

@@ -15,6 +15,7 @@ use blitz_reactor::{Address, Cause, Chunk, Listener, Parked, Resume, Slice, Sock
 use slab::Slab;
 
 use crate::counters::count;
+use crate::decoration::Decoration;
 use crate::drain::Drain;
 use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme, Service};
@@ -71,6 +72,7 @@ struct Acceptor<S> {
     me: Weak<Acceptor<S>>,
     service: Rc<S>,
     options: Rc<ServeOptions>,
+    decoration: Rc<Decoration>,
     listener: Option<std::net::SocketAddr>,
     connections: RefCell<Slab<Connection>>,
     shelf: Shelf,
@@ -92,10 +94,12 @@ impl<S: Service> Acceptor<S> {
             Address::Tcp(address) => Some(*address),
             Address::Unix(_) => None,
         };
+        let decoration = Decoration::new(options.date, options.server.as_deref());
         Rc::new_cyclic(|me| Acceptor {
             me: Weak::clone(me),
             service,
             options,
+            decoration: Rc::new(decoration),
             listener,
             connections: RefCell::default(),
             shelf: Shelf::default(),
@@ -146,7 +150,7 @@ impl<S: Service> Acceptor<S> {
             listener: self.listener,
             scheme: self.options.scheme,
         };
-        let wire = Wire::server(socket, peer, &self.options, &self.shelf);
+        let wire = Wire::server(socket, peer, &self.options, &self.decoration, &self.shelf);
         let task = blitz_reactor::spawn(run(me, wire, key, first));
         self.connections.borrow_mut()[key] = Connection::Running(task);
     }
@@ -265,15 +269,19 @@ impl<S: Service> Drop for Guard<'_, S> {
 impl<S: Service> Resume for Acceptor<S> {
     fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
         let key = tag as usize;
-        self.connections.borrow_mut()[key] = Connection::Moving;
         if cause == Cause::Expired {
             count(|counters| counters.idle_timeouts += 1);
-            return self.remove(key);
+            self.remove(key);
+            return socket.finish();
         }
         match socket.try_recv() {
             Some(Ok(Some(first))) => self.start(socket, key, first),
-            // FIN or a reset between requests: nobody is owed anything.
-            Some(Ok(None) | Err(_)) => self.remove(key),
+            // FIN after the last request, whose answer may still be on its way (rule 16).
+            Some(Ok(None)) => {
+                self.remove(key);
+                socket.finish();
+            }
+            Some(Err(_)) => self.remove(key),
             None => self.park(socket, key),
         }
     }

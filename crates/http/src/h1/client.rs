@@ -94,7 +94,7 @@ impl Wire {
         side.since = Some(blitz_reactor::now());
         side.machine.send_request(head, length, outbound.buffer());
         outbound.message = Message::Open;
-        state.inbound.begin_body();
+        state.inbound.begin_body(BodyLength::Unknown);
         if matches!(length, BodyLength::Empty | BodyLength::Known(0)) {
             state.finish_empty_request();
             return (SendBody::done(), exchange);

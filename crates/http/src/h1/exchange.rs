@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use blitz_proto::h1::Event;
 use blitz_proto::{BodyLength, Error, RequestHead, ResponseHead, Status};
 use blitz_reactor::{Chunk, Slice, Socket};
 
@@ -37,8 +38,8 @@ pub(crate) async fn run_exchanges<S: Service>(
     wire.state.borrow_mut().inbound.push(first);
     let mut served: u32 = 0;
     loop {
-        let since = blitz_reactor::now();
-        let arrived = poll_fn(|cx| wire.state.borrow_mut().poll_request(since, cx)).await;
+        let mut since = None;
+        let arrived = poll_fn(|cx| wire.state.borrow_mut().poll_request(&mut since, cx)).await;
         let (request, length) = match arrived {
             Arrived::Request(request, length) => (request, length),
             Arrived::Nothing => return wire.park(),
@@ -241,8 +242,9 @@ impl Wire {
 }
 
 impl State {
-    /// Waits for a request head whose first byte came at `since`.
-    fn poll_request(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<Arrived> {
+    /// Waits for a request head, whose first byte came when this is first called: `since`, which
+    /// is noted only if there is something to wait for.
+    fn poll_request(&mut self, since: &mut Option<Instant>, cx: &mut Context<'_>) -> Poll<Arrived> {
         loop {
             match self.step() {
                 Ok(Got::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
@@ -258,7 +260,10 @@ impl State {
             match self.poll_receive(cx) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(self.vanish()),
-                Poll::Pending => return self.poll_head_deadline(since, cx),
+                Poll::Pending => {
+                    let since = *since.get_or_insert_with(blitz_reactor::now);
+                    return self.poll_head_deadline(since, cx);
+                }
             }
         }
     }
@@ -283,18 +288,22 @@ impl State {
 
     /// Takes the head from the machine and sets the body up.
     fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
-        let Some(request) = self.side.server().head.take() else {
-            unreachable!("the machine has just filled it")
-        };
         count(|counters| counters.requests += 1);
         self.outbound.message = Message::Due;
-        self.inbound.begin_body();
+        let side = self.side.server();
+        let Some(mut request) = side.head.take() else {
+            unreachable!("the machine has just filled it")
+        };
         if matches!(length, BodyLength::Empty | BodyLength::Known(0)) {
-            match self.step() {
-                Ok(Got::End) => self.inbound.body = Body::Done,
-                Ok(_) => unreachable!("a message without content ends with its head"),
-                Err(error) => return Arrived::Refused(refusal(error)),
-            }
+            let trailers = &mut self.inbound.trailers;
+            let end = side.machine.handle_input(&[], &mut request, trailers);
+            assert!(
+                end.is_ok_and(|step| step.event == Event::End),
+                "a message without content ends with its head"
+            );
+            self.inbound.body = Body::Done;
+        } else {
+            self.inbound.begin_body(length);
         }
         Arrived::Request(request, length)
     }
@@ -337,19 +346,20 @@ impl State {
 
     /// After a complete exchange: what is next on this connection.
     fn next_exchange(&mut self) -> Next {
-        let held_back = self.inbound.input.is_empty();
+        let is_drained = self.inbound.input.is_empty();
         let side = self.side.server();
         let draining = side.options.drain.is_triggered();
         let goes_on = side.machine.keep_alive();
         self.cut_handles();
-        let nothing_more = self.inbound.fin && held_back;
-        if !goes_on || nothing_more || (draining && held_back) {
+        let nothing_more = self.inbound.fin && is_drained;
+        if !goes_on || nothing_more || (draining && is_drained) {
             if let Some(socket) = self.socket.take() {
                 socket.finish();
             }
             return Next::Closed;
         }
-        if self.nothing_received() {
+        // Bytes that wait in the socket bring it back from being parked at once.
+        if is_drained {
             Next::Idle
         } else {
             Next::Request

@@ -1,12 +1,12 @@
 //! The receiving half of a connection: what was received, and where the current body stands.
 
-use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use blitz_proto::{Fields, Limits};
+use blitz_proto::{BodyLength, Fields, Limits};
 use blitz_reactor::Slice;
 
+use super::input::Input;
 use super::wire::{Got, Side, State, Wire};
 use crate::body::Part;
 use crate::error::BodyError;
@@ -15,7 +15,7 @@ use crate::recycle::Pooled;
 #[derive(Default)]
 pub(super) struct Inbound {
     /// Received and not yet taken by the machine, in order.
-    pub(super) input: VecDeque<Slice>,
+    pub(super) input: Input,
     /// The receive window was made smaller by what the input holds.
     pub(super) is_shrunk: bool,
     /// The peer sends no more.
@@ -44,6 +44,8 @@ pub(super) enum Body {
 /// How fast the body comes; only time in which somebody waits for it counts.
 #[derive(Default)]
 pub(super) struct Pace {
+    /// What the head promised, if it said so.
+    pub(super) bytes_declared: u64,
     pub(super) bytes: u64,
     pub(super) waited: Duration,
     pub(super) waiting_since: Option<Instant>,
@@ -53,25 +55,10 @@ pub(super) struct Pace {
 
 impl Inbound {
     pub(super) fn push(&mut self, slice: Slice) {
-        self.input.push_back(slice);
+        self.input.push(slice);
         if let Some(since) = self.pace.waiting_since.take() {
             self.pace.waited += blitz_reactor::now().saturating_duration_since(since);
         }
-    }
-
-    pub(super) fn consume(&mut self, n: usize) {
-        let Some(front) = self.input.front_mut() else {
-            assert_eq!(n, 0, "nothing to consume");
-            return;
-        };
-        front.advance(n);
-        if front.is_empty() {
-            self.input.pop_front();
-        }
-    }
-
-    pub(super) fn input_bytes(&self) -> usize {
-        self.input.iter().map(Slice::len).sum()
     }
 
     pub(super) fn is_body_complete(&self) -> bool {
@@ -97,9 +84,15 @@ impl Inbound {
             .get_or_insert_with(blitz_reactor::now);
     }
 
-    pub(super) fn begin_body(&mut self) {
+    pub(super) fn begin_body(&mut self, length: BodyLength) {
         self.body = Body::Open;
-        self.pace = Pace::default();
+        self.pace = Pace {
+            bytes_declared: match length {
+                BodyLength::Known(bytes) => bytes,
+                BodyLength::Empty | BodyLength::Unknown => 0,
+            },
+            ..Pace::default()
+        };
     }
 
     pub(super) fn clear(&mut self) {
@@ -108,12 +101,16 @@ impl Inbound {
         self.fin = false;
         self.body = Body::Done;
         self.trailers.clear();
-        self.pace = Pace::default();
         self.reader = None;
     }
 }
 
 impl Pace {
+    /// What is still to be read of a body whose length is known.
+    pub(super) fn bytes_left(&self) -> u64 {
+        self.bytes_declared.saturating_sub(self.bytes)
+    }
+
     /// When the sender will have been too slow, if nothing comes until then.
     pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
         let since = self.waiting_since?;

@@ -118,8 +118,9 @@ impl State {
             return Poll::Ready(Err(SendError::Closed));
         }
         // A quarter here and another with the piece that follows; the other half of a stream's
-        // share is for what was received and is not yet taken (rule 4).
+        // share is for what was received and is not yet taken (rule 4). Less while many hold much.
         let below = self.limits().stream_buffer_bytes_max / 4;
+        let below = below.min(blitz_reactor::fair_share());
         if self.queued() > below {
             self.flush();
         }
@@ -174,8 +175,9 @@ impl State {
     /// Small pieces are copied behind what is encoded already, large ones are queued as they are
     /// (rule 3).
     pub(super) fn append(&mut self, chunk: Chunk) {
-        if chunk.len() < self.limits().slice_bytes_min {
-            self.outbound.buffer().extend_from_slice(&chunk);
+        let bytes: &[u8] = &chunk;
+        if bytes.len() < self.limits().slice_bytes_min {
+            self.outbound.buffer().extend_from_slice(bytes);
         } else {
             self.flush();
             self.queue(chunk);

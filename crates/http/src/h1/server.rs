@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use blitz_proto::h1;
-use blitz_proto::{BodyLength, Name, RequestHead, ResponseHead, Status};
+use blitz_proto::{BodyLength, RequestHead, ResponseHead, Status};
 use blitz_reactor::{Chunk, Socket};
 
 use super::inbound::Body;
@@ -12,7 +12,7 @@ use super::outbound::Message;
 use super::wire::{Shelf, Side, State, Wire};
 use crate::body::{RecvBody, SendBody, Tunnel};
 use crate::counters::count;
-use crate::date::http_date;
+use crate::decoration::Decoration;
 use crate::exchange::Peer;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
@@ -22,6 +22,7 @@ pub(super) struct ServerSide {
     /// Filled by the machine until the head is complete.
     pub(super) head: Option<Pooled<RequestHead>>,
     pub(super) options: Rc<ServeOptions>,
+    pub(super) decoration: Rc<Decoration>,
     pub(super) peer: Peer,
     /// The client went away.
     pub(super) gone: bool,
@@ -56,18 +57,7 @@ impl ServerSide {
         }
         self.gone = false;
         self.task = None;
-    }
-
-    /// Adds the fields that every answer has.
-    pub(super) fn decorate(&self, head: &mut ResponseHead) {
-        if self.options.date && !head.fields.contains(Name::Date) {
-            head.fields.append(Name::Date, http_date());
-        }
-        if let Some(server) = &self.options.server
-            && !head.fields.contains(Name::Server)
-        {
-            head.fields.append(Name::Server, server);
-        }
+        self.closed = None;
     }
 }
 
@@ -77,6 +67,7 @@ impl Wire {
         socket: Socket,
         peer: Peer,
         options: &Rc<ServeOptions>,
+        decoration: &Rc<Decoration>,
         shelf: &Shelf,
     ) -> Rc<Wire> {
         if let Some(wire) = shelf.take() {
@@ -90,6 +81,7 @@ impl Wire {
             machine: h1::Server::new(&options.limits),
             head: None,
             options: Rc::clone(options),
+            decoration: Rc::clone(decoration),
             peer,
             gone: false,
             task: None,
@@ -127,7 +119,7 @@ impl Wire {
         length: BodyLength,
     ) -> SendBody {
         let started = wire.in_exchange(exchange, |state| {
-            state.send_head(head, length);
+            state.send_head(head, length, length == BodyLength::Empty);
             state.finish_without_content()
         });
         match started {
@@ -150,14 +142,14 @@ impl Wire {
                 state.may_upgrade(),
                 "a tunnel answers a complete request to upgrade"
             );
-            state.send_head(head, BodyLength::Empty);
+            state.send_head(head, BodyLength::Empty, true);
             assert!(
                 state.side.server().machine.is_tunnel(),
                 "{} opens no tunnel",
                 head.status
             );
             state.is_tunnel = true;
-            state.inbound.begin_body();
+            state.inbound.begin_body(BodyLength::Unknown);
             count(|counters| counters.upgrades += 1);
         });
         let recv = RecvBody::h1(Rc::clone(&wire), exchange, BodyLength::Unknown);
@@ -203,33 +195,42 @@ impl State {
     }
 
     /// Encodes the head of the final response, and decides whether the connection goes on.
-    pub(super) fn send_head(&mut self, head: &mut ResponseHead, length: BodyLength) {
-        let must_close = self.must_close_after_response();
+    /// `is_whole` says that the answer is given in one go.
+    fn send_head(&mut self, head: &mut ResponseHead, length: BodyLength, is_whole: bool) {
+        let must_close = self.must_close_after_response(is_whole);
         let State { side, outbound, .. } = self;
         let side = side.server();
         if must_close {
             side.machine.drain();
         }
-        side.decorate(head);
-        side.machine.send_head(head, length, outbound.buffer());
+        let out = outbound.buffer();
+        side.machine.send_head(head, length, out);
+        side.decoration.add(&head.fields, out);
         let class = usize::from(head.status.class()).clamp(1, 5) - 1;
         count(|counters| counters.responses[class] += 1);
         outbound.message = Message::Open;
     }
 
     /// Whether it is already known that no request can follow this one.
-    fn must_close_after_response(&mut self) -> bool {
-        let nothing_received = self.nothing_received();
-        let State { side, inbound, .. } = self;
-        let side = side.server();
+    fn must_close_after_response(&mut self, is_whole: bool) -> bool {
+        let wants_upgrade = self.side.server().machine.upgrade_requested();
         // In which protocol are the bytes that came after the request? Nobody knows (rule 15).
-        let refuses_upgrade = side.machine.upgrade_requested() && !nothing_received;
-        let failed = matches!(inbound.body, Body::Failed(_));
+        let refuses_upgrade = wants_upgrade && !self.nothing_received();
+        let inbound = &self.inbound;
+        let is_unusable = match inbound.body {
+            Body::Done => false,
+            Body::Failed(_) => true,
+            // An answer under way may still be made of the rest of the body.
+            Body::Open if !is_whole => false,
+            Body::Open | Body::Unwanted => {
+                inbound.pace.bytes_left() > self.limits().discard_bytes_max as u64
+            }
+        };
         let left = inbound.fin && inbound.input.is_empty();
-        side.options.drain.is_triggered() || refuses_upgrade || failed || left
+        refuses_upgrade || is_unusable || left || self.side.server().options.drain.is_triggered()
     }
 
-    /// Completes the answer if its head is all there is to send.
+    /// Completes the answer if no content is left to send.
     fn finish_without_content(&mut self) -> bool {
         let State { side, outbound, .. } = self;
         let machine = &mut side.server().machine;
@@ -245,16 +246,21 @@ impl State {
     }
 
     pub(super) fn send_whole(&mut self, head: &mut ResponseHead, content: Chunk) {
-        let length = match content.len() {
+        let bytes = content.len();
+        let length = match bytes {
             0 if head.status.forbids_content() => BodyLength::Empty,
-            len => BodyLength::Known(len as u64),
+            _ => BodyLength::Known(bytes as u64),
         };
-        self.send_head(head, length);
-        if self.finish_without_content() {
-            return;
+        self.send_head(head, length, true);
+        let State { side, outbound, .. } = self;
+        let machine = &mut side.server().machine;
+        if machine.sends_body() {
+            // A known length needs no framing, but the machine counts.
+            let counted = machine.send_data_prefix(bytes, outbound.buffer());
+            debug_assert!(counted.is_ok(), "the content has its own length");
+            self.append(content);
         }
-        // Neither can fail: exactly the declared length is sent.
-        let sent = self.send_data(content).and_then(|()| self.send_end(None));
-        debug_assert!(sent.is_ok(), "the content has its own length");
+        let completed = self.finish_without_content();
+        debug_assert!(completed, "everything was sent");
     }
 }

@@ -21,7 +21,7 @@ impl State {
     /// bound for reading ahead (rule 17).
     pub(super) fn watch_client(&mut self, cx: &mut Context<'_>) {
         let bytes_max = self.limits().pipelined_bytes_max;
-        while !self.inbound.fin && self.inbound.input_bytes() < bytes_max {
+        while !self.inbound.fin && self.inbound.input.bytes() < bytes_max {
             match self.poll_receive(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(_)) => {

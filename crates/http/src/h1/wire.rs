@@ -17,7 +17,7 @@ use super::timer::LazyTimer;
 use crate::recycle::Pooled;
 
 /// Most connection states kept on one shelf.
-const SHELF_MAX: usize = 1024;
+const SHELF_MAX: usize = 256;
 
 /// One HTTP/1 connection while it has something to do; an idle one is only a parked socket.
 ///
@@ -157,7 +157,7 @@ impl State {
             Event::Trailers => Got::Trailers,
             Event::End => Got::End,
         };
-        self.inbound.consume(step.consumed);
+        self.inbound.input.consume(step.consumed);
         Ok(got)
     }
 
@@ -186,7 +186,7 @@ impl State {
     /// Counts what was read ahead of its use against what may be received: a client that goes on
     /// sending is not read without bound.
     pub(super) fn shrink_window(&mut self) {
-        let ahead = self.inbound.input_bytes();
+        let ahead = self.inbound.input.bytes();
         if let Some(socket) = &self.socket {
             socket.set_window(self.limits().pipelined_bytes_max.saturating_sub(ahead));
             self.inbound.is_shrunk = true;
@@ -217,9 +217,8 @@ impl State {
         }
     }
 
-    /// Forgets the connection and keeps the memory.
+    /// Forgets the connection, which has no handle left, and keeps the memory.
     fn clear(&mut self) {
-        self.cut_handles();
         self.socket = None;
         self.is_tunnel = false;
         self.inbound.clear();

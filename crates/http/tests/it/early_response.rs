@@ -28,7 +28,8 @@ fn a_large_unread_body_closes_the_connection_after_the_answer() {
         client.send("POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n");
         client.send(vec![b'x'; 30_000]);
         // The answer survives although the client goes on sending.
-        client.head();
+        let head = client.head();
+        assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
         client.expect("hello");
         let _ = std::io::Write::write_all(&mut client.0, &vec![b'x'; 200_000]);
         server.until("closed", |counters| counters.connections == 0);
