@@ -6,7 +6,8 @@
 //! client's `Host` is kept, as applications expect that build links or serve several sites.
 
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 
 use blitz_http::{FieldName, Fields, Method, Name, Peer, RequestHead, ResponseHead, Version};
 
@@ -49,9 +50,11 @@ pub(crate) fn edit_request(
     } else {
         REQUEST_HOP | CLAIMS
     };
-    if seen.names & removed != 0 || (seen.claims && !client.trusted) {
-        head.fields
-            .retain(|name, _| !is_in(removed, name) && (client.trusted || !is_claim(name)));
+    if seen.names & removed != 0 || seen.claims {
+        head.fields.retain(|name, _| {
+            let believed = client.trusted || !is_claim(name);
+            !is_in(removed, name) && believed && !is_imitation(name)
+        });
     }
     if client.websocket {
         head.fields.append(Name::Upgrade, "websocket");
@@ -89,7 +92,8 @@ pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
 /// Prepares trailers of either direction: fields that frame, route or authenticate have no
 /// business there (RFC 9110 section 6.5.1).
 pub(crate) fn edit_trailers(fields: &mut Fields) {
-    fields.retain(|name, _| !is_in(NOT_IN_TRAILERS, name) && !is_claim(name));
+    fields
+        .retain(|name, _| !is_in(NOT_IN_TRAILERS, name) && !is_claim(name) && !is_imitation(name));
 }
 
 /// Whether the request asks for a WebSocket, the only upgrade that passes (rule 15).
@@ -151,6 +155,7 @@ const CLAIMS: NameSet = set_of(&[
 const NOT_IN_TRAILERS: NameSet = REQUEST_HOP
     | CLAIMS
     | set_of(&[
+        Name::Age,
         Name::Authorization,
         Name::CacheControl,
         Name::ContentEncoding,
@@ -158,13 +163,27 @@ const NOT_IN_TRAILERS: NameSet = REQUEST_HOP
         Name::ContentRange,
         Name::ContentType,
         Name::Cookie,
+        Name::Date,
+        Name::EarlyData,
         Name::Expect,
+        Name::Expires,
         Name::Host,
+        Name::IfMatch,
+        Name::IfModifiedSince,
+        Name::IfNoneMatch,
+        Name::IfRange,
+        Name::IfUnmodifiedSince,
+        Name::Location,
         Name::MaxForwards,
+        Name::Origin,
+        Name::Pragma,
         Name::Range,
+        Name::RetryAfter,
         Name::SetCookie,
         Name::Trailer,
+        Name::Vary,
         Name::Via,
+        Name::WwwAuthenticate,
         Name::XRequestId,
     ]);
 /// Meant for every recipient, so naming them in `Connection` is an attack or a mistake: a proxy
@@ -199,7 +218,7 @@ const END_TO_END: NameSet = CLAIMS
 #[derive(Clone, Copy)]
 struct Survey {
     names: NameSet,
-    /// Some `X-Forwarded-…` that is not a known name.
+    /// Some `X-Forwarded-…` that is not a known name, or an [imitation](is_imitation).
     claims: bool,
 }
 
@@ -211,7 +230,7 @@ impl Survey {
         };
         fields.iter().fold(nothing, |seen, (name, _)| Survey {
             names: seen.names | set_of(&[name.known()]),
-            claims: seen.claims || is_claim(name),
+            claims: seen.claims || is_claim(name) || is_imitation(name),
         })
     }
 
@@ -228,12 +247,33 @@ fn is_in(set: NameSet, name: FieldName<'_>) -> bool {
 /// Any `X-Forwarded-…`, also those that only some proxies know.
 #[inline]
 fn is_claim(name: FieldName<'_>) -> bool {
+    name.known() == Name::Other && begins_like_claim(name.as_bytes())
+}
+
+fn begins_like_claim(name: &[u8]) -> bool {
     const PREFIX: &[u8] = b"x-forwarded-";
-    name.known() == Name::Other
-        && name
-            .as_bytes()
-            .get(..PREFIX.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+    name.get(..PREFIX.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
+/// Whether applications behind CGI, WSGI and their like would take the field for one that only
+/// the gateway may write: to them `X_Forwarded_For` and `X-Forwarded-For` are the same variable.
+/// Not even a trusted proxy has reason to send such a name.
+#[inline]
+fn is_imitation(name: FieldName<'_>) -> bool {
+    name.known() == Name::Other && name.as_bytes().contains(&b'_') && imitates(name.as_bytes())
+}
+
+#[cold]
+fn imitates(name: &[u8]) -> bool {
+    // Longer than any name that could be imitated but by its beginning.
+    let mut plain = [0; 32];
+    let length = name.len().min(plain.len());
+    for (to, &from) in plain.iter_mut().zip(name) {
+        *to = if from == b'_' { b'-' } else { from };
+    }
+    let plain = &plain[..length];
+    begins_like_claim(plain) || (REQUEST_HOP | CLAIMS) & set_of(&[Name::parse(plain)]) != 0
 }
 
 fn remove_named_by_connection(
@@ -252,7 +292,8 @@ fn remove_named_by_connection(
         if at == CONNECTION_OPTIONS_MAX {
             return Err(TooManyConnectionOptions);
         }
-        let is_settled = (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0;
+        let is_settled =
+            (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0 || begins_like_claim(option);
         if !is_settled && !option.eq_ignore_ascii_case(b"close") {
             scratch.extend_from_slice(option);
             scratch.push(b',');
@@ -303,34 +344,38 @@ fn add_forwarding(
     head.fields.append(Name::Via, via(head.version));
     let scheme = client.peer.scheme.as_str();
     let remote = client.peer.remote.map(|remote| remote.ip().to_canonical());
-    if let Some(remote) = remote {
-        begin_list(&head.fields, Name::XForwardedFor, left, scratch);
-        push_ip(scratch, remote);
-        set(&mut head.fields, Name::XForwardedFor, left, scratch);
+    // `Forwarded` holds every text that the others need, so each is written once.
+    begin_list(&head.fields, Name::Forwarded, left, scratch);
+    let ip = push_forwarded_for(scratch, remote);
+    scratch.extend_from_slice(b";host=\"");
+    let host_start = scratch.len();
+    scratch.extend_from_slice(head.authority().unwrap_or_default().as_bytes());
+    let host = host_start..scratch.len();
+    scratch.extend_from_slice(b"\";proto=");
+    scratch.extend_from_slice(scheme.as_bytes());
+    let vouched_for = left.has(Name::XForwardedFor);
+    if remote.is_some() && !vouched_for {
+        head.fields.append(Name::XForwardedFor, &scratch[ip]);
     }
     if !left.has(Name::XForwardedProto) {
         head.fields.append(Name::XForwardedProto, scheme);
     }
     if let (Some(listener), false) = (client.peer.listener, left.has(Name::XForwardedPort)) {
-        scratch.clear();
-        push_number(scratch, listener.port());
-        head.fields.append(Name::XForwardedPort, &*scratch);
+        add_port(&mut head.fields, listener.port());
     }
-    begin_list(&head.fields, Name::Forwarded, left, scratch);
-    push_forwarded_for(scratch, remote);
-    scratch.extend_from_slice(b";host=\"");
-    let host_start = scratch.len();
-    scratch.extend_from_slice(head.authority().unwrap_or_default().as_bytes());
     if !left.has(Name::XForwardedHost) {
-        head.fields
-            .append(Name::XForwardedHost, &scratch[host_start..]);
+        head.fields.append(Name::XForwardedHost, &scratch[host]);
     }
-    scratch.extend_from_slice(b"\";proto=");
-    scratch.extend_from_slice(scheme.as_bytes());
     set(&mut head.fields, Name::Forwarded, left, scratch);
+    if let (Some(remote), true) = (remote, vouched_for) {
+        begin_list(&head.fields, Name::XForwardedFor, left, scratch);
+        push_ip(scratch, remote);
+        head.fields.set(Name::XForwardedFor, &*scratch);
+    }
 }
 
 /// Starts the new value of a list with what is there already.
+#[inline]
 fn begin_list(fields: &Fields, name: Name, left: Survey, scratch: &mut Vec<u8>) {
     scratch.clear();
     if left.has(name) {
@@ -341,6 +386,7 @@ fn begin_list(fields: &Fields, name: Name, left: Survey, scratch: &mut Vec<u8>) 
     }
 }
 
+#[inline]
 fn set(fields: &mut Fields, name: Name, left: Survey, value: &[u8]) {
     if left.has(name) {
         fields.set(name, value);
@@ -349,31 +395,27 @@ fn set(fields: &mut Fields, name: Name, left: Survey, value: &[u8]) {
     }
 }
 
-/// A node identifier of RFC 7239 section 6: IPv6 quoted and in brackets.
-fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) {
-    out.extend_from_slice(b"for=");
-    match remote {
-        Some(ip @ IpAddr::V4(_)) => push_ip(out, ip),
-        Some(ip @ IpAddr::V6(_)) => {
-            out.extend_from_slice(b"\"[");
-            push_ip(out, ip);
-            out.extend_from_slice(b"]\"");
-        }
-        None => out.extend_from_slice(b"unknown"),
+/// A node identifier of RFC 7239 section 6: IPv6 quoted and in brackets. Says where the address
+/// itself stands.
+fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) -> Range<usize> {
+    let (before, after): (&[u8], &[u8]) = match remote {
+        Some(IpAddr::V4(_)) => (b"for=", b""),
+        Some(IpAddr::V6(_)) => (b"for=\"[", b"]\""),
+        None => (b"for=unknown", b""),
+    };
+    out.extend_from_slice(before);
+    let start = out.len();
+    if let Some(ip) = remote {
+        push_ip(out, ip);
     }
+    let end = out.len();
+    out.extend_from_slice(after);
+    start..end
 }
 
 fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
     match ip {
-        IpAddr::V4(v4) => {
-            // By hand: the formatter costs more than all other fields together.
-            let [a, b, c, d] = v4.octets();
-            push_number(out, a.into());
-            for octet in [b, c, d] {
-                out.push(b'.');
-                push_number(out, octet.into());
-            }
-        }
+        IpAddr::V4(v4) => push_v4(out, v4),
         IpAddr::V6(v6) => {
             // Writing to memory cannot fail.
             let _ = write!(out, "{v6}");
@@ -381,24 +423,60 @@ fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
     }
 }
 
-fn push_number(out: &mut Vec<u8>, number: u16) {
+/// By hand: the formatter costs more than all other fields together.
+fn push_v4(out: &mut Vec<u8>, v4: Ipv4Addr) {
+    let mut text = [0; 16];
+    let mut end = 0;
+    for octet in v4.octets() {
+        text[end..end + 4].copy_from_slice(&OCTETS[usize::from(octet)]);
+        end += octet_digits(octet) + 1;
+    }
+    out.extend_from_slice(&text[..end - 1]);
+}
+
+/// Every octet in decimal, followed by a dot.
+static OCTETS: [[u8; 4]; 256] = {
+    let mut octets = [[b'.'; 4]; 256];
+    let mut octet = 0;
+    while octet < octets.len() {
+        let mut rest = octet;
+        let mut at = octet_digits(octet as u8);
+        while at > 0 {
+            at -= 1;
+            octets[octet][at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        octet += 1;
+    }
+    octets
+};
+
+const fn octet_digits(octet: u8) -> usize {
+    1 + (octet >= 10) as usize + (octet >= 100) as usize
+}
+
+fn add_port(fields: &mut Fields, port: u16) {
     let mut digits = [b'0'; 5];
     let mut start = digits.len();
-    let mut rest = number;
+    let mut rest = port;
     while rest > 0 || start == digits.len() {
         start -= 1;
         digits[start] += (rest % 10) as u8;
         rest /= 10;
     }
-    out.extend_from_slice(&digits[start..]);
+    fields.append(Name::XForwardedPort, &digits[start..]);
 }
 
 /// Keeps the client's id, if it is one that logs can bear, or makes one of 128 random bits.
 fn add_request_id(fields: &mut Fields, random: fn() -> u64, left: Survey) {
     let usable =
         |id: &[u8]| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
-    if left.has(Name::XRequestId) && fields.get(Name::XRequestId).is_some_and(usable) {
-        return;
+    if left.has(Name::XRequestId) {
+        let mut given = fields.get_all(Name::XRequestId);
+        // Of two nobody knows which one the others log.
+        if given.next().is_some_and(usable) && given.next().is_none() {
+            return;
+        }
     }
     let bits = u128::from(random()) << 64 | u128::from(random());
     let mut id = [0; 32];

@@ -349,6 +349,10 @@ fn trailers_cannot_smuggle_what_belongs_into_a_head() {
         "X-Forwarded-For",
         "X-Forwarded-Prefix",
         "Forwarded",
+        "If-Match",
+        "Location",
+        "Origin",
+        "WWW-Authenticate",
         "Grpc-Status",
         "Content-Digest",
     ] {
@@ -360,12 +364,74 @@ fn trailers_cannot_smuggle_what_belongs_into_a_head() {
 }
 
 #[test]
-fn numbers_are_written_as_the_formatter_would() {
-    for number in [
-        0, 1, 9, 10, 99, 100, 255, 256, 999, 1000, 8080, 9999, 10_000, 65_535,
-    ] {
+fn addresses_and_ports_are_written_as_the_formatter_would() {
+    for octet in 0..=255_u8 {
+        let address = Ipv4Addr::new(octet, 255 - octet, octet / 3, 7);
         let mut text = Vec::new();
-        push_number(&mut text, number);
-        assert_eq!(text, number.to_string().as_bytes());
+        push_ip(&mut text, address.into());
+        assert_eq!(text, address.to_string().as_bytes());
     }
+    for port in [0, 1, 9, 10, 99, 100, 999, 1000, 8080, 9999, 10_000, 65_535] {
+        let mut fields = Fields::new();
+        add_port(&mut fields, port);
+        let text = port.to_string();
+        assert_eq!(fields.get_str(Name::XForwardedPort), Some(text.as_str()));
+    }
+}
+
+#[test]
+fn names_that_applications_would_take_for_claims_are_removed() {
+    let imitations = [
+        ("X_Forwarded_For", "6.6.6.6"),
+        ("x-forwarded_for", "6.6.6.6"),
+        ("X_FORWARDED-PROTO", "https"),
+        ("X_Forwarded_Prefix_Of_Some_Very_Long_And_Private_Name", "/"),
+        ("X_Real_IP", "6.6.6.6"),
+        ("Client_Cert", ":AAAA:"),
+        ("Proxy_Authorization", "Basic eDp5"),
+        ("Transfer_Encoding", "chunked"),
+        ("Snake_Case", "is nobody's claim"),
+    ];
+    assert_eq!(names(&imitations)[0], "snake_case");
+    assert_eq!(names(&imitations)[1..], ADDED.map(String::from));
+    let mut head = request("/", &imitations);
+    edit(&mut head, &peer("10.0.0.1:1"), true).unwrap();
+    assert_eq!(lines(&head.fields)[0].0, "snake_case", "trusted or not");
+    let mut trailers = Fields::new();
+    imitations
+        .iter()
+        .for_each(|(name, value)| trailers.append(*name, value));
+    edit_trailers(&mut trailers);
+    assert_eq!(trailers.len(), 1);
+}
+
+#[test]
+fn connection_cannot_take_away_what_a_trusted_proxy_says() {
+    let mut head = request(
+        "/",
+        &[
+            ("Connection", "X-Forwarded-Client-Cert, X-Forwarded-For"),
+            ("X-Forwarded-Client-Cert", "Hash=1"),
+            ("X-Forwarded-For", "192.0.2.1"),
+        ],
+    );
+    edit(&mut head, &peer("10.0.0.1:1"), true).unwrap();
+    let lines = lines(&head.fields);
+    assert_eq!(
+        value_of(&lines, "x-forwarded-client-cert").as_deref(),
+        Some("Hash=1")
+    );
+    assert_eq!(
+        value_of(&lines, "x-forwarded-for").as_deref(),
+        Some("192.0.2.1, 10.0.0.1")
+    );
+}
+
+#[test]
+fn two_ids_are_none() {
+    let fields = [("X-Request-Id", "one"), ("X-Request-Id", "two")];
+    assert_eq!(
+        value_of(&forwarded(&fields), "x-request-id").as_deref(),
+        Some(FIXED_ID)
+    );
 }
