@@ -1,6 +1,6 @@
 //! Phase `admit`: what must not pass is refused, what passes is made ready for its upstream.
 
-use blitz_http::{Method, Name, RequestHead, Status, TargetForm};
+use blitz_http::{Method, Name, RequestHead, Status};
 
 use crate::core::{Core, Route};
 use crate::forward::{self, Client};
@@ -88,7 +88,8 @@ fn count_down(head: &mut RequestHead) -> Result<(), Refused> {
 }
 
 fn replace_path(head: &mut RequestHead, route: &Route, path: &mut String) -> Result<(), Refused> {
-    if head.form() == TargetForm::Asterisk {
+    // `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4): no path to replace.
+    if head.path() == "*" {
         return Ok(());
     }
     match route.target.replace_path(head.path(), path) {

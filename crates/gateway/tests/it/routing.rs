@@ -81,6 +81,62 @@ scenarios! {
         assert_eq!(upstream.head().line, "OPTIONS * HTTP/1.1");
     }
 
+    fn an_absolute_target_without_a_path_means_the_whole_server(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&format!("{}/base", upstream.url())]);
+        let mut client = proxy.client();
+        for target in ["OPTIONS http://a", "GET http://a", "GET http://a?q=/../x"] {
+            client.send(format!("{target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert_eq!(client.response().status, 200);
+        }
+        let lines: Vec<_> = upstream.heads().into_iter().map(|head| head.line).collect();
+        assert_eq!(
+            lines,
+            ["OPTIONS * HTTP/1.1", "GET /base/ HTTP/1.1", "GET /base/?q=/../x HTTP/1.1"]
+        );
+    }
+
+    fn odd_spellings_reach_their_upstream_as_they_were_matched(io) {
+        let (open, api) = (Upstream::saying("open"), Upstream::saying("api"));
+        let targets = [
+            open.url(),
+            format!("/api={}/v2", api.url()),
+            format!("/docs/={}/d/", api.url()),
+            format!("/.={}", api.url()),
+        ];
+        let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
+        let mut client = proxy.client();
+        for (path, sent) in [
+            ("/api", Some("/v2")),
+            ("/api/", Some("/v2/")),
+            ("/api?/../x", Some("/v2?/../x")),
+            ("/api//x", Some("/v2//x")),
+            ("/api/..", None),
+            ("/api/../api/x", Some("/v2/x")),
+            ("/api%2f..", None),
+            ("/api/%2F%2e%2E/x", Some("/v2/%2F../x")),
+            ("/api/%252e%252e/x", Some("/v2/%252e%252e/x")),
+            ("//api/x", None),
+            ("/docs", None),
+            ("/docs/", Some("/d/")),
+            ("/docs//", Some("/d//")),
+            ("/docs/%2e", Some("/d/")),
+            ("/.well-known/x", Some("/.well-known/x")),
+            ("/%2ewell-known/x", Some("/.well-known/x")),
+        ] {
+            let before = api.heads().len();
+            let who = client.get(path);
+            assert_eq!(who.text(), if sent.is_some() { "api" } else { "open" }, "{path}");
+            let line = api.heads().get(before).map(|head| head.line.clone());
+            assert_eq!(line, sent.map(|sent| format!("GET {sent} HTTP/1.1")), "{path}");
+        }
+        for path in ["/api/..\\x", "/api/../../x", "/api/%2e%2e/%2e%2e/x", "/api\t", "/api#x"] {
+            let mut peer = proxy.peer();
+            peer.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert!(peer.head().unwrap().line.contains(" 400 "), "{path}");
+        }
+    }
+
     fn absolute_targets_are_sent_in_origin_form_with_their_host(io) {
         let upstream = Upstream::saying("");
         let proxy = Proxy::to(io, &[&upstream.url()]);
