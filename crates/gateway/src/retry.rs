@@ -19,8 +19,13 @@ pub(crate) enum Replay {
 impl Replay {
     /// For this request: the bytes of an idempotent one are kept, up to `bytes_max`.
     pub(crate) fn of(head: &RequestHead, length: BodyLength, bytes_max: usize) -> Replay {
-        let has_body = !matches!(length, BodyLength::Empty | BodyLength::Known(0));
-        if has_body && head.method.is_idempotent() {
+        let can_be_kept = match length {
+            BodyLength::Empty => false,
+            // What is known to be too long is not copied in vain.
+            BodyLength::Known(length) => (1..=bytes_max as u64).contains(&length),
+            _ => true,
+        };
+        if can_be_kept && head.method.is_idempotent() {
             Replay::Kept(Buffer::take(), bytes_max)
         } else {
             Replay::Unsent
@@ -68,4 +73,53 @@ pub(crate) fn prepare_retry(request: &mut Request, error: &ClientError) -> Resul
     request.retried = true;
     request.connect_failure = None;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use blitz_http::Method;
+
+    use super::*;
+
+    /// A replay of this request after `sent` bytes were sent.
+    fn after(method: Method, length: BodyLength, sent: usize) -> Replay {
+        let head = RequestHead::new(method, "/");
+        let mut replay = Replay::of(&head, length, 4);
+        if sent > 0 {
+            replay.note(&b"abcdefgh"[..sent]);
+        }
+        replay
+    }
+
+    fn kept(mut replay: Replay) -> Option<Vec<u8>> {
+        let complete = replay.is_complete();
+        complete.then(|| replay.again().map_or(Vec::new(), |kept| kept.to_vec()))
+    }
+
+    #[test]
+    fn what_was_sent_is_kept_up_to_its_bound() {
+        assert_eq!(
+            kept(after(Method::Put, BodyLength::Known(4), 4)),
+            Some(b"abcd".to_vec())
+        );
+        assert_eq!(
+            kept(after(Method::Put, BodyLength::Unknown, 4)),
+            Some(b"abcd".to_vec())
+        );
+        assert_eq!(kept(after(Method::Put, BodyLength::Unknown, 5)), None);
+    }
+
+    #[test]
+    fn a_body_that_is_too_long_can_be_repeated_only_while_unsent() {
+        assert_eq!(
+            kept(after(Method::Put, BodyLength::Known(5), 0)),
+            Some(Vec::new())
+        );
+        assert_eq!(kept(after(Method::Put, BodyLength::Known(5), 1)), None);
+    }
+
+    #[test]
+    fn what_may_have_had_an_effect_is_never_kept() {
+        assert_eq!(kept(after(Method::Post, BodyLength::Known(1), 1)), None);
+    }
 }

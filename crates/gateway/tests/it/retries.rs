@@ -98,6 +98,34 @@ scenarios! {
         }
     }
 
+    fn a_pooled_connection_that_closes_just_when_it_is_used_again(io) {
+        for (method, status) in [("GET", 200), ("PUT", 200), ("POST", 502), ("PATCH", 502)] {
+            // The first connection answers once, and takes the next request with it.
+            let upstream = Upstream::scripted(|number, peer| {
+                let mut left = if number == 0 { 1 } else { usize::MAX };
+                while peer.request().is_some() && left > 0 {
+                    peer.send(ok("fresh"));
+                    left -= 1;
+                }
+            });
+            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let mut client = proxy.client();
+            assert_eq!(client.get("/").text(), "fresh");
+            client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"));
+            let answer = client.response();
+            assert_eq!(answer.status, status, "{method}");
+            let heads = upstream.heads().len();
+            if status == 200 {
+                assert_eq!((heads, upstream.accepted(), proxy.counters().retries), (3, 2, 1));
+            } else {
+                let terminated = Some("blitz; error=connection_terminated");
+                assert_eq!(answer.field("proxy-status"), terminated);
+                assert_eq!((heads, upstream.accepted(), proxy.counters().retries), (2, 1, 0));
+            }
+            assert_eq!(client.get("/").text(), "fresh", "the client's connection goes on");
+        }
+    }
+
     fn an_address_that_refuses_is_left_for_the_next_whatever_the_method(io) {
         // Only one of localhost's two addresses is listened on, and it is the second.
         let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else {
