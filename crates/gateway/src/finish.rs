@@ -82,21 +82,28 @@ fn answer(
 
 /// Whether the client takes `application/problem+json` (RFC 9457), be it by a wildcard.
 fn accepts_problem(asked: &Fields) -> bool {
-    let takes = |value: &[u8]| {
+    let mut accepted = !asked.contains(Name::Accept);
+    for value in asked.get_all(Name::Accept) {
         let value = value.to_ascii_lowercase();
-        value.split(|&byte| byte == b',').any(|range| {
-            let media = range
-                .split(|&byte| byte == b';')
-                .next()
-                .unwrap_or_default()
-                .trim_ascii();
-            matches!(
-                media,
+        for range in value.split(|&byte| byte == b',') {
+            let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+            let covers_problem = matches!(
+                parts.next().unwrap_or_default(),
                 b"*/*" | b"application/*" | b"application/json" | b"application/problem+json"
-            )
-        })
-    };
-    !asked.contains(Name::Accept) || asked.get_all(Name::Accept).any(takes)
+            );
+            if covers_problem && parts.any(is_weight_of_zero) {
+                return false;
+            }
+            accepted |= covers_problem;
+        }
+    }
+    accepted
+}
+
+/// `q=0`, which is a refusal (RFC 9110 section 12.4.2).
+fn is_weight_of_zero(parameter: &[u8]) -> bool {
+    let weight = parameter.strip_prefix(b"q=0");
+    weight.is_some_and(|rest| rest.iter().all(|&byte| byte == b'.' || byte == b'0'))
 }
 
 #[cfg(test)]
@@ -118,6 +125,9 @@ mod tests {
         assert!(accepts(&["text/html", "application/problem+json"]));
         assert!(!accepts(&["text/html"]));
         assert!(!accepts(&["image/*, text/plain;q=0.5"]));
+        assert!(accepts(&["application/json;q=0.001"]));
+        assert!(!accepts(&["application/json; q=0, */*;q=0.000"]));
+        assert!(!accepts(&["*/*", "application/problem+json;q=0"]));
     }
 
     #[test]
