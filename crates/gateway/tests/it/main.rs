@@ -6,6 +6,7 @@
 #[macro_use]
 mod support;
 
+mod allocations;
 mod closing;
 mod expect;
 mod failures;

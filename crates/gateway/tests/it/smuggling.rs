@@ -112,4 +112,24 @@ scenarios! {
         }
         assert_eq!(upstream.accepted(), 1);
     }
+
+    fn content_of_a_get_stays_content(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while let Some((_, body)) = peer.request() {
+                peer.send(crate::support::ok(&body.len().to_string()));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+        let length = smuggled.len();
+        let mut client = proxy.client();
+        for framed in [
+            format!("Content-Length: {length}\r\n\r\n{smuggled}"),
+            format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{smuggled}\r\n0\r\n\r\n"),
+        ] {
+            client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: Content-Length\r\n{framed}"));
+            assert_eq!(client.response().text(), length.to_string());
+        }
+        assert_eq!((upstream.heads().len(), upstream.accepted()), (2, 1));
+    }
 }

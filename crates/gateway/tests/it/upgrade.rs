@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use blitz_gateway::Options;
+
 use crate::support::{Proxy, Upstream, eventually, ok};
 
 const ASKS: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -140,5 +142,46 @@ scenarios! {
         peer.head();
         peer.reset();
         eventually("the tunnel ends", || proxy.http_counters().connections == 0);
+    }
+
+    fn a_silent_tunnel_ends_and_one_that_moves_in_one_direction_does_not(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.head();
+            peer.send(AGREES);
+            for _ in 0..8 {
+                std::thread::sleep(Duration::from_millis(50));
+                peer.send("tick");
+            }
+            assert!(peer.is_closed_by_peer());
+        });
+        let mut options = Options::default();
+        options.limits.stream_idle_timeout = Duration::from_millis(200);
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let mut peer = proxy.peer();
+        peer.send(ASKS);
+        peer.head();
+        assert_eq!(peer.rest().0, b"tick".repeat(8));
+        eventually("the tunnel ends", || proxy.http_counters().connections == 0);
+        assert_eq!(proxy.http_counters().tunnel_timeouts, 1);
+    }
+
+    fn a_tunnel_whose_receiver_stops_holds_its_sender_back(io) {
+        let (sender, progress) = std::sync::mpsc::channel();
+        let upstream = Upstream::scripted(move |_, peer| {
+            peer.head();
+            peer.send(AGREES);
+            while peer.send([b'x'; 65536]) {
+                let _ = sender.send(65536);
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send(ASKS);
+        peer.head();
+        let mut sent = 0;
+        while let Ok(bytes) = progress.recv_timeout(Duration::from_millis(500)) {
+            sent += bytes;
+        }
+        assert!(sent < 64 << 20, "{sent} bytes were taken for a client that reads none");
     }
 }
