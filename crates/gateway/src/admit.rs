@@ -88,8 +88,8 @@ fn count_down(head: &mut RequestHead) -> Result<(), Refused> {
 }
 
 fn replace_path(head: &mut RequestHead, route: &Route, path: &mut String) -> Result<(), Refused> {
-    // `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4): no path to replace.
-    if head.path() == "*" {
+    // The usual case; and `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4): no path to replace.
+    if route.target.path.is_none() || head.path() == "*" {
         return Ok(());
     }
     match route.target.replace_path(head.path(), path) {

@@ -25,6 +25,8 @@ struct Flow {
     from: RecvBody,
     /// `None` while nobody takes the message, and once it is finished.
     to: Option<SendBody>,
+    /// Content that is still to come, if its length is known.
+    left: u64,
     /// They come last and leave with the end.
     trailers: Option<Pooled<Fields>>,
 }
@@ -40,9 +42,14 @@ enum FlowError {
 
 impl Flow {
     fn new(from: RecvBody, to: Option<SendBody>) -> Flow {
+        let left = match from.length() {
+            BodyLength::Known(length) => length,
+            _ => u64::MAX,
+        };
         Flow {
             from,
             to,
+            left,
             trailers: None,
         }
     }
@@ -58,10 +65,14 @@ impl Flow {
             let Some(to) = &mut self.to else {
                 return Poll::Ready(Ok(()));
             };
-            ready!(to.poll_room(cx)).map_err(FlowError::To)?;
+            // Once all content has moved only the end is to come, and that takes no room.
+            if self.left > 0 {
+                ready!(to.poll_room(cx)).map_err(FlowError::To)?;
+            }
             match ready!(self.from.poll_next(cx)).map_err(FlowError::From)? {
                 Some(Part::Data(slice)) => {
                     seen(&slice);
+                    self.left = self.left.saturating_sub(slice.len() as u64);
                     to.queue(slice).map_err(FlowError::To)?;
                 }
                 Some(Part::Trailers(mut trailers)) => {
@@ -110,21 +121,29 @@ impl Upload {
         self.replay.is_complete()
     }
 
-    /// Where the body goes.
+    /// Where the body goes. One without content has gone with its head.
     pub(crate) fn send_to(&mut self, to: SendBody) {
-        self.flow.to = Some(to);
+        self.flow.to = Some(to).filter(|to| !to.is_discarding());
     }
 
     /// Where it goes instead, beginning with what was sent in vain.
     pub(crate) fn send_again_to(&mut self, mut to: SendBody) {
         // An upstream that is gone already says so again when the rest is sent.
         let _ = self.replay.again().map(|sent| to.queue(sent));
-        self.flow.to = Some(to);
+        self.send_to(to);
     }
 
     /// Moves what can be moved; ready when there is nothing left to do. An upstream that takes no
     /// more is no error: it may have answered already, and its answer is what counts.
+    #[inline]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if self.flow.to.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_flow(cx)
+    }
+
+    fn poll_flow(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if let Some(hold) = &mut self.hold {
             ready!(Pin::new(hold).poll(cx));
             self.hold = None;

@@ -94,7 +94,7 @@ impl Request {
             peer,
         } = exchange;
         let websocket = body.is_done() && responder.upgrade_requested() && is_websocket(&head);
-        let waits = responder.expects_continue();
+        let waits = !body.is_done() && responder.expects_continue();
         let hold = waits.then(|| blitz_http::sleep(core.options.continue_timeout));
         let replay = Replay::of(
             &head,
