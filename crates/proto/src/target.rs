@@ -15,16 +15,24 @@ pub(crate) fn parse_request_line(
     text: &[u8],
     host: Option<&[u8]>,
 ) -> Result<Method, ErrorKind> {
-    target.clear();
     // Target and host become text in one go, since checking that they are is not cheap.
     let mut bytes = std::mem::take(&mut target.text).into_bytes();
+    bytes.clear();
     bytes.extend_from_slice(text);
     bytes.extend_from_slice(host.unwrap_or(b""));
-    target.text = String::from_utf8(bytes).map_err(|_| ErrorKind::Target)?;
-    target.authority = host.map(|_| Span {
+    let Ok(whole) = String::from_utf8(bytes) else {
+        target.clear();
+        return Err(ErrorKind::Target);
+    };
+    let authority = Span {
         start: text.len() as u32,
-        end: target.text.len() as u32,
-    });
+        end: whole.len() as u32,
+    };
+    *target = Target {
+        text: whole,
+        authority: host.map(|_| authority),
+        ..Target::default()
+    };
     let method = Method::parse(method_text);
     if method == Method::Other {
         target.method = push_method(target, method_text)?;
@@ -43,6 +51,7 @@ pub(crate) fn parse_request_line(
     Ok(method)
 }
 
+#[cold]
 fn push_method(target: &mut Target, method: &[u8]) -> Result<Span, ErrorKind> {
     let token = std::str::from_utf8(method)
         .ok()
@@ -51,6 +60,7 @@ fn push_method(target: &mut Target, method: &[u8]) -> Result<Span, ErrorKind> {
 }
 
 /// `authority-form = uri-host ":" port`, and nothing else with CONNECT (RFC 9110, section 9.3.6).
+#[cold]
 fn parse_authority_form(target: &mut Target, len: usize) -> Result<(), ErrorKind> {
     let text = &target.text.as_bytes()[..len];
     let port = split_authority(text).ok_or(ErrorKind::Target)?.port;
@@ -64,6 +74,7 @@ fn parse_authority_form(target: &mut Target, len: usize) -> Result<(), ErrorKind
 }
 
 /// `absolute-form = absolute-URI`, of which we know `http` and `https`.
+#[cold]
 fn parse_absolute_form(target: &mut Target, method: Method, len: usize) -> Result<(), ErrorKind> {
     let text = target.text.get(..len).ok_or(ErrorKind::Target)?;
     let (scheme, rest) = text.split_once("://").ok_or(ErrorKind::Target)?;
@@ -183,9 +194,9 @@ pub(crate) fn is_query(text: &[u8]) -> bool {
 #[inline]
 fn all_in_class(text: &[u8], class: u8) -> bool {
     let of = |byte: u8| CLASS[byte as usize];
-    let (chunks, rest) = text.as_chunks();
-    let all = chunks.iter().fold(class, |all, [a, b, c, d]| {
-        all & of(*a) & of(*b) & of(*c) & of(*d)
+    let (chunks, rest) = text.as_chunks::<8>();
+    let all = chunks.iter().fold(class, |all, chunk| {
+        chunk.iter().fold(all, |all, &b| all & of(b))
     });
     rest.iter().fold(all, |all, &byte| all & of(byte)) != 0
 }
@@ -202,7 +213,7 @@ struct Authority {
 
 /// Checks `host [ ":" port ]`. Hosts are the names that exist (letters, digits, `-._~`), IPv4, and
 /// IPv6 in brackets: escapes, sub-delimiters, zones and future literals only serve attacks.
-#[inline(never)]
+#[cold]
 fn split_authority(text: &[u8]) -> Option<Authority> {
     let after_host = match text {
         [b'[', literal @ ..] => {

@@ -3,6 +3,7 @@
 use super::chunked::Chunked;
 use super::{Event, Step};
 use crate::error::ErrorKind;
+use crate::limits::Limits;
 use crate::message::Fields;
 
 /// What delimits the content of a message that is being received.
@@ -17,6 +18,12 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// Chunked content, none of which has arrived.
+    #[inline]
+    pub(crate) fn chunked(limits: &Limits) -> Body {
+        Body::Chunked(Chunked::new(limits))
+    }
+
     /// One step: `Data`, `Trailers`, `End` or `NeedMore`.
     pub(crate) fn step(&mut self, input: &[u8], trailers: &mut Fields) -> Result<Step, ErrorKind> {
         let len = match self {

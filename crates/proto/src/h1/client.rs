@@ -1,7 +1,6 @@
 //! The client's end of an HTTP/1 connection.
 
 use super::body::Body;
-use super::chunked::Chunked;
 use super::encode::{self, FramingField};
 use super::finder::SectionLimits;
 use super::framing::ConnectionOptions;
@@ -213,6 +212,10 @@ impl Client {
     }
 
     fn step_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Step, Error> {
+        // Something else may never end its line, and our client should not wait for a deadline.
+        if !self.section.may_begin(input, b"HTTP/") {
+            return Err(self.refuse(ErrorKind::StatusLine));
+        }
         let taken = match self.section.take(input, &mut head.fields) {
             Ok(taken) => taken,
             Err(ErrorKind::RequestLineTooLong) => {
@@ -270,7 +273,7 @@ impl Client {
             BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
             length if has_no_content => (Body::Length(0), length),
             BodyLength::Known(length) => (Body::Length(length), facts.length),
-            _ if facts.is_chunked => (Body::Chunked(Chunked::new(&self.limits)), facts.length),
+            _ if facts.is_chunked => (Body::chunked(&self.limits), facts.length),
             _ => {
                 self.keep_alive = false;
                 (Body::UntilClose, BodyLength::Unknown)

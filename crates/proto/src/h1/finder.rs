@@ -181,10 +181,11 @@ impl Finder {
         }
         self.check_open_line(cr)?;
         self.line_start = cr + 2;
-        let Some(fields_left) = self.fields_left.checked_sub(1) else {
-            return self.end_special_line(section, start, cr).map(|()| false);
-        };
+        let (fields_left, is_special) = self.fields_left.overflowing_sub(1);
         self.fields_left = fields_left;
+        if is_special {
+            return self.end_special_line(section, start, cr).map(|()| false);
+        }
         let line = &section[start..cr];
         let Some((name, name_len, value)) = self.split(line, &section[start..]) else {
             return Err(diagnose::field_line(line));
@@ -205,7 +206,7 @@ impl Finder {
     }
 
     /// Deals with the end of a line that is no ordinary field.
-    #[inline(never)]
+    #[cold]
     fn end_special_line(
         &mut self,
         section: &[u8],
@@ -267,7 +268,7 @@ impl Finder {
 // excluded before, so a name or a value can only be wrong by its other characters.
 
 /// The known name and the length of what is before the first colon, if that is a token.
-#[inline(never)]
+#[cold]
 fn find_name(line: &[u8], lines: &[u8]) -> Option<(Name, usize)> {
     let len = scan::position(line, b':')?;
     let text = &line[..len];
@@ -302,7 +303,7 @@ fn trim(value: &[u8]) -> Trimmed {
     trim_all(value)
 }
 
-#[inline(never)]
+#[cold]
 fn trim_all(value: &[u8]) -> Trimmed {
     let rest = value.trim_ascii_start();
     Trimmed {

@@ -52,7 +52,7 @@ impl Framing {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn note_other(&mut self, name: Name, value: &[u8]) -> Result<(), ErrorKind> {
         match name {
             Name::ContentLength => self.note_content_length(value),
@@ -112,10 +112,16 @@ impl Framing {
     }
 
     /// Whether the content is chunked, once all fields are noted.
+    #[inline]
     pub(crate) fn check_transfer_encoding(&self, version: Version) -> Result<bool, ErrorKind> {
-        let Some(coding) = self.transfer_encoding else {
-            return Ok(false);
-        };
+        match self.transfer_encoding {
+            Some(coding) => self.check_coding(coding, version).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    #[cold]
+    fn check_coding(&self, coding: TransferEncoding, version: Version) -> Result<(), ErrorKind> {
         // RFC 9112, section 6.1: "A server or client that receives an HTTP/1.0 message containing
         // a Transfer-Encoding header field MUST treat the message as if the framing is faulty."
         if version == Version::Http10 {
@@ -134,7 +140,7 @@ impl Framing {
         if coding.has_other {
             return Err(ErrorKind::TransferEncodingUnknown);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Whether the peer lets the connection go on (RFC 9112, section 9.3).

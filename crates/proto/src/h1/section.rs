@@ -37,6 +37,16 @@ impl SectionBuffer {
         self.partial.len() == 0
     }
 
+    /// Whether what has arrived, and `input` after it, begins like this, as far as it goes.
+    #[inline]
+    pub(crate) fn may_begin(&self, input: &[u8], beginning: &[u8]) -> bool {
+        if self.is_empty() && input.starts_with(beginning) {
+            return true;
+        }
+        let arrived = self.partial.bytes().iter().chain(input);
+        arrived.zip(beginning).all(|(byte, wanted)| byte == wanted)
+    }
+
     /// Where the CR of the first line of the head is that was completed last.
     #[inline]
     pub(crate) fn first_line_end(&self) -> usize {
@@ -94,7 +104,7 @@ impl SectionBuffer {
         })
     }
 
-    #[inline(never)]
+    #[cold]
     fn take_more(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
         let before = self.partial.len();
         // In pieces, because what follows the section would be copied for nothing.

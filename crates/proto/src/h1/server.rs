@@ -1,7 +1,6 @@
 //! The server's end of an HTTP/1 connection.
 
 use super::body::Body;
-use super::chunked::Chunked;
 use super::encode::{self, FramingField};
 use super::finder::SectionLimits;
 use super::framing::ConnectionOptions;
@@ -370,7 +369,7 @@ impl Server {
         self.reading = Reading::Body(match facts.length {
             BodyLength::Empty => Body::Length(0),
             BodyLength::Known(length) => Body::Length(length),
-            BodyLength::Unknown => Body::Chunked(Chunked::new(&self.limits)),
+            BodyLength::Unknown => Body::chunked(&self.limits),
         });
     }
 

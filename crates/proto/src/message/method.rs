@@ -30,8 +30,11 @@ impl Method {
     #[inline]
     #[must_use]
     pub fn parse(text: &[u8]) -> Method {
+        // The one that nearly all requests have, ahead of a jump by length.
+        if text == b"GET" {
+            return Method::Get;
+        }
         match text {
-            b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"POST" => Method::Post,
             b"PUT" => Method::Put,

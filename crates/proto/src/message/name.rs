@@ -232,7 +232,7 @@ impl Outline {
         lines.first_chunk().is_some_and(starts) && (self.len < 16 || self.ends(lines))
     }
 
-    #[inline(never)]
+    #[cold]
     fn ends(&self, lines: &[u8]) -> bool {
         lines[16..]
             .first_chunk()
