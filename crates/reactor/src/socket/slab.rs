@@ -35,7 +35,7 @@ impl SocketKey {
 /// copying, and the next 10,000 use it again.
 #[derive(Default)]
 pub(crate) struct Slab {
-    pages: Vec<Box<[Slot]>>,
+    pages: Vec<Box<[Slot; PAGE]>>,
     vacant: Vec<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Slab {
         if self.vacant.is_empty() {
             let first = (self.pages.len() * PAGE) as u32;
             self.pages
-                .push((0..PAGE).map(|_| Slot::default()).collect());
+                .push(Box::new(std::array::from_fn(|_| Slot::default())));
             self.vacant.extend((first..first + PAGE as u32).rev());
         }
         let index = self.vacant.pop().expect("a page was just added");
@@ -59,11 +59,13 @@ impl Slab {
         SocketKey::from_parts(index, slot.generation)
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: SocketKey) -> Option<&Entry> {
         let slot = &self.pages[key.index as usize / PAGE][key.index as usize % PAGE];
         slot.entry.as_ref().filter(|_| slot.names(key))
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: SocketKey) -> Option<&mut Entry> {
         let slot = self.slot_mut(key.index);
         if slot.names(key) {
@@ -81,7 +83,7 @@ impl Slab {
             None
         };
         if entry.is_some() {
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.generation = (slot.generation + 1) & SocketKey::GENERATION_MASK;
             self.vacant.push(key.index);
         }
         entry
@@ -94,20 +96,22 @@ impl Slab {
 
     /// All keys in use.
     pub(crate) fn keys(&self) -> Vec<SocketKey> {
-        let slots = self.pages.iter().flatten().enumerate();
+        let slots = self.pages.iter().flat_map(|page| page.iter()).enumerate();
         slots
             .filter(|(_, slot)| slot.entry.is_some())
             .map(|(index, slot)| SocketKey::from_parts(index as u32, slot.generation))
             .collect()
     }
 
+    #[inline]
     fn slot_mut(&mut self, index: u32) -> &mut Slot {
         &mut self.pages[index as usize / PAGE][index as usize % PAGE]
     }
 }
 
 impl Slot {
+    #[inline]
     fn names(&self, key: SocketKey) -> bool {
-        self.generation & SocketKey::GENERATION_MASK == key.generation
+        self.generation == key.generation
     }
 }
