@@ -132,4 +132,63 @@ scenarios! {
         }
         assert_eq!((upstream.heads().len(), upstream.accepted()), (2, 1));
     }
+
+    fn methods_that_are_for_other_proxies_do_not_pass(io) {
+        let upstream = Upstream::saying("reached");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        for (request, closes) in [
+            ("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", true),
+            ("TRACE / HTTP/1.1\r\nHost: a\r\nCookie: secret\r\n\r\n", false),
+        ] {
+            let mut peer = proxy.peer();
+            peer.send(request);
+            let head = peer.head().unwrap();
+            assert!(head.line.contains(" 405 "), "{request:?}: {head:?}");
+            assert!(head.field("allow").is_some(), "{head:?}");
+            let length = head.field("content-length").unwrap().parse().unwrap();
+            let content = String::from_utf8(peer.exactly(length).unwrap()).unwrap();
+            assert!(!content.contains("secret"));
+            // What follows a CONNECT is for another protocol, whatever it looks like.
+            peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(peer.head().is_none(), closes, "{request:?}");
+        }
+        assert!(upstream.heads().iter().all(|head| head.line.starts_with("GET")));
+    }
+
+    fn a_connection_field_in_many_lines_and_cases_is_one_list(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send(
+            "POST / HTTP/1.1\r\nHost: a\r\ncoNNection: x-ONE ,, host\r\nX-One: 1\r\n\
+             Connection:\tX-Two\t\r\nCONNECTION: content-length, x-forwarded-for\r\nx-two: 2\r\n\
+             Content-Length: 2\r\nX-Forwarded-For: 6.6.6.6\r\nX-Three: 3\r\n\r\nhi",
+        );
+        assert_eq!(client.response().status, 200);
+        let head = upstream.head();
+        assert_eq!((head.field("x-one"), head.field("x-two")), (None, None));
+        assert_eq!((head.field("host"), head.field("content-length")), (Some("a"), Some("2")));
+        assert_eq!((head.field("x-three"), head.field("x-forwarded-for")), (Some("3"), Some("127.0.0.1")));
+        assert_eq!(head.field("connection"), None);
+    }
+
+    fn an_early_answer_does_not_wait_for_the_body_and_lets_nothing_follow_it(io) {
+        let (sender, followed) = std::sync::mpsc::channel();
+        let upstream = Upstream::scripted(move |number, peer| {
+            peer.head();
+            peer.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+            if number == 0 {
+                let _ = sender.send(peer.rest().0);
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut peer = proxy.peer();
+        peer.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        assert!(peer.head().unwrap().line.contains(" 403 "));
+        assert_eq!(peer.exactly(2).unwrap(), b"no");
+        peer.send("0\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n");
+        let followed = followed.recv_timeout(blitz_testing::PATIENCE).unwrap();
+        let body = b"5\r\nhello\r\n";
+        assert!(body.starts_with(&followed), "{:?}", String::from_utf8_lossy(&followed));
+    }
 }
