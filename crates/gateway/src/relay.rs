@@ -9,8 +9,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use blitz_http::{
-    BodyError, BodyLength, ClientError, Fields, Name, Part, Pooled, RecvBody, Response,
-    ResponseEvent, ResponseHead, ResponseStream, SendBody, SendError, Status, Timer, Tunnel,
+    BodyError, BodyLength, ClientError, Fields, Name, Part, Pooled, RecvBody, RequestHead,
+    Response, ResponseEvent, ResponseHead, ResponseStream, SendBody, SendError, Status, Timer,
+    Tunnel,
 };
 
 use crate::core::Core;
@@ -222,6 +223,7 @@ pub(crate) async fn relay<F>(
         body,
         upgraded,
     } = response;
+    request.upload.replay.forget();
     if let Some(send) = upgraded {
         let upstream = Tunnel { recv: body, send };
         return switch_protocols(core, request, head, upstream).await;
@@ -265,6 +267,8 @@ async fn switch_protocols<F>(
     count(|counters| counters.tunnels += 1);
     let client = responder.upgrade(&mut head);
     drop(head);
+    // A tunnel may last for days; the memory of its request is not kept for it.
+    *request.head = RequestHead::default();
     let mut up = Flow::new(client.recv, Some(upstream.send));
     let mut down = Flow::new(upstream.recv, Some(client.send));
     poll_fn(|cx| {

@@ -42,6 +42,11 @@ impl Replay {
         }
     }
 
+    /// Gives the copy back: there will be no second attempt, and what follows may last.
+    pub(crate) fn forget(&mut self) {
+        *self = Replay::Gone;
+    }
+
     /// Whether all that was sent can be sent again.
     pub(crate) fn is_complete(&self) -> bool {
         !matches!(self, Replay::Gone)
@@ -116,6 +121,14 @@ mod tests {
             Some(Vec::new())
         );
         assert_eq!(kept(after(Method::Put, BodyLength::Known(5), 1)), None);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_repeated() {
+        let mut replay = after(Method::Put, BodyLength::Known(4), 2);
+        replay.forget();
+        replay.note(b"cd");
+        assert_eq!(kept(replay), None);
     }
 
     #[test]
