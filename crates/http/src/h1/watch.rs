@@ -22,6 +22,8 @@ impl State {
     pub(super) fn watch_client(&mut self, cx: &mut Context<'_>) {
         let bytes_max = self.limits().pipelined_bytes_max;
         while !self.inbound.fin && self.inbound.input.bytes() < bytes_max {
+            // Before taking, because that lets the socket ask for more at once.
+            self.shrink_window();
             match self.poll_receive(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(_)) => {

@@ -199,6 +199,16 @@ fn failures_tell_what_happened() {
             "{error:?}"
         );
 
+        // It has not even ended its line and waits for us: what is no HTTP is refused at once.
+        let stranger = |mut server: Raw| {
+            server.expect(GET).send("SSH-2.0-").expect_end();
+        };
+        let error = against(io, stranger, async |connection| ask(connection).await.err());
+        assert!(
+            matches!(error, Some(ClientError::Malformed(_))),
+            "{error:?}"
+        );
+
         let silent = |mut server: Raw| server.expect(GET).expect_end();
         let error = against(io, silent, async |connection| ask(connection).await.err());
         assert!(matches!(error, Some(ClientError::TimedOut)), "{error:?}");

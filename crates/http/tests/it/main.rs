@@ -4,6 +4,7 @@
 
 mod support;
 
+mod allocations;
 mod body_limits;
 mod client_exchange;
 mod deadlines;

@@ -221,7 +221,6 @@ impl Client {
             Err(ErrorKind::RequestLineTooLong) => {
                 return Err(self.refuse(ErrorKind::StatusLineTooLong));
             }
-            Err(ErrorKind::Method) => return Err(self.refuse(ErrorKind::StatusLine)),
             Err(kind) => return Err(self.refuse(kind)),
         };
         let consumed = taken.consumed;

@@ -383,7 +383,7 @@ const ROWS: &[Row] = &[
         "2.3",
         Get,
         "ICY 200 OK\r\n\r\n",
-        "refused 502 version-malformed",
+        "refused 502 status-line-malformed",
     ),
     (
         "2.3",
@@ -395,7 +395,7 @@ const ROWS: &[Row] = &[
         "2.2",
         Get,
         "\r\nHTTP/1.1 200 OK\r\n\r\n",
-        "refused 502 version-malformed",
+        "refused 502 status-line-malformed",
     ),
     (
         "2.2",
