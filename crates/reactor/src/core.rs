@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,7 +29,6 @@ pub(crate) struct Core {
     pub(crate) slot: u16,
     /// Its place among the cores that were started together.
     pub(crate) index: usize,
-    pub(crate) pool: Rc<Pool>,
     pub(crate) clock: Clock,
     pub(crate) random: RefCell<Random>,
     pub(crate) wheel: RefCell<Wheel>,
@@ -37,8 +37,9 @@ pub(crate) struct Core {
     /// Most sockets that are open before accepting rests (rule 20).
     pub(crate) sockets_max: usize,
     sockets: RefCell<SocketTable>,
+    /// Behind the sockets, because their driver receives into it until it is closed.
+    pub(crate) pool: Rc<Pool>,
     pub(crate) counters: Arc<CounterCells>,
-    fallback: Option<String>,
 }
 
 /// What a core is opened with.
@@ -79,7 +80,7 @@ impl Core {
         let pool = Rc::new(Pool::new()?);
         let (slot, mailbox) = Mailbox::claim()?;
         let opened = Driver::open(settings.io, &pool, &mailbox);
-        let (driver, fallback) = opened.inspect_err(|_| mailbox.release())?;
+        let driver = opened.inspect_err(|_| mailbox.release())?;
         Ok(Core {
             slot,
             index: settings.index,
@@ -92,7 +93,6 @@ impl Core {
             sockets_max: settings.sockets_max,
             sockets: RefCell::new(SocketTable::new(driver)),
             counters: settings.counters,
-            fallback,
         })
     }
 
@@ -106,11 +106,6 @@ impl Core {
 
     pub(crate) fn driver(&self) -> DriverKind {
         self.sockets.borrow().driver.kind()
-    }
-
-    /// Why auto did not take io_uring.
-    pub(crate) fn fallback(&self) -> Option<&str> {
-        self.fallback.as_deref()
     }
 
     pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
@@ -144,7 +139,11 @@ impl Core {
                 return Ok(output);
             }
             executor::run_ready(self);
-            self.turn(&mut events, None)?;
+            if let Err(error) = self.turn(&mut events, None) {
+                // What can still be closed in order is.
+                let _ = self.end(&mut events);
+                return Err(error);
+            }
         }
     }
 
@@ -167,14 +166,21 @@ impl Core {
         self.clock.update();
         for event in events.drain(..) {
             let outcome = self.sockets().handle(event);
-            outcome.carry_out();
+            outcome.carry_out(self);
         }
+        self.drop_dead();
         if mail {
             mailbox::drain(self);
         }
         self.fire_timers();
         self.counters.turns.add(1);
         Ok(())
+    }
+
+    /// Drops what was sent, if dropping it may run foreign code.
+    fn drop_dead(&self) {
+        let dead = std::mem::take(&mut self.sockets.borrow_mut().dead);
+        drop(dead);
     }
 
     /// How long the driver may wait: not at all while there is work.
@@ -198,7 +204,7 @@ impl Core {
         let waiting = self.sockets.borrow().resumes_waiting();
         for _ in 0..waiting {
             let outcome = self.sockets().next_to_resume();
-            outcome.carry_out();
+            outcome.carry_out(self);
         }
     }
 
@@ -212,7 +218,7 @@ impl Core {
             });
         for key in late {
             let outcome = self.sockets().expired(key);
-            outcome.carry_out();
+            outcome.carry_out(self);
         }
     }
 
@@ -229,7 +235,10 @@ impl Core {
         let handlers = self.sockets().close_all();
         drop(handlers);
         self.sockets().close_listeners();
+        self.tasks.borrow_mut().forget_ready();
         let deadline = self.clock.now() + END_TIME;
+        // At least one turn, without waiting: the drops may have queued wakes for other cores.
+        self.turn(events, Some(Duration::ZERO))?;
         while self.clock.now() < deadline && self.sockets().anything_pending() {
             self.turn(events, Some(END_TIME / 10))?;
         }
@@ -264,9 +273,13 @@ impl Drop for Current {
 }
 
 impl socket::Outcome {
-    fn carry_out(self) {
+    /// A handler that panics ends its connection, not the core.
+    fn carry_out(self, core: &Core) {
         if let socket::Outcome::Resume(handler, key, tag, cause) = self {
-            socket::resume(&handler, key, tag, cause);
+            let resume = || socket::resume(&handler, key, tag, cause);
+            if catch_unwind(AssertUnwindSafe(resume)).is_err() {
+                core.counters.task_panics.add(1);
+            }
         }
     }
 }

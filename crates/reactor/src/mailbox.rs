@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -156,8 +157,7 @@ pub(crate) fn drain(core: &Core) {
     // SAFETY: eight bytes are read into a live array; the descriptor does not block.
     unsafe { libc::read(mailbox.event(), counter.as_mut_ptr().cast(), counter.len()) };
     // Cleared first: whoever posts after this line wakes us again.
-    mailbox.notified.store(false, Ordering::Release);
-    std::sync::atomic::fence(Ordering::SeqCst);
+    mailbox.notified.swap(false, Ordering::AcqRel);
     if mailbox.overflowed.swap(false, Ordering::AcqRel) {
         core.counters.mailbox_overflows.add(1);
         core.tasks.borrow_mut().wake_all(core.slot);
@@ -165,7 +165,11 @@ pub(crate) fn drain(core: &Core) {
     for _ in 0..MESSAGES_MAX {
         match mailbox.messages.pop() {
             Some(Message::Wake(id)) => wake_local(core, id),
-            Some(Message::Run(job)) => job(),
+            Some(Message::Run(job)) => {
+                if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                    core.counters.task_panics.add(1);
+                }
+            }
             None => return,
         }
     }

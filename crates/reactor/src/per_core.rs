@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use crate::core::{self, Core, Settings};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{DriverKind, IoChoice};
+use crate::executor::note_processors;
 use crate::mailbox::{Mailbox, Message};
 use crate::sys;
 
@@ -66,10 +67,10 @@ pub struct Cores {
 }
 
 /// What a thread tells before it begins to work.
-type Opened = io::Result<(Arc<Mailbox>, DriverKind, Option<String>)>;
+type Opened = io::Result<(Arc<Mailbox>, DriverKind)>;
 
 /// Starts one thread per core. Each runs the future of `main(index)` until it is done, closes
-/// what is left, and ends.
+/// what is left, and ends. All cores have the same driver.
 ///
 /// # Errors
 /// If a thread or its driver cannot be opened; the other threads end by themselves.
@@ -78,13 +79,39 @@ where
     F: Fn(usize) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + 'static,
 {
+    let main = Arc::new(main);
+    if config.io != IoChoice::Auto {
+        return start_with(config, &main);
+    }
+    // Memory limits may allow a ring for some cores only; then none has one.
+    let with = |io| Config {
+        io,
+        ..config.clone()
+    };
+    match start_with(&with(IoChoice::Uring), &main) {
+        Ok(cores) => Ok(cores),
+        Err(reason) => {
+            let cores = start_with(&with(IoChoice::Epoll), &main)?;
+            Ok(Cores {
+                fallback: Some(reason.to_string()),
+                ..cores
+            })
+        }
+    }
+}
+
+fn start_with<F, Fut>(config: &Config, main: &Arc<F>) -> io::Result<Cores>
+where
+    F: Fn(usize) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
     let processors = sys::processors();
+    note_processors(&processors);
     let count = if config.cores == 0 {
         processors.len()
     } else {
         config.cores
     };
-    let main = Arc::new(main);
     let mut cores = Cores {
         threads: Vec::new(),
         mailboxes: Vec::new(),
@@ -100,7 +127,7 @@ where
         let processor = config.pin.then(|| processors[index % processors.len()]);
         let (opened, was_opened) = mpsc::sync_channel::<Opened>(1);
         let (go, may_go) = mpsc::sync_channel::<()>(1);
-        let main = Arc::clone(&main);
+        let main = Arc::clone(main);
         let thread = thread::Builder::new().name(format!("blitz-core-{index}"));
         cores.threads.push(thread.spawn(move || {
             // A container may forbid pinning; the core works without.
@@ -109,17 +136,16 @@ where
                 Ok(core) => core,
                 Err(error) => return opened.send(Err(error)).map_err(io::Error::other),
             };
-            let fallback = core.fallback().map(str::to_owned);
-            let told = opened.send(Ok((Arc::clone(core.mailbox()), core.driver(), fallback)));
+            let told = opened.send(Ok((Arc::clone(core.mailbox()), core.driver())));
             if told.is_ok() && may_go.recv().is_ok() {
                 core.run(async { main(index).await })
             } else {
                 Ok(())
             }
         })?);
-        let (mailbox, driver, fallback) = was_opened.recv().map_err(io::Error::other)??;
+        let (mailbox, driver) = was_opened.recv().map_err(io::Error::other)??;
         cores.mailboxes.push(mailbox);
-        (cores.driver, cores.fallback) = (driver, fallback);
+        cores.driver = driver;
         starters.push(go);
     }
     for go in starters {

@@ -153,14 +153,19 @@ pub(crate) fn processors() -> Vec<usize> {
 
 /// Pins the calling thread to one processor.
 pub(crate) fn pin_to(processor: usize) -> io::Result<()> {
-    assert!(
-        processor < libc::CPU_SETSIZE as usize,
-        "it came from `processors`"
-    );
-    // SAFETY: the set is live and the index is inside it.
+    run_on(&[processor])
+}
+
+/// Lets the calling thread run on these processors only.
+pub(crate) fn run_on(processors: &[usize]) -> io::Result<()> {
+    let inside = |&processor: &usize| processor < libc::CPU_SETSIZE as usize;
+    assert!(processors.iter().all(inside), "they came from `processors`");
+    // SAFETY: the set is live and every index is inside it.
     let pinned = unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
-        libc::CPU_SET(processor, &mut set);
+        processors
+            .iter()
+            .for_each(|&processor| libc::CPU_SET(processor, &mut set));
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
     };
     check(pinned).map(drop)

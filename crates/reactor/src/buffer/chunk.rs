@@ -38,6 +38,11 @@ impl Chunk {
         self.sent += n;
     }
 
+    /// Dropping it may run code that is not ours (`Bytes::from_owner`).
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.bytes, Kind::Shared(_))
+    }
+
     /// Moves a small received slice into pooled memory, so that it stops pinning a receive
     /// buffer (rule 3).
     pub fn unpin(self) -> Chunk {

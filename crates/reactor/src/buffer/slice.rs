@@ -84,15 +84,29 @@ impl Slice {
         if self.len() > BUFFER_BYTES / 2 || !pool.is_scarce() {
             return self;
         }
-        pool.count_copy(self.len());
+        Slice::gathered(&self, self.to_vec())
+    }
+
+    /// Small pieces that were gathered, in a slice of the same core as `like`.
+    pub(crate) fn gathered(like: &Slice, bytes: Vec<u8>) -> Slice {
+        assert!(
+            bytes.len() <= BUFFER_BYTES,
+            "a slice is no longer than a buffer"
+        );
+        let pool = match &like.memory {
+            Memory::Pooled(lease) => &lease.pool,
+            Memory::Copied(copy) => &copy.pool,
+        };
+        let end = bytes.len() as u16;
+        pool.count_copy(bytes.len());
         let copy = Copy {
-            bytes: Box::from(&*self),
+            bytes: bytes.into_boxed_slice(),
             pool: Rc::clone(pool),
         };
         Slice {
             memory: Memory::Copied(Rc::new(copy)),
             start: 0,
-            end: self.end - self.start,
+            end,
         }
     }
 

@@ -111,24 +111,16 @@ macro_rules! each {
 }
 
 impl Driver {
-    /// Opens the chosen driver; with `Auto`, also says why io_uring was not taken.
-    pub(crate) fn open(
-        choice: IoChoice,
-        pool: &Rc<Pool>,
-        mailbox: &Mailbox,
-    ) -> io::Result<(Driver, Option<String>)> {
-        let mut reason = None;
+    /// Opens the chosen driver.
+    pub(crate) fn open(choice: IoChoice, pool: &Rc<Pool>, mailbox: &Mailbox) -> io::Result<Driver> {
         if choice != IoChoice::Epoll {
             match uring::Uring::open(pool, mailbox) {
-                Ok(uring) => return Ok((Driver::Uring(Box::new(uring)), None)),
+                Ok(uring) => return Ok(Driver::Uring(Box::new(uring))),
                 Err(error) if choice == IoChoice::Uring => return Err(error),
-                Err(error) => reason = Some(error.to_string()),
+                Err(_) => {}
             }
         }
-        Ok((
-            Driver::Epoll(Box::new(epoll::Epoll::open(mailbox)?)),
-            reason,
-        ))
+        Ok(Driver::Epoll(Box::new(epoll::Epoll::open(mailbox)?)))
     }
 
     pub(crate) fn kind(&self) -> DriverKind {

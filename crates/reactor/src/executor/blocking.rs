@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
+
+use crate::sys;
 
 /// Most threads; further jobs wait in line.
 const THREADS_MAX: usize = 16;
@@ -24,6 +26,15 @@ static POOL: Pool = Pool {
     }),
     work: Condvar::new(),
 };
+
+/// The processors of the process, noted before a core was pinned: threads of the pool are started
+/// by cores and would inherit the pin.
+static PROCESSORS: OnceLock<Vec<usize>> = OnceLock::new();
+
+/// Notes where threads of the pool may run.
+pub(crate) fn note_processors(processors: &[usize]) {
+    PROCESSORS.get_or_init(|| processors.to_vec());
+}
 
 /// Runs `job` on the blocking pool and resumes the task, on its own core, with the value.
 ///
@@ -90,6 +101,8 @@ impl Pool {
     }
 
     fn work(&self) {
+        // A container may forbid it; the jobs are done all the same.
+        let _ = PROCESSORS.get().map(|processors| sys::run_on(processors));
         let mut state = lock(&self.state);
         loop {
             if let Some(job) = state.jobs.pop_front() {

@@ -9,6 +9,7 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 
 pub use blocking::blocking;
+pub(crate) use blocking::note_processors;
 pub use pool_future::PoolFuture;
 pub(crate) use tasks::{Tasks, main_waker, run_ready};
 pub(crate) use waker::{TaskId, wake_local};

@@ -116,6 +116,12 @@ impl Tasks {
         self.vacate(TaskId::new(0, slot as u32, 0))
     }
 
+    /// Forgets who is ready, when nobody is left.
+    pub(crate) fn forget_ready(&mut self) {
+        self.ready.clear();
+        self.main_woken = false;
+    }
+
     /// Whether a task is ready to run.
     pub(crate) fn any_ready(&self) -> bool {
         self.main_woken || !self.ready.is_empty()
@@ -172,10 +178,10 @@ pub(crate) fn run_ready(core: &Core) {
             core.tasks.borrow_mut().park(id, future);
             continue;
         }
-        if polled.is_err() {
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
+        if polled.is_err() || dropped.is_err() {
             core.counters.task_panics.add(1);
         }
-        drop(future);
         core.tasks.borrow_mut().vacate(id);
     }
 }

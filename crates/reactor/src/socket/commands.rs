@@ -87,7 +87,9 @@ impl Sockets<'_> {
             End::Fin => Poll::Ready(Ok(None)),
             End::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
             End::Open => {
-                receiving.waker = cx.map(|cx| cx.waker().clone());
+                if let Some(cx) = cx {
+                    receiving.waker = Some(cx.waker().clone());
+                }
                 Poll::Pending
             }
         }
@@ -101,7 +103,8 @@ impl Sockets<'_> {
         self.table.entry(key).receiving.unread
     }
 
-    pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) {
+    /// Queues a chunk; hands it back if it cannot be sent any more.
+    pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) -> Option<Chunk> {
         let now = self.core.clock.now();
         let table = &mut *self.table;
         let entry = table
@@ -110,7 +113,7 @@ impl Sockets<'_> {
             .expect("a handle names a live socket");
         assert!(entry.sending.fin == Fin::No, "nothing is sent after FIN");
         if entry.sending.failed != 0 || chunk.is_empty() {
-            return;
+            return Some(chunk);
         }
         if entry.sending.queue.is_none() {
             entry.sending.progress = now;
@@ -121,6 +124,7 @@ impl Sockets<'_> {
             .get_or_insert_with(|| spare.pop().unwrap_or_else(Outgoing::new))
             .push(chunk);
         self.list_for_sending(key);
+        None
     }
 
     pub(super) fn queued(&mut self, key: SocketKey) -> usize {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::outgoing::Outgoing;
 use super::{Resume, SocketKey};
-use crate::buffer::Slice;
+use crate::buffer::{BUFFER_BYTES, Slice};
 use crate::timer::TimerKey;
 
 /// One socket (rule 5: this and a timer is all that an idle connection costs).
@@ -104,15 +104,55 @@ pub(super) struct Receiving {
     pub(super) unread: usize,
     first: Option<Slice>,
     /// Only when more than one slice waits.
-    #[expect(
-        clippy::box_collection,
-        reason = "an idle socket pays for the pointer only"
-    )]
-    more: Option<Box<VecDeque<Slice>>>,
+    more: Option<Box<More>>,
     pub(super) end: End,
     /// Waits in the line for buffers (rule 2).
     pub(super) starved: bool,
     pub(super) waker: Option<Waker>,
+}
+
+/// What waits behind the first slice.
+#[derive(Default)]
+struct More {
+    slices: VecDeque<Slice>,
+    /// Small pieces in a row, gathered: a sender of single bytes pins no buffers (rule 3).
+    small: Vec<u8>,
+}
+
+/// Pieces below this are gathered when they have to wait.
+const SMALL: usize = 1024;
+
+impl More {
+    fn push(&mut self, slice: Slice) {
+        if slice.len() < SMALL {
+            self.small.extend_from_slice(&slice);
+            if self.small.len() > BUFFER_BYTES - SMALL {
+                self.gather(&slice);
+            }
+        } else {
+            self.gather(&slice);
+            self.slices.push_back(slice);
+        }
+    }
+
+    fn gather(&mut self, like: &Slice) {
+        if !self.small.is_empty() {
+            let gathered = Slice::gathered(like, std::mem::take(&mut self.small));
+            self.slices.push_back(gathered);
+        }
+    }
+
+    /// The slice behind `taken`.
+    fn pop(&mut self, taken: &Slice) -> Option<Slice> {
+        if self.slices.is_empty() {
+            self.gather(taken);
+        }
+        self.slices.pop_front()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.slices.is_empty() && self.small.is_empty()
+    }
 }
 
 /// What a connection may receive however little is left: enough for most heads.
@@ -140,14 +180,14 @@ impl Receiving {
         if self.first.is_none() {
             self.first = Some(slice);
         } else {
-            self.more.get_or_insert_default().push_back(slice);
+            self.more.get_or_insert_default().push(slice);
         }
     }
 
     pub(super) fn push_front(&mut self, slice: Slice) {
         self.unread += slice.len();
         if let Some(second) = self.first.replace(slice) {
-            self.more.get_or_insert_default().push_front(second);
+            self.more.get_or_insert_default().slices.push_front(second);
         }
     }
 
@@ -155,7 +195,7 @@ impl Receiving {
         let slice = self.first.take()?;
         self.unread -= slice.len();
         if let Some(more) = &mut self.more {
-            self.first = more.pop_front();
+            self.first = more.pop(&slice);
             if more.is_empty() {
                 self.more = None;
             }

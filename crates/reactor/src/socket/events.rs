@@ -86,9 +86,7 @@ impl Sockets<'_> {
                 listener,
                 result,
                 more,
-            } => {
-                self.table.listeners.accepted(listener, result, more);
-            }
+            } => self.accepted(listener, result, more),
             Event::Connected { socket, error } => self.connected(socket, error),
             Event::Received {
                 socket,
@@ -130,10 +128,15 @@ impl Sockets<'_> {
                     Role::Finishing { discard_left } => {
                         *discard_left = discard_left.saturating_sub(slice.len());
                     }
-                    Role::Owned | Role::Parked(_) => entry.receiving.push(slice),
+                    Role::Owned | Role::Parked(_) if entry.receiving.end == End::Open => {
+                        entry.receiving.push(slice);
+                    }
+                    // Shed: what still comes must not look like a stream without a hole.
+                    Role::Owned | Role::Parked(_) => {}
                 }
             }
-            Received::End => entry.receiving.end = End::Fin,
+            Received::End if entry.receiving.end == End::Open => entry.receiving.end = End::Fin,
+            Received::End => {}
             Received::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;
@@ -164,7 +167,7 @@ impl Sockets<'_> {
                 let over = *discard_left == 0 || entry.receiving.end != End::Open;
                 if over && entry.sending.fin == Fin::Sent {
                     self.close(key);
-                } else if !more {
+                } else if !more && !over {
                     self.arm_receive(key);
                 }
             }
@@ -201,11 +204,11 @@ impl Sockets<'_> {
         match result {
             Ok(n) => {
                 self.core.counters.sent_bytes.add(n as u64);
-                queue.sent(n);
+                queue.sent(n, &mut table.dead);
                 sending.progress = now;
             }
             Err(error) => {
-                queue.clear();
+                queue.clear(&mut table.dead);
                 sending.failed = error;
             }
         }

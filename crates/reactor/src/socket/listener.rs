@@ -95,8 +95,7 @@ impl Listener {
     /// newcomers.
     pub async fn accept(&self) -> Socket {
         loop {
-            let full = core::with(|core| core.sockets().at_limit());
-            if !full {
+            if !core::with(|core| core.sockets().at_limit()) {
                 let accepted =
                     poll_fn(|cx| core::with(|core| core.sockets().poll_accept(self.index, cx)));
                 match accepted.await {
@@ -130,6 +129,8 @@ struct Entry {
     /// An accept is under way.
     armed: bool,
     closing: bool,
+    /// The accept was cancelled; its last report is on the way.
+    stopping: bool,
     /// Accepted and not yet asked for.
     ahead: VecDeque<Result<RawFd, i32>>,
     waker: Option<Waker>,
@@ -141,31 +142,55 @@ impl Listeners {
             fd,
             armed: false,
             closing: false,
+            stopping: false,
             ahead: VecDeque::new(),
             waker: None,
         });
         (self.0.len() - 1) as u32
     }
 
+    /// Closes what is left after a failure.
+    pub(super) fn close_descriptors(&mut self) {
+        for entry in &mut self.0 {
+            entry.ahead.drain(..).flatten().for_each(sys::close);
+            if entry.fd >= 0 {
+                sys::close(std::mem::replace(&mut entry.fd, -1));
+            }
+        }
+    }
+}
+
+impl Sockets<'_> {
     /// Takes in a connection, or the end of accepting.
     pub(super) fn accepted(&mut self, index: u32, result: Result<RawFd, i32>, more: bool) {
-        let entry = &mut self.0[index as usize];
+        let most_ahead = self
+            .core
+            .sockets_max
+            .saturating_sub(self.table.len())
+            .min(AHEAD_MAX);
+        let table = &mut *self.table;
+        let entry = &mut table.listeners.0[index as usize];
         entry.armed = more;
+        entry.stopping &= more;
         match result {
             Ok(fd) if entry.closing => sys::close(fd),
             Err(libc::ECANCELED | libc::EAGAIN) => {}
             result => entry.ahead.push_back(result),
         }
         if entry.closing && !more && entry.fd >= 0 {
-            sys::close(std::mem::replace(&mut entry.fd, -1));
+            let fd = std::mem::replace(&mut entry.fd, -1);
+            table.driver.forget(fd);
+            sys::close(fd);
+        } else if more && !entry.stopping && entry.ahead.len() >= most_ahead {
+            entry.stopping = true;
+            table.driver.cancel_accept(index, entry.fd);
         }
         if let Some(waker) = entry.waker.take() {
             waker.wake();
         }
     }
-}
 
-impl Sockets<'_> {
+    /// The core holds as many sockets as it may.
     fn at_limit(&self) -> bool {
         self.table.len() >= self.core.sockets_max
     }
@@ -177,8 +202,6 @@ impl Sockets<'_> {
         if !entry.armed && !entry.closing && entry.ahead.len() < AHEAD_MAX / 2 {
             entry.armed = true;
             table.driver.accept(index, entry.fd);
-        } else if entry.armed && entry.ahead.len() >= AHEAD_MAX {
-            table.driver.cancel_accept(index, entry.fd);
         }
         match next {
             Some(Ok(fd)) => {
@@ -197,8 +220,9 @@ impl Sockets<'_> {
 
     fn stop_accepting(&mut self, index: u32) {
         let table = &mut *self.table;
-        let entry = &table.listeners.0[index as usize];
-        if entry.armed {
+        let entry = &mut table.listeners.0[index as usize];
+        if entry.armed && !entry.stopping {
+            entry.stopping = true;
             table.driver.cancel_accept(index, entry.fd);
         }
     }

@@ -74,8 +74,8 @@ impl Outgoing {
         Shape::Message(&raw const self.message)
     }
 
-    /// The kernel has taken `n` bytes.
-    pub(crate) fn sent(&mut self, mut n: usize) {
+    /// The kernel has taken `n` bytes. Chunks whose drop may run foreign code go to `dead`.
+    pub(crate) fn sent(&mut self, mut n: usize, dead: &mut Vec<Chunk>) {
         assert!(
             n <= self.bytes,
             "the kernel cannot take more than it was given"
@@ -87,12 +87,20 @@ impl Outgoing {
                 return first.advance(n);
             }
             n -= first.len();
-            self.chunks.pop_front();
+            bury(self.chunks.pop_front(), dead);
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.chunks.clear();
+    pub(crate) fn clear(&mut self, dead: &mut Vec<Chunk>) {
+        while !self.chunks.is_empty() {
+            bury(self.chunks.pop_front(), dead);
+        }
         self.bytes = 0;
     }
+}
+
+/// Drops a chunk, now or where foreign code may run.
+#[inline]
+fn bury(chunk: Option<Chunk>, dead: &mut Vec<Chunk>) {
+    dead.extend(chunk.filter(Chunk::is_foreign));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::SocketKey;
-use super::entry::{End, Entry, Pending};
+use super::entry::{End, Pending, Role};
 use super::table::{Sockets, wake};
 
 /// A core that has no buffer for this long sheds its largest holder.
@@ -53,13 +53,20 @@ impl Sockets<'_> {
     }
 
     pub(super) fn shed_largest(&mut self) {
-        let held = |entry: &Entry| entry.receiving.unread + entry.sending.queued();
-        let keys = self.table.slab.keys();
-        let slab = &self.table.slab;
-        let largest = keys.into_iter().max_by_key(|&key| slab.get(key).map(held));
-        let Some(key) = largest else { return };
-        self.core.counters.shed.add(1);
-        self.fail(key, libc::ENOBUFS);
+        let table = &*self.table;
+        let held = |key: &SocketKey| {
+            let entry = table
+                .slab
+                .get(*key)
+                .filter(|entry| entry.sending.failed == 0);
+            entry.map_or(0, |entry| entry.receiving.unread + entry.sending.queued())
+        };
+        let largest = table.slab.keys().into_iter().max_by_key(held);
+        // Where handlers hold it all there is nobody to shed: they go on when they let go.
+        if let Some(key) = largest.filter(|key| held(key) > 0) {
+            self.core.counters.shed.add(1);
+            self.fail(key, libc::ENOBUFS);
+        }
     }
 
     /// Ends a socket under its owner, who learns of it from the next call.
@@ -75,6 +82,9 @@ impl Sockets<'_> {
             if entry.pending.has(operation) {
                 table.driver.cancel(key, entry.fd, operation);
             }
+        }
+        if matches!(entry.role, Role::Parked(_)) {
+            table.to_resume.push_back(key);
         }
         wake(&mut entry.receiving.waker);
         wake(&mut entry.sending.waker);

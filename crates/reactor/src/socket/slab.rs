@@ -1,5 +1,7 @@
 //! The table of sockets: pages that never move, slots with a generation.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::entry::Entry;
 
 const PAGE: usize = 128;
@@ -33,24 +35,43 @@ impl SocketKey {
 
 /// Sockets by key. A page is never moved or given back: 10,000 connections grow it without
 /// copying, and the next 10,000 use it again.
-#[derive(Default)]
 pub(crate) struct Slab {
+    /// Generation of fresh slots. It differs between the tables of a process, so that a name that
+    /// outlived its core means nothing to the next.
+    first_generation: u32,
     pages: Vec<Box<[Slot; PAGE]>>,
     vacant: Vec<u32>,
 }
 
-#[derive(Default)]
 struct Slot {
     generation: u32,
     entry: Option<Entry>,
+}
+
+static TABLES: AtomicU32 = AtomicU32::new(0);
+
+impl Default for Slab {
+    fn default() -> Slab {
+        let table = TABLES.fetch_add(1, Ordering::Relaxed);
+        let first_generation = table.wrapping_mul(0x9E37) & SocketKey::GENERATION_MASK;
+        Slab {
+            first_generation,
+            pages: Vec::new(),
+            vacant: Vec::new(),
+        }
+    }
 }
 
 impl Slab {
     pub(crate) fn insert(&mut self, entry: Entry) -> SocketKey {
         if self.vacant.is_empty() {
             let first = (self.pages.len() * PAGE) as u32;
-            self.pages
-                .push(Box::new(std::array::from_fn(|_| Slot::default())));
+            let generation = self.first_generation;
+            let slot = |_| Slot {
+                generation,
+                entry: None,
+            };
+            self.pages.push(Box::new(std::array::from_fn(slot)));
             self.vacant.extend((first..first + PAGE as u32).rev());
         }
         let index = self.vacant.pop().expect("a page was just added");
@@ -61,13 +82,14 @@ impl Slab {
 
     #[inline]
     pub(crate) fn get(&self, key: SocketKey) -> Option<&Entry> {
-        let slot = &self.pages[key.index as usize / PAGE][key.index as usize % PAGE];
+        let slot = &self.pages.get(key.index as usize / PAGE)?[key.index as usize % PAGE];
         slot.entry.as_ref().filter(|_| slot.names(key))
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: SocketKey) -> Option<&mut Entry> {
-        let slot = self.slot_mut(key.index);
+        let page = self.pages.get_mut(key.index as usize / PAGE)?;
+        let slot = &mut page[key.index as usize % PAGE];
         if slot.names(key) {
             slot.entry.as_mut()
         } else {

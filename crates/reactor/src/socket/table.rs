@@ -11,6 +11,7 @@ use super::listener::Listeners;
 use super::outgoing::Outgoing;
 use super::slab::Slab;
 use super::{Resume, SocketKey};
+use crate::buffer::Chunk;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::sys;
@@ -43,6 +44,9 @@ pub(crate) struct SocketTable {
     pub(super) starved_idle: VecDeque<SocketKey>,
     pub(super) starved_since: Option<Instant>,
     pub(super) queues: SpareQueues,
+    /// Chunks that were sent and whose drop may run foreign code, which must not find the table
+    /// borrowed.
+    pub(crate) dead: Vec<Chunk>,
     pub(super) activity: Activity,
 }
 
@@ -93,6 +97,7 @@ impl SocketTable {
             starved_idle: VecDeque::new(),
             starved_since: None,
             queues: Vec::new(),
+            dead: Vec::new(),
             activity: Activity::default(),
         }
     }
@@ -121,6 +126,20 @@ impl SocketTable {
         self.slab
             .get_mut(key)
             .expect("a handle names a live socket")
+    }
+}
+
+impl Drop for SocketTable {
+    /// The usual end has closed everything. After a failure or a panic the descriptors must not
+    /// stay: a listener that nobody accepts from would still be given connections.
+    fn drop(&mut self) {
+        for key in self.slab.keys() {
+            self.slab
+                .remove(key)
+                .into_iter()
+                .for_each(|entry| sys::close(entry.fd));
+        }
+        self.listeners.close_descriptors();
     }
 }
 
@@ -197,7 +216,8 @@ impl Sockets<'_> {
         let Some(mut entry) = table.slab.remove(key) else {
             return;
         };
-        if let Some(queue) = entry.sending.queue.take() {
+        if let Some(mut queue) = entry.sending.queue.take() {
+            queue.clear(&mut table.dead);
             keep(&mut table.queues, queue);
         }
         table.driver.forget(entry.fd);
@@ -262,8 +282,8 @@ impl Sockets<'_> {
     }
 }
 
-pub(super) fn keep(queues: &mut SpareQueues, mut queue: Box<Outgoing>) {
-    queue.clear();
+pub(super) fn keep(queues: &mut SpareQueues, queue: Box<Outgoing>) {
+    assert_eq!(queue.bytes(), 0, "only an empty queue is spare");
     if queues.len() < QUEUES_KEPT_MAX {
         queues.push(queue);
     }

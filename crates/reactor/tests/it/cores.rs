@@ -199,3 +199,80 @@ fn the_end_of_a_core_closes_its_connections() {
         assert!(TcpStream::connect(address).is_err());
     }
 }
+
+/// A wake that a core posts with its last breath is not lost.
+#[test]
+fn a_core_that_ends_still_wakes_another() {
+    for io in DRIVERS {
+        for _ in 0..20 {
+            let (sender, wakers) = mpsc::channel::<Waker>();
+            let wakers = std::sync::Mutex::new(wakers);
+            let shared = Arc::new((std::sync::Mutex::new(sender), wakers));
+            let cores = start(
+                &Config {
+                    cores: 2,
+                    ..config(io)
+                },
+                move |index| {
+                    let shared = shared.clone();
+                    async move {
+                        if index == 0 {
+                            let waker = shared.1.lock().unwrap().recv().unwrap();
+                            return waker.wake();
+                        }
+                        let mut asked = false;
+                        std::future::poll_fn(|cx| {
+                            if std::mem::replace(&mut asked, true) {
+                                return std::task::Poll::Ready(());
+                            }
+                            shared.0.lock().unwrap().send(cx.waker().clone()).unwrap();
+                            std::task::Poll::Pending
+                        })
+                        .await;
+                    }
+                },
+            )
+            .unwrap();
+            cores.join().unwrap();
+        }
+    }
+}
+
+/// A job that panics is counted, and its core goes on.
+#[test]
+fn a_job_that_panics_does_not_end_its_core() {
+    for io in DRIVERS {
+        let config = Config {
+            cores: 1,
+            ..config(io)
+        };
+        let cores = start(&config, |_| sleep(Duration::from_millis(300))).unwrap();
+        cores.post_all(|_| panic!("on purpose"));
+        let (sender, heard) = mpsc::channel();
+        cores.post_all(move |index| sender.send(index).unwrap());
+        assert_eq!(heard.recv(), Ok(0));
+        assert_eq!(cores.counters().task_panics, 1);
+        cores.join().unwrap();
+    }
+}
+
+/// A listener on a unix socket can be bound again by the same core.
+#[test]
+fn a_unix_listener_can_be_closed_and_bound_again() {
+    for io in DRIVERS {
+        let path = std::env::temp_dir().join(format!("blitz-rebind-{}.sock", std::process::id()));
+        let address = Address::unix(&path);
+        blitz_reactor::block_on(&config(io), async {
+            for _ in 0..3 {
+                let listener = Listener::bind(&address).unwrap();
+                let client = blitz_reactor::Socket::connect(&address).await.unwrap();
+                let server = listener.accept().await;
+                client.send("again");
+                assert_eq!(&*server.recv().await.unwrap().unwrap(), b"again");
+                drop(listener);
+                sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .unwrap();
+    }
+}

@@ -315,3 +315,31 @@ fn everything_is_counted() {
         assert!(counters.enters > 0 && counters.cqes > 0);
     });
 }
+
+/// What a user lends for sending may do anything when it is dropped.
+#[test]
+fn foreign_memory_may_use_the_reactor_when_it_is_dropped() {
+    struct Owner(Vec<u8>, u64);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            assert!(blitz_reactor::sockets_open() as u64 >= self.1);
+        }
+    }
+    on_both_drivers(|| async {
+        let (client, server) = pair().await;
+        client.send(bytes::Bytes::from_owner(Owner(pattern(5_000), 1)));
+        client.send_room(0).await.unwrap();
+        server.recv().await.unwrap().unwrap();
+        server.abort();
+        client.recv().await.unwrap_err();
+        client.send(bytes::Bytes::from_owner(Owner(pattern(10), 1)));
+        assert!(client.send_room(0).await.is_err());
+        client.send(bytes::Bytes::from_owner(Owner(pattern(10), 1)));
+        drop(client);
+    });
+}

@@ -125,19 +125,21 @@ impl Epoll {
         }
         let events = libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE;
         let watched = self.watch(fd, events, LISTENER | u64::from(index));
-        self.listeners.push(Listener {
-            index,
-            fd,
-            armed: watched.is_ok(),
-            ready: true,
-        });
-        if let Err(error) = watched {
-            let result = Err(error.raw_os_error().unwrap_or(libc::ENOSPC));
-            self.reports.push(Event::Accepted {
-                listener: index,
-                result,
-                more: false,
-            });
+        match watched {
+            Ok(()) => self.listeners.push(Listener {
+                index,
+                fd,
+                armed: true,
+                ready: true,
+            }),
+            Err(error) => {
+                let result = Err(error.raw_os_error().unwrap_or(libc::ENOSPC));
+                self.reports.push(Event::Accepted {
+                    listener: index,
+                    result,
+                    more: false,
+                });
+            }
         }
     }
 

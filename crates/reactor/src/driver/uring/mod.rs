@@ -308,6 +308,13 @@ impl Uring {
     }
 }
 
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // Wakes of other cores may still be queued.
+        let _ = self.ring.submit();
+    }
+}
+
 /// What a completion of a receive says.
 fn received(completion: &cqueue::Entry, buffers: &mut BufferRing, pool: &Rc<Pool>) -> Received {
     let slice = cqueue::buffer_select(completion.flags()).map(|id| {
