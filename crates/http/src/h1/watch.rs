@@ -22,13 +22,16 @@ impl State {
     pub(super) fn watch_client(&mut self, cx: &mut Context<'_>) {
         let bytes_max = self.limits().pipelined_bytes_max;
         while !self.inbound.fin && self.inbound.input.bytes() < bytes_max {
-            // Before taking, because that lets the socket ask for more at once.
-            self.shrink_window();
-            match self.poll_receive(cx) {
+            // Before taking, because that lets the socket ask for as much again at once.
+            let unread = self.socket.as_ref().map_or(0, Socket::unread_bytes);
+            if unread > 0 {
+                self.shrink_window(unread);
+            }
+            match self.poll_receive_more(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(_)) => {
                     self.inbound.wake_reader();
-                    self.shrink_window();
+                    self.shrink_window(0);
                 }
                 Poll::Ready(Err(_)) => {
                     self.inbound.wake_reader();

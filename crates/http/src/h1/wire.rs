@@ -167,6 +167,11 @@ impl State {
             return Poll::Ready(Ok(false));
         }
         self.restore_window();
+        self.poll_receive_more(cx)
+    }
+
+    /// As [`State::poll_receive`], on top of what is held already.
+    pub(super) fn poll_receive_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let Some(socket) = &self.socket else {
             return Poll::Ready(Ok(false));
         };
@@ -183,10 +188,10 @@ impl State {
         }
     }
 
-    /// Counts what was read ahead of its use against what may be received: a client that goes on
-    /// sending is not read without bound.
-    pub(super) fn shrink_window(&mut self) {
-        let ahead = self.inbound.input.bytes();
+    /// Counts what was read ahead of its use, and `more` that will be, against what may be
+    /// received: a client that goes on sending is not read without bound.
+    pub(super) fn shrink_window(&mut self, more: usize) {
+        let ahead = self.inbound.input.bytes() + more;
         if let Some(socket) = &self.socket {
             socket.set_window(self.limits().pipelined_bytes_max.saturating_sub(ahead));
             self.inbound.is_shrunk = true;

@@ -1,3 +1,6 @@
+use std::io::Write;
+use std::time::Duration;
+
 use crate::support::{Server, on_each_driver};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
@@ -63,6 +66,23 @@ fn a_client_that_pipelines_without_reading_is_held_back() {
             client.head();
             client.expect(vec![b'x'; crate::support::BIG]);
         }
+    });
+}
+
+#[test]
+fn little_is_read_ahead_of_a_request_that_takes_long() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        let request = "GET /never HTTP/1.1\r\nHost: a\r\n\r\n";
+        client.send(request);
+        server.until("one request", |counters| counters.requests == 1);
+        let stall = Some(Duration::from_millis(200));
+        client.0.set_write_timeout(stall).expect("sets");
+        while client.0.write_all(request.repeat(1000).as_bytes()).is_ok() {}
+        let received = server.ask(|| blitz_http::reactor::counters().received_bytes);
+        let ahead = received as usize - request.len();
+        assert!((8 * 1024..=16 * 1024).contains(&ahead), "{ahead}");
     });
 }
 
