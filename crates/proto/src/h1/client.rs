@@ -83,7 +83,7 @@ impl Client {
         let options = ConnectionOptions {
             close: self.draining,
             keep_alive: false,
-            upgrade,
+            upgrade: false,
         };
         encode::request_head(head, framing, options, out);
     }

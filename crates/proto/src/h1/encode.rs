@@ -2,7 +2,7 @@
 
 use super::framing::ConnectionOptions;
 use super::head::is_forbidden_in_trailers;
-use crate::message::{FieldName, Fields, Method, Name, RequestHead, ResponseHead, TargetForm};
+use crate::message::{Fields, Method, Name, RequestHead, ResponseHead, TargetForm};
 
 /// How a head says where its message ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +31,8 @@ pub(crate) fn response_head(
             out.extend_from_slice(b" \r\n");
         }
     }
-    for (name, value) in head.fields.iter() {
-        if !is_written_by_machine(name.known()) {
-            push_field(name, value, out);
-        }
-    }
-    finish_head(&head.fields, framing, options, out);
+    let found = push_fields(&head.fields, Name::is_of_machine, out);
+    finish_head(found, framing, options, out);
 }
 
 /// Appends request line, `Host`, fields, framing and connection options.
@@ -61,23 +57,17 @@ pub(crate) fn request_head(
     };
     out.extend_from_slice(host);
     out.extend_from_slice(b"\r\n");
-    for (name, value) in head.fields.iter() {
-        let known = name.known();
-        // HTTP2-Settings belongs to the upgrade to h2c, which is never forwarded (RULES 15).
-        let is_ours = is_written_by_machine(known) || known == Name::Host;
-        if !is_ours && known != Name::Http2Settings {
-            push_field(name, value, out);
-        }
-    }
-    finish_head(&head.fields, framing, options, out);
+    // HTTP2-Settings belongs to the upgrade to h2c, which is never forwarded (RULES 15).
+    let is_skipped =
+        |name: Name| name.is_of_machine() || matches!(name, Name::Host | Name::Http2Settings);
+    let found = push_fields(&head.fields, is_skipped, out);
+    finish_head(found, framing, options, out);
 }
 
 /// Appends trailer fields, without those that must not be sent as such, and the empty line.
 pub(crate) fn trailers(trailers: Option<&Fields>, out: &mut Vec<u8>) {
-    for (name, value) in trailers.into_iter().flat_map(Fields::iter) {
-        if !is_forbidden_in_trailers(name.known()) {
-            push_field(name, value, out);
-        }
+    if let Some(trailers) = trailers {
+        push_fields(trailers, is_forbidden_in_trailers, out);
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -100,8 +90,39 @@ pub(crate) fn chunk_size(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&line[at..]);
 }
 
+/// Fields that were written and that `Connection` has to name, because they are hop-by-hop (RFC
+/// 9110, sections 7.8 and 10.1.4).
+#[derive(Clone, Copy, Default)]
+struct HopByHop {
+    upgrade: bool,
+    te: bool,
+}
+
+/// Appends all fields but those to skip.
+#[inline]
+fn push_fields(fields: &Fields, is_skipped: impl Fn(Name) -> bool, out: &mut Vec<u8>) -> HopByHop {
+    let mut found = HopByHop::default();
+    for entry in &fields.entries {
+        if is_skipped(entry.name) {
+            continue;
+        }
+        found.upgrade |= entry.name == Name::Upgrade;
+        found.te |= entry.name == Name::Te;
+        match entry.name.line_start() {
+            Some(start) => out.extend_from_slice(start.as_bytes()),
+            None => {
+                out.extend_from_slice(entry.name_in(&fields.block));
+                out.extend_from_slice(b": ");
+            }
+        }
+        out.extend_from_slice(entry.value_in(&fields.block));
+        out.extend_from_slice(b"\r\n");
+    }
+    found
+}
+
 fn finish_head(
-    fields: &Fields,
+    found: HopByHop,
     framing: FramingField,
     options: ConnectionOptions,
     out: &mut Vec<u8>,
@@ -115,18 +136,20 @@ fn finish_head(
         }
         FramingField::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
-    push_connection(fields.contains(Name::Te), options, out);
+    push_connection(found, options, out);
     out.extend_from_slice(b"\r\n");
 }
 
-/// `Connection` names what must not travel further: TE and Upgrade are hop-by-hop (RFC 9110,
-/// sections 7.8 and 10.1.4).
-fn push_connection(te: bool, options: ConnectionOptions, out: &mut Vec<u8>) {
+#[inline]
+fn push_connection(found: HopByHop, options: ConnectionOptions, out: &mut Vec<u8>) {
+    if !(options.close || options.keep_alive || found.upgrade || found.te) {
+        return;
+    }
     let named = [
         (options.close, "close"),
         (options.keep_alive, "keep-alive"),
-        (options.upgrade, "Upgrade"),
-        (te, "TE"),
+        (found.upgrade, "Upgrade"),
+        (found.te, "TE"),
     ];
     let mut before: &[u8] = b"Connection: ";
     for (_, option) in named.iter().filter(|(wanted, _)| *wanted) {
@@ -134,37 +157,9 @@ fn push_connection(te: bool, options: ConnectionOptions, out: &mut Vec<u8>) {
         out.extend_from_slice(option.as_bytes());
         before = b", ";
     }
-    if before == b", " {
-        out.extend_from_slice(b"\r\n");
-    }
-}
-
-#[inline]
-fn push_field(name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
-    let text = match name.known() {
-        Name::Other => name.as_bytes(),
-        known => known.canonical().as_bytes(),
-    };
-    out.reserve(text.len() + value.len() + 4);
-    out.extend_from_slice(text);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 
 fn push_number(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
-/// Framing and connection management are the machine's: what a head says about them is skipped.
-#[inline]
-fn is_written_by_machine(name: Name) -> bool {
-    matches!(
-        name,
-        Name::ContentLength
-            | Name::TransferEncoding
-            | Name::Connection
-            | Name::KeepAlive
-            | Name::ProxyConnection
-    )
 }

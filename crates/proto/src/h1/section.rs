@@ -198,10 +198,10 @@ impl Partial {
     fn append(&mut self, bytes: &[u8]) {
         let len = self.len();
         let end = len + bytes.len();
-        if self.window.len() <= end {
+        if self.window.len() < end {
             // Growing in steps keeps a connection that sends little from holding much.
-            let room = (end + 1).next_multiple_of(PIECE);
-            let has_room = self.window.capacity() > end;
+            let room = end.next_multiple_of(PIECE);
+            let has_room = self.window.capacity() >= end;
             self.window.resize(
                 if has_room {
                     room.min(self.window.capacity())
@@ -211,7 +211,11 @@ impl Partial {
                 0,
             );
         }
-        self.window[len..end].copy_from_slice(bytes);
+        match bytes {
+            // A head that drips in ends its lines here.
+            [byte] => self.window[len] = *byte,
+            _ => self.window[len..end].copy_from_slice(bytes),
+        }
         (self.next, self.closed_len) = (Self::CLOSED, end);
     }
 

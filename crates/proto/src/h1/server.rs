@@ -178,7 +178,7 @@ impl Server {
         let options = ConnectionOptions {
             close: !self.exchange.keep_alive,
             keep_alive: self.exchange.keep_alive && is_http10,
-            upgrade: head.fields.contains(Name::Upgrade),
+            upgrade: false,
         };
         encode::response_head(head, framing, options, out);
     }
@@ -427,11 +427,7 @@ impl Server {
         self.sending = Outgoing::Tunnel;
         self.exchange.keep_alive = false;
         self.exchange.wants_upgrade = false;
-        let upgrade = head.fields.contains(Name::Upgrade);
-        let options = ConnectionOptions {
-            upgrade,
-            ..ConnectionOptions::default()
-        };
+        let options = ConnectionOptions::default();
         encode::response_head(head, FramingField::None, options, out);
     }
 

@@ -44,6 +44,7 @@ pub struct FieldName<'a> {
     text: &'a [u8],
 }
 
+#[allow(clippy::needless_pass_by_value)] // as below
 impl<'a> FieldName<'a> {
     /// The known name, or [`Name::Other`].
     #[inline]
@@ -73,6 +74,8 @@ impl<'a> FieldName<'a> {
     }
 }
 
+// Names are given as `Name::Host` or `"x-name"`, which are no larger than references to them.
+#[allow(clippy::needless_pass_by_value)]
 impl Fields {
     /// No fields and no memory.
     #[must_use]
@@ -259,7 +262,7 @@ impl Fields {
 impl Entry {
     /// The name's text; a known name that was not received on the wire has its canonical one.
     #[inline]
-    fn name_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn name_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {
         if self.name_len == 0 {
             return self.name.canonical().as_bytes();
         }

@@ -18,6 +18,7 @@ macro_rules! names {
 
         const LOWER: &[&str] = &[$($lower),*];
         const CANONICAL: &[&str] = &[$($canonical),*];
+        const LINE_STARTS: &[&str] = &[$(concat!($canonical, ": ")),*];
         const KNOWN: &[Name] = &[$(Name::$variant),*];
     };
 }
@@ -171,10 +172,29 @@ impl Name {
         CANONICAL.get(self as usize).copied().unwrap_or("")
     }
 
+    /// How HTTP/1 begins a line with this name; `None` for [`Name::Other`].
+    #[inline]
+    pub(crate) fn line_start(self) -> Option<&'static str> {
+        LINE_STARTS.get(self as usize).copied()
+    }
+
     /// All known names, in declaration order.
     #[must_use]
     pub fn all() -> &'static [Name] {
         KNOWN
+    }
+
+    /// Whether an HTTP/1 machine writes this field itself, so that what a head says is skipped.
+    #[inline]
+    pub(crate) fn is_of_machine(self) -> bool {
+        matches!(
+            self,
+            Name::ContentLength
+                | Name::TransferEncoding
+                | Name::Connection
+                | Name::KeepAlive
+                | Name::ProxyConnection
+        )
     }
 
     /// Whether an HTTP/1 machine has to look at the value to frame or route the message.

@@ -1,7 +1,7 @@
 //! What a client writes, and whether its connection may be used again (RULES 11 and 12).
 
 use blitz_proto::h1::{Client, Event};
-use blitz_proto::{BodyLength, Fields, Limits, Method, Name, RequestHead, ResponseHead};
+use blitz_proto::{BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead};
 
 fn written(head: &RequestHead, length: BodyLength) -> String {
     let mut client = Client::new(&Limits::default());
@@ -16,7 +16,7 @@ fn receive(client: &mut Client, raw: &str) -> Result<(), &'static str> {
     let mut rest = raw.as_bytes();
     loop {
         let step = client.handle_input(rest, &mut head, &mut trailers);
-        let step = step.map_err(|error| error.rule())?;
+        let step = step.map_err(Error::rule)?;
         rest = &rest[step.consumed..];
         if matches!(step.event, Event::NeedMore | Event::Paused) {
             return Ok(());

@@ -108,8 +108,10 @@ fn theirs(raw: &[u8]) -> Vec<Seen> {
         let _ = tokio::time::timeout(Duration::from_secs(10), both)
             .await
             .expect("no hang");
-        let seen = all.lock().expect("no panic").clone();
-        seen
+        Arc::into_inner(all)
+            .expect("hyper is done")
+            .into_inner()
+            .expect("no panic")
     })
 }
 

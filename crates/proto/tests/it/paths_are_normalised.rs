@@ -1,12 +1,12 @@
 //! What is matched is what is sent (RULES 10).
 
 use blitz_proto::path::normalize;
-use blitz_proto::{Method, RequestHead};
+use blitz_proto::{ErrorKind, Method, RequestHead};
 use proptest::prelude::*;
 
 fn normal(path: &str) -> Result<String, &'static str> {
     let mut out = String::from("before");
-    normalize(path, &mut out).map_err(|kind| kind.rule())?;
+    normalize(path, &mut out).map_err(ErrorKind::rule)?;
     Ok(out
         .strip_prefix("before")
         .expect("text is only appended")
