@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -77,18 +77,6 @@ impl Proxy {
 
     pub(crate) fn counters(&self) -> Counters {
         self.running.as_ref().unwrap().counters().0
-    }
-
-    /// Runs `look` on the gateway's core, where it must not allocate.
-    pub(crate) fn on_core(&self, look: fn() -> u64) -> u64 {
-        let found = Arc::new(AtomicU64::new(u64::MAX));
-        let place = Arc::clone(&found);
-        let store = move |_| place.store(look(), Ordering::SeqCst);
-        self.running.as_ref().unwrap().cores().post_all(store);
-        eventually("the core answers", || {
-            found.load(Ordering::SeqCst) != u64::MAX
-        });
-        found.load(Ordering::SeqCst)
     }
 
     pub(crate) fn http_counters(&self) -> blitz_http::Counters {
