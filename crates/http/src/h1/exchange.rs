@@ -101,6 +101,7 @@ enum Next {
 }
 
 impl Wire {
+    #[inline]
     fn exchange(self: &Rc<Wire>, request: Pooled<RequestHead>, length: BodyLength) -> Exchange {
         let mut state = self.state.borrow_mut();
         let number = state.exchange;
@@ -287,6 +288,7 @@ impl State {
     }
 
     /// Takes the head from the machine and sets the body up.
+    #[inline]
     fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
         count(|counters| counters.requests += 1);
         self.outbound.message = Message::Due;
@@ -309,6 +311,7 @@ impl State {
     }
 
     /// Whether the exchange is over; if not, the task will be woken when that may have changed.
+    #[inline]
     fn poll_outcome(&mut self, service_done: bool, cx: &mut Context<'_>) -> Poll<Outcome> {
         if let Some(outcome) = self.outcome(service_done) {
             return Poll::Ready(outcome);
@@ -345,6 +348,7 @@ impl State {
     }
 
     /// After a complete exchange: what is next on this connection.
+    #[inline]
     fn next_exchange(&mut self) -> Next {
         let is_drained = self.inbound.input.is_empty();
         let side = self.side.server();

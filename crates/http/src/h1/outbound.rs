@@ -75,6 +75,7 @@ impl Wire {
 
 impl State {
     /// Queues what was encoded; it leaves with everything else that is queued in this turn.
+    #[inline]
     pub(super) fn flush(&mut self) {
         let Some(buffer) = self.outbound.pending.take() else {
             return;
@@ -100,6 +101,7 @@ impl State {
         Some(socket.send_progress() + limits.send_stall_timeout)
     }
 
+    #[inline]
     fn queue(&mut self, chunk: Chunk) {
         if let Some(socket) = &self.socket {
             socket.send(chunk);
@@ -174,6 +176,7 @@ impl State {
 
     /// Small pieces are copied behind what is encoded already, large ones are queued as they are
     /// (rule 3).
+    #[inline]
     pub(super) fn append(&mut self, chunk: Chunk) {
         let bytes: &[u8] = &chunk;
         if bytes.len() < self.limits().slice_bytes_min {
@@ -205,6 +208,7 @@ impl State {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn end_message(&mut self) {
         self.outbound.message = Message::Done;
         match &mut self.side {

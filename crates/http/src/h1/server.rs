@@ -131,6 +131,7 @@ impl Wire {
     }
 
     /// Sends a complete answer.
+    #[inline]
     pub(crate) fn send_response(&self, exchange: u32, head: &mut ResponseHead, content: Chunk) {
         self.in_exchange(exchange, |state| state.send_whole(head, content));
     }
@@ -212,6 +213,7 @@ impl State {
     }
 
     /// Whether it is already known that no request can follow this one.
+    #[inline]
     fn must_close_after_response(&mut self, is_whole: bool) -> bool {
         let wants_upgrade = self.side.server().machine.upgrade_requested();
         // In which protocol are the bytes that came after the request? Nobody knows (rule 15).
@@ -231,6 +233,7 @@ impl State {
     }
 
     /// Completes the answer if no content is left to send.
+    #[inline]
     fn finish_without_content(&mut self) -> bool {
         let State { side, outbound, .. } = self;
         let machine = &mut side.server().machine;
@@ -245,6 +248,7 @@ impl State {
         true
     }
 
+    #[inline]
     pub(super) fn send_whole(&mut self, head: &mut ResponseHead, content: Chunk) {
         let bytes = content.len();
         let length = match bytes {

@@ -57,6 +57,7 @@ impl Shelf {
     }
 
     /// Keeps the state of a connection that ended or was parked, unless a handle still sees it.
+    #[inline]
     pub(crate) fn put(&self, wire: Rc<Wire>) {
         if !Wire::is_last(&wire) || self.0.borrow().len() == SHELF_MAX {
             return;
@@ -132,6 +133,7 @@ pub(super) enum Got {
 
 impl State {
     /// One step of the machine through what was received.
+    #[inline]
     pub(super) fn step(&mut self) -> Result<Got, Error> {
         let Inbound {
             input, trailers, ..
