@@ -12,9 +12,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const EXAMPLES: &str = "\
 Examples:
   blitz                                        the built-in site on http://localhost:8080

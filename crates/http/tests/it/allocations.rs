@@ -1,74 +1,64 @@
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+//! A request on a warm connection takes all its memory from what earlier ones left behind.
+
+use std::alloc::System;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+
+use blitz_http::ServeOptions;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::support::{Server, on_each_driver, options};
-use blitz_http::ServeOptions;
-
-/// The system's allocator, counting per thread, so that tests beside each other do not mix.
-struct Counting;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
+/// Set for the process in which the test runs alone, since the count is of the process.
+const ALONE: &str = "BLITZ_TEST_ALONE";
 
-fn count() {
-    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-}
+/// Requests per round. What each of them allocates shows at least as often.
+const REQUESTS: usize = 1_000;
 
-// SAFETY: every call is passed on as it is, and counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of this very function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above; the memory came from `System`.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above; the memory came from `System`.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-const REQUESTS: usize = 1000;
-
-/// Allocations of the core in a round of requests, over the price of asking for the number.
-fn allocations_of(server: &Server, round: impl FnOnce()) -> u64 {
-    let allocations = || server.ask(|| ALLOCATIONS.get());
-    let price = {
-        let before = allocations();
-        allocations() - before
-    };
-    let before = allocations();
-    round();
-    allocations() - before - price
-}
+const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nUser-Agent: test\r\n\r\n";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: test\r\n\r\nhello";
 
 #[test]
 fn requests_on_a_warm_connection_allocate_nothing() {
+    if std::env::var_os(ALONE).is_none() {
+        return run_alone();
+    }
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
             server: Some("test".into()),
             ..options()
         });
-        let mut client = server.connect();
-        let request = "GET /hello HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nUser-Agent: test\r\n\r\n";
-        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: test\r\n\r\nhello";
-        let mut round = || {
-            for _ in 0..REQUESTS {
-                client.send(request).expect(answer);
-            }
-        };
+        let mut client = TcpStream::connect(server.address).unwrap();
         // A table grows once in a while; what a request costs shows in every round.
-        let rounds = [(); 4].map(|()| allocations_of(&server, &mut round));
+        let rounds = [(); 4].map(|()| allocations_of_a_round(&mut client));
         assert!(rounds.contains(&0), "{rounds:?}");
     });
+}
+
+fn allocations_of_a_round(client: &mut TcpStream) -> usize {
+    let mut answer = [0; ANSWER.len()];
+    let before = ALLOCATOR.stats();
+    for _ in 0..REQUESTS {
+        client.write_all(REQUEST).unwrap();
+        client.read_exact(&mut answer).unwrap();
+        assert!(answer == ANSWER);
+    }
+    let after = ALLOCATOR.stats();
+    (after.allocations - before.allocations) + (after.reallocations - before.reallocations)
+}
+
+fn run_alone() {
+    let test = thread::current();
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args([test.name().unwrap(), "--exact", "--test-threads=1"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
 }

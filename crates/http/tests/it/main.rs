@@ -1,3 +1,4 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 //! The loops over real sockets, driven by raw byte scripts, on every driver that this machine
 //! allows.
 #![allow(missing_docs)]
