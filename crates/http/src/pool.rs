@@ -159,9 +159,8 @@ impl Upstream {
         pool.make_room();
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
-        let deadline = blitz_reactor::now() + pool.options.idle_timeout;
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
-        let parked = socket.park(resume, serial, deadline);
+        let parked = socket.park(resume, serial, pool.options.idle_timeout);
         self.0.idle.borrow_mut().push_back(Idle { parked, serial });
         pool.idle.set(pool.idle.get() + 1);
         count(|counters| counters.upstream_idle += 1);

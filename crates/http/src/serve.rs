@@ -135,8 +135,7 @@ impl<S: Service> Acceptor<S> {
         let Some(me) = self.me.upgrade() else {
             unreachable!("the caller holds one")
         };
-        let deadline = blitz_reactor::now() + self.options.limits.idle_timeout;
-        let parked = socket.park(me, key as u64, deadline);
+        let parked = socket.park(me, key as u64, self.options.limits.idle_timeout);
         self.connections.borrow_mut()[key] = Connection::Parked(parked);
     }
 
@@ -151,8 +150,12 @@ impl<S: Service> Acceptor<S> {
             scheme: self.options.scheme,
         };
         let wire = Wire::server(socket, peer, &self.options, &self.decoration, &self.shelf);
-        let task = blitz_reactor::spawn(run(me, wire, key, first));
-        self.connections.borrow_mut()[key] = Connection::Running(task);
+        let task = blitz_reactor::spawn_now(run(me, wire, key, first));
+        // A task that was done with its first turn has parked or removed the connection.
+        let mut connections = self.connections.borrow_mut();
+        if let Some(connection @ Connection::Moving) = connections.get_mut(key) {
+            *connection = Connection::Running(task);
+        }
     }
 
     fn remove(&self, key: usize) {

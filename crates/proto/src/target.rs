@@ -204,7 +204,25 @@ fn all_in_class(text: &[u8], class: u8) -> bool {
 /// Whether this is a host with an optional port; an empty host counts, as in `Host` it may.
 #[inline]
 pub(crate) fn is_authority(text: &[u8]) -> bool {
-    all_in_class(text, HOST) || split_authority(text).is_some()
+    all_in_class(text, HOST) || is_name_with_port(text) || split_authority(text).is_some()
+}
+
+/// The second most usual form, looked at from its end.
+#[inline]
+fn is_name_with_port(text: &[u8]) -> bool {
+    let digits = text
+        .iter()
+        .rev()
+        .take(5)
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    match text.split_at(text.len() - digits) {
+        ([host @ .., b':'], port) => {
+            let in_range = digits < 5 || port <= b"65535".as_slice();
+            digits > 0 && in_range && all_in_class(host, HOST)
+        }
+        _ => false,
+    }
 }
 
 struct Authority {

@@ -12,6 +12,8 @@ pub struct Chunk {
     bytes: Kind,
     /// Bytes at the front that have left.
     sent: usize,
+    /// Bytes that are left.
+    left: usize,
 }
 
 /// Kept apart from [`Chunk`] so that whoever makes one cannot disturb the count.
@@ -25,17 +27,26 @@ enum Kind {
 }
 
 impl Chunk {
+    /// Bytes that are left.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.left
+    }
+
+    /// Whether nothing is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
     /// Drops the first `n` bytes.
     ///
     /// # Panics
     /// If there are fewer.
     pub fn advance(&mut self, n: usize) {
-        assert!(
-            n <= self.len(),
-            "cannot advance {n} of {} bytes",
-            self.len()
-        );
+        assert!(n <= self.left, "cannot advance {n} of {} bytes", self.left);
         self.sent += n;
+        self.left -= n;
     }
 
     /// Dropping it may run code that is not ours (`Bytes::from_owner`).
@@ -75,8 +86,10 @@ impl Deref for Chunk {
 macro_rules! from {
     ($($type:ty => |$value:ident| $kind:expr;)*) => {$(
         impl From<$type> for Chunk {
+            #[inline]
             fn from($value: $type) -> Chunk {
-                Chunk { bytes: $kind, sent: 0 }
+                let left = $value.len();
+                Chunk { bytes: $kind, sent: 0, left }
             }
         }
     )*};

@@ -11,6 +11,7 @@ use std::task::Poll;
 pub use blocking::blocking;
 pub(crate) use blocking::note_processors;
 pub use pool_future::PoolFuture;
+use tasks::run;
 pub(crate) use tasks::{Tasks, main_waker, run_ready};
 pub(crate) use waker::{TaskId, wake_local};
 
@@ -26,6 +27,20 @@ use crate::core;
 pub fn spawn(future: impl Future<Output = ()> + 'static) -> TaskKey {
     let future = PoolFuture::new(future);
     core::with(|core| TaskKey(core.tasks.borrow_mut().insert(core.slot, future)))
+}
+
+/// As [`spawn`], and gives the task its first turn before it returns: for handlers that are called
+/// with something to work on, whose memory is still in the cache.
+///
+/// # Panics
+/// If the thread runs no reactor.
+pub fn spawn_now(future: impl Future<Output = ()> + 'static) -> TaskKey {
+    let future = PoolFuture::new(future);
+    core::with(|core| {
+        let id = core.tasks.borrow_mut().insert_running(core.slot);
+        run(core, id, future);
+        TaskKey(id)
+    })
 }
 
 /// Names a task of this core; dropping it does nothing.

@@ -56,6 +56,16 @@ impl Tasks {
 
     /// Adds a task, ready to run.
     pub(super) fn insert(&mut self, core: u16, future: PoolFuture<()>) -> TaskId {
+        let id = self.insert_running(core);
+        let slot = &mut self.slots[id.slot()];
+        slot.state = State::Waiting(future);
+        slot.queued = true;
+        self.ready.push_back(id);
+        id
+    }
+
+    /// Adds a task whose future the caller has, to be given to [`run`].
+    pub(super) fn insert_running(&mut self, core: u16) -> TaskId {
         let slot = self.vacant.pop().unwrap_or_else(|| {
             assert!(
                 self.slots.len() < TaskId::SLOTS_MAX,
@@ -65,11 +75,9 @@ impl Tasks {
             (self.slots.len() - 1) as u32
         });
         let entry = &mut self.slots[slot as usize];
-        entry.state = State::Waiting(future);
-        entry.queued = true;
-        let id = TaskId::new(core, slot, entry.generation);
-        self.ready.push_back(id);
-        id
+        entry.state = State::Running;
+        entry.queued = false;
+        TaskId::new(core, slot, entry.generation)
     }
 
     /// Makes a task ready; a name that has gone stale is ignored.
@@ -168,20 +176,23 @@ pub(crate) fn main_waker(core: &Core) -> Waker {
 pub(crate) fn run_ready(core: &Core) {
     let ready = core.tasks.borrow().ready.len();
     for _ in 0..ready {
-        let Some((id, mut future)) = core.tasks.borrow_mut().begin() else {
-            return;
-        };
-        let waker = id.waker();
-        let mut cx = Context::from_waker(&waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut cx)));
-        if let Ok(Poll::Pending) = polled {
-            core.tasks.borrow_mut().park(id, future);
-            continue;
-        }
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
-        if polled.is_err() || dropped.is_err() {
-            core.counters.task_panics.add(1);
-        }
-        core.tasks.borrow_mut().vacate(id);
+        let next = core.tasks.borrow_mut().begin();
+        let Some((id, future)) = next else { return };
+        run(core, id, future);
     }
+}
+
+/// Gives a task that is marked as running one turn.
+pub(super) fn run(core: &Core, id: TaskId, mut future: PoolFuture<()>) {
+    let waker = id.waker();
+    let mut cx = Context::from_waker(&waker);
+    let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut cx)));
+    if let Ok(Poll::Pending) = polled {
+        return core.tasks.borrow_mut().park(id, future);
+    }
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
+    if polled.is_err() || dropped.is_err() {
+        core.counters.task_panics.add(1);
+    }
+    core.tasks.borrow_mut().vacate(id);
 }

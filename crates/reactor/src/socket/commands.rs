@@ -78,9 +78,12 @@ impl Sockets<'_> {
         key: SocketKey,
         cx: Option<&mut Context<'_>>,
     ) -> Poll<io::Result<Option<Slice>>> {
-        let receiving = &mut self.table.entry(key).receiving;
+        let entry = self.table.entry(key);
+        let receiving = &mut entry.receiving;
         if let Some(slice) = receiving.pop() {
-            self.arm_receive(key);
+            if !entry.pending.has(Pending::RECEIVE) {
+                self.arm_receive(key);
+            }
             return Poll::Ready(Ok(Some(slice.spare_the_pool())));
         }
         match receiving.end {
@@ -123,7 +126,10 @@ impl Sockets<'_> {
         queue
             .get_or_insert_with(|| spare.pop().unwrap_or_else(Outgoing::new))
             .push(chunk);
-        self.list_for_sending(key);
+        if !entry.sending.listed && !entry.pending.has(Pending::SEND) {
+            entry.sending.listed = true;
+            table.to_send.push(key);
+        }
         None
     }
 
@@ -166,17 +172,20 @@ impl Sockets<'_> {
         key: SocketKey,
         resume: Rc<dyn Resume>,
         tag: u64,
-        deadline: Instant,
+        within: Duration,
     ) {
-        self.set_deadline(key, deadline);
+        self.set_deadline(key, within);
         let entry = self.table.entry(key);
         entry.receiving.waker = None;
         entry.sending.waker = None;
         entry.role = Role::Parked(Parking { resume, tag });
+        let armed = entry.pending.has(Pending::RECEIVE);
         if entry.receiving.has_news() {
             self.table.to_resume.push_back(key);
         }
-        self.arm_receive(key);
+        if !armed {
+            self.arm_receive(key);
+        }
     }
 
     pub(super) fn unpark(&mut self, key: SocketKey) -> Option<Rc<dyn Resume>> {
@@ -201,7 +210,7 @@ impl Sockets<'_> {
         }
         let discard_left = DISCARD_MAX.saturating_sub(discarded);
         entry.role = Role::Finishing { discard_left };
-        self.set_deadline(key, self.core.clock.now() + FINISH_TIME);
+        self.set_deadline(key, FINISH_TIME);
         self.list_for_sending(key);
     }
 
@@ -214,6 +223,6 @@ impl Sockets<'_> {
         entry.sending.waker = None;
         entry.receiving.discard();
         entry.role = Role::Resetting;
-        self.set_deadline(key, self.core.clock.now() + DISCARD_TIME);
+        self.set_deadline(key, DISCARD_TIME);
     }
 }

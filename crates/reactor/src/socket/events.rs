@@ -46,7 +46,7 @@ impl Sockets<'_> {
             if entry.receiving.end != End::Open || discard_left == 0 {
                 return self.close(key);
             }
-            self.set_deadline(key, self.core.clock.now() + DISCARD_TIME);
+            self.set_deadline(key, DISCARD_TIME);
             self.arm_receive(key);
         }
     }
@@ -160,6 +160,13 @@ impl Sockets<'_> {
     pub(super) fn after_receive(&mut self, key: SocketKey, more: bool) -> Outcome {
         let entry = self.table.entry(key);
         let news = entry.receiving.has_news();
+        if news && matches!(entry.role, Role::Parked(_)) {
+            let role = std::mem::replace(&mut entry.role, Role::Owned);
+            let Role::Parked(parking) = role else {
+                unreachable!("just looked at")
+            };
+            return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
+        }
         match &entry.role {
             Role::Closing => self.remove_if_done(key),
             Role::Resetting => {}
@@ -169,11 +176,6 @@ impl Sockets<'_> {
                     self.close(key);
                 } else if !more && !over {
                     self.arm_receive(key);
-                }
-            }
-            Role::Parked(_) if news => {
-                if let Some(parking) = self.take_parking(key) {
-                    return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
                 }
             }
             Role::Owned | Role::Parked(_) => {
@@ -226,6 +228,9 @@ impl Sockets<'_> {
                 self.close(key);
             }
             _ if entry.sending.failed != 0 => {}
+            // The usual case: all is sent.
+            Role::Owned | Role::Parked(_)
+                if entry.sending.queue.is_none() && entry.sending.fin != Fin::Wanted => {}
             _ => self.continue_sending(key),
         }
     }

@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use address::Address;
 pub(crate) use address::RawAddress;
@@ -158,9 +158,9 @@ impl Socket {
     }
 
     /// Gives the socket into the core's keeping until bytes, FIN or an error arrive, or
-    /// `deadline` passes; then `resume` gets it back, once (rule 5).
-    pub fn park(self, resume: Rc<dyn Resume>, tag: u64, deadline: Instant) -> Parked {
-        core::with(|core| core.sockets().park(self.key, resume, tag, deadline));
+    /// the time `within` is over; then `resume` gets it back, once (rule 5).
+    pub fn park(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Parked {
+        core::with(|core| core.sockets().park(self.key, resume, tag, within));
         let parked = Parked(self.key);
         std::mem::forget(self);
         parked

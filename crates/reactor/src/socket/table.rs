@@ -15,7 +15,7 @@ use crate::buffer::Chunk;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::sys;
-use crate::timer::Target;
+use crate::timer::{Target, ticks_up};
 
 /// How long a closing socket discards input, or tries to send what is left before a reset.
 pub(super) const DISCARD_TIME: Duration = Duration::from_secs(2);
@@ -162,8 +162,9 @@ impl Sockets<'_> {
     }
 
     /// Moves the one timer of a socket.
-    pub(super) fn set_deadline(&mut self, key: SocketKey, deadline: Instant) {
-        let tick = self.core.clock.tick_after(deadline);
+    pub(super) fn set_deadline(&mut self, key: SocketKey, within: Duration) {
+        // One more, because the running tick has partly passed.
+        let tick = self.core.clock.tick() + ticks_up(within) + 1;
         let mut wheel = self.core.wheel.borrow_mut();
         let timer = &mut self.table.entry(key).timer;
         if !timer.is_some_and(|timer| wheel.reset(timer, tick)) {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use blitz_reactor::{Cause, Resume, Socket, now, sleep};
+use blitz_reactor::{Cause, Resume, Socket, sleep};
 
 use crate::{on_both_drivers, pair};
 
@@ -25,7 +25,7 @@ fn a_parked_socket_comes_back_with_the_first_byte() {
     on_both_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (client, server) = pair().await;
-        server.park(inbox.clone(), 42, now() + LONG);
+        server.park(inbox.clone(), 42, LONG);
         sleep(Duration::from_millis(10)).await;
         assert!(inbox.0.borrow().is_empty());
         client.send("GET");
@@ -44,7 +44,7 @@ fn a_socket_that_has_news_when_it_is_parked_comes_back_at_once() {
         client.send("early");
         sleep(Duration::from_millis(10)).await;
         assert_eq!(server.unread_bytes(), 5);
-        server.park(inbox.clone(), 0, now() + LONG);
+        server.park(inbox.clone(), 0, LONG);
         sleep(Duration::from_millis(1)).await;
         assert_eq!(inbox.0.borrow().len(), 1);
     });
@@ -56,8 +56,8 @@ fn fin_and_reset_bring_a_parked_socket_back() {
         let inbox = Rc::new(Inbox::default());
         let (closing, first) = pair().await;
         let (resetting, second) = pair().await;
-        first.park(inbox.clone(), 1, now() + LONG);
-        second.park(inbox.clone(), 2, now() + LONG);
+        first.park(inbox.clone(), 1, LONG);
+        second.park(inbox.clone(), 2, LONG);
         drop(closing);
         resetting.abort();
         sleep(Duration::from_millis(10)).await;
@@ -74,7 +74,7 @@ fn a_parked_socket_comes_back_at_its_deadline() {
     on_both_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (_client, server) = pair().await;
-        server.park(inbox.clone(), 7, now() + Duration::from_millis(30));
+        server.park(inbox.clone(), 7, Duration::from_millis(30));
         sleep(Duration::from_millis(20)).await;
         assert!(inbox.0.borrow().is_empty());
         sleep(Duration::from_millis(20)).await;
@@ -87,12 +87,12 @@ fn a_quiet_socket_can_be_taken_back_and_a_loud_one_cannot() {
     on_both_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (client, server) = pair().await;
-        let parked = server.park(inbox.clone(), 0, now() + LONG);
+        let parked = server.park(inbox.clone(), 0, LONG);
         let server = parked.unpark().unwrap();
         assert!(parked.unpark().is_none(), "only once");
         client.send("x");
         assert_eq!(&*server.recv().await.unwrap().unwrap(), b"x");
-        let parked = server.park(inbox.clone(), 0, now() + LONG);
+        let parked = server.park(inbox.clone(), 0, LONG);
         client.send("y");
         sleep(Duration::from_millis(10)).await;
         assert!(parked.unpark().is_none());
