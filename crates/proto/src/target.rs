@@ -204,7 +204,13 @@ fn all_in_class(text: &[u8], class: u8) -> bool {
 /// Whether this is a host with an optional port; an empty host counts, as in `Host` it may.
 #[inline]
 pub(crate) fn is_authority(text: &[u8]) -> bool {
-    all_in_class(text, HOST) || is_name_with_port(text) || split_authority(text).is_some()
+    all_in_class(text, HOST) || is_other_authority(text)
+}
+
+/// Apart, to keep the usual case small.
+#[cold]
+fn is_other_authority(text: &[u8]) -> bool {
+    is_name_with_port(text) || split_authority(text).is_some()
 }
 
 /// The second most usual form, looked at from its end.
