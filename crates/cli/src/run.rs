@@ -7,6 +7,7 @@ use std::process::{self, ExitCode};
 use std::thread;
 use std::time::Duration;
 
+use blitz::serving;
 use blitz_gateway::{Gateway, Options, Running, StartError, Target};
 use blitz_http::{Config, IoChoice, Signal, Signals};
 use clap::{Args, ValueEnum};
@@ -104,7 +105,9 @@ fn gateway(arguments: &RunArguments) -> Result<Gateway, String> {
 
 fn cannot_start(error: StartError) -> String {
     match error {
-        StartError::Listen(address, cause) => listen::cannot_bind(&address, &cause).to_string(),
+        StartError::Serving(serving::StartError::Listen(address, cause)) => {
+            listen::cannot_bind(&address, &cause).to_string()
+        }
         other => other.to_string(),
     }
 }

@@ -139,10 +139,7 @@ impl<S: Service> Acceptor<S> {
         self.connections.borrow_mut()[key] = Connection::Parked(parked);
     }
 
-    fn start(&self, socket: Socket, key: usize, first: Slice) {
-        let Some(me) = self.me.upgrade() else {
-            unreachable!("the caller holds one")
-        };
+    fn start(self: Rc<Self>, socket: Socket, key: usize, first: Slice) {
         let remote = socket.peer();
         let peer = Peer {
             remote,
@@ -150,9 +147,10 @@ impl<S: Service> Acceptor<S> {
             scheme: self.options.scheme,
         };
         let wire = Wire::server(socket, peer, &self.options, &self.decoration, &self.shelf);
-        let task = blitz_reactor::spawn_now(run(me, wire, key, first));
+        let me = Rc::clone(&self);
+        let task = blitz_reactor::spawn_now(run(self, wire, key, first));
         // A task that was done with its first turn has parked or removed the connection.
-        let mut connections = self.connections.borrow_mut();
+        let mut connections = me.connections.borrow_mut();
         if let Some(connection @ Connection::Moving) = connections.get_mut(key) {
             *connection = Connection::Running(task);
         }
@@ -270,22 +268,21 @@ impl<S: Service> Drop for Guard<'_, S> {
 }
 
 impl<S: Service> Resume for Acceptor<S> {
-    fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
+    fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
         let key = tag as usize;
-        if cause == Cause::Expired {
-            count(|counters| counters.idle_timeouts += 1);
-            self.remove(key);
-            return socket.finish();
-        }
-        match socket.try_recv() {
-            Some(Ok(Some(first))) => self.start(socket, key, first),
-            // FIN after the last request, whose answer may still be on its way (rule 16).
-            Some(Ok(None)) => {
+        match cause {
+            Cause::Received(first) => self.start(socket, key, first),
+            Cause::Expired => {
+                count(|counters| counters.idle_timeouts += 1);
                 self.remove(key);
                 socket.finish();
             }
-            Some(Err(_)) => self.remove(key),
-            None => self.park(socket, key),
+            // FIN after the last request, whose answer may still be on its way (rule 16); of an
+            // error nothing more can be said to anybody.
+            Cause::Ended => {
+                self.remove(key);
+                socket.finish();
+            }
         }
     }
 }

@@ -275,8 +275,8 @@ impl Drop for Current {
 impl socket::Outcome {
     /// A handler that panics ends its connection, not the core.
     fn carry_out(self, core: &Core) {
-        if let socket::Outcome::Resume(handler, key, tag, cause) = self {
-            let resume = || socket::resume(&handler, key, tag, cause);
+        if let socket::Outcome::Resume(parking, key, cause) = self {
+            let resume = || socket::resume(parking, key, cause);
             if catch_unwind(AssertUnwindSafe(resume)).is_err() {
                 core.counters.task_panics.add(1);
             }

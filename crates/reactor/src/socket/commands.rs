@@ -84,7 +84,7 @@ impl Sockets<'_> {
             if !entry.pending.has(Pending::RECEIVE) {
                 self.arm_receive(key);
             }
-            return Poll::Ready(Ok(Some(slice.spare_the_pool())));
+            return Poll::Ready(Ok(Some(slice)));
         }
         match receiving.end {
             End::Fin => Poll::Ready(Ok(None)),
@@ -92,6 +92,9 @@ impl Sockets<'_> {
             End::Open => {
                 if let Some(cx) = cx {
                     receiving.waker = Some(cx.waker().clone());
+                }
+                if !entry.pending.has(Pending::RECEIVE) {
+                    self.arm_receive(key);
                 }
                 Poll::Pending
             }

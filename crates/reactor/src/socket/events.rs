@@ -55,10 +55,16 @@ impl Sockets<'_> {
     pub(crate) fn next_to_resume(&mut self) -> Outcome {
         while let Some(key) = self.table.to_resume.pop_front() {
             if let Some(parking) = self.take_parking(key) {
-                return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
+                return Outcome::Resume(parking, key, self.news(key));
             }
         }
         Outcome::Nothing
+    }
+
+    /// What a socket has to say that is no longer parked.
+    fn news(&mut self, key: SocketKey) -> Cause {
+        let slice = self.table.entry(key).receiving.pop();
+        slice.map_or(Cause::Ended, Cause::Received)
     }
 
     /// A timer of a socket has fired.
@@ -66,15 +72,17 @@ impl Sockets<'_> {
         let Some(entry) = self.table.slab.get_mut(key) else {
             return Outcome::Nothing;
         };
+        entry.timer = None;
         match entry.role {
+            Role::Owned | Role::Closing => {}
+            _ if entry.deadline > self.core.clock.tick() => self.file_deadline(key),
             Role::Finishing { .. } => self.close(key),
             Role::Resetting => self.reset(key),
             Role::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
-                    return Outcome::Resume(parking.resume, key, parking.tag, Cause::Expired);
+                    return Outcome::Resume(parking, key, Cause::Expired);
                 }
             }
-            Role::Owned | Role::Closing => {}
         }
         Outcome::Nothing
     }
@@ -118,12 +126,21 @@ impl Sockets<'_> {
             entry.pending.remove(Pending::RECEIVE);
         }
         match received {
-            Received::Bytes(slice) => {
+            Received::Bytes(mut slice) => {
                 self.core.counters.received_bytes.add(slice.len() as u64);
                 table
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
                 match &mut entry.role {
+                    // The usual case: the first bytes of a request.
+                    Role::Parked(_) if entry.receiving.is_clear() => {
+                        let role = std::mem::replace(&mut entry.role, Role::Owned);
+                        let Role::Parked(parking) = role else {
+                            unreachable!("just looked at")
+                        };
+                        slice.spare_the_pool();
+                        return Outcome::Resume(parking, key, Cause::Received(slice));
+                    }
                     Role::Closing | Role::Resetting => {}
                     Role::Finishing { discard_left } => {
                         *discard_left = discard_left.saturating_sub(slice.len());
@@ -165,7 +182,7 @@ impl Sockets<'_> {
             let Role::Parked(parking) = role else {
                 unreachable!("just looked at")
             };
-            return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
+            return Outcome::Resume(parking, key, self.news(key));
         }
         match &entry.role {
             Role::Closing => self.remove_if_done(key),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 pub use address::Address;
 pub(crate) use address::RawAddress;
-pub(crate) use entry::{Outcome, Pending};
+pub(crate) use entry::{Outcome, Parking, Pending};
 pub use listener::Listener;
 pub(crate) use outgoing::Shape;
 pub(crate) use slab::SocketKey;
@@ -177,14 +177,16 @@ impl Drop for Socket {
 /// Gets a parked socket back.
 pub trait Resume {
     /// Called on the socket's core with what [`Socket::park`] was given.
-    fn resume(&self, socket: Socket, tag: u64, cause: Cause);
+    fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause);
 }
 
 /// Why a parked socket came back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Cause {
-    /// Bytes, FIN or an error wait in [`Socket::recv`].
-    Readable,
+    /// The next received bytes.
+    Received(Slice),
+    /// FIN or an error waits in [`Socket::recv`].
+    Ended,
     /// The deadline has passed.
     Expired,
 }
@@ -204,6 +206,7 @@ impl Parked {
 }
 
 /// Hands a socket to its handler. Called with no table borrowed.
-pub(crate) fn resume(resume: &Rc<dyn Resume>, key: SocketKey, tag: u64, cause: Cause) {
-    resume.resume(Socket::new(key), tag, cause);
+#[inline]
+pub(crate) fn resume(parking: Parking, key: SocketKey, cause: Cause) {
+    parking.resume.resume(Socket::new(key), parking.tag, cause);
 }
