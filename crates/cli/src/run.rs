@@ -3,13 +3,11 @@
 use std::fmt;
 use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
-use std::process::{self, ExitCode};
-use std::thread;
-use std::time::Duration;
+use std::process::ExitCode;
 
-use blitz::serving;
-use blitz_gateway::{Gateway, Options, Running, StartError, Target};
-use blitz_http::{Config, IoChoice, Signal, Signals};
+use blitz::serving::{self, EndError};
+use blitz_gateway::{Gateway, StartError, Target};
+use blitz_http::{Config, IoChoice, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -20,8 +18,8 @@ use crate::{announce, listen};
 /// A newcomer reaches it as `http://localhost:8080`, and nobody else's machine does.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 
-/// What a process says that was interrupted twice: 128 + SIGINT, as shells count.
-const INTERRUPTED: i32 = 130;
+/// The exit code of a process that was interrupted twice: 128 + SIGINT, as shells count.
+const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
@@ -68,26 +66,37 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
     log_to_stderr(arguments.log.into());
     match start_and_wait(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("blitz: {error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.exit(),
     }
 }
 
-fn start_and_wait(arguments: &RunArguments) -> Result<(), String> {
+/// What ends the program other than in order.
+struct Failure {
+    /// What is wrong, and what to do.
+    text: String,
+    code: u8,
+}
+
+impl Failure {
+    fn exit(self) -> ExitCode {
+        eprintln!("blitz: {}", self.text);
+        ExitCode::from(self.code)
+    }
+}
+
+fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
     let gateway = gateway(arguments)?;
-    let site = blitz::builtin::app().into_service().map_err(in_words)?;
+    let site = blitz::builtin::app().into_service().map_err(failed)?;
     // Before the cores start, so that no signal is lost between.
-    let signals = Signals::block().map_err(in_words)?;
+    let signals = Signals::block().map_err(failed)?;
     let running = gateway
         .start(move || site.on_core())
         .map_err(cannot_start)?;
     announce::announce(&running);
-    wait_for_end(signals, running).map_err(in_words)
+    running.obey(&signals).map_err(|error| ended(&error))
 }
 
-fn gateway(arguments: &RunArguments) -> Result<Gateway, String> {
+fn gateway(arguments: &RunArguments) -> Result<Gateway, Failure> {
     let config = Config {
         io: arguments.io.into(),
         cores: arguments.cores.map_or(0, NonZeroUsize::get),
@@ -95,43 +104,40 @@ fn gateway(arguments: &RunArguments) -> Result<Gateway, String> {
     };
     let mut gateway = Gateway::new().config(config);
     for value in &arguments.listen {
-        gateway = gateway.listen(listen::parse(value).map_err(in_words)?);
+        gateway = gateway.listen(listen::parse(value).map_err(failed)?);
     }
     for value in &arguments.to {
-        gateway = gateway.to(value.parse::<Target>().map_err(in_words)?);
+        gateway = gateway.to(value.parse::<Target>().map_err(failed)?);
     }
     Ok(gateway)
 }
 
-fn cannot_start(error: StartError) -> String {
+fn cannot_start(error: StartError) -> Failure {
     match error {
         StartError::Serving(serving::StartError::Listen(address, cause)) => {
-            listen::cannot_bind(&address, &cause).to_string()
+            failed(listen::cannot_bind(&address, &cause))
         }
-        other => other.to_string(),
+        other => failed(other),
     }
 }
 
-/// Obeys signals: TERM and QUIT finish what runs, INT drops it, and one more ends at once.
-fn wait_for_end(signals: Signals, running: Running) -> io::Result<()> {
-    let patience = loop {
-        match signals.wait(None)? {
-            Some(Signal::Terminate | Signal::Quit) => break Options::default().drain_timeout,
-            Some(Signal::Interrupt) => break Duration::ZERO,
-            // There is no file to load or to reopen, and no newer process to make way for.
-            Some(Signal::Hangup | Signal::User1 | Signal::User2) | None => {}
-        }
-    };
-    running.drain(patience);
-    thread::spawn(move || {
-        // An error here leaves the drain to its deadline.
-        while let Ok(signal) = signals.wait(None) {
-            if signal == Some(Signal::Interrupt) {
-                process::exit(INTERRUPTED);
-            }
-        }
-    });
-    running.join()
+fn ended(error: &EndError) -> Failure {
+    match error {
+        EndError::Interrupted => Failure {
+            text: error.to_string(),
+            code: INTERRUPTED,
+        },
+        EndError::ByItself | EndError::Failed(_) => failed(format!(
+            "{error}\nThe lines above say why; `blitz doctor` looks at this machine."
+        )),
+    }
+}
+
+fn failed(error: impl fmt::Display) -> Failure {
+    Failure {
+        text: error.to_string(),
+        code: 1,
+    }
 }
 
 /// Our own events at `level`, those of libraries only when something is wrong.
@@ -146,10 +152,6 @@ fn log_to_stderr(level: LevelFilter) {
         .with(lines)
         .with(filter)
         .init();
-}
-
-fn in_words(error: impl fmt::Display) -> String {
-    error.to_string()
 }
 
 impl From<Io> for IoChoice {
@@ -172,5 +174,48 @@ impl From<Log> for LevelFilter {
             Log::Debug => LevelFilter::DEBUG,
             Log::Trace => LevelFilter::TRACE,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use blitz_http::{Address, Drain};
+
+    use super::*;
+
+    /// Waiting for a signal then, it would look alive to everybody but its clients.
+    #[test]
+    fn a_gateway_that_listens_nowhere_any_more_is_a_failure() {
+        let (done, outcome) = channel();
+        thread::spawn(move || {
+            let signals = Signals::block().expect("signals can be waited for");
+            let site = blitz::builtin::app()
+                .into_service()
+                .expect("it is built in");
+            let running = Gateway::new()
+                .listen(Address::Tcp(([127, 0, 0, 1], 0).into()))
+                .start(move || {
+                    blitz_http::spawn(async { Drain::of_core().trigger(Duration::ZERO) });
+                    site.on_core()
+                });
+            done.send(
+                running
+                    .expect("it starts")
+                    .obey(&signals)
+                    .map_err(|error| ended(&error)),
+            )
+        });
+        let outcome = outcome.recv_timeout(Duration::from_secs(10));
+        let failure = outcome.expect("it is noticed").expect_err("no signal came");
+        assert_eq!(failure.code, 1);
+        assert!(
+            failure.text.contains("stopped listening"),
+            "{}",
+            failure.text
+        );
     }
 }
