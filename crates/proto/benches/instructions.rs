@@ -140,7 +140,7 @@ fn warm_response() -> Box<(Warm, ResponseHead, Vec<u8>)> {
     Box::new((warm, head, Vec::with_capacity(4096)))
 }
 
-#[library_benchmark(config = limit(700))]
+#[library_benchmark(config = limit(450))]
 #[bench::warm(warm_response())]
 fn response_head(
     mut all: Box<(Warm, ResponseHead, Vec<u8>)>,
@@ -162,7 +162,7 @@ fn warm_request() -> Box<(Client, Warm, Vec<u8>)> {
     ))
 }
 
-#[library_benchmark(config = limit(1_650))]
+#[library_benchmark(config = limit(1_450))]
 #[bench::warm(warm_request())]
 fn request_head(mut all: Box<(Client, Warm, Vec<u8>)>) -> Box<(Client, Warm, Vec<u8>)> {
     let (client, warm, out) = &mut *all;

@@ -138,8 +138,7 @@ impl Server {
         }
         // RFC 9110, section 15.2: "A server MUST NOT send a 1xx response to an HTTP/1.0 client."
         if self.exchange.version == Version::Http11 {
-            let options = ConnectionOptions::default();
-            encode::response_head(head, FramingField::None, options, out);
+            encode::response_head(head, out);
         }
     }
 
@@ -148,6 +147,7 @@ impl Server {
     ///
     /// # Panics
     /// If no response is due, or the status is informational and not 101.
+    #[inline]
     pub fn send_head(&mut self, head: &ResponseHead, length: BodyLength, out: &mut Vec<u8>) {
         assert!(
             self.sending == Outgoing::Head,
@@ -163,7 +163,8 @@ impl Server {
             return self.open_tunnel(head, out);
         }
         self.sending = self.content_of(head.status, length);
-        self.decide_keep_alive(head);
+        let found = encode::begin_response(head, out);
+        self.decide_keep_alive(found.connection && says_close(&head.fields));
         let framing = match length {
             BodyLength::Known(length) if head.status != Status::NO_CONTENT => {
                 FramingField::Length(length)
@@ -180,7 +181,7 @@ impl Server {
             keep_alive: self.exchange.keep_alive && is_http10,
             upgrade: false,
         };
-        encode::response_head(head, framing, options, out);
+        encode::finish_head(found, framing, options, out);
     }
 
     /// Whether content is to follow the head that was sent: not for HEAD, 204, 304 and empty
@@ -397,17 +398,12 @@ impl Server {
     }
 
     /// Settles whether the connection goes on, which the head is about to say.
-    fn decide_keep_alive(&mut self, head: &ResponseHead) {
+    fn decide_keep_alive(&mut self, says_close: bool) {
         let exchange = &mut self.exchange;
         // After a refused upgrade or CONNECT nobody knows in which protocol held bytes are
         // (RULES 15); and a client that was not told to continue may skip its content or not.
         let is_unclear =
             exchange.holds_input || exchange.method == Method::Connect || exchange.expects_continue;
-        let says_close = head.fields.get_all(Name::Connection).any(|value| {
-            value
-                .split(|&byte| byte == b',')
-                .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
-        });
         let ends_by_close = self.sending == Outgoing::UntilClose;
         exchange.keep_alive &= !(is_unclear || says_close || ends_by_close || self.draining);
         exchange.expects_continue = false;
@@ -427,8 +423,7 @@ impl Server {
         self.sending = Outgoing::Tunnel;
         self.exchange.keep_alive = false;
         self.exchange.wants_upgrade = false;
-        let options = ConnectionOptions::default();
-        encode::response_head(head, FramingField::None, options, out);
+        encode::response_head(head, out);
     }
 
     #[cold]
@@ -444,4 +439,14 @@ impl Server {
         self.exchange.keep_alive = false;
         Error::new(kind, Side::Sending)
     }
+}
+
+/// Whether `Connection` asks for the end of the connection.
+#[cold]
+fn says_close(fields: &Fields) -> bool {
+    fields.get_all(Name::Connection).any(|value| {
+        value
+            .split(|&byte| byte == b',')
+            .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    })
 }
