@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{Driver, DriverKind, Event, IoChoice, Patience};
+use crate::driver::{Driver, DriverKind, IoChoice, Patience};
 use crate::executor::{self, Tasks};
 use crate::mailbox::{self, Mailbox};
 use crate::socket::{self, SocketTable, Sockets};
@@ -129,26 +129,25 @@ impl Core {
         let _current = Current::enter(self);
         let mut main = pin!(main);
         let waker = executor::main_waker(self);
-        let mut events = Vec::new();
         loop {
             let woken = self.tasks.borrow_mut().take_main_woken();
             if woken
                 && let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker))
             {
-                self.end(&mut events)?;
+                self.end()?;
                 return Ok(output);
             }
             executor::run_ready(self);
-            if let Err(error) = self.turn(&mut events, None) {
+            if let Err(error) = self.turn(None) {
                 // What can still be closed in order is.
-                let _ = self.end(&mut events);
+                let _ = self.end();
                 return Err(error);
             }
         }
     }
 
     /// One turn: start sends, wait, take in what happened, wake whom it concerns.
-    fn turn(&self, events: &mut Vec<Event>, at_most: Option<Duration>) -> io::Result<()> {
+    fn turn(&self, at_most: Option<Duration>) -> io::Result<()> {
         self.resume_waiting();
         let mut sockets = self.sockets();
         sockets.start_sends();
@@ -158,17 +157,21 @@ impl Core {
             wait,
             busy: sockets.table.busy(self.clock.tick()),
         };
-        let mail = sockets
+        sockets
             .table
             .driver
-            .turn(patience, &self.pool, events, &self.counters)?;
+            .turn(patience, &self.pool, &self.counters)?;
         drop(sockets);
         self.clock.update();
-        for event in events.drain(..) {
-            let outcome = self.sockets().handle(event);
+        loop {
+            let outcome = self.sockets().next_outcome();
+            if matches!(outcome, socket::Outcome::Nothing) {
+                break;
+            }
             outcome.carry_out(self);
         }
         self.drop_dead();
+        let mail = self.sockets.borrow_mut().driver.take_mail();
         if mail {
             mailbox::drain(self);
         }
@@ -224,7 +227,7 @@ impl Core {
 
     /// Drops the tasks, closes the sockets and waits for the last completions, so that no
     /// operation outlives the memory it was given.
-    fn end(&self, events: &mut Vec<Event>) -> io::Result<()> {
+    fn end(&self) -> io::Result<()> {
         loop {
             // A task may own sockets and more tasks, so it is dropped outside the borrow.
             let task = self.tasks.borrow_mut().remove_any();
@@ -238,9 +241,9 @@ impl Core {
         self.tasks.borrow_mut().forget_ready();
         let deadline = self.clock.now() + END_TIME;
         // At least one turn, without waiting: the drops may have queued wakes for other cores.
-        self.turn(events, Some(Duration::ZERO))?;
+        self.turn(Some(Duration::ZERO))?;
         while self.clock.now() < deadline && self.sockets().anything_pending() {
-            self.turn(events, Some(END_TIME / 10))?;
+            self.turn(Some(END_TIME / 10))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::entry::{End, Fin, Outcome, Pending, Role};
 use super::table::{DISCARD_TIME, Sockets, keep, wake};
 use super::{Cause, SocketKey};
-use crate::driver::{Event, Received};
+use crate::driver::{Driver, Event, Received};
 use crate::sys;
 
 /// The turn of the loop.
@@ -87,8 +87,27 @@ impl Sockets<'_> {
         Outcome::Nothing
     }
 
-    /// Takes in what the driver reports.
-    pub(crate) fn handle(&mut self, event: Event) -> Outcome {
+    /// Takes in what the driver reports, until there is something to do about it that needs the
+    /// tables to be free. Most reports lead to nothing of the kind.
+    #[inline]
+    pub(crate) fn next_outcome(&mut self) -> Outcome {
+        loop {
+            // An arm for each driver, so that the compiler sees through from what a completion
+            // says to what is done about it.
+            let outcome = match &mut self.table.driver {
+                Driver::Uring(uring) => uring.next(&self.core.pool).map(|event| self.handle(event)),
+                Driver::Epoll(epoll) => epoll.next(&self.core.pool).map(|event| self.handle(event)),
+            };
+            match outcome {
+                Some(Outcome::Nothing) => {}
+                Some(outcome) => return outcome,
+                None => return Outcome::Nothing,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn handle(&mut self, event: Event) -> Outcome {
         match event {
             Event::Accepted {
                 listener,
