@@ -102,12 +102,11 @@ impl Prefix {
         }
     }
 
-    /// Bytes of a path that decide a match; the larger number is the more specific prefix.
-    #[allow(clippy::len_without_is_empty)] // a measure, not a container
-    pub fn len(&self) -> usize {
+    /// What every path begins with that it takes; of two that take a path the longer one is meant.
+    pub fn text(&self) -> &str {
         match self {
-            Prefix::Everything => 0,
-            Prefix::Segments(prefix) | Prefix::Text(prefix) => prefix.len(),
+            Prefix::Everything => "",
+            Prefix::Segments(prefix) | Prefix::Text(prefix) => prefix,
         }
     }
 
