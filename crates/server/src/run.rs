@@ -174,6 +174,9 @@ fn cannot_start(error: StartError) -> Error {
         ErrorKind::AddrNotAvailable => {
             failure.with_remedy("This machine has no such address; `ip address` lists its own.")
         }
+        ErrorKind::AlreadyExists => {
+            failure.with_remedy("Choose another path, or remove what is there if nobody needs it.")
+        }
         ErrorKind::PermissionDenied => failure.with_remedy(
             "Ports below 1024 need the capability CAP_NET_BIND_SERVICE; \
              a unix socket needs a directory that you may write to.",

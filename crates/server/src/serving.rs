@@ -4,8 +4,10 @@
 //! service of its own, as the gateway does.
 
 use std::fmt;
+use std::fs;
 use std::future::poll_fn;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,9 +25,27 @@ use blitz_http::{Address, Config, Cores, Drain, Listener, ServeOptions, Service,
 /// [`StartError::Listen`] for the first address that cannot be had.
 pub fn reserve(addresses: &[Address]) -> Result<Vec<Address>, StartError> {
     let settled = addresses.iter().map(|address| {
-        Listener::reserve(address).map_err(|error| StartError::Listen(address.clone(), error))
+        spare_files(address)
+            .and_then(|()| Listener::reserve(address))
+            .map_err(|error| StartError::Listen(address.clone(), error))
     });
     settled.collect()
+}
+
+/// A socket that nobody serves any more makes way for ours. A file that is no socket refuses
+/// connections just the same, and somebody needs it.
+fn spare_files(address: &Address) -> io::Result<()> {
+    let Address::Unix(path) = address else {
+        return Ok(());
+    };
+    match fs::symlink_metadata(&**path) {
+        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is something that is no socket",
+        )),
+        // What else may be wrong with the path shows when it is bound.
+        _ => Ok(()),
+    }
 }
 
 /// Listens on every address and serves on every core; returns once all of them do.

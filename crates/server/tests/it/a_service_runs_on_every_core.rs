@@ -4,6 +4,7 @@ use blitz_http::{
 };
 use blitz_testing::{Client, PATIENCE};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -56,6 +57,32 @@ fn an_address_that_cannot_be_had_is_named() {
         matches!(&error, StartError::Listen(named, _) if ip(named) == ip(&address)),
         "{error}"
     );
+}
+
+/// A socket that nobody serves any more is replaced; nothing else ever is.
+#[test]
+fn a_file_is_not_replaced_by_a_socket() {
+    let folder = std::env::temp_dir().join(format!("blitz-serving-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let address = |name: &str| Address::Unix(std::sync::Arc::new(folder.join(name)));
+    let (file, link, stale) = (
+        folder.join("file"),
+        folder.join("link"),
+        folder.join("stale"),
+    );
+    std::fs::write(&file, "precious").expect("a file");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    drop(UnixListener::bind(&stale).expect("a socket"));
+    for taken in ["file", "link"] {
+        let error = serving::reserve(&[address(taken)]).expect_err(taken);
+        assert!(error.to_string().contains("no socket"), "{error}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(&link).expect("it is there"),
+        "precious"
+    );
+    assert!(serving::reserve(&[address("stale")]).is_ok());
+    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]
