@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal};
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use blitz::serving::{self, EndError};
-use blitz_gateway::{Gateway, StartError, Target};
-use blitz_http::{Config, IoChoice, Signals};
+use blitz_gateway::{
+    Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
+};
+use blitz_http::{Address, Config, IoChoice, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -21,19 +22,31 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 /// The exit code of a process that was interrupted twice: 128 + SIGINT, as shells count.
 const INTERRUPTED: u8 = 130;
 
+/// The exit code for wrong words, as clap has it.
+const USAGE: u8 = 2;
+
+/// A process runs at most so many reactors.
+const CORES_MAX: usize = 4096;
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// Where to listen: ADDR:PORT, :PORT for every address, or unix:/path; may be repeated
-    #[arg(long, value_name = "ADDR", default_value = LISTEN_DEFAULT)]
-    listen: Vec<String>,
+    #[arg(long, value_name = "ADDR", default_value = LISTEN_DEFAULT, value_parser = listen::parse)]
+    listen: Vec<Address>,
 
     /// Where requests go: URL, or PREFIX=URL for paths below PREFIX; may be repeated
-    #[arg(long, value_name = "[PREFIX=]URL")]
-    to: Vec<String>,
+    #[arg(long, value_name = "[PREFIX=]URL", value_parser = target)]
+    to: Vec<Target>,
+
+    /// Proxies in front of this one whose X-Forwarded-* and Forwarded are believed and extended;
+    /// from anybody else they are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
+    /// clients of a unix socket; may be repeated [default: nobody]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy)]
+    trusted_proxies: Vec<TrustedProxy>,
 
     /// How many cores to use, one thread each [default: all]
-    #[arg(long, value_name = "N")]
-    cores: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
+    cores: Option<usize>,
 
     /// How to talk to the kernel; auto takes io_uring where it is allowed
     #[arg(long, value_enum, default_value_t = Io::Auto)]
@@ -85,39 +98,67 @@ impl Failure {
 }
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
-    let gateway = gateway(arguments)?;
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     // Before the cores start, so that no signal is lost between.
     let signals = Signals::block().map_err(failed)?;
-    let running = gateway
+    let running = gateway(arguments)
         .start(move || site.on_core())
-        .map_err(cannot_start)?;
+        .map_err(|error| cannot_start(&error))?;
     announce::announce(&running);
     running.obey(&signals).map_err(|error| ended(&error))
 }
 
-fn gateway(arguments: &RunArguments) -> Result<Gateway, Failure> {
+fn gateway(arguments: &RunArguments) -> Gateway {
     let config = Config {
         io: arguments.io.into(),
-        cores: arguments.cores.map_or(0, NonZeroUsize::get),
+        cores: arguments.cores.unwrap_or_default(),
         ..Config::default()
     };
-    let mut gateway = Gateway::new().config(config);
-    for value in &arguments.listen {
-        gateway = gateway.listen(listen::parse(value).map_err(failed)?);
-    }
-    for value in &arguments.to {
-        gateway = gateway.to(value.parse::<Target>().map_err(failed)?);
-    }
-    Ok(gateway)
+    let options = Options {
+        trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
+        ..Options::default()
+    };
+    let gateway = Gateway::new().config(config).options(options);
+    let gateway = arguments
+        .listen
+        .iter()
+        .cloned()
+        .fold(gateway, Gateway::listen);
+    arguments.to.iter().cloned().fold(gateway, Gateway::to)
 }
 
-fn cannot_start(error: StartError) -> Failure {
+/// Reads a `--to`; clap names flag and value before what this says.
+fn target(value: &str) -> Result<Target, String> {
+    let said = |error: TargetError| format!("{}\n  {}", error.problem(), error.fix());
+    value.parse().map_err(said)
+}
+
+fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
+    let said = |error: TrustedProxyError| format!("{}\n  {}", error.problem(), error.fix());
+    value.trim().parse().map_err(said)
+}
+
+fn cores(value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(cores @ 1..=CORES_MAX) => Ok(cores),
+        _ => Err(format!(
+            "this is no number of cores\n  write one from 1 to {CORES_MAX}, or leave out --cores for all"
+        )),
+    }
+}
+
+fn cannot_start(error: &StartError) -> Failure {
     match error {
         StartError::Serving(serving::StartError::Listen(address, cause)) => {
-            failed(listen::cannot_bind(&address, &cause))
+            failed(listen::cannot_bind(address, cause))
         }
-        other => failed(other),
+        StartError::Duplicate(duplicate) => Failure {
+            text: duplicate.to_string(),
+            code: USAGE,
+        },
+        StartError::Serving(_) | StartError::Resolve(_) => failed(format!(
+            "{error}\n  `blitz doctor` shows what this machine allows"
+        )),
     }
 }
 
@@ -128,7 +169,7 @@ fn ended(error: &EndError) -> Failure {
             code: INTERRUPTED,
         },
         EndError::ByItself | EndError::Failed(_) => failed(format!(
-            "{error}\nThe lines above say why; `blitz doctor` looks at this machine."
+            "{error}\n  the lines above say why; `blitz doctor` shows what this machine allows"
         )),
     }
 }
@@ -183,7 +224,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use blitz_http::{Address, Drain};
+    use blitz_http::Drain;
 
     use super::*;
 

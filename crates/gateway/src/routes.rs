@@ -135,7 +135,7 @@ impl fmt::Display for DuplicateRoute {
         };
         write!(
             f,
-            "--to is given twice for {claimed}, to {first} and to {second}; \
+            "--to is given twice for {claimed}, to {first} and to {second}\n  \
              keep one of them, or give one a prefix of its own: --to /PREFIX={second}"
         )
     }
