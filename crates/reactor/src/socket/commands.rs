@@ -109,8 +109,8 @@ impl Sockets<'_> {
         self.table.entry(key).receiving.unread
     }
 
-    /// Queues a chunk; hands it back if it cannot be sent any more.
-    pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) -> Option<Chunk> {
+    /// Queues a chunk, unless nothing can be sent any more.
+    pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) {
         let now = self.core.clock.now();
         let table = &mut *self.table;
         let entry = table
@@ -118,8 +118,9 @@ impl Sockets<'_> {
             .get_mut(key)
             .expect("a handle names a live socket");
         assert!(entry.sending.fin == Fin::No, "nothing is sent after FIN");
-        if entry.sending.failed != 0 || chunk.is_empty() {
-            return Some(chunk);
+        if entry.sending.failed != 0 {
+            // Dropping it may run foreign code, which must not find the table borrowed.
+            return table.dead.push(chunk);
         }
         if entry.sending.queue.is_none() {
             entry.sending.progress = now;
@@ -133,7 +134,6 @@ impl Sockets<'_> {
             entry.sending.listed = true;
             table.to_send.push(key);
         }
-        None
     }
 
     pub(super) fn queued(&mut self, key: SocketKey) -> usize {
@@ -177,16 +177,21 @@ impl Sockets<'_> {
         tag: u64,
         within: Duration,
     ) {
-        self.set_deadline(key, within);
+        let deadline = self.deadline(within);
         let entry = self.table.entry(key);
+        entry.deadline = deadline;
         entry.receiving.waker = None;
         entry.sending.waker = None;
         entry.role = Role::Parked(Parking { resume, tag });
-        let armed = entry.pending.has(Pending::RECEIVE);
+        let is_filed = entry.is_filed();
+        let is_armed = entry.pending.has(Pending::RECEIVE);
         if entry.receiving.has_news() {
             self.table.to_resume.push_back(key);
         }
-        if !armed {
+        if !is_filed {
+            self.file_deadline(key);
+        }
+        if !is_armed {
             self.arm_receive(key);
         }
     }

@@ -292,6 +292,12 @@ impl Entry {
             active_tick: 0,
         }
     }
+
+    /// Whether the timer will fire no later than the deadline.
+    #[inline]
+    pub(super) fn is_filed(&self) -> bool {
+        self.timer.is_some_and(|(_, filed)| filed <= self.deadline)
+    }
 }
 
 /// What is left to do after an event, once the tables are free to be used again.

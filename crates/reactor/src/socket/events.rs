@@ -12,24 +12,26 @@ impl Sockets<'_> {
     pub(crate) fn start_sends(&mut self) {
         let mut listed = std::mem::take(&mut self.table.to_send);
         for key in listed.drain(..) {
-            let Some(entry) = self.table.slab.get_mut(key) else {
-                continue;
-            };
-            entry.sending.listed = false;
-            let ended = entry.sending.failed != 0 || matches!(entry.role, Role::Closing);
-            if !entry.pending.has(Pending::SEND) && !ended {
+            if let Some(entry) = self.table.slab.get_mut(key) {
+                entry.sending.listed = false;
                 self.continue_sending(key);
             }
         }
         self.table.to_send = listed;
     }
 
-    /// Sends what is queued or, after the last byte, FIN.
+    /// Sends what is queued or, after the last byte, FIN; unless it is sending or has failed.
     pub(super) fn continue_sending(&mut self, key: SocketKey) {
         let table = &mut *self.table;
         let Some(entry) = table.slab.get_mut(key) else {
             return;
         };
+        if entry.pending.has(Pending::SEND)
+            || entry.sending.failed != 0
+            || matches!(entry.role, Role::Closing)
+        {
+            return;
+        }
         if let Some(queue) = &mut entry.sending.queue {
             entry.pending.add(Pending::SEND);
             table.driver.send(key, entry.fd, queue.describe());

@@ -109,9 +109,9 @@ impl Socket {
     /// failure is reported by [`Socket::send_room`].
     pub fn send(&self, chunk: impl Into<Chunk>) {
         let chunk = chunk.into();
-        // A chunk that came too late may run foreign code when dropped: outside the borrow.
-        let late = core::with(|core| core.sockets().send(self.key, chunk));
-        drop(late);
+        if !chunk.is_empty() {
+            core::with(|core| core.sockets().send(self.key, chunk));
+        }
     }
 
     /// Bytes queued that the kernel has not taken.

@@ -161,14 +161,19 @@ impl Sockets<'_> {
         key
     }
 
-    /// Moves the deadline of a socket; the wheel is only told of one that comes earlier.
+    /// The tick at which the time `within` will have passed.
     #[inline]
-    pub(super) fn set_deadline(&mut self, key: SocketKey, within: Duration) {
+    pub(super) fn deadline(&self, within: Duration) -> u64 {
         // One more, because the running tick has partly passed.
-        let deadline = self.core.clock.tick() + ticks_up(within) + 1;
+        self.core.clock.tick() + ticks_up(within) + 1
+    }
+
+    /// Moves the deadline of a socket; the wheel is only told of one that comes earlier.
+    pub(super) fn set_deadline(&mut self, key: SocketKey, within: Duration) {
+        let deadline = self.deadline(within);
         let entry = self.table.entry(key);
         entry.deadline = deadline;
-        if entry.timer.is_none_or(|(_, filed)| deadline < filed) {
+        if !entry.is_filed() {
             self.file_deadline(key);
         }
     }
