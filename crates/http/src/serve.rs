@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
@@ -69,7 +69,6 @@ pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<S
 
 /// What the connections of one listener share.
 struct Acceptor<S> {
-    me: Weak<Acceptor<S>>,
     service: Rc<S>,
     options: Rc<ServeOptions>,
     decoration: Rc<Decoration>,
@@ -95,8 +94,7 @@ impl<S: Service> Acceptor<S> {
             Address::Unix(_) => None,
         };
         let decoration = Decoration::new(options.date, options.server.as_deref());
-        Rc::new_cyclic(|me| Acceptor {
-            me: Weak::clone(me),
+        Rc::new(Acceptor {
             service,
             options,
             decoration: Rc::new(decoration),
@@ -117,7 +115,7 @@ impl<S: Service> Acceptor<S> {
         .await
     }
 
-    fn admit(&self, socket: Socket) {
+    fn admit(self: &Rc<Self>, socket: Socket) {
         count(|counters| {
             counters.accepted += 1;
             counters.connections += 1;
@@ -127,14 +125,13 @@ impl<S: Service> Acceptor<S> {
     }
 
     /// Leaves the connection to the reactor until something arrives.
-    fn park(&self, socket: Socket, key: usize) {
+    #[inline]
+    fn park(self: &Rc<Self>, socket: Socket, key: usize) {
         if self.options.drain.is_triggered() {
             self.remove(key);
             return socket.finish();
         }
-        let Some(me) = self.me.upgrade() else {
-            unreachable!("the caller holds one")
-        };
+        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
         let parked = socket.park(me, key as u64, self.options.limits.idle_timeout);
         self.connections.borrow_mut()[key] = Connection::Parked(parked);
     }

@@ -110,6 +110,7 @@ impl Sockets<'_> {
     }
 
     /// Queues a chunk, unless nothing can be sent any more.
+    #[inline]
     pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) {
         let now = self.core.clock.now();
         let table = &mut *self.table;
@@ -170,6 +171,7 @@ impl Sockets<'_> {
         }
     }
 
+    #[inline]
     pub(super) fn park(
         &mut self,
         key: SocketKey,

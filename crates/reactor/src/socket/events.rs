@@ -129,7 +129,8 @@ impl Sockets<'_> {
         Outcome::Nothing
     }
 
-    pub(super) fn connected(&mut self, key: SocketKey, error: i32) {
+    #[cold]
+    fn connected(&mut self, key: SocketKey, error: i32) {
         let entry = self.table.entry(key);
         entry.pending.remove(Pending::CONNECT);
         entry.sending.failed = error;
@@ -137,7 +138,8 @@ impl Sockets<'_> {
         self.remove_if_done(key);
     }
 
-    pub(super) fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Outcome {
+    #[inline(always)]
+    fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Outcome {
         let table = &mut *self.table;
         let entry = table
             .slab
@@ -195,7 +197,7 @@ impl Sockets<'_> {
     }
 
     /// Tells whoever has the socket, and goes on receiving.
-    pub(super) fn after_receive(&mut self, key: SocketKey, more: bool) -> Outcome {
+    fn after_receive(&mut self, key: SocketKey, more: bool) -> Outcome {
         let entry = self.table.entry(key);
         let news = entry.receiving.has_news();
         if news && matches!(entry.role, Role::Parked(_)) {
@@ -228,7 +230,8 @@ impl Sockets<'_> {
         Outcome::Nothing
     }
 
-    pub(super) fn sent(&mut self, key: SocketKey, result: Result<usize, i32>) {
+    #[inline(always)]
+    fn sent(&mut self, key: SocketKey, result: Result<usize, i32>) {
         let now = self.core.clock.now();
         let table = &mut *self.table;
         let entry = table

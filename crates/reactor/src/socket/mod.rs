@@ -107,6 +107,7 @@ impl Socket {
 
     /// Queues bytes. All that is queued in a turn leaves together, in order, at its end; a
     /// failure is reported by [`Socket::send_room`].
+    #[inline]
     pub fn send(&self, chunk: impl Into<Chunk>) {
         let chunk = chunk.into();
         if !chunk.is_empty() {
@@ -159,6 +160,7 @@ impl Socket {
 
     /// Gives the socket into the core's keeping until bytes, FIN or an error arrive, or
     /// the time `within` is over; then `resume` gets it back, once (rule 5).
+    #[inline]
     pub fn park(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Parked {
         core::with(|core| core.sockets().park(self.key, resume, tag, within));
         let parked = Parked(self.key);

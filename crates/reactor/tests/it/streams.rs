@@ -340,7 +340,7 @@ fn foreign_memory_may_use_the_reactor_when_it_is_dropped() {
         client.send(bytes::Bytes::from_owner(Owner(pattern(10), 1)));
         assert!(client.send_room(0).await.is_err());
         client.send(bytes::Bytes::from_owner(Owner(pattern(10), 1)));
-        blitz_reactor::yield_now().await;
+        yield_now().await;
         drop(client);
     });
 }
