@@ -344,3 +344,26 @@ fn foreign_memory_may_use_the_reactor_when_it_is_dropped() {
         drop(client);
     });
 }
+
+/// More than the submission queue of a ring holds.
+#[test]
+fn a_turn_may_start_any_number_of_sends() {
+    const PAIRS: usize = 700;
+    on_both_drivers(|| async {
+        let (listener, address) = listen();
+        let address = Address::from(address);
+        let mut pairs = Vec::new();
+        for _ in 0..PAIRS {
+            let client = Socket::connect(&address).await.unwrap();
+            pairs.push((client, listener.accept().await));
+        }
+        for (client, server) in &pairs {
+            client.send("from the client");
+            server.send("from the server");
+        }
+        for (client, server) in &pairs {
+            assert_eq!(&*server.recv().await.unwrap().unwrap(), b"from the client");
+            assert_eq!(&*client.recv().await.unwrap().unwrap(), b"from the server");
+        }
+    });
+}

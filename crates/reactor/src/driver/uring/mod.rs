@@ -8,7 +8,7 @@ mod buffer_ring;
 mod operation;
 mod probe;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
@@ -56,6 +56,8 @@ pub(crate) struct Uring {
     mailbox_event: RawFd,
     mailbox_armed: bool,
     pub(super) mail: bool,
+    /// Submissions that the ring had no room for, in order.
+    backlog: VecDeque<squeue::Entry>,
     /// Completions of this turn that were not yet looked at.
     unreaped: usize,
     timespec: Timespec,
@@ -98,6 +100,7 @@ impl Uring {
             mailbox_event: mailbox.event(),
             mailbox_armed: false,
             mail: false,
+            backlog: VecDeque::new(),
             unreaped: 0,
             timespec: Timespec::new(),
             minimum_wait,
@@ -189,15 +192,34 @@ impl Uring {
 
     /// Queues a submission; the next enter takes it along.
     fn push(&mut self, entry: &squeue::Entry) {
+        if !self.backlog.is_empty() || !self.try_push(entry) {
+            self.backlog.push_back(entry.clone());
+        }
+    }
+
+    /// Puts a submission into the ring, which is full only when a turn starts more than it holds;
+    /// what is in it is then submitted early. False if the kernel takes nothing, because too much
+    /// is completed and not yet reaped.
+    #[inline]
+    fn try_push(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: whatever an entry points to is kept until its last completion: sends by the
         // socket's queue, addresses by `connecting`, received bytes by the pool.
-        while unsafe { self.ring.submission().push(entry) }.is_err() {
-            self.enters += 1;
-            self.submitted += self.ring.submission().len() as u64;
-            // Full only when a turn starts more than the queue holds. A completion queue that
-            // is full as well makes this fail; the turn then reaps, so that is tried first.
-            if self.ring.submit().is_err() {
-                std::thread::yield_now();
+        if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            return true;
+        }
+        self.enters += 1;
+        let queued = self.ring.submission().len();
+        let submitted = self.ring.submit().is_ok();
+        self.submitted += (queued - self.ring.submission().len()) as u64;
+        // SAFETY: as above.
+        submitted && unsafe { self.ring.submission().push(entry) }.is_ok()
+    }
+
+    /// Puts what found no room into the ring, as far as it goes.
+    fn push_backlog(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.try_push(&entry) {
+                return self.backlog.push_front(entry);
             }
         }
     }
@@ -208,6 +230,7 @@ impl Uring {
         pool: &Rc<Pool>,
         counters: &CounterCells,
     ) -> io::Result<()> {
+        self.push_backlog();
         self.arm_mailbox();
         self.buffers.refill(pool);
         self.enter(patience)?;
@@ -288,7 +311,7 @@ impl Uring {
         self.enters += 1;
         let queued = self.ring.submission().len();
         let sends = std::mem::take(&mut self.sends);
-        let entered = if patience.wait == Some(Duration::ZERO) {
+        let entered = if patience.wait == Some(Duration::ZERO) || !self.backlog.is_empty() {
             // Deferred task work is only run by an enter that asks for events.
             // SAFETY: no argument is passed.
             unsafe {
