@@ -167,6 +167,7 @@ impl Chunked {
         Ok(())
     }
 
+    #[inline(never)]
     fn step_trailers(
         &mut self,
         input: &[u8],

@@ -213,7 +213,7 @@ impl Client {
 
     fn step_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Step, Error> {
         // Something else may never end its line, and our client should not wait for a deadline.
-        if !self.section.may_begin(input, b"HTTP/") {
+        if !self.section.may_begin(&head.fields, input, b"HTTP/") {
             return Err(self.refuse(ErrorKind::StatusLine));
         }
         let taken = match self.section.take(input, &mut head.fields) {

@@ -2,6 +2,7 @@
 
 use super::framing::ConnectionOptions;
 use super::head::is_forbidden_in_trailers;
+use crate::copy::{push_front, push_text};
 use crate::message::{Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm};
 
 /// How a head says where its message ends.
@@ -132,17 +133,18 @@ impl HopByHop {
 fn push_fields(fields: &Fields, is_skipped: impl Fn(Name) -> bool, out: &mut Vec<u8>) -> HopByHop {
     let mut found = HopByHop::default();
     for entry in &fields.entries {
-        if entry.name.concerns_connection() {
-            found.note(entry.name);
+        let name = entry.label.name;
+        if name.concerns_connection() {
+            found.note(name);
         }
-        if is_skipped(entry.name) {
+        if is_skipped(name) {
             continue;
         }
-        if entry.name == Name::Other {
+        if name == Name::Other {
             push_text(entry.name_in(&fields.block), out);
             out.extend_from_slice(b": ");
         } else {
-            let (start, len) = entry.name.line_start();
+            let (start, len) = name.line_start();
             push_front(start, len, out);
         }
         push_text(entry.value_in(&fields.block), out);
@@ -192,33 +194,6 @@ fn push_short_length(length: u32, out: &mut Vec<u8>) {
     let mut line = *b"Content-Length: \0\0\0\0\0\0\0\0";
     line[16..].copy_from_slice(&end.to_le_bytes());
     push_front(&line, line.len() - zeros, out);
-}
-
-/// Appends the first bytes of a block. A copy of fixed length is a few instructions, one of any
-/// length is a call.
-#[inline(always)]
-fn push_front<const N: usize>(block: &[u8; N], len: usize, out: &mut Vec<u8>) {
-    let end = out.len() + len;
-    out.extend_from_slice(block);
-    out.truncate(end);
-}
-
-/// Appends text that is usually short, as two blocks from either end.
-#[inline(always)]
-fn push_text(text: &[u8], out: &mut Vec<u8>) {
-    match text.len() {
-        8..16 => push_both_ends::<8>(text, out),
-        16..=32 => push_both_ends::<16>(text, out),
-        _ => out.extend_from_slice(text),
-    }
-}
-
-#[inline(always)]
-fn push_both_ends<const N: usize>(text: &[u8], out: &mut Vec<u8>) {
-    if let (Some(front), Some(back)) = (text.first_chunk::<N>(), text.last_chunk::<N>()) {
-        push_front(front, text.len() - N, out);
-        out.extend_from_slice(back);
-    }
 }
 
 /// Appends `Connection` and the empty line.

@@ -8,7 +8,7 @@ use crate::message::{
     BodyLength, Method, Name, RequestHead, ResponseHead, Status, TargetForm, Version,
     is_valid_value,
 };
-use crate::target;
+use crate::{scan, target};
 
 /// What a request head says about its exchange.
 #[derive(Debug, Clone, Copy)]
@@ -36,10 +36,19 @@ pub(crate) fn parse_request(
     let framing = section.framing();
     let block = &head.fields.block;
     let line = &block[..section.first_line_end()];
-    let (method, target, version) = split_request_line(line)?;
-    let host = framing.host.map(|host| host.value_in(block));
-    head.version = version;
-    head.method = target::parse_request_line(&mut head.target, method, target, host)
+    let parts = split_request_line(line)?;
+    let host = framing
+        .host
+        .map(|host| &block[host.start as usize..host.end as usize]);
+    head.version = parts.version;
+    head.method = parts.method;
+    let RequestLine {
+        method,
+        method_text,
+        target,
+        ..
+    } = parts;
+    target::parse_target(&mut head.target, method, method_text, target, host)
         .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
     settle_host(head, framing)?;
     request_facts(head, framing)
@@ -139,9 +148,16 @@ pub(crate) fn is_forbidden_in_trailers(name: Name) -> bool {
 const HTTP_1_1: u64 = u64::from_ne_bytes(*b"HTTP/1.1");
 const HTTP_1_0: u64 = u64::from_ne_bytes(*b"HTTP/1.0");
 
-/// Method, target and version; the first two may still hold anything but controls.
+/// The parts of a request line; method and target may still hold anything but controls.
+struct RequestLine<'l> {
+    method: Method,
+    method_text: &'l [u8],
+    target: &'l [u8],
+    version: Version,
+}
+
 #[inline]
-fn split_request_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), ErrorKind> {
+fn split_request_line(line: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let malformed = || diagnose::request_line(line).unwrap_or(ErrorKind::RequestLine);
     let (rest, version) = line.split_last_chunk().ok_or_else(malformed)?;
     // As numbers, because eight bytes one by one are sixteen instructions.
@@ -151,11 +167,24 @@ fn split_request_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), ErrorKind>
         _ => return Err(malformed()),
     };
     let rest = rest.strip_suffix(b" ").ok_or_else(malformed)?;
-    let space = rest
-        .iter()
-        .position(|&byte| byte == b' ')
-        .ok_or_else(malformed)?;
-    Ok((&rest[..space], &rest[space + 1..], version))
+    if let Some((method, target)) = rest.split_first_chunk()
+        && u32::from_ne_bytes(*method) == u32::from_ne_bytes(*b"GET ")
+    {
+        return Ok(RequestLine {
+            method: Method::Get,
+            method_text: b"GET",
+            target,
+            version,
+        });
+    }
+    let space = scan::position(rest, b' ').ok_or_else(malformed)?;
+    let method_text = &rest[..space];
+    Ok(RequestLine {
+        method: Method::parse(method_text),
+        method_text,
+        target: &rest[space + 1..],
+        version,
+    })
 }
 
 /// `HTTP-version SP status-code SP [ reason-phrase ]`; that the last space may be missing with an

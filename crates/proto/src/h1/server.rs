@@ -104,7 +104,21 @@ impl Server {
                 event: Event::NeedMore,
             });
         }
-        self.step(input, head, trailers)
+        if input == b"\n" {
+            return self.step_line_feed(head, trailers);
+        }
+        match self.reading {
+            // Most requests end with their head.
+            Reading::Body(Body::Length(0)) => {
+                self.reading = Reading::Done;
+                Ok(Step {
+                    consumed: 0,
+                    event: Event::End,
+                })
+            }
+            Reading::Body(_) => self.step_on(input, trailers),
+            _ => self.step(input, head, trailers),
+        }
     }
 
     /// The client closed its sending side. Between requests, and after a complete one, that is
@@ -278,6 +292,22 @@ impl Server {
         self.exchange.keep_alive && !self.draining
     }
 
+    #[inline(never)]
+    fn step_line_feed(
+        &mut self,
+        head: &mut RequestHead,
+        trailers: &mut Fields,
+    ) -> Result<Step, Error> {
+        match self.section.take_line_feed(&mut head.fields) {
+            Ok(true) => Ok(Step {
+                consumed: 1,
+                event: Event::NeedMore,
+            }),
+            Ok(false) => self.step(b"\n", head, trailers),
+            Err(kind) => Err(self.refuse(kind)),
+        }
+    }
+
     fn step(
         &mut self,
         input: &[u8],
@@ -287,6 +317,15 @@ impl Server {
         if matches!(self.reading, Reading::Done) && self.response_done() && !input.is_empty() {
             self.begin_exchange();
         }
+        match self.reading {
+            Reading::Head => self.step_head(input, head),
+            _ => self.step_on(input, trailers),
+        }
+    }
+
+    /// A step anywhere but in a head.
+    #[inline(never)]
+    fn step_on(&mut self, input: &[u8], trailers: &mut Fields) -> Result<Step, Error> {
         let more = |consumed| {
             Ok(Step {
                 consumed,
@@ -294,7 +333,6 @@ impl Server {
             })
         };
         match &mut self.reading {
-            Reading::Head => self.step_head(input, head),
             Reading::Body(body) => {
                 let step = body
                     .step(input, trailers)
@@ -309,6 +347,7 @@ impl Server {
                 Ok(step)
             }
             _ if input.is_empty() => more(0),
+            Reading::Head => unreachable!("heads are taken elsewhere"),
             Reading::Done => {
                 self.exchange.holds_input |= self.exchange.wants_upgrade;
                 Ok(Step {
@@ -324,30 +363,21 @@ impl Server {
         }
     }
 
+    #[inline]
     fn step_head(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Step, Error> {
-        let mut consumed = 0;
-        loop {
-            let taken = match self.section.take(&input[consumed..], &mut head.fields) {
-                Ok(taken) => taken,
-                Err(kind) => return Err(self.refuse(kind)),
-            };
-            consumed += taken.consumed;
-            if !taken.complete {
-                return Ok(Step {
-                    consumed,
-                    event: Event::NeedMore,
-                });
-            }
-            // RFC 9112, section 2.2: "a server that is expecting to receive and parse a
-            // request-line SHOULD ignore at least one empty line (CRLF) received prior to the
-            // request-line."
-            if head.fields.block.len() > b"\r\n".len() {
-                break;
-            }
-            self.empty_lines += 1;
-            if self.empty_lines > self.limits.empty_lines_max {
-                return Err(self.refuse(ErrorKind::EmptyLines));
-            }
+        let taken = match self.section.take(input, &mut head.fields) {
+            Ok(taken) => taken,
+            Err(kind) => return Err(self.refuse(kind)),
+        };
+        let consumed = taken.consumed;
+        if !taken.complete {
+            return Ok(Step {
+                consumed,
+                event: Event::NeedMore,
+            });
+        }
+        if head.fields.block.len() == b"\r\n".len() {
+            return self.skip_empty_line(input, consumed, head);
         }
         let facts = parse_request(head, &self.section).map_err(|kind| self.refuse(kind))?;
         self.take_facts(head, facts);
@@ -355,6 +385,24 @@ impl Server {
             consumed,
             event: Event::Head(facts.length),
         })
+    }
+
+    // RFC 9112, section 2.2: "a server that is expecting to receive and parse a request-line SHOULD
+    // ignore at least one empty line (CRLF) received prior to the request-line."
+    #[cold]
+    fn skip_empty_line(
+        &mut self,
+        input: &[u8],
+        consumed: usize,
+        head: &mut RequestHead,
+    ) -> Result<Step, Error> {
+        self.empty_lines += 1;
+        if self.empty_lines > self.limits.empty_lines_max {
+            return Err(self.refuse(ErrorKind::EmptyLines));
+        }
+        let mut step = self.step_head(&input[consumed..], head)?;
+        step.consumed += consumed;
+        Ok(step)
     }
 
     fn take_facts(&mut self, head: &RequestHead, facts: RequestFacts) {

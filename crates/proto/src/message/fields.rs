@@ -18,11 +18,18 @@ pub(crate) struct Entry {
     pub(crate) value_start: u32,
     pub(crate) value_len: u32,
     pub(crate) name_start: u32,
-    pub(crate) name_len: u16,
-    pub(crate) name: Name,
+    pub(crate) label: Label,
 }
 
 const _: () = assert!(size_of::<Entry>() == 16);
+
+/// What name a field has, and how many bytes of the block are its text. Together, so that both are
+/// copied at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) len: u16,
+    pub(crate) name: Name,
+}
 
 /// A field that must not be sent: its name is not a token, or its value holds CR, LF, NUL or
 /// another control character (RFC 9110, sections 5.1 and 5.5).
@@ -112,7 +119,7 @@ impl Fields {
     pub fn text_bytes(&self) -> usize {
         self.entries
             .iter()
-            .map(|e| e.name_len as usize + e.value_len as usize)
+            .map(|e| e.label.len as usize + e.value_len as usize)
             .sum()
     }
 
@@ -164,7 +171,7 @@ impl Fields {
         let block = &self.block;
         self.entries.retain(|entry| {
             index += 1;
-            index <= first + 1 || !matches(entry.name, entry.name_in(block), &name)
+            index <= first + 1 || !matches(entry.label.name, entry.name_in(block), &name)
         });
     }
 
@@ -173,7 +180,7 @@ impl Fields {
         let before = self.entries.len();
         let block = &self.block;
         self.entries
-            .retain(|entry| !matches(entry.name, entry.name_in(block), &name));
+            .retain(|entry| !matches(entry.label.name, entry.name_in(block), &name));
         self.entries.len() != before
     }
 
@@ -201,7 +208,8 @@ impl Fields {
 
     /// Values of all occurrences, in order.
     pub fn get_all<N: AsName>(&self, name: N) -> impl Iterator<Item = &[u8]> + use<'_, N> {
-        let matching = move |entry: &&Entry| matches(entry.name, entry.name_in(&self.block), &name);
+        let matching =
+            move |entry: &&Entry| matches(entry.label.name, entry.name_in(&self.block), &name);
         self.entries
             .iter()
             .filter(matching)
@@ -229,7 +237,7 @@ impl Fields {
         let block = &self.block;
         self.entries
             .iter()
-            .position(|entry| matches(entry.name, entry.name_in(block), name))
+            .position(|entry| matches(entry.label.name, entry.name_in(block), name))
     }
 
     fn store(&mut self, name: &impl AsName, value: &[u8]) -> Entry {
@@ -253,8 +261,10 @@ impl Fields {
             value_start: value_start as u32,
             value_len: value.len() as u32,
             name_start: name_start as u32,
-            name_len: text.len() as u16,
-            name: known,
+            label: Label {
+                len: text.len() as u16,
+                name: known,
+            },
         }
     }
 }
@@ -263,10 +273,10 @@ impl Entry {
     /// The name's text; a known name that was not received on the wire has its canonical one.
     #[inline]
     pub(crate) fn name_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {
-        if self.name_len == 0 {
-            return self.name.canonical().as_bytes();
+        if self.label.len == 0 {
+            return self.label.name.canonical().as_bytes();
         }
-        &block[self.name_start as usize..][..self.name_len as usize]
+        &block[self.name_start as usize..][..self.label.len as usize]
     }
 
     #[inline]
@@ -277,7 +287,7 @@ impl Entry {
     #[inline]
     fn field_name<'a>(&self, block: &'a [u8]) -> FieldName<'a> {
         FieldName {
-            known: self.name,
+            known: self.label.name,
             text: self.name_in(block),
         }
     }

@@ -155,7 +155,7 @@ impl Name {
 
     /// What a line that begins with this name looks like.
     #[inline]
-    pub(crate) fn outline(self) -> &'static Outline {
+    pub(crate) const fn outline(self) -> &'static Outline {
         &OUTLINES[self as usize % OUTLINES.len()]
     }
 
@@ -249,13 +249,17 @@ pub(crate) struct Outline {
     end: scan::Pattern,
     line_start: [u8; 32],
     line_start_len: usize,
-    pub(crate) len: usize,
-    pub(crate) name: Name,
+    len: usize,
 }
 
 const _: () = assert!(size_of::<Outline>() == 128);
 
 impl Outline {
+    /// Bytes of the name; 0 for `Other`.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether the lines begin with the name, in any case, and a colon; never so for `Other`.
     ///
     /// This runs for every field received, hence in few instructions. It misses names right at the
@@ -280,7 +284,7 @@ static OUTLINES: [Outline; 128] = {
     let mut all = [const { NO_OUTLINE }; 128];
     let mut index = 0;
     while index < LOWER.len() {
-        all[index] = outline(KNOWN[index], LOWER[index].as_bytes());
+        all[index] = outline(LOWER[index].as_bytes());
         let line_start = LINE_STARTS[index].as_bytes();
         let (front, _) = all[index].line_start.split_at_mut(line_start.len());
         front.copy_from_slice(line_start);
@@ -296,10 +300,9 @@ const NO_OUTLINE: Outline = Outline {
     line_start: [0; 32],
     line_start_len: 0,
     len: 0,
-    name: Name::Other,
 };
 
-const fn outline(name: Name, spelling: &[u8]) -> Outline {
+const fn outline(spelling: &[u8]) -> Outline {
     assert!(spelling.len() < 32, "no room for the colon");
     let mut text = [0; 32];
     let mut mask = [0; 32];
@@ -325,7 +328,6 @@ const fn outline(name: Name, spelling: &[u8]) -> Outline {
             mask: mask[1],
         },
         len: spelling.len(),
-        name,
         ..NO_OUTLINE
     }
 }
