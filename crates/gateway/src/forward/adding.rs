@@ -142,6 +142,18 @@ static OCTETS: [[u8; 4]; 256] = {
     octets
 };
 
+/// Every octet in hexadecimal.
+static HEX: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut octets = [[0; 2]; 256];
+    let mut octet = 0;
+    while octet < octets.len() {
+        octets[octet] = [DIGITS[octet >> 4], DIGITS[octet & 15]];
+        octet += 1;
+    }
+    octets
+};
+
 const fn octet_digits(octet: u8) -> usize {
     1 + (octet >= 10) as usize + (octet >= 100) as usize
 }
@@ -172,9 +184,7 @@ pub(super) fn add_request_id(fields: &mut Fields, random: fn() -> u64, left: Sur
     let bits = u128::from(random()) << 64 | u128::from(random());
     let mut id = [0; 32];
     for (digits, byte) in id.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        digits[0] = HEX[usize::from(byte >> 4)];
-        digits[1] = HEX[usize::from(byte & 15)];
+        digits.copy_from_slice(&HEX[usize::from(byte)]);
     }
     set(fields, Name::XRequestId, left, &id);
 }
