@@ -122,7 +122,7 @@ struct Node {
     widest: Option<Kind>,
     after_widest: u32,
     /// The others, narrowest first.
-    narrower: Option<Box<Vec<(Kind, u32)>>>,
+    narrower: Box<[(Kind, u32)]>,
     /// Neither parameters nor a catch-all stand beside the children.
     only_literals: bool,
     /// Nor is there a literal: all there is to do is to jump.
@@ -166,7 +166,7 @@ impl Tree {
             jumps: Box::default(),
             widest: None,
             after_widest: NONE,
-            narrower: None,
+            narrower: Box::default(),
             only_literals,
             only_jumps: only_literals && branch.literal.len() == led,
             rest: branch.rest.unwrap_or(NONE),
@@ -179,7 +179,7 @@ impl Tree {
         if let Some((kind, after)) = params.pop() {
             let node = &mut self.nodes[index];
             (node.widest, node.after_widest) = (Some(kind), after);
-            node.narrower = (!params.is_empty()).then(|| Box::new(params));
+            node.narrower = params.into();
         }
 
         let firsts = || branch.children.iter().map(|child| child.literal[0]);
@@ -238,8 +238,8 @@ impl<'t> Search<'t> {
     #[inline]
     fn take_param(&mut self, node: &'t Node, rest: &'t [u8], count: usize) -> Taken<'t> {
         if let Some(kind) = node.widest {
-            if let Some(narrower) = &node.narrower {
-                let value = self.take_narrower(narrower, rest, count);
+            if !node.narrower.is_empty() {
+                let value = self.take_narrower(&node.narrower, rest, count);
                 if value != NONE {
                     return Taken::Found(value);
                 }
