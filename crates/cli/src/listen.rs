@@ -1,8 +1,8 @@
 //! The value of `--listen`: where to accept connections.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blitz_http::Address;
@@ -22,12 +22,18 @@ pub(crate) fn parse(value: &str) -> Result<Address, String> {
         return Ok(Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
     }
     if let Some(port) = value.strip_prefix(':').and_then(port_of) {
-        return Ok(Address::Tcp(SocketAddr::from((
-            Ipv4Addr::UNSPECIFIED,
-            port,
-        ))));
+        return Ok(Address::Tcp(SocketAddr::new(every_address(), port)));
     }
     value.parse().map(Address::Tcp).map_err(|_| advice(value))
+}
+
+/// The address of IPv6 that stands for all of IPv4 too, unless the machine knows IPv4 alone.
+fn every_address() -> IpAddr {
+    if Path::new("/proc/net/if_inet6").exists() {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    }
 }
 
 fn parse_unix(path: &str) -> Result<Address, String> {
@@ -180,7 +186,7 @@ mod tests {
         assert_eq!(parse("127.0.0.1:8080"), tcp("127.0.0.1:8080"));
         assert_eq!(parse("[::1]:8080"), tcp("[::1]:8080"));
         assert_eq!(parse("localhost:80"), tcp("127.0.0.1:80"));
-        assert_eq!(parse(":8080"), tcp("0.0.0.0:8080"));
+        assert!([tcp("[::]:8080"), tcp("0.0.0.0:8080")].contains(&parse(":8080")));
         let path = Arc::new(PathBuf::from("/run/blitz.sock"));
         assert_eq!(parse("unix:/run/blitz.sock"), Ok(Address::Unix(path)));
     }

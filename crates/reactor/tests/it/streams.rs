@@ -225,6 +225,19 @@ fn unix_sockets_work_and_their_file_goes_with_the_listener() {
     });
 }
 
+/// A file refuses connections as a forgotten socket does, and is not ours to remove.
+#[test]
+fn a_file_in_the_place_of_a_unix_socket_stays() {
+    on_both_drivers(|| async {
+        let path = std::env::temp_dir().join(format!("blitz-reactor-{}.txt", std::process::id()));
+        std::fs::write(&path, "precious").unwrap();
+        let error = Listener::bind(&Address::unix(&path)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+    });
+}
+
 #[test]
 fn both_ends_know_their_addresses() {
     on_both_drivers(|| async {
