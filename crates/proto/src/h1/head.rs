@@ -191,11 +191,17 @@ fn split_request_line(line: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
 /// empty reason is the one liberty everybody takes (RFC 9112, section 4).
 fn parse_status_line(line: &[u8]) -> Result<(Version, Status), ErrorKind> {
     let malformed = || diagnose::status_line(line).unwrap_or(ErrorKind::StatusLine);
-    let (version, rest) = match line.split_first_chunk() {
-        Some((b"HTTP/1.1 ", rest)) => (Version::Http11, rest),
-        Some((b"HTTP/1.0 ", rest)) => (Version::Http10, rest),
+    let (version, rest) = line.split_first_chunk().ok_or_else(malformed)?;
+    let version = match u64::from_ne_bytes(*version) {
+        HTTP_1_1 => Version::Http11,
+        HTTP_1_0 => Version::Http10,
         _ => return Err(malformed()),
     };
+    let rest = rest.strip_prefix(b" ").ok_or_else(malformed)?;
+    // What nearly all responses say, and servers say it in these words.
+    if rest == b"200 OK" {
+        return Ok((version, Status::OK));
+    }
     let digits = match rest {
         [_, _, _] => rest,
         [a, b, c, b' ', ..] => &[*a, *b, *c],

@@ -400,7 +400,7 @@ impl Server {
         if self.empty_lines > self.limits.empty_lines_max {
             return Err(self.refuse(ErrorKind::EmptyLines));
         }
-        let mut step = self.step_head(&input[consumed..], head)?;
+        let mut step = self.step(&input[consumed..], head, &mut Fields::new())?;
         step.consumed += consumed;
         Ok(step)
     }
