@@ -19,6 +19,7 @@
 
 pub mod error;
 pub mod h1;
+pub mod h2;
 pub mod limits;
 pub mod message;
 pub mod path;

@@ -197,6 +197,7 @@ impl Finder {
             name_start: start as u32,
             name_len: name_len as u16,
             name,
+            never_indexed: false,
         });
         if name.is_policed() {
             self.police(section).map(|()| false)

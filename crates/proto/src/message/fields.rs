@@ -20,6 +20,8 @@ pub(crate) struct Entry {
     pub(crate) name_start: u32,
     pub(crate) name_len: u16,
     pub(crate) name: Name,
+    /// Its sender wants it in no compression table on the way (RFC 7541, section 7.1.3).
+    pub(crate) never_indexed: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 16);
@@ -255,6 +257,7 @@ impl Fields {
             name_start: name_start as u32,
             name_len: text.len() as u16,
             name: known,
+            never_indexed: false,
         }
     }
 }

@@ -7,6 +7,7 @@ mod client_commands;
 mod differential_hyper;
 mod fields_keep_order;
 mod hostile_requests;
+mod hpack_follows_its_rfc;
 mod limits_are_enforced;
 mod odd_responses;
 mod paths_are_normalised;
