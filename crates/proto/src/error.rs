@@ -82,6 +82,16 @@ impl Error {
             (ErrorKind::ClosedBeforeResponse, Side::Response)
         )
     }
+
+    /// Whether the peer guarantees that it did nothing about the request, so that any request may
+    /// be sent again (RFC 9113, section 8.7; RULES 13).
+    #[must_use]
+    pub const fn is_unprocessed(self) -> bool {
+        matches!(
+            (self.kind, self.side),
+            (ErrorKind::PeerRefused, Side::Response)
+        )
+    }
 }
 
 impl std::fmt::Display for Error {
@@ -285,8 +295,8 @@ rules! {
         "A header block that is no HPACK (RFC 7541)."
     PeerReset "reset-by-peer" BAD_REQUEST
         "The peer gave the stream up (RFC 9113, section 6.4)."
-    PeerGoAway "refused-by-peer" BAD_REQUEST
-        "The peer did not process the stream (RFC 9113, section 6.8)."
+    PeerRefused "refused-by-peer" BAD_REQUEST
+        "The peer did not process the request, so it may be sent again (RFC 9113, section 8.7)."
 
     ResetFlood "reset-flood" TOO_MANY_REQUESTS
         "More streams reset than the limit, by the peer or for its faults (CVE-2023-44487)."

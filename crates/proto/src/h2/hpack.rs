@@ -15,7 +15,7 @@ mod table;
 pub use decoder::Decoder;
 pub(crate) use decoder::{Block, Line, Overflow};
 pub use encoder::Encoder;
-pub(crate) use label::{Label, Pseudo, content_problem};
+pub(crate) use label::{Label, Pseudo};
 
 /// A block that is no HPACK. Final for the connection, because the tables of both ends no longer
 /// agree (RFC 7541, section 2.3.3).

@@ -204,14 +204,38 @@ impl Name {
         use Name as N;
         self.is_policed()
             || matches!(self, N::KeepAlive | N::ProxyConnection | N::Te | N::Trailer)
-            || matches!(self, N::Http2Settings | N::Forwarded | N::Via | N::MaxForwards | N::Proxy)
-            || matches!(self, N::XForwardedFor | N::XForwardedHost | N::XForwardedPort)
-            || matches!(self, N::XForwardedProto | N::XRealIp | N::ClientCert | N::ClientCertChain)
-            || matches!(self, N::Authorization | N::ProxyAuthorization | N::Cookie | N::SetCookie)
-            || matches!(self, N::WwwAuthenticate | N::ProxyAuthenticate | N::CacheControl)
-            || matches!(self, N::IfMatch | N::IfNoneMatch | N::IfRange | N::IfModifiedSince)
-            || matches!(self, N::IfUnmodifiedSince | N::Age | N::Date | N::Expires | N::Location)
-            || matches!(self, N::RetryAfter | N::Vary | N::ContentEncoding | N::ContentType)
+            || matches!(
+                self,
+                N::Http2Settings | N::Forwarded | N::Via | N::MaxForwards | N::Proxy
+            )
+            || matches!(
+                self,
+                N::XForwardedFor | N::XForwardedHost | N::XForwardedPort
+            )
+            || matches!(
+                self,
+                N::XForwardedProto | N::XRealIp | N::ClientCert | N::ClientCertChain
+            )
+            || matches!(
+                self,
+                N::Authorization | N::ProxyAuthorization | N::Cookie | N::SetCookie
+            )
+            || matches!(
+                self,
+                N::WwwAuthenticate | N::ProxyAuthenticate | N::CacheControl
+            )
+            || matches!(
+                self,
+                N::IfMatch | N::IfNoneMatch | N::IfRange | N::IfModifiedSince
+            )
+            || matches!(
+                self,
+                N::IfUnmodifiedSince | N::Age | N::Date | N::Expires | N::Location
+            )
+            || matches!(
+                self,
+                N::RetryAfter | N::Vary | N::ContentEncoding | N::ContentType
+            )
             || matches!(self, N::ContentRange | N::Range)
     }
 

@@ -6,6 +6,8 @@ mod bodies_round_trip;
 mod client_commands;
 mod differential_hyper;
 mod fields_keep_order;
+mod h2_exchanges;
+mod h2_support;
 mod hostile_requests;
 mod hpack_follows_its_rfc;
 mod limits_are_enforced;

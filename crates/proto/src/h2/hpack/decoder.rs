@@ -142,7 +142,13 @@ impl Decoder {
         }
         let value_start = text.len();
         text.extend_from_slice(value);
-        let line = Line::new(entry.label, entry.problem, name_text.len(), value_start, value.len());
+        let line = Line::new(
+            entry.label,
+            entry.problem,
+            name_text.len(),
+            value_start,
+            value.len(),
+        );
         Ok(Some(line))
     }
 
@@ -195,7 +201,10 @@ impl Decoder {
             return Ok(None);
         }
         let line = Line::new(label, problem, name_len, value_start, value_len);
-        Ok(Some(Line { never_indexed, ..line }))
+        Ok(Some(Line {
+            never_indexed,
+            ..line
+        }))
     }
 
     /// Reads a name; its text stays in `text` only if the label does not know it.
@@ -218,13 +227,20 @@ impl Decoder {
         if let Some((label, _)) = static_table::get(index) {
             return Ok((label, None));
         }
-        let entry = self.table.get(index - static_table::LEN - 1).ok_or(Malformed)?;
+        let entry = self
+            .table
+            .get(index - static_table::LEN - 1)
+            .ok_or(Malformed)?;
         text.extend_from_slice(self.table.name_text(entry));
         // The old entry's problem may have been in its value.
         let problem = match entry.label {
             Label::Field(_) if entry.problem.is_some() => {
                 let name = self.table.name_text(entry);
-                if name.is_empty() { None } else { Label::parse(name).1 }
+                if name.is_empty() {
+                    None
+                } else {
+                    Label::parse(name).1
+                }
             }
             _ => None,
         };
@@ -270,7 +286,11 @@ impl<'a> Block<'a> {
     #[cold]
     fn refuse(&mut self) -> bool {
         let is_full = self.fields_left == 0;
-        self.overflow.get_or_insert(if is_full { Overflow::Fields } else { Overflow::Bytes });
+        self.overflow.get_or_insert(if is_full {
+            Overflow::Fields
+        } else {
+            Overflow::Bytes
+        });
         // Whatever follows is not part of the message either.
         (self.bytes_left, self.fields_left) = (0, 0);
         false

@@ -68,7 +68,11 @@ impl Encoder {
     /// Appends a field: a name in lower case and a value, as text. For tools and tests.
     pub fn encode(&mut self, name: &[u8], value: &[u8], never_indexed: bool, out: &mut Vec<u8>) {
         let (label, _) = Label::parse(name);
-        let name_text = if label.known_text().is_empty() { name } else { b"" };
+        let name_text = if label.known_text().is_empty() {
+            name
+        } else {
+            b""
+        };
         if never_indexed {
             self.never_indexed(label, name_text, value, out);
         } else {
@@ -195,7 +199,11 @@ fn hash(label: Label, name_text: &[u8], value: &[u8]) -> u32 {
         Label::Field(name) => name as u64,
         Label::Pseudo(pseudo) => 0x100 | pseudo as u64,
     };
-    let name = if name_text.is_empty() { 0 } else { ends(name_text) };
+    let name = if name_text.is_empty() {
+        0
+    } else {
+        ends(name_text)
+    };
     let key = ends(value) ^ name.rotate_left(23) ^ label << 32 ^ (value.len() as u64) << 48;
     (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
@@ -208,5 +216,6 @@ fn ends(text: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
         return u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
     }
-    text.iter().fold(0, |bits, &byte| bits << 8 | u64::from(byte))
+    text.iter()
+        .fold(0, |bits, &byte| bits << 8 | u64::from(byte))
 }

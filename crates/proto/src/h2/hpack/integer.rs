@@ -79,7 +79,9 @@ mod tests {
     fn every_prefix_round_trips_around_its_borders() {
         for prefix_bits in 1..=8 {
             let border = (1 << prefix_bits) - 1;
-            for value in (0..600).chain([border - 1, border, border + 1, border + 127, border + 128]) {
+            for value in
+                (0..600).chain([border - 1, border, border + 1, border + 127, border + 128])
+            {
                 let mut out = Vec::new();
                 write(value, prefix_bits, 0, &mut out);
                 assert_eq!(read_all(&out, prefix_bits), Ok(value));
@@ -92,7 +94,13 @@ mod tests {
         assert_eq!(read_all(&[], 7), Err(Malformed));
         assert_eq!(read_all(&[0x7f], 7), Err(Malformed));
         assert_eq!(read_all(&[0x7f, 0x80, 0x80], 7), Err(Malformed));
-        assert_eq!(read_all(&[0x7f, 0xff, 0xff, 0xff, 0x7f], 7), Ok((1 << 28) - 1 + 0x7f));
-        assert_eq!(read_all(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0x00], 7), Err(Malformed));
+        assert_eq!(
+            read_all(&[0x7f, 0xff, 0xff, 0xff, 0x7f], 7),
+            Ok((1 << 28) - 1 + 0x7f)
+        );
+        assert_eq!(
+            read_all(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0x00], 7),
+            Err(Malformed)
+        );
     }
 }

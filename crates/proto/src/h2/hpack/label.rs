@@ -37,8 +37,16 @@ impl Pseudo {
 
     fn parse(text: &[u8]) -> Option<Pseudo> {
         use Pseudo as P;
-        let all = [P::Method, P::Scheme, P::Authority, P::Path, P::Protocol, P::Status];
-        all.into_iter().find(|pseudo| pseudo.as_str().as_bytes() == text)
+        let all = [
+            P::Method,
+            P::Scheme,
+            P::Authority,
+            P::Path,
+            P::Protocol,
+            P::Status,
+        ];
+        all.into_iter()
+            .find(|pseudo| pseudo.as_str().as_bytes() == text)
     }
 }
 
@@ -120,5 +128,9 @@ fn value_problem(value: &[u8]) -> Option<ErrorKind> {
     if is_plain || is_valid_value(value) {
         return None;
     }
-    Some(if value.contains(&0) { ErrorKind::FieldNul } else { ErrorKind::FieldValue })
+    Some(if value.contains(&0) {
+        ErrorKind::FieldNul
+    } else {
+        ErrorKind::FieldValue
+    })
 }

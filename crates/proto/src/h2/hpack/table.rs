@@ -165,7 +165,12 @@ mod tests {
     use crate::message::Name;
 
     fn insert(table: &mut Table, name: &str, value: &str) {
-        table.insert(Label::Field(Name::Other), None, name.as_bytes(), value.as_bytes());
+        table.insert(
+            Label::Field(Name::Other),
+            None,
+            name.as_bytes(),
+            value.as_bytes(),
+        );
     }
 
     #[test]
@@ -173,11 +178,18 @@ mod tests {
         let mut table = Table::new(200);
         for round in 0..10_000 {
             insert(&mut table, "x-name", &format!("value {round}"));
-            assert!(table.size <= 200 && table.text.capacity() < 400, "{}", table.text.capacity());
+            assert!(
+                table.size <= 200 && table.text.capacity() < 400,
+                "{}",
+                table.text.capacity()
+            );
             for age in 0..table.len() {
                 let entry = table.get(age).expect("within its length");
                 assert_eq!(table.name_text(entry), b"x-name");
-                assert_eq!(table.value(entry), format!("value {}", round - age).as_bytes());
+                assert_eq!(
+                    table.value(entry),
+                    format!("value {}", round - age).as_bytes()
+                );
             }
         }
         assert_eq!(table.len(), 4);
