@@ -82,6 +82,16 @@ impl Error {
             (ErrorKind::ClosedBeforeResponse, Side::Response)
         )
     }
+
+    /// Whether the peer guarantees that it did nothing about the request, so that any request may
+    /// be sent again (RFC 9113, section 8.7; RULES 13).
+    #[must_use]
+    pub const fn is_unprocessed(self) -> bool {
+        matches!(
+            (self.kind, self.side),
+            (ErrorKind::PeerRefused, Side::Response)
+        )
+    }
 }
 
 impl std::fmt::Display for Error {
@@ -233,4 +243,77 @@ rules! {
         "Less content sent than declared."
     BodyForbidden "body-forbidden" BAD_REQUEST
         "Content sent in a message that has none."
+
+    PseudoMissing "pseudo-header-missing" BAD_REQUEST
+        "A mandatory pseudo-header field is missing (RFC 9113, section 8.3)."
+    PseudoRepeated "pseudo-header-repeated" BAD_REQUEST
+        "A pseudo-header field that occurs twice (RFC 9113, section 8.3)."
+    PseudoLate "pseudo-header-after-field" BAD_REQUEST
+        "A pseudo-header field after a regular one (RFC 9113, section 8.3)."
+    PseudoUnknown "pseudo-header-unknown" BAD_REQUEST
+        "A pseudo-header field that is undefined, or not for this message (RFC 9113, section 8.3)."
+    StatusMalformed "status-malformed" BAD_REQUEST
+        "A `:status` that is not three digits, or 101 (RFC 9113, sections 8.3.2 and 8.6)."
+    FieldNameUppercase "field-name-uppercase" BAD_REQUEST
+        "A field name with upper-case letters (RFC 9113, section 8.2.1)."
+    ConnectionSpecificField "connection-specific-field" BAD_REQUEST
+        "A field about the connection of HTTP/1 (RFC 9113, section 8.2.2)."
+    TeNotTrailers "te-not-trailers" BAD_REQUEST
+        "TE with anything but `trailers` (RFC 9113, section 8.2.2)."
+    HostMismatch "host-mismatch" BAD_REQUEST
+        "Host names another authority than `:authority` (RFC 9113, section 8.3.1)."
+    ContentLengthMismatch "content-length-mismatch" BAD_REQUEST
+        "Content of another length than declared (RFC 9113, section 8.1.1)."
+    HeadUnexpected "head-unexpected" BAD_REQUEST
+        "A second head where only trailers may come, or trailers that do not end (RFC 9113, 8.1)."
+
+    Preface "preface-malformed" BAD_REQUEST
+        "A connection that does not begin with the preface and SETTINGS (RFC 9113, section 3.4)."
+    FrameSize "frame-size" BAD_REQUEST
+        "A frame above the maximum, or of a size that its type forbids (RFC 9113, section 4.2)."
+    FrameUnexpected "frame-unexpected" BAD_REQUEST
+        "A frame that must not come here, or on this stream (RFC 9113, sections 5.1 and 6)."
+    FramePadding "frame-padding" BAD_REQUEST
+        "Padding that is longer than its frame (RFC 9113, sections 6.1 and 6.2)."
+    PushUnexpected "push-unexpected" BAD_REQUEST
+        "A pushed request, which nobody asked for (RFC 9113, section 8.4)."
+    StreamId "stream-id" BAD_REQUEST
+        "A new stream with an identifier of the wrong kind or order (RFC 9113, section 5.1.1)."
+    StreamClosed "stream-closed" BAD_REQUEST
+        "A frame on a stream that its sender has ended (RFC 9113, section 5.1)."
+    StreamLimit "stream-limit" SERVICE_UNAVAILABLE
+        "More streams at once than are allowed (RFC 9113, section 5.1.2)."
+    StreamDependency "stream-dependency" BAD_REQUEST
+        "A stream that depends on itself (RFC 7540, section 5.3.1)."
+    FlowControl "flow-control" BAD_REQUEST
+        "Data beyond a window, or a window beyond 31 bits (RFC 9113, section 6.9)."
+    WindowIncrement "window-increment-zero" BAD_REQUEST
+        "A window that is to grow by nothing (RFC 9113, section 6.9)."
+    Settings "settings-invalid" BAD_REQUEST
+        "A setting outside of its range (RFC 9113, section 6.5.2)."
+    Compression "compression" BAD_REQUEST
+        "A header block that is no HPACK (RFC 7541)."
+    PeerReset "reset-by-peer" BAD_REQUEST
+        "The peer gave the stream up (RFC 9113, section 6.4)."
+    PeerRefused "refused-by-peer" BAD_REQUEST
+        "The peer did not process the request, so it may be sent again (RFC 9113, section 8.7)."
+
+    ResetFlood "reset-flood" TOO_MANY_REQUESTS
+        "More streams reset than the limit, by the peer or for its faults (CVE-2023-44487)."
+    ContinuationFlood "continuation-flood" BAD_REQUEST
+        "A header block in more frames or bytes than the limit (CVE-2024-27316)."
+    SettingsFlood "settings-flood" BAD_REQUEST
+        "More SETTINGS in the window than the limit (CVE-2019-9515)."
+    PingFlood "ping-flood" BAD_REQUEST
+        "More PING in the window than the limit (CVE-2019-9512)."
+    EmptyFrameFlood "empty-frame-flood" BAD_REQUEST
+        "More frames without content in the window than the limit (CVE-2019-9518)."
+    SmallDataFlood "small-data-flood" BAD_REQUEST
+        "More DATA of a few bytes in the window than the limit."
+    WindowUpdateFlood "window-update-flood" BAD_REQUEST
+        "More WINDOW_UPDATE in the window than the limit (CVE-2019-9511)."
+    PriorityFlood "priority-flood" BAD_REQUEST
+        "More PRIORITY or PRIORITY_UPDATE in the window than the limit (CVE-2019-9513)."
+    UnknownFrameFlood "unknown-frame-flood" BAD_REQUEST
+        "More frames of unknown types in the window than the limit."
 }

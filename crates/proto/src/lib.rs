@@ -20,6 +20,7 @@
 mod copy;
 pub mod error;
 pub mod h1;
+pub mod h2;
 pub mod limits;
 pub mod message;
 pub mod path;

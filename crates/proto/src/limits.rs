@@ -64,6 +64,35 @@ pub struct Limits {
     pub resets_max: u32,
     /// Length of that window.
     pub resets_window: Duration,
+    /// Bytes of a compressed header block. What is within them but decodes to more than
+    /// `head_bytes_max` is 431; beyond: the connection is closed.
+    pub header_block_bytes_max: usize,
+    /// CONTINUATION frames of one header block; beyond: the connection is closed.
+    pub continuations_max: u32,
+    /// Bytes of each dynamic table of HPACK, at most 65,535.
+    pub hpack_table_bytes_max: usize,
+    /// Bytes that a stream's window grows to while its reader keeps up; it begins with
+    /// `stream_buffer_bytes_max`.
+    pub stream_window_bytes_max: usize,
+    /// The same for a connection, which begins with `connection_buffer_bytes_max`.
+    pub connection_window_bytes_max: usize,
+    /// Time in which the frames of each of the following kinds are counted; beyond any of these
+    /// counts the connection is closed.
+    pub frames_window: Duration,
+    /// SETTINGS in the window.
+    pub settings_frames_max: u32,
+    /// PING in the window, and one more for each KiB of content in either direction.
+    pub pings_max: u32,
+    /// DATA without content, and CONTINUATION without bytes, that end nothing.
+    pub empty_frames_max: u32,
+    /// DATA of less than 4 bytes that end nothing.
+    pub small_data_frames_max: u32,
+    /// WINDOW_UPDATE in the window, and one more for each 256 bytes of content sent.
+    pub window_updates_max: u32,
+    /// PRIORITY and PRIORITY_UPDATE in the window, and two more for each stream opened.
+    pub priority_frames_max: u32,
+    /// Frames of unknown types in the window, and two more for each stream opened.
+    pub unknown_frames_max: u32,
     /// Idle upstream connections kept per core; beyond: the oldest is closed.
     pub pool_idle_max: usize,
     /// Time to connect to an upstream; beyond: 504.
@@ -104,6 +133,19 @@ impl Default for Limits {
             concurrent_streams_max: 100,
             resets_max: 200,
             resets_window: Duration::from_secs(10),
+            header_block_bytes_max: 64 * KIB,
+            continuations_max: 16,
+            hpack_table_bytes_max: 4096,
+            stream_window_bytes_max: KIB * KIB,
+            connection_window_bytes_max: 2 * KIB * KIB,
+            frames_window: Duration::from_secs(10),
+            settings_frames_max: 100,
+            pings_max: 1_000,
+            empty_frames_max: 100,
+            small_data_frames_max: 10_000,
+            window_updates_max: 2_000,
+            priority_frames_max: 500,
+            unknown_frames_max: 500,
             pool_idle_max: 256,
             connect_timeout: Duration::from_secs(1),
         }

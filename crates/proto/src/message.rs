@@ -20,6 +20,8 @@ pub(crate) use request::{Span, Target};
 pub use response::ResponseHead;
 pub use status::Status;
 
+use crate::error::ErrorKind;
+
 /// Version of HTTP that a message was received with or is to be sent with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
@@ -58,4 +60,20 @@ pub enum BodyLength {
     Known(u64),
     /// Until the content ends: chunked in HTTP/1.1, close-delimited towards HTTP/1.0.
     Unknown,
+}
+
+/// The value of `Content-Length`: `1*DIGIT` within 63 bits; a list of equal numbers, which some accept, is refused.
+pub(crate) fn parse_content_length(value: &[u8]) -> Result<u64, ErrorKind> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(ErrorKind::ContentLengthMalformed);
+    }
+    let mut length: u64 = 0;
+    for digit in value {
+        length = length
+            .checked_mul(10)
+            .and_then(|length| length.checked_add(u64::from(digit - b'0')))
+            .filter(|&length| length <= i64::MAX as u64)
+            .ok_or(ErrorKind::ContentLengthOverflow)?;
+    }
+    Ok(length)
 }

@@ -81,6 +81,135 @@ fn parse_other_target(
     }
 }
 
+/// The parts of a target as HTTP/2 and HTTP/3 send them (RFC 9113, section 8.3.1).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PseudoHeaders<'a> {
+    pub(crate) method: &'a [u8],
+    pub(crate) scheme: Option<&'a [u8]>,
+    pub(crate) authority: Option<&'a [u8]>,
+    pub(crate) path: Option<&'a [u8]>,
+    /// Extended CONNECT (RFC 8441, section 4).
+    pub(crate) protocol: Option<&'a [u8]>,
+}
+
+/// Fills `target` from pseudo-header fields and the value of `Host`, if there is one; says which
+/// method it is.
+pub(crate) fn parse_pseudo_headers(
+    target: &mut Target,
+    parts: &PseudoHeaders<'_>,
+    host: Option<&[u8]>,
+) -> Result<Method, ErrorKind> {
+    let method = Method::parse(parts.method);
+    let is_plain_connect = method == Method::Connect && parts.protocol.is_none();
+    // RFC 9113, section 8.5, about CONNECT: "The ":scheme" and ":path" pseudo-header fields MUST
+    // be omitted." Section 8.3.1: "All HTTP/2 requests MUST include exactly one valid value for
+    // the ":method", ":scheme", and ":path" pseudo-header fields, unless they are CONNECT
+    // requests". RFC 8441 keeps all of them.
+    let is_complete = if is_plain_connect {
+        parts.authority.is_some() && parts.scheme.is_none() && parts.path.is_none()
+    } else {
+        parts.scheme.is_some() && parts.path.is_some_and(|path| !path.is_empty())
+    };
+    if !is_complete {
+        return Err(ErrorKind::PseudoMissing);
+    }
+    if parts.protocol.is_some() && method != Method::Connect {
+        return Err(ErrorKind::PseudoUnknown);
+    }
+    let authority = authority_of(parts.authority, host)?;
+    let path_len = fill(target, parts.path.unwrap_or(b""), authority)?;
+    if method == Method::Other {
+        target.method = push_method(target, parts.method)?;
+    }
+    if is_plain_connect {
+        return parse_authority_alone(target).map(|()| method);
+    }
+    target.scheme = Some(parse_scheme(parts.scheme.unwrap_or(b""))?);
+    if let Some(protocol) = parts.protocol {
+        target.protocol = Some(push_method(target, protocol)?);
+    }
+    match target.text.as_bytes() {
+        [b'/', ..] => {
+            target.form = Some(TargetForm::Origin);
+            parse_path_and_query(target, 0, path_len)?;
+        }
+        [b'*', ..] if path_len == 1 && method == Method::Options => {
+            target.set_whole(TargetForm::Asterisk, Span { start: 0, end: 1 });
+        }
+        _ => return Err(ErrorKind::Target),
+    }
+    Ok(method)
+}
+
+/// The one authority that both ways of naming it agree on.
+#[inline]
+fn authority_of<'a>(
+    authority: Option<&'a [u8]>,
+    host: Option<&'a [u8]>,
+) -> Result<&'a [u8], ErrorKind> {
+    let value = match (authority, host) {
+        // RFC 9113, section 8.3.1: "A server SHOULD treat a request as malformed if it contains a
+        // Host header field that identifies an entity that differs from the entity in the
+        // ":authority" pseudo-header field."
+        (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
+            return Err(ErrorKind::HostMismatch);
+        }
+        (Some(authority), _) => authority,
+        (None, Some(host)) => host,
+        (None, None) => return Err(ErrorKind::HostMissing),
+    };
+    if value.is_empty() || value[0] == b':' || !is_authority(value) {
+        return Err(ErrorKind::HostMalformed);
+    }
+    Ok(value)
+}
+
+/// Puts path and authority into an empty target; says where the path ends.
+#[inline]
+fn fill(target: &mut Target, path: &[u8], authority: &[u8]) -> Result<usize, ErrorKind> {
+    // Both become text in one go, since checking that they are is not cheap.
+    let mut bytes = std::mem::take(&mut target.text).into_bytes();
+    bytes.clear();
+    bytes.extend_from_slice(path);
+    bytes.extend_from_slice(authority);
+    let Ok(text) = String::from_utf8(bytes) else {
+        target.clear();
+        return Err(ErrorKind::Target);
+    };
+    let span = Span {
+        start: path.len() as u32,
+        end: text.len() as u32,
+    };
+    *target = Target {
+        text,
+        authority: Some(span),
+        ..Target::default()
+    };
+    Ok(path.len())
+}
+
+#[cold]
+fn parse_authority_alone(target: &mut Target) -> Result<(), ErrorKind> {
+    let port = split_authority(target.text.as_bytes()).and_then(|authority| authority.port);
+    if port.is_none_or(|port| port == 0) {
+        return Err(ErrorKind::Target);
+    }
+    let end = target.text.len() as u32;
+    target.set_whole(TargetForm::Authority, Span { start: end, end });
+    Ok(())
+}
+
+#[inline]
+fn parse_scheme(scheme: &[u8]) -> Result<&'static str, ErrorKind> {
+    match scheme {
+        b"http" => Ok("http"),
+        b"https" => Ok("https"),
+        _ if scheme.eq_ignore_ascii_case(b"http") => Ok("http"),
+        _ if scheme.eq_ignore_ascii_case(b"https") => Ok("https"),
+        _ => Err(ErrorKind::TargetScheme),
+    }
+}
+
 #[cold]
 fn push_method(target: &mut Target, method: &[u8]) -> Result<Span, ErrorKind> {
     let token = std::str::from_utf8(method)

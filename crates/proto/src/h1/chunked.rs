@@ -1,7 +1,6 @@
 //! The chunked transfer coding (RFC 9112, section 7.1), taken apart.
 
 use super::finder::SectionLimits;
-use super::head::is_forbidden_in_trailers;
 use super::section::SectionBuffer;
 use super::{Event, Step};
 use crate::error::ErrorKind;
@@ -191,7 +190,7 @@ impl Chunked {
             });
         }
         // Whoever merged fields of framing, routing or the like from here would be deceived.
-        trailers.retain(|name, _| !is_forbidden_in_trailers(name.known()));
+        trailers.retain(|name, _| !name.known().is_forbidden_in_trailers());
         self.state = State::Done;
         let event = if trailers.is_empty() {
             Event::End

@@ -1,7 +1,6 @@
 //! Writes heads and trailers anew, from parsed values only.
 
 use super::framing::ConnectionOptions;
-use super::head::is_forbidden_in_trailers;
 use crate::copy::{push_front, push_text};
 use crate::message::{Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm};
 
@@ -86,7 +85,7 @@ pub(crate) fn request_head(
 /// Appends trailer fields, without those that must not be sent as such, and the empty line.
 pub(crate) fn trailers(trailers: Option<&Fields>, out: &mut Vec<u8>) {
     if let Some(trailers) = trailers {
-        push_fields(trailers, is_forbidden_in_trailers, out);
+        push_fields(trailers, Name::is_forbidden_in_trailers, out);
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -77,6 +77,7 @@ impl Usual {
         label: Label {
             len: 0,
             name: Name::Other,
+            never_indexed: false,
         },
     };
 }
@@ -304,7 +305,11 @@ impl Finder {
         let len = text.len() as u16;
         self.usual[entries.len() % USUAL] = Usual {
             outline: name.outline(),
-            label: Label { len, name },
+            label: Label {
+                len,
+                name,
+                never_indexed: false,
+            },
         };
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! sees it.
 
 use crate::error::ErrorKind;
-use crate::message::{Name, Span, Version, is_token};
+use crate::message::{Name, Span, Version, is_token, parse_content_length};
 use crate::target;
 
 /// What the policed fields of one head say.
@@ -183,22 +183,6 @@ impl ConnectionOptions {
         }
         Ok(())
     }
-}
-
-/// `1*DIGIT` within 63 bits; a list of equal numbers, which some accept, is refused.
-fn parse_content_length(value: &[u8]) -> Result<u64, ErrorKind> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return Err(ErrorKind::ContentLengthMalformed);
-    }
-    let mut length: u64 = 0;
-    for digit in value {
-        length = length
-            .checked_mul(10)
-            .and_then(|length| length.checked_add(u64::from(digit - b'0')))
-            .filter(|&length| length <= i64::MAX as u64)
-            .ok_or(ErrorKind::ContentLengthOverflow)?;
-    }
-    Ok(length)
 }
 
 /// The elements of a comma-separated list, empty ones skipped (RFC 9110, section 5.6.1).

@@ -104,47 +104,6 @@ pub(crate) fn parse_response(
     })
 }
 
-/// Fields for framing, routing, authentication, request modifiers, response control and content
-/// format are no trailers: a recipient that merged them would be deceived.
-pub(crate) fn is_forbidden_in_trailers(name: Name) -> bool {
-    use Name as N;
-    name.is_policed()
-        || matches!(name, N::KeepAlive | N::ProxyConnection | N::Te | N::Trailer)
-        || matches!(
-            name,
-            N::Http2Settings | N::Forwarded | N::Via | N::MaxForwards | N::Proxy
-        )
-        || matches!(
-            name,
-            N::XForwardedFor | N::XForwardedHost | N::XForwardedPort
-        )
-        || matches!(
-            name,
-            N::XForwardedProto | N::XRealIp | N::ClientCert | N::ClientCertChain
-        )
-        || matches!(
-            name,
-            N::Authorization | N::ProxyAuthorization | N::Cookie | N::SetCookie
-        )
-        || matches!(
-            name,
-            N::WwwAuthenticate | N::ProxyAuthenticate | N::CacheControl | N::Range
-        )
-        || matches!(
-            name,
-            N::IfMatch | N::IfNoneMatch | N::IfRange | N::IfModifiedSince
-        )
-        || matches!(
-            name,
-            N::IfUnmodifiedSince | N::Age | N::Date | N::Expires | N::Location
-        )
-        || matches!(
-            name,
-            N::RetryAfter | N::Vary | N::ContentEncoding | N::ContentType
-        )
-        || matches!(name, N::ContentRange)
-}
-
 const HTTP_1_1: u64 = u64::from_ne_bytes(*b"HTTP/1.1");
 const HTTP_1_0: u64 = u64::from_ne_bytes(*b"HTTP/1.0");
 

@@ -29,6 +29,8 @@ const _: () = assert!(size_of::<Entry>() == 16);
 pub(crate) struct Label {
     pub(crate) len: u16,
     pub(crate) name: Name,
+    /// Its sender wants it in no compression table on the way (RFC 7541, section 7.1.3).
+    pub(crate) never_indexed: bool,
 }
 
 /// A field that must not be sent: its name is not a token, or its value holds CR, LF, NUL or
@@ -264,6 +266,7 @@ impl Fields {
             label: Label {
                 len: text.len() as u16,
                 name: known,
+                never_indexed: false,
             },
         }
     }

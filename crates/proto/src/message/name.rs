@@ -98,6 +98,7 @@ names! {
     RateLimitPolicy "ratelimit-policy" "RateLimit-Policy"
     Referer "referer" "Referer"
     ReferrerPolicy "referrer-policy" "Referrer-Policy"
+    Refresh "refresh" "Refresh"
     RetryAfter "retry-after" "Retry-After"
     SecChUa "sec-ch-ua" "Sec-CH-UA"
     SecChUaMobile "sec-ch-ua-mobile" "Sec-CH-UA-Mobile"
@@ -205,6 +206,47 @@ impl Name {
     #[inline]
     pub(crate) fn concerns_connection(self) -> bool {
         self as u8 <= Name::Http2Settings as u8
+    }
+
+    /// Fields for framing, routing, authentication, request modifiers, response control and content
+    /// format are no trailers: a recipient that merged them would be deceived.
+    pub(crate) fn is_forbidden_in_trailers(self) -> bool {
+        use Name as N;
+        self.is_policed()
+            || matches!(self, N::KeepAlive | N::ProxyConnection | N::Te | N::Trailer)
+            || matches!(
+                self,
+                N::Http2Settings | N::Forwarded | N::Via | N::MaxForwards | N::Proxy
+            )
+            || matches!(
+                self,
+                N::XForwardedFor | N::XForwardedHost | N::XForwardedPort
+            )
+            || matches!(
+                self,
+                N::XForwardedProto | N::XRealIp | N::ClientCert | N::ClientCertChain
+            )
+            || matches!(
+                self,
+                N::Authorization | N::ProxyAuthorization | N::Cookie | N::SetCookie
+            )
+            || matches!(
+                self,
+                N::WwwAuthenticate | N::ProxyAuthenticate | N::CacheControl
+            )
+            || matches!(
+                self,
+                N::IfMatch | N::IfNoneMatch | N::IfRange | N::IfModifiedSince
+            )
+            || matches!(
+                self,
+                N::IfUnmodifiedSince | N::Age | N::Date | N::Expires | N::Location
+            )
+            || matches!(
+                self,
+                N::RetryAfter | N::Vary | N::ContentEncoding | N::ContentType
+            )
+            || matches!(self, N::ContentRange | N::Range)
     }
 
     /// Whether an HTTP/1 machine has to look at the value to frame or route the message.

@@ -1,6 +1,6 @@
 //! Request heads: method, target, fields.
 
-use super::{Fields, Method, Name, Version};
+use super::{Fields, Method, Name, Version, is_token};
 use crate::error::ErrorKind;
 use crate::target;
 
@@ -72,6 +72,8 @@ pub(crate) struct Target {
     /// Directly followed by `?` and the query, if there is one.
     pub(crate) path: Span,
     pub(crate) query: Option<Span>,
+    /// What an extended CONNECT asks for.
+    pub(crate) protocol: Option<Span>,
 }
 
 impl RequestHead {
@@ -168,6 +170,35 @@ impl RequestHead {
     #[must_use]
     pub fn query(&self) -> Option<&str> {
         self.target.query.map(|span| self.target.at(span))
+    }
+
+    /// The protocol that an extended CONNECT asks for, `websocket` for example (RFC 8441); only in
+    /// HTTP/2 and HTTP/3. The form is then not that of a CONNECT: there is a path.
+    #[inline]
+    #[must_use]
+    pub fn protocol(&self) -> Option<&str> {
+        self.target.protocol.map(|span| self.target.at(span))
+    }
+
+    /// Makes this an extended CONNECT for the protocol, or an ordinary request again, whose method
+    /// has to be set then.
+    ///
+    /// # Panics
+    /// If the protocol is not a token.
+    pub fn set_protocol(&mut self, protocol: Option<&str>) {
+        if let Some(protocol) = protocol {
+            assert!(
+                is_token(protocol.as_bytes()),
+                "invalid protocol {protocol:?}"
+            );
+            self.method = Method::Connect;
+        }
+        self.target.protocol = protocol.map(|protocol| self.target.push(protocol));
+    }
+
+    /// Changes the scheme, which HTTP/2 and HTTP/3 send with every request.
+    pub fn set_scheme(&mut self, is_https: bool) {
+        self.target.scheme = Some(if is_https { "https" } else { "http" });
     }
 
     /// The normalised path and the query as they are sent in a request line.

@@ -1,0 +1,93 @@
+//! Error codes (RFC 9113, section 7), and which rule is answered with which.
+
+use crate::error::ErrorKind;
+
+/// Why a stream or a connection ends. Peers may send codes that have no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Code(pub u32);
+
+impl Code {
+    /// Graceful shutdown, or a request whose rest is not needed.
+    pub const NO_ERROR: Code = Code(0x0);
+    /// A violation of the protocol that has no code of its own.
+    pub const PROTOCOL_ERROR: Code = Code(0x1);
+    /// A fault of the endpoint that says so.
+    pub const INTERNAL_ERROR: Code = Code(0x2);
+    /// Data beyond a window.
+    pub const FLOW_CONTROL_ERROR: Code = Code(0x3);
+    /// Settings that were not acknowledged in time.
+    pub const SETTINGS_TIMEOUT: Code = Code(0x4);
+    /// A frame on a stream that its sender has ended.
+    pub const STREAM_CLOSED: Code = Code(0x5);
+    /// A frame of a wrong size.
+    pub const FRAME_SIZE_ERROR: Code = Code(0x6);
+    /// The stream was not processed at all: the request may be sent again.
+    pub const REFUSED_STREAM: Code = Code(0x7);
+    /// The stream is no longer needed.
+    pub const CANCEL: Code = Code(0x8);
+    /// A header block that could not be decoded.
+    pub const COMPRESSION_ERROR: Code = Code(0x9);
+    /// The connection of a CONNECT request failed.
+    pub const CONNECT_ERROR: Code = Code(0xa);
+    /// The peer causes more load than is acceptable.
+    pub const ENHANCE_YOUR_CALM: Code = Code(0xb);
+    /// The transport is not good enough.
+    pub const INADEQUATE_SECURITY: Code = Code(0xc);
+    /// The request has to be sent with HTTP/1.1.
+    pub const HTTP_1_1_REQUIRED: Code = Code(0xd);
+
+    /// What a violation of this rule is answered with.
+    #[must_use]
+    pub const fn of(kind: ErrorKind) -> Code {
+        use ErrorKind as K;
+        match kind {
+            K::FrameSize => Code::FRAME_SIZE_ERROR,
+            K::FlowControl => Code::FLOW_CONTROL_ERROR,
+            K::StreamClosed => Code::STREAM_CLOSED,
+            K::StreamLimit => Code::REFUSED_STREAM,
+            K::Compression => Code::COMPRESSION_ERROR,
+            K::ResetFlood | K::ContinuationFlood | K::SettingsFlood | K::PingFlood => {
+                Code::ENHANCE_YOUR_CALM
+            }
+            K::EmptyFrameFlood | K::SmallDataFlood | K::WindowUpdateFlood => {
+                Code::ENHANCE_YOUR_CALM
+            }
+            K::PriorityFlood | K::UnknownFrameFlood | K::TooManyInformational => {
+                Code::ENHANCE_YOUR_CALM
+            }
+            K::BodyTooLong | K::BodyTooShort | K::BodyForbidden => Code::INTERNAL_ERROR,
+            _ => Code::PROTOCOL_ERROR,
+        }
+    }
+
+    /// The registered name, for logs; empty for a code that has none.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Code::NO_ERROR => "NO_ERROR",
+            Code::PROTOCOL_ERROR => "PROTOCOL_ERROR",
+            Code::INTERNAL_ERROR => "INTERNAL_ERROR",
+            Code::FLOW_CONTROL_ERROR => "FLOW_CONTROL_ERROR",
+            Code::SETTINGS_TIMEOUT => "SETTINGS_TIMEOUT",
+            Code::STREAM_CLOSED => "STREAM_CLOSED",
+            Code::FRAME_SIZE_ERROR => "FRAME_SIZE_ERROR",
+            Code::REFUSED_STREAM => "REFUSED_STREAM",
+            Code::CANCEL => "CANCEL",
+            Code::COMPRESSION_ERROR => "COMPRESSION_ERROR",
+            Code::CONNECT_ERROR => "CONNECT_ERROR",
+            Code::ENHANCE_YOUR_CALM => "ENHANCE_YOUR_CALM",
+            Code::INADEQUATE_SECURITY => "INADEQUATE_SECURITY",
+            Code::HTTP_1_1_REQUIRED => "HTTP_1_1_REQUIRED",
+            _ => "",
+        }
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.as_str() {
+            "" => write!(f, "{:#x}", self.0),
+            name => f.write_str(name),
+        }
+    }
+}

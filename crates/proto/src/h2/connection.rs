@@ -1,0 +1,484 @@
+//! One end of a connection.
+
+mod content;
+mod control;
+mod heads;
+mod input;
+mod send;
+
+use std::time::Duration;
+
+use super::code::Code;
+use super::floods::Floods;
+use super::flow::Flow;
+use super::frame::{self, Kind};
+use super::hpack::{Decoder, Encoder};
+use super::priority::Priority;
+use super::schedule::Schedule;
+use super::section::SectionLimits;
+use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
+use super::stream::{Receiving, RequestKind, Sending, Stream, UNDECLARED};
+use super::streams::{End, Slot, Streams};
+use super::{Event, StreamId};
+use crate::error::{Error, ErrorKind, Side};
+use crate::limits::Limits;
+use input::Input;
+
+/// One end of a connection: many exchanges at a time, each a stream.
+///
+/// Methods are of four kinds, as everywhere in this crate: `handle_input` and `handle_eof`;
+/// commands, which append what is to be sent to `out`; [`next_to_send`](Connection::next_to_send),
+/// the only thing to poll; getters.
+///
+/// A command on a stream that does not exist any more does nothing: the peer may have reset it a
+/// moment ago, and the event that says so is on its way.
+#[derive(Debug)]
+pub struct Connection {
+    role: Role,
+    bounds: Bounds,
+    input: Input,
+    decoder: Decoder,
+    encoder: Encoder,
+    streams: Streams,
+    schedule: Schedule,
+    flow: Flow,
+    floods: Floods,
+    own: OwnSettings,
+    own_acknowledged: bool,
+    peer: PeerSettings,
+    peer_has_spoken: bool,
+    /// The highest stream of the peer that we have seen, and the highest that we work on.
+    last_seen: u32,
+    last_accepted: u32,
+    /// The next stream that we open.
+    next_own: u32,
+    closing: Closing,
+    /// After the peer's GOAWAY: the highest of our streams that it works on.
+    peer_last: Option<u32>,
+    /// Streams above that are still to be reported.
+    refusing: bool,
+    prioritizes: bool,
+    /// Priorities of streams that are still to be opened (RFC 9218, section 7.1).
+    early_priorities: Vec<(u32, Priority)>,
+}
+
+/// Which end this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Server,
+    /// With the scheme of its requests.
+    Client(&'static str),
+}
+
+/// The limits that are looked at all the time.
+#[derive(Debug)]
+struct Bounds {
+    section: SectionLimits,
+    block_bytes_max: usize,
+    continuations_max: u32,
+    informational_max: usize,
+}
+
+/// How far the end of the connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    No,
+    /// GOAWAY was sent that names no stream yet, and a PING behind it.
+    Announced,
+    /// GOAWAY was sent with the last stream that we work on.
+    Final,
+}
+
+/// How many priorities are kept for streams to come.
+const EARLY_PRIORITIES_MAX: usize = 16;
+
+/// Contents of our own PINGs.
+const PING_PROBE: [u8; 8] = *b"window??";
+const PING_DRAIN: [u8; 8] = *b"draining";
+const PING_CALLER: [u8; 8] = *b"alive???";
+
+impl Connection {
+    /// The server's end. [`start`](Connection::start) it.
+    #[must_use]
+    pub fn server(limits: &Limits) -> Connection {
+        Connection::new(Role::Server, limits)
+    }
+
+    /// The client's end, whose requests have the scheme `https` or `http`.
+    #[must_use]
+    pub fn client(limits: &Limits, is_https: bool) -> Connection {
+        let scheme = if is_https { "https" } else { "http" };
+        Connection::new(Role::Client(scheme), limits)
+    }
+
+    fn new(role: Role, limits: &Limits) -> Connection {
+        let is_server = role == Role::Server;
+        let section = SectionLimits::new(limits);
+        let flow = Flow::new(limits, is_server);
+        let table = limits.hpack_table_bytes_max.min(usize::from(u16::MAX));
+        Connection {
+            role,
+            bounds: Bounds {
+                section,
+                block_bytes_max: limits.header_block_bytes_max,
+                continuations_max: limits.continuations_max,
+                informational_max: limits.informational_max,
+            },
+            input: Input::new(is_server),
+            decoder: Decoder::new(table),
+            encoder: Encoder::new(table),
+            streams: Streams::default(),
+            schedule: Schedule::default(),
+            floods: Floods::new(limits),
+            own: OwnSettings {
+                header_table_size: table as u32,
+                concurrent_streams_max: limits.concurrent_streams_max,
+                window: flow.stream_size(),
+                header_list_size_max: section.header_list_size_max(),
+            },
+            flow,
+            own_acknowledged: false,
+            peer: PeerSettings::DEFAULT,
+            peer_has_spoken: false,
+            last_seen: 0,
+            last_accepted: 0,
+            next_own: 1,
+            closing: Closing::No,
+            peer_last: None,
+            refusing: false,
+            prioritizes: is_server,
+            early_priorities: Vec::new(),
+        }
+    }
+
+    /// Appends what this end begins with: its SETTINGS, and the preface of a client.
+    pub fn start(&mut self, out: &mut Vec<u8>) {
+        if !self.is_server() {
+            out.extend_from_slice(frame::PREFACE);
+        }
+        self.own.write(self.is_server(), out);
+        if let Some(increment) = self.flow.credit() {
+            frame::write_window_update(0, increment, out);
+        }
+    }
+
+    /// Whether streams are sent in the order that the peer wishes (RFC 9218), or round about. Only
+    /// a server should: what a gateway sends to an upstream is of different clients, none of which
+    /// may push itself in front of others.
+    pub fn set_prioritizes(&mut self, prioritizes: bool) {
+        self.prioritizes = prioritizes;
+    }
+
+    /// The peer closed its sending side.
+    ///
+    /// # Errors
+    /// Streams are open, which are now to be taken for failed. The answers under way of a server
+    /// whose client has sent its requests completely may still be finished (RULES 16).
+    pub fn handle_eof(&mut self) -> Result<(), Error> {
+        let is_complete = |stream: &Stream| {
+            stream.receiving == Receiving::Done || stream.receiving == Receiving::Reset
+        };
+        self.closing = Closing::Final;
+        if self.streams.iter().all(is_complete) {
+            return Ok(());
+        }
+        let is_server = self.is_server();
+        let kind = if is_server {
+            ErrorKind::TruncatedBody
+        } else {
+            ErrorKind::ClosedBeforeResponse
+        };
+        Err(Error::new(kind, self.side()))
+    }
+
+    /// Begins the end: GOAWAY, first without a last stream, so that requests on their way are still
+    /// taken; the definite one follows after one round trip, or with
+    /// [`drain_now`](Connection::drain_now). To a client this only means that it sends no more.
+    pub fn drain(&mut self, out: &mut Vec<u8>) {
+        if self.closing != Closing::No {
+            return;
+        }
+        if !self.is_server() {
+            return self.drain_now(out);
+        }
+        self.closing = Closing::Announced;
+        frame::write_go_away(frame::ID_MASK, Code::NO_ERROR, out);
+        frame::write(Kind::Ping, 0, 0, &PING_DRAIN, out);
+    }
+
+    /// Sends the definite GOAWAY: streams above the last one that was reported are ignored, and
+    /// their requests safe to send again.
+    pub fn drain_now(&mut self, out: &mut Vec<u8>) {
+        if self.closing != Closing::Final {
+            self.closing = Closing::Final;
+            frame::write_go_away(self.last_accepted, Code::NO_ERROR, out);
+        }
+    }
+
+    /// Appends a PING, whose answer is [`Event::Pong`].
+    pub fn ping(&mut self, out: &mut Vec<u8>) {
+        frame::write(Kind::Ping, 0, 0, &PING_CALLER, out);
+    }
+
+    /// Gives a stream up; nothing more is received or sent on it.
+    pub fn reset(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) {
+        let Some(slot) = self.streams.find(stream.0) else {
+            return;
+        };
+        if !matches!(
+            self.streams.at(slot).receiving,
+            Receiving::Reset | Receiving::GivenUp
+        ) {
+            frame::write_reset(stream.0, code, out);
+        }
+        self.remove(slot, End::ByUs);
+    }
+
+    /// A server has stopped its work on a stream that was [`Event::Reset`]. Until then the stream
+    /// counts against the client's limit (RULES 19).
+    pub fn forget(&mut self, stream: StreamId) {
+        if let Some(slot) = self.streams.find(stream.0) {
+            let end = match self.streams.at(slot).receiving {
+                Receiving::Reset => End::ByPeer,
+                Receiving::GivenUp => End::ByUs,
+                _ => return,
+            };
+            self.remove(slot, end);
+        }
+    }
+
+    /// `bytes` of a stream's [`Event::Data`] were taken by whom they are for, so that the peer may
+    /// send as many more (RULES 4). Due for every byte, also after the end of the stream.
+    pub fn release(&mut self, stream: StreamId, bytes: usize, out: &mut Vec<u8>) {
+        self.flow.release(bytes);
+        self.announce_credit(out);
+        let target = self.flow.stream_size();
+        if let Some(stream) = self.streams.get_mut(stream.0) {
+            stream.held = stream.held.saturating_sub(bytes as u32);
+            if let Some(increment) = stream.credit(target) {
+                frame::write_window_update(stream.id, increment, out);
+            }
+        }
+    }
+
+    /// No stream is open.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.streams.len() == 0
+    }
+
+    /// Streams that are open, those included that the peer reset and that are not forgotten.
+    #[must_use]
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Which they are, in no order.
+    pub fn streams(&self) -> impl Iterator<Item = StreamId> {
+        self.streams.iter().map(|stream| StreamId(stream.id))
+    }
+
+    /// Nothing is left to do: one end has announced the end, no new stream will be accepted, and
+    /// the last one is over.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.is_idle() && (self.closing == Closing::Final || self.peer_last.is_some())
+    }
+
+    /// How many requests a client may send now: what the server allows (RFC 9113, section 5.1.2),
+    /// and nothing once an end to the connection was announced by either side.
+    #[must_use]
+    pub fn requests_available(&self) -> usize {
+        let is_over = self.closing != Closing::No || self.peer_last.is_some();
+        if self.is_server() || is_over || self.next_own > frame::ID_MASK {
+            return 0;
+        }
+        (self.peer.concurrent_streams_max as usize).saturating_sub(self.streams.len())
+    }
+
+    /// Whether the server takes extended CONNECT (RFC 8441). Not known before its first bytes.
+    #[must_use]
+    pub fn takes_extended_connect(&self) -> bool {
+        self.peer.connect_protocol
+    }
+
+    /// Whether the client waits for `100 Continue` before it sends the content.
+    #[must_use]
+    pub fn expects_continue(&self, stream: StreamId) -> bool {
+        self.streams
+            .get(stream.0)
+            .is_some_and(|stream| stream.expects_continue)
+    }
+
+    /// Whether content may be sent on the stream: a head was, without the end.
+    #[must_use]
+    pub fn sends_body(&self, stream: StreamId) -> bool {
+        self.streams
+            .get(stream.0)
+            .is_some_and(|stream| stream.sending == Sending::Body)
+    }
+
+    /// The message of the peer was received completely, or the stream is over anyway.
+    #[must_use]
+    pub fn receive_done(&self, stream: StreamId) -> bool {
+        let is_open = |receiving| matches!(receiving, Receiving::Head | Receiving::Body);
+        !self
+            .streams
+            .get(stream.0)
+            .is_some_and(|stream| is_open(stream.receiving))
+    }
+
+    /// A server: the final head was sent. A client: it was received. True if the stream is over.
+    #[must_use]
+    pub fn response_started(&self, stream: StreamId) -> bool {
+        self.streams
+            .get(stream.0)
+            .is_none_or(|stream| match self.role {
+                Role::Server => stream.sending != Sending::Head,
+                Role::Client(_) => stream.receiving != Receiving::Head,
+            })
+    }
+
+    /// Bytes of content that may be sent on the stream at this moment.
+    #[must_use]
+    pub fn send_window(&self, stream: StreamId) -> usize {
+        let stream = self
+            .streams
+            .get(stream.0)
+            .map_or(0, |stream| stream.send_window);
+        stream.min(self.flow.send_window).max(0) as usize
+    }
+
+    /// Bytes that were received and not released, of all streams.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.flow.held() as usize
+    }
+
+    /// Bytes of memory that the machine occupies.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Connection>()
+            + self.input.memory()
+            + self.decoder.memory()
+            + self.encoder.memory()
+            + self.streams.memory()
+            + self.schedule.memory()
+            + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
+    }
+
+    #[inline]
+    fn is_server(&self) -> bool {
+        self.role == Role::Server
+    }
+
+    fn side(&self) -> Side {
+        if self.is_server() {
+            Side::Request
+        } else {
+            Side::Response
+        }
+    }
+
+    #[inline]
+    fn announce_credit(&mut self, out: &mut Vec<u8>) {
+        if let Some(increment) = self.flow.credit() {
+            frame::write_window_update(0, increment, out);
+        }
+    }
+
+    /// A stream that begins now.
+    #[inline]
+    fn new_stream(&self, id: u32, receiving: Receiving, sending: Sending) -> Stream {
+        // Until our settings are acknowledged, the peer may think of the default.
+        let window = match self.own_acknowledged {
+            true => self.flow.stream_size(),
+            false => self.own.window.max(WINDOW_DEFAULT),
+        };
+        Stream {
+            id,
+            receiving,
+            sending,
+            priority: Priority::UNSTATED,
+            request: RequestKind::Other,
+            expects_continue: false,
+            is_blocked: false,
+            informational_count: 0,
+            receive_window: window as i32,
+            held: 0,
+            send_window: self.peer.window as i32,
+            receive_left: UNDECLARED,
+            send_left: UNDECLARED,
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot, end: End) {
+        if !self.schedule.is_empty() {
+            let id = self.streams.at(slot).id;
+            self.schedule.remove(id);
+        }
+        self.streams.remove(slot, end);
+    }
+
+    #[inline]
+    fn remove_if_closed(&mut self, slot: Slot) {
+        if self.streams.at(slot).is_closed() {
+            self.remove(slot, End::ByPeer);
+        }
+    }
+
+    /// Resets a stream because the peer broke a rule on it. That counts like a reset by the peer:
+    /// otherwise breaking rules would be the cheaper way to the same end (RULES 19).
+    #[cold]
+    fn fault(
+        &mut self,
+        id: u32,
+        kind: ErrorKind,
+        now: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<Event, ErrorKind> {
+        let code = Code::of(kind);
+        frame::write_reset(id, code, out);
+        let slot = self.streams.find(id);
+        let is_early = slot.is_none_or(|slot| self.streams.at(slot).sending == Sending::Head);
+        match slot {
+            Some(slot) => self.end_stream(slot, Receiving::GivenUp),
+            None => self.streams.note_closed(id, End::ByUs),
+        }
+        if self.is_server() && is_early {
+            self.floods.stream_reset(now)?;
+        }
+        Ok(Event::Reset {
+            stream: StreamId(id),
+            error: Error::new(kind, self.side()),
+            code,
+        })
+    }
+
+    /// A server keeps a stream that was reset until it is forgotten; a client's is over.
+    fn end_stream(&mut self, slot: Slot, receiving: Receiving) {
+        if !self.is_server() {
+            let end = if receiving == Receiving::Reset {
+                End::ByPeer
+            } else {
+                End::ByUs
+            };
+            return self.remove(slot, end);
+        }
+        let stream = self.streams.at(slot);
+        stream.receiving = receiving;
+        stream.sending = Sending::Done;
+        let id = stream.id;
+        self.schedule.remove(id);
+    }
+
+    /// Ends the connection because of what the peer did.
+    #[cold]
+    fn fail(&mut self, kind: ErrorKind, out: &mut Vec<u8>) -> Error {
+        self.closing = Closing::Final;
+        self.input.close();
+        frame::write_go_away(self.last_accepted, Code::of(kind), out);
+        Error::new(kind, self.side())
+    }
+}

@@ -1,0 +1,376 @@
+//! HEADERS and CONTINUATION (RFC 9113, sections 6.2, 6.10 and 8.1): requests, responses, trailers.
+
+use std::time::Duration;
+
+use super::control::check_dependency;
+use super::input::OpenBlock;
+use super::{Closing, Connection, Role};
+use crate::error::{Error, ErrorKind};
+use crate::h2::floods::Flood;
+use crate::h2::frame::{self, Header, flag};
+use crate::h2::hpack::Malformed;
+use crate::h2::priority::Priority;
+use crate::h2::section::{self, RequestFacts, body_length};
+use crate::h2::stream::{Receiving, RequestKind, Sending, UNDECLARED};
+use crate::h2::streams::{End, Slot};
+use crate::h2::{Event, Received, StreamId};
+use crate::message::{BodyLength, Method, RequestHead, ResponseHead, Status};
+
+impl From<Malformed> for ErrorKind {
+    fn from(Malformed: Malformed) -> ErrorKind {
+        ErrorKind::Compression
+    }
+}
+
+impl Connection {
+    #[inline]
+    pub(super) fn headers(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        if header.stream == 0 {
+            return Err(ErrorKind::FrameUnexpected);
+        }
+        let mut block = frame::without_padding(header, payload)?;
+        if header.has(flag::PRIORITY) {
+            block = check_dependency(header.stream, block)?;
+        }
+        let end_stream = header.has(flag::END_STREAM);
+        if header.has(flag::END_HEADERS) {
+            return self.head(header.stream, end_stream, block, now, received, out);
+        }
+        if block.is_empty() {
+            self.floods.note(Flood::EmptyFrame, now)?;
+        }
+        self.input.block = Some(OpenBlock {
+            stream: header.stream,
+            end_stream,
+            continuations: 0,
+            bytes: block.to_vec(),
+        });
+        Ok(None)
+    }
+
+    #[cold]
+    pub(super) fn continuation(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        let Some(mut block) = self.input.block.take() else {
+            return Err(ErrorKind::FrameUnexpected);
+        };
+        block.continuations += 1;
+        let is_too_long = block.bytes.len() + payload.len() > self.bounds.block_bytes_max;
+        if is_too_long || block.continuations > self.bounds.continuations_max {
+            return Err(ErrorKind::ContinuationFlood);
+        }
+        block.bytes.extend_from_slice(payload);
+        if header.has(flag::END_HEADERS) {
+            return self.head(
+                block.stream,
+                block.end_stream,
+                &block.bytes,
+                now,
+                received,
+                out,
+            );
+        }
+        if payload.is_empty() {
+            self.floods.note(Flood::EmptyFrame, now)?;
+        }
+        self.input.block = Some(block);
+        Ok(None)
+    }
+
+    /// A header block is complete.
+    #[inline]
+    fn head(
+        &mut self,
+        id: u32,
+        end: bool,
+        block: &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        let Some(slot) = self.streams.find(id) else {
+            if self.is_server() && id > self.last_seen {
+                return self.request(id, end, block, now, received, out);
+            }
+            return self.head_of_nobody(id, block, now, out);
+        };
+        match self.streams.at(slot).receiving {
+            Receiving::Head => self.response(slot, end, block, now, received, out),
+            Receiving::Body => self
+                .trailers(slot, end, block, now, received, out)
+                .map(Some),
+            Receiving::Discarded | Receiving::GivenUp => {
+                section::ignored(&mut self.decoder, block)?;
+                if end && self.streams.at(slot).receiving == Receiving::Discarded {
+                    self.streams.at(slot).receiving = Receiving::Done;
+                    self.remove_if_closed(slot);
+                }
+                Ok(None)
+            }
+            // RFC 9113, section 5.1, half-closed (remote): "If an endpoint receives additional
+            // frames, other than WINDOW_UPDATE, PRIORITY, or RST_STREAM, for a stream that is in
+            // this state, it MUST respond with a stream error of type STREAM_CLOSED."
+            Receiving::Done => {
+                section::ignored(&mut self.decoder, block)?;
+                self.fault(id, ErrorKind::StreamClosed, now, out).map(Some)
+            }
+            Receiving::Reset => Err(ErrorKind::StreamClosed),
+        }
+    }
+
+    /// A header block for a stream that is not in the table and cannot be opened.
+    #[cold]
+    fn head_of_nobody(
+        &mut self,
+        id: u32,
+        block: &[u8],
+        now: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        if self.is_idle_id(id) {
+            return Err(ErrorKind::StreamId);
+        }
+        section::ignored(&mut self.decoder, block)?;
+        match self.streams.end_of(id) {
+            Some(End::ByUs) => Ok(None),
+            Some(End::ByPeer) => Err(ErrorKind::StreamClosed),
+            // RFC 9113, section 5.1.1: "The identifier of a newly established stream MUST be
+            // numerically greater than all streams that the initiating endpoint has opened".
+            None if self.streams.remembers_all() => Err(ErrorKind::StreamId),
+            None => self
+                .fault(id, ErrorKind::StreamClosed, now, out)
+                .map(|_| None),
+        }
+    }
+
+    /// A new stream, in a server.
+    #[inline]
+    fn request(
+        &mut self,
+        id: u32,
+        end: bool,
+        block: &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        if id % 2 == 0 {
+            return Err(ErrorKind::StreamId);
+        }
+        self.last_seen = id;
+        self.floods.stream_opened();
+        let is_full = self.streams.len() >= self.own.concurrent_streams_max as usize;
+        if is_full || self.closing == Closing::Final {
+            return self.refuse_request(id, block, now, out);
+        }
+        self.last_accepted = id;
+        let head = &mut received.request;
+        match section::request(&mut self.decoder, block, &self.bounds.section, head)? {
+            Ok(facts) => self.accept(id, end, facts, head, now, out).map(Some),
+            Err(kind) if section::is_malformed(kind) => self.fault(id, kind, now, out).map(Some),
+            Err(kind) => {
+                let receiving = if end {
+                    Receiving::Done
+                } else {
+                    Receiving::Discarded
+                };
+                let mut stream = self.new_stream(id, receiving, Sending::Head);
+                stream.request = request_kind(head);
+                self.streams.insert(stream);
+                let error = Error::new(kind, self.side());
+                Ok(Some(Event::Refused {
+                    stream: StreamId(id),
+                    error,
+                }))
+            }
+        }
+    }
+
+    #[inline]
+    fn accept(
+        &mut self,
+        id: u32,
+        end: bool,
+        facts: RequestFacts,
+        head: &RequestHead,
+        now: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<Event, ErrorKind> {
+        if end && !matches!(facts.content_length, None | Some(0)) {
+            return self.fault(id, ErrorKind::ContentLengthMismatch, now, out);
+        }
+        let receiving = if end {
+            Receiving::Done
+        } else {
+            Receiving::Body
+        };
+        let mut stream = self.new_stream(id, receiving, Sending::Head);
+        stream.request = request_kind(head);
+        stream.receive_left = facts.content_length.unwrap_or(UNDECLARED);
+        stream.expects_continue = facts.expects_continue && !end;
+        if self.prioritizes {
+            let early = if self.early_priorities.is_empty() {
+                None
+            } else {
+                self.early_priority(id)
+            };
+            stream.priority = early.or(facts.priority).unwrap_or(Priority::UNSTATED);
+        }
+        self.streams.insert(stream);
+        let length = body_length(facts.content_length, end);
+        Ok(Event::Head {
+            stream: StreamId(id),
+            length,
+            end,
+        })
+    }
+
+    /// What PRIORITY_UPDATE said of a stream before it was opened; forgets those before it.
+    #[cold]
+    fn early_priority(&mut self, id: u32) -> Option<Priority> {
+        let found = self.early_priorities.iter().find(|(other, _)| *other == id);
+        let priority = found.map(|(_, priority)| *priority);
+        self.early_priorities.retain(|(other, _)| *other > id);
+        priority
+    }
+
+    /// A stream too many, or too late.
+    #[cold]
+    fn refuse_request(
+        &mut self,
+        id: u32,
+        block: &[u8],
+        now: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        section::ignored(&mut self.decoder, block)?;
+        if self.closing == Closing::Final {
+            // GOAWAY has told the peer already.
+            self.streams.note_closed(id, End::ByUs);
+            return Ok(None);
+        }
+        self.fault(id, ErrorKind::StreamLimit, now, out).map(Some)
+    }
+
+    /// A response head, in a client.
+    fn response(
+        &mut self,
+        slot: Slot,
+        end: bool,
+        block: &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        let head = &mut received.response;
+        let declared = section::response(&mut self.decoder, block, &self.bounds.section, head)?;
+        let id = self.streams.at(slot).id;
+        let outcome = declared.and_then(|declared| self.take_response(slot, end, declared, head));
+        match outcome {
+            Ok(length) => {
+                self.remove_if_closed(slot);
+                Ok(Some(Event::Head {
+                    stream: StreamId(id),
+                    length,
+                    end,
+                }))
+            }
+            Err(kind) => self.fault(id, kind, now, out).map(Some),
+        }
+    }
+
+    fn take_response(
+        &mut self,
+        slot: Slot,
+        end: bool,
+        declared: Option<u64>,
+        head: &ResponseHead,
+    ) -> Result<BodyLength, ErrorKind> {
+        let informational_max = self.bounds.informational_max;
+        let stream = self.streams.at(slot);
+        if head.status.is_informational() {
+            stream.informational_count = stream.informational_count.saturating_add(1);
+            return match usize::from(stream.informational_count) > informational_max {
+                _ if end => Err(ErrorKind::HeadUnexpected),
+                true => Err(ErrorKind::TooManyInformational),
+                false => Ok(BodyLength::Empty),
+            };
+        }
+        stream.receiving = Receiving::Body;
+        let is_tunnel = stream.request == RequestKind::Connect && head.status.is_success();
+        let has_no_content = stream.request == RequestKind::Head || head.status.forbids_content();
+        let (left, length) = match declared {
+            _ if is_tunnel => (UNDECLARED, BodyLength::Unknown),
+            _ if head.status == Status::NO_CONTENT => (0, BodyLength::Empty),
+            declared if has_no_content => (0, body_length(declared, true)),
+            declared => (declared.unwrap_or(UNDECLARED), body_length(declared, end)),
+        };
+        stream.receive_left = left;
+        if end {
+            stream.end_receiving()?;
+        }
+        Ok(length)
+    }
+
+    fn trailers(
+        &mut self,
+        slot: Slot,
+        end: bool,
+        block: &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Event, ErrorKind> {
+        let limits = &self.bounds.section;
+        let decoded = section::trailers(&mut self.decoder, block, limits, &mut received.trailers)?;
+        let stream = self.streams.at(slot);
+        let id = stream.id;
+        // RFC 9113, section 8.1: "An endpoint that receives a HEADERS frame without the END_STREAM
+        // flag set after receiving the HEADERS frame that opens a request or after receiving a
+        // final (non-informational) status code MUST treat the corresponding request or response
+        // as malformed".
+        let ended = match end {
+            true => stream.end_receiving(),
+            false => Err(ErrorKind::HeadUnexpected),
+        };
+        match decoded.and(ended) {
+            Ok(()) => {
+                self.remove_if_closed(slot);
+                Ok(Event::Trailers {
+                    stream: StreamId(id),
+                })
+            }
+            Err(kind) => self.fault(id, kind, now, out),
+        }
+    }
+}
+
+#[inline]
+fn request_kind(head: &RequestHead) -> RequestKind {
+    match head.method {
+        Method::Head => RequestKind::Head,
+        Method::Connect => RequestKind::Connect,
+        _ => RequestKind::Other,
+    }
+}
+
+impl Connection {
+    /// What a client's stream has to know of its request.
+    pub(super) fn kind_of(&self, head: &RequestHead) -> RequestKind {
+        debug_assert!(matches!(self.role, Role::Client(_)));
+        request_kind(head)
+    }
+}

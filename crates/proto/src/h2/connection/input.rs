@@ -1,0 +1,325 @@
+//! From bytes to frames, wherever the input is cut.
+
+use std::time::Duration;
+
+use super::Connection;
+use crate::error::{Error, ErrorKind};
+use crate::h2::floods::Flood;
+use crate::h2::frame::{Header, Kind, PAYLOAD_MAX, PREFACE, flag};
+use crate::h2::{Event, Received, Step};
+
+/// The frame that is being received, as far as it has come.
+#[derive(Debug)]
+pub(super) struct Input {
+    pub(super) state: State,
+    /// What has arrived of a header, or of a payload that is looked at as a whole. Each byte gets
+    /// here once, and most never: what is complete in the input is used there.
+    partial: Vec<u8>,
+    /// The header block that CONTINUATION frames are to complete.
+    pub(super) block: Option<OpenBlock>,
+}
+
+/// A header block whose end is still to come.
+#[derive(Debug)]
+pub(super) struct OpenBlock {
+    pub(super) stream: u32,
+    pub(super) end_stream: bool,
+    pub(super) continuations: u32,
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// So many bytes of the client's preface have come.
+    Preface(usize),
+    Header,
+    /// A payload that is looked at as a whole.
+    Payload(Header),
+    /// The length of the padding of DATA.
+    Padding(Header),
+    /// Content, which is passed on as it comes.
+    Content(Content),
+    /// Bytes that nobody wants.
+    Skip(usize),
+    /// The connection failed: input is discarded.
+    Closed,
+}
+
+/// What is still to come of a DATA frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Content {
+    pub(super) stream: u32,
+    pub(super) left: usize,
+    pub(super) padding: usize,
+    pub(super) end_stream: bool,
+}
+
+impl Input {
+    pub(super) fn new(expects_preface: bool) -> Input {
+        Input {
+            state: if expects_preface {
+                State::Preface(0)
+            } else {
+                State::Header
+            },
+            partial: Vec::new(),
+            block: None,
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        *self = Input::new(false);
+        self.state = State::Closed;
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.partial.capacity()
+            + self
+                .block
+                .as_ref()
+                .map_or(0, |block| block.bytes.capacity())
+    }
+
+    /// The header at the front of `rest`, once it is complete.
+    #[inline]
+    fn take_header(&mut self, rest: &mut &[u8]) -> Option<Header> {
+        if self.partial.is_empty()
+            && let Some((bytes, after)) = rest.split_first_chunk()
+        {
+            *rest = after;
+            return Some(Header::parse(bytes));
+        }
+        self.gather(rest, Header::LEN)?;
+        let header = self.partial.first_chunk().map(Header::parse);
+        self.partial.clear();
+        header
+    }
+
+    /// Moves bytes over until there are `len`.
+    fn gather(&mut self, rest: &mut &[u8], len: usize) -> Option<()> {
+        let (bytes, after) = rest.split_at(rest.len().min(len - self.partial.len()));
+        self.partial.extend_from_slice(bytes);
+        *rest = after;
+        (self.partial.len() == len).then_some(())
+    }
+}
+
+/// Memory for a frame that came in pieces is given back if it is more than this.
+const PARTIAL_KEPT_MAX: usize = 512;
+
+impl Connection {
+    /// Takes one step through the input: frames up to the first that is worth an event.
+    ///
+    /// `now` is the time since any fixed moment; only its differences matter, for limits that are
+    /// rates. What the protocol wants answered at once is appended to `out`.
+    ///
+    /// # Errors
+    /// The violated rule. The connection has to close once `out`, which ends in a GOAWAY, is sent;
+    /// input is discarded from now on.
+    #[inline]
+    pub fn handle_input(
+        &mut self,
+        input: &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, Error> {
+        let mut rest = input;
+        match self.advance(input, &mut rest, now, received, out) {
+            Ok(event) => Ok(Step {
+                consumed: input.len() - rest.len(),
+                event,
+            }),
+            Err(kind) => Err(self.fail(kind, out)),
+        }
+    }
+
+    fn advance(
+        &mut self,
+        input: &[u8],
+        rest: &mut &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Event, ErrorKind> {
+        if self.refusing
+            && let Some(event) = self.next_refused()
+        {
+            return Ok(event);
+        }
+        loop {
+            let event = match self.input.state {
+                State::Header => {
+                    let Some(header) = self.input.take_header(rest) else {
+                        return Ok(Event::NeedMore);
+                    };
+                    self.begin_frame(header, rest, now, received, out)?
+                }
+                State::Payload(header) => {
+                    if self.input.gather(rest, header.len).is_none() {
+                        return Ok(Event::NeedMore);
+                    }
+                    self.gathered_frame(header, now, received, out)?
+                }
+                State::Padding(header) => {
+                    let Some((&padding, after)) = rest.split_first() else {
+                        return Ok(Event::NeedMore);
+                    };
+                    *rest = after;
+                    self.begin_content(header, Some(padding), now, out)?
+                }
+                State::Content(content) => {
+                    if rest.is_empty() && content.left + content.padding > 0 {
+                        return Ok(Event::NeedMore);
+                    }
+                    self.content(content, input.len() - rest.len(), rest, now, out)?
+                }
+                State::Skip(left) => {
+                    let (skipped, after) = rest.split_at(rest.len().min(left));
+                    *rest = after;
+                    if skipped.len() < left {
+                        self.input.state = State::Skip(left - skipped.len());
+                        return Ok(Event::NeedMore);
+                    }
+                    self.input.state = State::Header;
+                    None
+                }
+                State::Preface(matched) => {
+                    self.preface(matched, rest)?;
+                    if rest.is_empty() {
+                        return Ok(Event::NeedMore);
+                    }
+                    None
+                }
+                State::Closed => {
+                    *rest = &[];
+                    return Ok(Event::NeedMore);
+                }
+            };
+            if let Some(event) = event {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// RFC 9113, section 3.4: "Clients and servers MUST treat an invalid connection preface as a
+    /// connection error".
+    fn preface(&mut self, matched: usize, rest: &mut &[u8]) -> Result<(), ErrorKind> {
+        let (bytes, after) = rest.split_at(rest.len().min(PREFACE.len() - matched));
+        if !PREFACE[matched..].starts_with(bytes) {
+            return Err(ErrorKind::Preface);
+        }
+        *rest = after;
+        let matched = matched + bytes.len();
+        self.input.state = if matched == PREFACE.len() {
+            State::Header
+        } else {
+            State::Preface(matched)
+        };
+        Ok(())
+    }
+
+    /// Decides what to do with a frame from its header.
+    #[inline]
+    fn begin_frame(
+        &mut self,
+        header: Header,
+        rest: &mut &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        self.check_header(header)?;
+        match header.kind {
+            Kind::Data if header.has(flag::PADDED) => {
+                // RFC 9113, section 6.1: the length of the padding is part of the payload.
+                if header.len == 0 {
+                    return Err(ErrorKind::FrameSize);
+                }
+                self.input.state = State::Padding(header);
+                Ok(None)
+            }
+            Kind::Data => self.begin_content(header, None, now, out),
+            Kind::Unknown => {
+                self.floods.note(Flood::UnknownFrame, now)?;
+                self.input.state = State::Skip(header.len);
+                Ok(None)
+            }
+            _ => match rest.split_at_checked(header.len) {
+                Some((payload, after)) => {
+                    *rest = after;
+                    self.frame(header, payload, now, received, out)
+                }
+                None => {
+                    self.input.state = State::Payload(header);
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    /// What is wrong with a frame whatever its payload is.
+    #[inline]
+    fn check_header(&self, header: Header) -> Result<(), ErrorKind> {
+        // RFC 9113, section 4.2: "An endpoint MUST send an error code of FRAME_SIZE_ERROR if a
+        // frame exceeds the size defined in SETTINGS_MAX_FRAME_SIZE".
+        if header.len > PAYLOAD_MAX {
+            return Err(ErrorKind::FrameSize);
+        }
+        if !self.peer_has_spoken && header.kind != Kind::Settings {
+            return Err(ErrorKind::Preface);
+        }
+        match &self.input.block {
+            // RFC 9113, section 4.3: "Any other frame [...] MUST be treated as a connection error",
+            // within a header block.
+            Some(block) if header.kind != Kind::Continuation || header.stream != block.stream => {
+                Err(ErrorKind::FrameUnexpected)
+            }
+            None if header.kind == Kind::Continuation => Err(ErrorKind::FrameUnexpected),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn gathered_frame(
+        &mut self,
+        header: Header,
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        self.input.state = State::Header;
+        let mut payload = std::mem::take(&mut self.input.partial);
+        let outcome = self.frame(header, &payload, now, received, out);
+        if payload.capacity() <= PARTIAL_KEPT_MAX {
+            payload.clear();
+            self.input.partial = payload;
+        }
+        outcome
+    }
+
+    /// Deals with a frame whose payload is complete.
+    #[inline]
+    fn frame(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        now: Duration,
+        received: &mut Received,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        match header.kind {
+            Kind::Headers => self.headers(header, payload, now, received, out),
+            Kind::Continuation => self.continuation(header, payload, now, received, out),
+            Kind::WindowUpdate => self.window_update(header, payload, now, out),
+            Kind::RstStream => self.rst_stream(header, payload, now),
+            Kind::Settings => self.settings(header, payload, now, out).map(|()| None),
+            Kind::Ping => self.pinged(header, payload, now, out),
+            Kind::GoAway => self.go_away(header, payload),
+            Kind::Priority => self.priority(header, payload, now, out),
+            Kind::PriorityUpdate => self.priority_update(header, payload, now).map(|()| None),
+            Kind::PushPromise => Err(ErrorKind::PushUnexpected),
+            Kind::Data | Kind::Unknown => Ok(None),
+        }
+    }
+}

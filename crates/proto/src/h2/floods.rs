@@ -1,0 +1,147 @@
+//! Counts what costs us work and brings the peer nothing: an honest peer has no reason to send
+//! much of it, and an attacker needs a lot.
+
+use std::time::Duration;
+
+use crate::error::ErrorKind;
+use crate::limits::Limits;
+
+/// Frames that are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Flood {
+    Settings,
+    Ping,
+    EmptyFrame,
+    SmallData,
+    WindowUpdate,
+    Priority,
+    UnknownFrame,
+}
+
+const KINDS: usize = 7;
+
+/// Counts since the beginning of the current window of time. Honest traffic in the window raises
+/// some of the limits, because peers answer each of its pieces.
+#[derive(Debug)]
+pub(crate) struct Floods {
+    limits: [u32; KINDS],
+    counts: [u32; KINDS],
+    window: Duration,
+    started: Duration,
+    content_received: u32,
+    content_sent: u32,
+    streams_opened: u32,
+    resets: Resets,
+}
+
+/// Streams that were reset before their response began (RULES 19).
+#[derive(Debug)]
+struct Resets {
+    limit: u32,
+    count: u32,
+    opened: u32,
+    window: Duration,
+    started: Duration,
+}
+
+impl Floods {
+    pub(crate) fn new(limits: &Limits) -> Floods {
+        let mut by_kind = [0; KINDS];
+        by_kind[Flood::Settings as usize] = limits.settings_frames_max;
+        by_kind[Flood::Ping as usize] = limits.pings_max;
+        by_kind[Flood::EmptyFrame as usize] = limits.empty_frames_max;
+        by_kind[Flood::SmallData as usize] = limits.small_data_frames_max;
+        by_kind[Flood::WindowUpdate as usize] = limits.window_updates_max;
+        by_kind[Flood::Priority as usize] = limits.priority_frames_max;
+        by_kind[Flood::UnknownFrame as usize] = limits.unknown_frames_max;
+        Floods {
+            limits: by_kind,
+            counts: [0; KINDS],
+            window: limits.frames_window,
+            started: Duration::ZERO,
+            content_received: 0,
+            content_sent: 0,
+            streams_opened: 0,
+            resets: Resets {
+                limit: limits.resets_max,
+                count: 0,
+                opened: 0,
+                window: limits.resets_window,
+                started: Duration::ZERO,
+            },
+        }
+    }
+
+    /// Counts a frame; too many of its kind are an error.
+    pub(crate) fn note(&mut self, flood: Flood, now: Duration) -> Result<(), ErrorKind> {
+        if now.saturating_sub(self.started) >= self.window {
+            self.started = now;
+            self.counts = [0; KINDS];
+            (
+                self.content_received,
+                self.content_sent,
+                self.streams_opened,
+            ) = (0, 0, 0);
+        }
+        let kind = flood as usize;
+        self.counts[kind] += 1;
+        let earned = match flood {
+            Flood::Ping => (self.content_received >> 10) + (self.content_sent >> 10),
+            Flood::WindowUpdate => self.content_sent >> 8,
+            Flood::Priority | Flood::UnknownFrame => self.streams_opened.saturating_mul(2),
+            Flood::Settings | Flood::EmptyFrame | Flood::SmallData => 0,
+        };
+        if self.counts[kind] > self.limits[kind].saturating_add(earned) {
+            return Err(flood.error());
+        }
+        Ok(())
+    }
+
+    /// A stream was opened.
+    #[inline]
+    pub(crate) fn stream_opened(&mut self) {
+        self.streams_opened = self.streams_opened.wrapping_add(1);
+        self.resets.opened = self.resets.opened.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(crate) fn content_received(&mut self, bytes: usize) {
+        self.content_received = self.content_received.saturating_add(bytes as u32);
+    }
+
+    #[inline]
+    pub(crate) fn content_sent(&mut self, bytes: usize) {
+        self.content_sent = self.content_sent.saturating_add(bytes as u32);
+    }
+
+    /// Counts a stream that the peer gave up, or made us give up, before its response began.
+    ///
+    /// Both conditions are needed: a proxy in front of us carries the cancels of many users.
+    pub(crate) fn stream_reset(&mut self, now: Duration) -> Result<(), ErrorKind> {
+        let resets = &mut self.resets;
+        if now.saturating_sub(resets.started) >= resets.window {
+            resets.started = now;
+            (resets.count, resets.opened) = (0, 0);
+        }
+        resets.count += 1;
+        if resets.count > resets.limit && resets.count > resets.opened / 2 {
+            return Err(ErrorKind::ResetFlood);
+        }
+        Ok(())
+    }
+}
+
+impl Flood {
+    fn error(self) -> ErrorKind {
+        match self {
+            Flood::Settings => ErrorKind::SettingsFlood,
+            Flood::Ping => ErrorKind::PingFlood,
+            Flood::EmptyFrame => ErrorKind::EmptyFrameFlood,
+            Flood::SmallData => ErrorKind::SmallDataFlood,
+            Flood::WindowUpdate => ErrorKind::WindowUpdateFlood,
+            Flood::Priority => ErrorKind::PriorityFlood,
+            Flood::UnknownFrame => ErrorKind::UnknownFrameFlood,
+        }
+    }
+}

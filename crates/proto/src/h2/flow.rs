@@ -1,0 +1,190 @@
+//! Flow control of a connection, and how large windows are (RFC 9113, sections 5.2 and 6.9).
+
+use super::frame::WINDOW_MAX;
+use super::settings::WINDOW_DEFAULT;
+use super::stream::credit;
+use crate::error::ErrorKind;
+use crate::limits::Limits;
+
+/// The windows of the connection, and the size that those of its streams have.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// Bytes that the peer may still send.
+    receive_window: i32,
+    /// Bytes that the peer sent and nobody has released.
+    held: u32,
+    /// Whether bytes that are held make the window smaller. Towards upstreams they do not, because
+    /// one stalled stream must not stop all others (RULES 14); from clients they do, because what
+    /// one connection may occupy is bounded (RULES 4).
+    counts_held: bool,
+    /// Bytes that we may still send.
+    pub(crate) send_window: i32,
+    size: u32,
+    size_max: u32,
+    stream_size: u32,
+    stream_size_max: u32,
+    probe: Probe,
+}
+
+/// Finds out whether windows hold the peer back: it sends a PING and counts the content that comes
+/// before the answer. If that is nearly a whole window, a larger one would have been used.
+#[derive(Debug)]
+struct Probe {
+    is_out: bool,
+    bytes: u32,
+    /// Bytes after which the next probe is worthwhile.
+    threshold: u32,
+}
+
+impl Flow {
+    pub(crate) fn new(limits: &Limits, counts_held: bool) -> Flow {
+        let size = |bytes: usize| bytes.clamp(1, WINDOW_MAX as usize) as u32;
+        let stream_size = size(limits.stream_buffer_bytes_max);
+        Flow {
+            receive_window: WINDOW_DEFAULT as i32,
+            held: 0,
+            counts_held,
+            send_window: WINDOW_DEFAULT as i32,
+            size: size(limits.connection_buffer_bytes_max).max(WINDOW_DEFAULT),
+            size_max: size(limits.connection_window_bytes_max),
+            stream_size,
+            stream_size_max: size(limits.stream_window_bytes_max),
+            probe: Probe {
+                is_out: false,
+                bytes: 0,
+                threshold: stream_size / 2,
+            },
+        }
+    }
+
+    /// What the window of a stream is to be.
+    #[inline]
+    pub(crate) fn stream_size(&self) -> u32 {
+        self.stream_size
+    }
+
+    #[inline]
+    pub(crate) fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// Counts the payload of a DATA frame.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), ErrorKind> {
+        if bytes as i64 > i64::from(self.receive_window) {
+            return Err(ErrorKind::FlowControl);
+        }
+        self.receive_window -= bytes as i32;
+        self.held += bytes as u32;
+        self.probe.bytes = self.probe.bytes.saturating_add(bytes as u32);
+        Ok(())
+    }
+
+    /// Bytes were taken by whoever they are for.
+    #[inline]
+    pub(crate) fn release(&mut self, bytes: usize) {
+        debug_assert!(
+            bytes <= self.held as usize,
+            "more bytes released than were received"
+        );
+        self.held = self.held.saturating_sub(bytes as u32);
+    }
+
+    /// What is to be announced for the connection, if it is worth a frame.
+    #[inline]
+    pub(crate) fn credit(&mut self) -> Option<u32> {
+        let held = if self.counts_held { self.held } else { 0 };
+        credit(&mut self.receive_window, held, self.size)
+    }
+
+    /// RFC 9113, section 6.9.1: "A sender MUST NOT allow a flow-control window to exceed 2^31-1
+    /// octets."
+    pub(crate) fn grow_send_window(&mut self, by: u32) -> Result<(), ErrorKind> {
+        let window = i64::from(self.send_window) + i64::from(by);
+        if window > WINDOW_MAX {
+            return Err(ErrorKind::FlowControl);
+        }
+        self.send_window = window as i32;
+        Ok(())
+    }
+
+    /// Whether a probe is to be sent now.
+    #[inline]
+    pub(crate) fn begin_probe(&mut self) -> bool {
+        let is_due = !self.probe.is_out
+            && self.probe.bytes >= self.probe.threshold
+            && self.stream_size < self.stream_size_max;
+        if is_due {
+            self.probe.is_out = true;
+            self.probe.bytes = 0;
+        }
+        is_due
+    }
+
+    /// The answer to a probe came.
+    pub(crate) fn end_probe(&mut self) {
+        let probe = &mut self.probe;
+        if !std::mem::take(&mut probe.is_out) {
+            return;
+        }
+        if probe.bytes / 2 >= self.stream_size / 3 {
+            self.stream_size = (self.stream_size * 2).min(self.stream_size_max);
+            self.size = self
+                .size
+                .max(self.stream_size * 2)
+                .min(self.size_max.max(self.size));
+            probe.threshold = self.stream_size / 2;
+        } else {
+            // It was not the window; look again after a while.
+            probe.threshold = self.stream_size.saturating_mul(16);
+        }
+        probe.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_grow_up_to_their_limit_while_they_hold_the_peer_back() {
+        let limits = Limits::default();
+        let mut flow = Flow::new(&limits, true);
+        let mut sizes = vec![flow.stream_size()];
+        for _ in 0..20 {
+            let bytes = flow.stream_size() as usize;
+            flow.credit();
+            flow.take(bytes.min(32_768)).expect("within the window");
+            flow.release(bytes.min(32_768));
+            if flow.begin_probe() {
+                while flow.probe.bytes < flow.stream_size() / 3 * 2 + 2 {
+                    flow.credit();
+                    flow.take(16_384).expect("within the window");
+                    flow.release(16_384);
+                }
+                flow.end_probe();
+                sizes.push(flow.stream_size());
+            }
+        }
+        assert_eq!(
+            sizes.last(),
+            Some(&(limits.stream_window_bytes_max as u32)),
+            "{sizes:?}"
+        );
+        assert!(flow.size as usize <= limits.connection_window_bytes_max);
+    }
+
+    #[test]
+    fn what_is_held_closes_the_window_of_a_client_only() {
+        for counts_held in [true, false] {
+            let mut flow = Flow::new(&Limits::default(), counts_held);
+            let mut taken = 0;
+            while taken < 1 << 20 && flow.take(1024).is_ok() {
+                taken += 1024;
+                flow.credit();
+            }
+            let cap = if counts_held { 256 << 10 } else { 1 << 20 };
+            assert_eq!(taken, cap, "{counts_held}");
+        }
+    }
+}

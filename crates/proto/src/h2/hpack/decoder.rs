@@ -1,0 +1,334 @@
+//! Decoding header blocks (RFC 7541, section 3).
+
+use super::label::{Label, content_problem};
+use super::table::{ENTRY_OVERHEAD, Table};
+use super::{Malformed, huffman, integer, static_table};
+use crate::error::ErrorKind;
+
+/// The receiving end of one direction.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table,
+    /// What the table's size may be set to by the peer.
+    size_limit: usize,
+}
+
+/// A block that is being decoded, and how much of it may still become fields.
+#[derive(Debug)]
+pub(crate) struct Block<'a> {
+    rest: &'a [u8],
+    bytes_left: usize,
+    fields_left: usize,
+    overflow: Option<Overflow>,
+    /// A size update may come only before the first field.
+    has_begun: bool,
+}
+
+/// Which limit the fields of a block exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    Bytes,
+    Fields,
+}
+
+/// A field whose text was appended to the block of the message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    pub(crate) label: Label,
+    /// Why no message may hold this field.
+    pub(crate) problem: Option<ErrorKind>,
+    /// RFC 7541, section 6.2.3: whoever forwards the field must not index it either.
+    pub(crate) never_indexed: bool,
+    /// Bytes of the name, 0 if the label knows it; they are where the value begins, before it.
+    pub(crate) name_len: u16,
+    pub(crate) value_start: u32,
+    pub(crate) value_len: u32,
+}
+
+impl Decoder {
+    /// A decoder whose table holds at most `size_limit` bytes, as RFC 7541 counts them. The peer
+    /// is to be told by `SETTINGS_HEADER_TABLE_SIZE` if that is not 4,096.
+    #[must_use]
+    pub fn new(size_limit: usize) -> Decoder {
+        Decoder {
+            table: Table::new(size_limit.min(DEFAULT_SIZE)),
+            size_limit: size_limit.max(DEFAULT_SIZE),
+        }
+    }
+
+    /// Decodes a whole block and reports each field: name, value and whether it may never be
+    /// indexed. For tools and tests; the machine decodes straight into a message.
+    ///
+    /// # Errors
+    /// The block is malformed.
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        mut on_field: impl FnMut(&[u8], &[u8], bool),
+    ) -> Result<(), Malformed> {
+        let mut block = Block::new(block, usize::MAX, usize::MAX);
+        let mut text = Vec::new();
+        while let Some(line) = self.next(&mut block, &mut text)? {
+            let value_start = line.value_start as usize;
+            let name = match line.label.known_text() {
+                "" => &text[value_start - usize::from(line.name_len)..value_start],
+                known => known.as_bytes(),
+            };
+            let value = &text[value_start..][..line.value_len as usize];
+            on_field(name, value, line.never_indexed);
+            text.clear();
+        }
+        Ok(())
+    }
+
+    /// From now on the table's size may be set to this much: the peer acknowledged our settings.
+    pub(crate) fn set_size_limit(&mut self, size_limit: usize) {
+        self.size_limit = size_limit;
+        if self.table.size_max() > size_limit {
+            self.table.resize(size_limit);
+        }
+    }
+
+    /// The next field of the block that is within its limits; its text goes to the end of `text`.
+    #[inline]
+    pub(crate) fn next(
+        &mut self,
+        block: &mut Block<'_>,
+        text: &mut Vec<u8>,
+    ) -> Result<Option<Line>, Malformed> {
+        while let Some(&first) = block.rest.first() {
+            let line = if first & 0x80 != 0 {
+                self.indexed(block, text)?
+            } else {
+                self.not_indexed(first, block, text)?
+            };
+            if line.is_some() {
+                return Ok(line);
+            }
+        }
+        Ok(None)
+    }
+
+    /// RFC 7541, section 6.1.
+    #[inline]
+    fn indexed(
+        &mut self,
+        block: &mut Block<'_>,
+        text: &mut Vec<u8>,
+    ) -> Result<Option<Line>, Malformed> {
+        let index = integer::read(&mut block.rest, 7)?;
+        block.has_begun = true;
+        if let Some((label, value)) = static_table::get(index) {
+            if !block.admits(label.known_text().len() + value.len() + ENTRY_OVERHEAD) {
+                return Ok(None);
+            }
+            let value_start = text.len();
+            text.extend_from_slice(value.as_bytes());
+            let problem = match value {
+                "" => content_problem(label, b""),
+                _ => None,
+            };
+            return Ok(Some(Line::new(label, problem, 0, value_start, value.len())));
+        }
+        let age = index.checked_sub(static_table::LEN + 1).ok_or(Malformed)?;
+        let entry = self.table.get(age).ok_or(Malformed)?;
+        if !block.admits(entry.size as usize) {
+            return Ok(None);
+        }
+        let name_text = self.table.name_text(entry);
+        let value = self.table.value(entry);
+        if !name_text.is_empty() {
+            text.extend_from_slice(name_text);
+        }
+        let value_start = text.len();
+        text.extend_from_slice(value);
+        let line = Line::new(
+            entry.label,
+            entry.problem,
+            name_text.len(),
+            value_start,
+            value.len(),
+        );
+        Ok(Some(line))
+    }
+
+    /// Literal fields and size updates (RFC 7541, sections 6.2 and 6.3).
+    fn not_indexed(
+        &mut self,
+        first: u8,
+        block: &mut Block<'_>,
+        text: &mut Vec<u8>,
+    ) -> Result<Option<Line>, Malformed> {
+        match first >> 4 {
+            0b0100.. => self.literal(block, 6, text),
+            0b0010 | 0b0011 => {
+                let size = integer::read(&mut block.rest, 5)?;
+                // RFC 7541, section 4.2: "This dynamic table size update MUST occur at the
+                // beginning of the first header block following the change".
+                if block.has_begun || size > self.size_limit {
+                    return Err(Malformed);
+                }
+                self.table.resize(size);
+                Ok(None)
+            }
+            _ => self.literal(block, 4, text),
+        }
+    }
+
+    fn literal(
+        &mut self,
+        block: &mut Block<'_>,
+        prefix_bits: u32,
+        text: &mut Vec<u8>,
+    ) -> Result<Option<Line>, Malformed> {
+        let never_indexed = block.rest[0] >> 4 == 0b0001;
+        block.has_begun = true;
+        let start = text.len();
+        let (label, name_problem) = self.name(block, prefix_bits, text)?;
+        let value_start = text.len();
+        string(&mut block.rest, text)?;
+        let (name_text, value) = text[start..].split_at(value_start - start);
+        let problem = name_problem.or_else(|| content_problem(label, value));
+        let name_len = label.known_text().len().max(name_text.len());
+        let size = name_len + value.len() + ENTRY_OVERHEAD;
+        let (name_len, value_len) = (name_text.len(), value.len());
+        if prefix_bits == 6 {
+            self.table.insert(label, problem, name_text, value);
+        }
+        if name_len > usize::from(u16::MAX) || !block.admits(size) {
+            block.overflow.get_or_insert(Overflow::Bytes);
+            text.truncate(start);
+            return Ok(None);
+        }
+        let line = Line::new(label, problem, name_len, value_start, value_len);
+        Ok(Some(Line {
+            never_indexed,
+            ..line
+        }))
+    }
+
+    /// Reads a name; its text stays in `text` only if the label does not know it.
+    fn name(
+        &mut self,
+        block: &mut Block<'_>,
+        prefix_bits: u32,
+        text: &mut Vec<u8>,
+    ) -> Result<(Label, Option<ErrorKind>), Malformed> {
+        let index = integer::read(&mut block.rest, prefix_bits)?;
+        if index == 0 {
+            let start = text.len();
+            string(&mut block.rest, text)?;
+            let (label, problem) = Label::parse(&text[start..]);
+            if !label.known_text().is_empty() {
+                text.truncate(start);
+            }
+            return Ok((label, problem));
+        }
+        if let Some((label, _)) = static_table::get(index) {
+            return Ok((label, None));
+        }
+        let entry = self
+            .table
+            .get(index - static_table::LEN - 1)
+            .ok_or(Malformed)?;
+        text.extend_from_slice(self.table.name_text(entry));
+        // The old entry's problem may have been in its value.
+        let problem = match entry.label {
+            Label::Field(_) if entry.problem.is_some() => {
+                let name = self.table.name_text(entry);
+                if name.is_empty() {
+                    None
+                } else {
+                    Label::parse(name).1
+                }
+            }
+            _ => None,
+        };
+        Ok((entry.label, problem))
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory(&self) -> usize {
+        self.table.memory()
+    }
+}
+
+impl<'a> Block<'a> {
+    /// A block of which at most so many bytes, as `SETTINGS_MAX_HEADER_LIST_SIZE` counts them, and
+    /// so many fields become a message. The rest is decoded for the table's sake.
+    pub(crate) fn new(bytes: &'a [u8], bytes_max: usize, fields_max: usize) -> Block<'a> {
+        Block {
+            rest: bytes,
+            bytes_left: bytes_max,
+            fields_left: fields_max,
+            overflow: None,
+            has_begun: false,
+        }
+    }
+
+    /// The limit that was exceeded.
+    #[inline]
+    pub(crate) fn overflow(&self) -> Option<Overflow> {
+        self.overflow
+    }
+
+    /// Whether a field of this size is still within the limits.
+    #[inline]
+    fn admits(&mut self, size: usize) -> bool {
+        if size <= self.bytes_left && self.fields_left > 0 {
+            self.bytes_left -= size;
+            self.fields_left -= 1;
+            return true;
+        }
+        self.refuse()
+    }
+
+    #[cold]
+    fn refuse(&mut self) -> bool {
+        let is_full = self.fields_left == 0;
+        self.overflow.get_or_insert(if is_full {
+            Overflow::Fields
+        } else {
+            Overflow::Bytes
+        });
+        // Whatever follows is not part of the message either.
+        (self.bytes_left, self.fields_left) = (0, 0);
+        false
+    }
+}
+
+impl Line {
+    #[inline]
+    fn new(
+        label: Label,
+        problem: Option<ErrorKind>,
+        name_len: usize,
+        value_start: usize,
+        value_len: usize,
+    ) -> Line {
+        Line {
+            label,
+            problem,
+            never_indexed: false,
+            name_len: name_len as u16,
+            value_start: value_start as u32,
+            value_len: value_len as u32,
+        }
+    }
+}
+
+/// What both ends begin with (RFC 9113, section 6.5.2).
+const DEFAULT_SIZE: usize = 4096;
+
+/// Appends a string literal (RFC 7541, section 5.2).
+fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let is_huffman = rest.first().ok_or(Malformed)? & 0x80 != 0;
+    let len = integer::read(rest, 7)?;
+    let (text, after) = rest.split_at_checked(len).ok_or(Malformed)?;
+    *rest = after;
+    if is_huffman {
+        return huffman::decode(text, out);
+    }
+    out.extend_from_slice(text);
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Encoding header blocks (RFC 7541, section 6).
+
+use super::label::Label;
+use super::table::{ENTRY_OVERHEAD, Table};
+use super::{huffman, integer, static_table};
+
+/// The sending end of one direction.
+///
+/// A field enters the dynamic table when it is sent for the second time in a row, so that values
+/// which occur once (identifiers, most paths) do not drive out those which repeat. Where a field
+/// is in the table is remembered by a hash of it, hence found without a search.
+#[derive(Debug)]
+pub struct Encoder {
+    table: Table,
+    remembered: Box<[Remembered; REMEMBERED_LEN]>,
+    size_limit: usize,
+    /// The smallest size since the last block, and the one to end with (RFC 7541, section 4.2).
+    size_update: Option<(usize, usize)>,
+}
+
+/// What a hash was last seen with.
+#[derive(Debug, Clone, Copy, Default)]
+struct Remembered {
+    hash: u32,
+    /// The table's count of insertions after this field's; 0 while the field is not in the table.
+    inserted: u32,
+}
+
+/// A power of two. Responses and requests of one connection rarely have that many hot fields.
+const REMEMBERED_LEN: usize = 64;
+
+/// A field larger than this part of the table would drive out too much else.
+const SIZE_PART_MAX: usize = 4;
+
+/// What both ends begin with (RFC 9113, section 6.5.2).
+const DEFAULT_SIZE: usize = 4096;
+
+impl Encoder {
+    /// An encoder whose table holds at most `size_limit` bytes, and less if the peer wishes.
+    #[must_use]
+    pub fn new(size_limit: usize) -> Encoder {
+        let size = size_limit.min(DEFAULT_SIZE);
+        Encoder {
+            table: Table::new(size),
+            remembered: Box::new([Remembered::default(); REMEMBERED_LEN]),
+            size_limit,
+            size_update: (size < DEFAULT_SIZE).then_some((size, size)),
+        }
+    }
+
+    /// The peer's `SETTINGS_HEADER_TABLE_SIZE`.
+    pub fn set_peer_size(&mut self, size: usize) {
+        let size = size.min(self.size_limit);
+        let least = self.size_update.map_or(size, |(least, _)| least);
+        if size != self.table.size_max() || self.size_update.is_some() {
+            self.size_update = Some((least.min(size), size));
+        }
+    }
+
+    /// Begins a block.
+    #[inline]
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if self.size_update.is_some() {
+            self.update_size(out);
+        }
+    }
+
+    /// Appends a field: a name in lower case and a value, as text. For tools and tests.
+    pub fn encode(&mut self, name: &[u8], value: &[u8], never_indexed: bool, out: &mut Vec<u8>) {
+        let (label, _) = Label::parse(name);
+        let name_text = if label.known_text().is_empty() {
+            name
+        } else {
+            b""
+        };
+        if never_indexed {
+            self.never_indexed(label, name_text, value, out);
+        } else {
+            self.field(label, name_text, value, out);
+        }
+    }
+
+    /// Appends a field; `name_text` is empty if the label knows it.
+    #[inline]
+    pub(crate) fn field(
+        &mut self,
+        label: Label,
+        name_text: &[u8],
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let hash = hash(label, name_text, value);
+        let slot = self.remembered[slot_of(hash)];
+        if slot.hash == hash
+            && slot.inserted != 0
+            && let age = self.table.inserted().wrapping_sub(slot.inserted) as usize
+            && let Some(entry) = self.table.get(age)
+            && entry.label == label
+            && self.table.value(entry) == value
+            && self.table.name_text(entry) == name_text
+        {
+            return integer::write(static_table::LEN + 1 + age, 7, 0x80, out);
+        }
+        self.literal(hash, label, name_text, value, out);
+    }
+
+    /// Appends a field that no table, here or further on, may hold (RFC 7541, section 7.1.3).
+    pub(crate) fn never_indexed(
+        &mut self,
+        label: Label,
+        name_text: &[u8],
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        write_literal(0x10, 4, label, name_text, value, out);
+    }
+
+    /// Appends an entry of the static table.
+    #[inline]
+    pub(crate) fn static_entry(index: u8, out: &mut Vec<u8>) {
+        out.push(0x80 | index);
+    }
+
+    fn literal(
+        &mut self,
+        hash: u32,
+        label: Label,
+        name_text: &[u8],
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let name_len = label.known_text().len().max(name_text.len());
+        let size = name_len + value.len() + ENTRY_OVERHEAD;
+        let slot = &mut self.remembered[slot_of(hash)];
+        if slot.hash != hash || size > self.table.size_max() / SIZE_PART_MAX {
+            *slot = Remembered { hash, inserted: 0 };
+            return write_literal(0x00, 4, label, name_text, value, out);
+        }
+        write_literal(0x40, 6, label, name_text, value, out);
+        self.table.insert(label, None, name_text, value);
+        slot.inserted = self.table.inserted();
+    }
+
+    #[cold]
+    fn update_size(&mut self, out: &mut Vec<u8>) {
+        let Some((least, size)) = self.size_update.take() else {
+            return;
+        };
+        for size in [least, size].into_iter().skip(usize::from(least == size)) {
+            integer::write(size, 5, 0x20, out);
+            self.table.resize(size);
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory(&self) -> usize {
+        self.table.memory() + size_of_val(&*self.remembered)
+    }
+}
+
+fn write_literal(
+    first: u8,
+    prefix_bits: u32,
+    label: Label,
+    name_text: &[u8],
+    value: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let index = static_table::index_of_name(label);
+    integer::write(index, prefix_bits, first, out);
+    if index == 0 {
+        let known = label.known_text().as_bytes();
+        write_string(if known.is_empty() { name_text } else { known }, out);
+    }
+    write_string(value, out);
+}
+
+/// Appends a string literal in whichever form is shorter.
+fn write_string(text: &[u8], out: &mut Vec<u8>) {
+    let len = huffman::encoded_len(text);
+    if len < text.len() {
+        integer::write(len, 7, 0x80, out);
+        huffman::encode(text, out);
+    } else {
+        integer::write(text.len(), 7, 0x00, out);
+        out.extend_from_slice(text);
+    }
+}
+
+#[inline]
+fn slot_of(hash: u32) -> usize {
+    hash as usize % REMEMBERED_LEN
+}
+
+/// Length, beginning and end tell hot fields apart; the comparison with the table does the rest.
+#[inline]
+fn hash(label: Label, name_text: &[u8], value: &[u8]) -> u32 {
+    let label = match label {
+        Label::Field(name) => name as u64,
+        Label::Pseudo(pseudo) => 0x100 | pseudo as u64,
+    };
+    let name = if name_text.is_empty() {
+        0
+    } else {
+        ends(name_text)
+    };
+    let key = ends(value) ^ name.rotate_left(23) ^ label << 32 ^ (value.len() as u64) << 48;
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+}
+
+#[inline]
+fn ends(text: &[u8]) -> u64 {
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        return u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(29);
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        return u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
+    }
+    text.iter()
+        .fold(0, |bits, &byte| bits << 8 | u64::from(byte))
+}

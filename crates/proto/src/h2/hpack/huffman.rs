@@ -1,0 +1,282 @@
+//! The Huffman code of HPACK and QPACK (RFC 7541, section 5.2 and Appendix B).
+//!
+//! The code is canonical, that is, sorted by length and then by symbol, so the lengths are all
+//! there is to write down: the tables below are computed from them while compiling.
+
+use super::Malformed;
+
+/// Most bytes that this many bytes of code can stand for: the shortest code has five bits.
+#[inline]
+pub(crate) fn decoded_len_max(len: usize) -> usize {
+    len * 8 / 5
+}
+
+/// Bytes that `text` has in the code.
+#[inline]
+pub(crate) fn encoded_len(text: &[u8]) -> usize {
+    let bits: usize = text
+        .iter()
+        .map(|&byte| usize::from(LENGTHS[usize::from(byte)]))
+        .sum();
+    bits.div_ceil(8)
+}
+
+/// Appends `text` in the code, filled up with ones.
+pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
+    let (mut bits, mut count) = (0u64, 0);
+    for &byte in text {
+        let length = u32::from(LENGTHS[usize::from(byte)]);
+        bits = bits << length | u64::from(CODES[usize::from(byte)]);
+        count += length;
+        if count >= 32 {
+            count -= 32;
+            out.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
+        }
+    }
+    let missing = count.wrapping_neg() % 8;
+    let last = (bits << missing | ((1 << missing) - 1)) << (64 - count - missing) % 64;
+    out.extend_from_slice(&last.to_be_bytes()[..((count + missing) / 8) as usize]);
+}
+
+/// Appends what `code` stands for.
+///
+/// # Errors
+/// RFC 7541, section 5.2: "A padding strictly longer than 7 bits MUST be treated as a decoding
+/// error. A padding not corresponding to the most significant bits of the code for the EOS symbol
+/// MUST be treated as a decoding error. A Huffman-encoded string literal containing the EOS symbol
+/// MUST be treated as a decoding error."
+pub(crate) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let start = out.len();
+    out.resize(start + decoded_len_max(code.len()), 0);
+    let len = decode_into(code, &mut out[start..])?;
+    out.truncate(start + len);
+    Ok(())
+}
+
+/// Bits wait left-aligned in a word that is filled up by bytes, four at a time while there are
+/// four; a look at the first eight of them settles nearly every symbol of a field.
+fn decode_into(mut code: &[u8], out: &mut [u8]) -> Result<usize, Malformed> {
+    let (mut bits, mut count, mut at) = (0u64, 0u32, 0);
+    loop {
+        if count <= 32 {
+            if let Some((four, rest)) = code.split_first_chunk() {
+                bits |= u64::from(u32::from_be_bytes(*four)) << (32 - count);
+                (code, count) = (rest, count + 32);
+            } else if let [byte, rest @ ..] = code {
+                bits |= u64::from(*byte) << (56 - count);
+                (code, count) = (rest, count + 8);
+                continue;
+            }
+        }
+        let [symbol, mut length] = SHORT[(bits >> 56) as usize];
+        let mut symbol = symbol;
+        if length == 0 {
+            let rank;
+            (rank, length) = long_code(bits);
+            symbol = SYMBOLS.get(rank).copied().unwrap_or(0);
+            if rank == EOS_RANK && u32::from(length) <= count {
+                return Err(Malformed);
+            }
+        }
+        let length = u32::from(length);
+        if length > count {
+            break;
+        }
+        // The room is sufficient by `decoded_len_max`.
+        out[at] = symbol;
+        at += 1;
+        bits <<= length;
+        count -= length;
+    }
+    let is_padding = count < 8 && bits == !(u64::MAX >> count);
+    if is_padding { Ok(at) } else { Err(Malformed) }
+}
+
+/// The code at the head of `bits` that is longer than eight bits: its place in the order of codes
+/// and its length.
+fn long_code(bits: u64) -> (usize, u8) {
+    let head = (bits >> 32) as u32;
+    let mut length = 9;
+    while length < LENGTH_MAX && head >= LIMITS[length] {
+        length += 1;
+    }
+    let above = head.wrapping_sub(LIMITS[length - 1]) >> (32 - length);
+    (usize::from(RANKS[length]) + above as usize, length as u8)
+}
+
+const LENGTH_MAX: usize = 30;
+const EOS_RANK: usize = 256;
+
+/// Bits of the code of each byte.
+static LENGTHS: [u8; 256] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
+    28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5,
+    5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10, 13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
+    7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6, 15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6,
+    6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28, 20, 22, 20, 20, 22, 22, 22, 23, 22,
+    23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22,
+    21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20,
+    22, 22, 22, 23, 22, 22, 23, 26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19,
+    21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27, 20, 24, 20, 21, 22, 21, 21, 23, 22,
+    22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
+];
+
+/// The code of each byte, aligned to the right.
+static CODES: [u32; 256] = {
+    let mut codes = [0; 256];
+    let (mut code, mut rank) = (0, 0);
+    while rank < 256 {
+        let symbol = SYMBOLS[rank] as usize;
+        codes[symbol] = code;
+        if rank < 255 {
+            let next = LENGTHS[SYMBOLS[rank + 1] as usize] - LENGTHS[symbol];
+            code = (code + 1) << next;
+        }
+        rank += 1;
+    }
+    codes
+};
+
+/// All bytes in the order of their codes.
+static SYMBOLS: [u8; 256] = {
+    let mut symbols = [0; 256];
+    let (mut rank, mut length) = (0, 1);
+    while length <= LENGTH_MAX {
+        let mut symbol = 0;
+        while symbol < 256 {
+            if LENGTHS[symbol] as usize == length {
+                symbols[rank] = symbol as u8;
+                rank += 1;
+            }
+            symbol += 1;
+        }
+        length += 1;
+    }
+    symbols
+};
+
+/// Byte and length of the code that eight bits begin with; length 0 if it is longer than that.
+static SHORT: [[u8; 2]; 256] = {
+    let mut table = [[0, 0]; 256];
+    let mut symbol = 0;
+    while symbol < 256 {
+        let length = LENGTHS[symbol];
+        if length <= 8 {
+            let first = (CODES[symbol] as usize) << (8 - length);
+            let mut index = first;
+            while index < first + (1 << (8 - length)) {
+                table[index] = [symbol as u8, length];
+                index += 1;
+            }
+        }
+        symbol += 1;
+    }
+    table
+};
+
+/// For each length: the first value, aligned to the left in 32 bits, that no code up to this
+/// length begins with. Codes of the next length start there.
+static LIMITS: [u32; LENGTH_MAX + 1] = {
+    let mut limits = [0; LENGTH_MAX + 1];
+    let (mut limit, mut length) = (0u64, 1);
+    while length <= LENGTH_MAX {
+        limit += count_of(length) << (32 - length);
+        // The last code is all ones, beyond which there is nothing.
+        limits[length] = if limit > u32::MAX as u64 {
+            u32::MAX
+        } else {
+            limit as u32
+        };
+        length += 1;
+    }
+    limits
+};
+
+/// For each length: how many codes are shorter.
+static RANKS: [u16; LENGTH_MAX + 1] = {
+    let mut ranks = [0; LENGTH_MAX + 1];
+    let (mut rank, mut length) = (0, 1);
+    while length <= LENGTH_MAX {
+        ranks[length] = rank as u16;
+        rank += count_of(length);
+        length += 1;
+    }
+    ranks
+};
+
+/// How many codes have this length, the one for the end of a string (EOS) included.
+const fn count_of(length: usize) -> u64 {
+    let mut count = (length == LENGTH_MAX) as u64;
+    let mut symbol = 0;
+    while symbol < 256 {
+        count += (LENGTHS[symbol] as usize == length) as u64;
+        symbol += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(code: &[u8]) -> Result<Vec<u8>, Malformed> {
+        let mut out = b"before".to_vec();
+        decode(code, &mut out)?;
+        Ok(out.split_off(6))
+    }
+
+    fn encoded(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(text, &mut out);
+        assert_eq!(out.len(), encoded_len(text));
+        out
+    }
+
+    #[test]
+    fn codes_of_appendix_b() {
+        for (symbol, code, length) in [
+            (b'0', 0x0, 5),
+            (b'a', 0x3, 5),
+            (b' ', 0x14, 6),
+            (b':', 0x5c, 7),
+            (b'&', 0xf8, 8),
+            (b'!', 0x3f8, 10),
+            (b'\\', 0x7fff0, 19),
+            (0, 0x1ff8, 13),
+            (22, 0x3fff_fffe, 30),
+            (255, 0x3ff_ffee, 26),
+        ] {
+            assert_eq!(CODES[usize::from(symbol)], code, "{symbol}");
+            assert_eq!(LENGTHS[usize::from(symbol)], length, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn every_pair_of_bytes_round_trips() {
+        for first in 0..=u8::MAX {
+            for second in 0..=u8::MAX {
+                let text = [first, second, b'0'];
+                assert_eq!(decoded(&encoded(&text)).as_deref(), Ok(&text[..]));
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_ends_are_refused() {
+        assert_eq!(decoded(&[]), Ok(vec![]));
+        // "0" is 00000, padded by three ones.
+        assert_eq!(decoded(&[0b0000_0111]).as_deref(), Ok(&b"0"[..]));
+        assert_eq!(decoded(&[0b0000_0110]), Err(Malformed));
+        assert_eq!(decoded(&[0b0000_0000]), Err(Malformed));
+        assert_eq!(decoded(&[0b0000_0111, 0xff]), Err(Malformed));
+        assert_eq!(decoded(&[0xff]), Err(Malformed));
+        for len in 2..12 {
+            assert_eq!(decoded(&vec![0xff; len]), Err(Malformed));
+        }
+        // EOS in the middle: thirty ones, then "0".
+        assert_eq!(
+            decoded(&[0xff, 0xff, 0xff, 0xfc, 0b0000_1111]),
+            Err(Malformed)
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! The dynamic table (RFC 7541, section 2.3.2), the same for both directions.
+
+use std::collections::VecDeque;
+
+use super::label::Label;
+use crate::error::ErrorKind;
+
+/// RFC 7541, section 4.1: "The size of an entry is the sum of its name's length in octets [...],
+/// its value's length in octets [...], and 32."
+pub(crate) const ENTRY_OVERHEAD: usize = 32;
+
+/// Fields in order of their insertion, the oldest first out.
+///
+/// Their text lies in one block, in the same order: what is added goes to its end, and the room of
+/// what was evicted is reclaimed once it is more than what is left.
+#[derive(Debug)]
+pub(crate) struct Table {
+    text: Vec<u8>,
+    /// The offset at which `text` begins, in bytes since the beginning of the connection. Wraps.
+    text_start: u32,
+    entries: VecDeque<Entry>,
+    size: usize,
+    size_max: usize,
+    /// Entries inserted so far; wraps.
+    inserted: u32,
+}
+
+/// A field of the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) label: Label,
+    /// Why no message may hold this field; found once, when it was inserted.
+    pub(crate) problem: Option<ErrorKind>,
+    /// The name's text is kept only if the label does not know it.
+    name_len: u16,
+    value_len: u32,
+    start: u32,
+    /// As RFC 7541 counts it.
+    pub(crate) size: u32,
+}
+
+impl Table {
+    pub(crate) const fn new(size_max: usize) -> Table {
+        Table {
+            text: Vec::new(),
+            text_start: 0,
+            entries: VecDeque::new(),
+            size: 0,
+            size_max,
+            inserted: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Entries inserted since the beginning.
+    #[inline]
+    pub(crate) fn inserted(&self) -> u32 {
+        self.inserted
+    }
+
+    /// The entry inserted `age` insertions before the newest.
+    #[inline]
+    pub(crate) fn get(&self, age: usize) -> Option<&Entry> {
+        let at = self.entries.len().checked_sub(age + 1)?;
+        self.entries.get(at)
+    }
+
+    /// The name's text, empty if the label knows it.
+    #[inline]
+    pub(crate) fn name_text(&self, entry: &Entry) -> &[u8] {
+        &self.text[self.offset(entry)..][..usize::from(entry.name_len)]
+    }
+
+    #[inline]
+    pub(crate) fn value(&self, entry: &Entry) -> &[u8] {
+        let start = self.offset(entry) + usize::from(entry.name_len);
+        &self.text[start..start + entry.value_len as usize]
+    }
+
+    #[inline]
+    fn offset(&self, entry: &Entry) -> usize {
+        entry.start.wrapping_sub(self.text_start) as usize
+    }
+
+    /// Adds a field, evicting as many as necessary; one that is larger than the table empties it
+    /// (RFC 7541, section 4.4). `name_text` is empty if the label knows it.
+    pub(crate) fn insert(
+        &mut self,
+        label: Label,
+        problem: Option<ErrorKind>,
+        name_text: &[u8],
+        value: &[u8],
+    ) {
+        let name_len = label.known_text().len().max(name_text.len());
+        let size = name_len + value.len() + ENTRY_OVERHEAD;
+        self.evict(self.size_max.saturating_sub(size));
+        if size > self.size_max {
+            return;
+        }
+        self.reclaim(name_text.len() + value.len());
+        let start = self.text_start.wrapping_add(self.text.len() as u32);
+        self.text.extend_from_slice(name_text);
+        self.text.extend_from_slice(value);
+        self.entries.push_back(Entry {
+            label,
+            problem,
+            name_len: name_text.len() as u16,
+            value_len: value.len() as u32,
+            start,
+            size: size as u32,
+        });
+        self.size += size;
+        self.inserted = self.inserted.wrapping_add(1);
+    }
+
+    /// Changes the maximum size (RFC 7541, section 4.3).
+    pub(crate) fn resize(&mut self, size_max: usize) {
+        self.size_max = size_max;
+        self.evict(size_max);
+    }
+
+    #[inline]
+    pub(crate) fn size_max(&self) -> usize {
+        self.size_max
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory(&self) -> usize {
+        self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    fn evict(&mut self, size: usize) {
+        while self.size > size {
+            let Some(oldest) = self.entries.pop_front() else {
+                return;
+            };
+            self.size -= oldest.size as usize;
+        }
+    }
+
+    /// Moves the live text to the front of the block if that halves it, so that each byte is moved
+    /// at most once for each byte inserted.
+    fn reclaim(&mut self, needed: usize) {
+        if self.text.len() + needed <= self.text.capacity() {
+            return;
+        }
+        let dead = match self.entries.front() {
+            Some(oldest) => self.offset(oldest),
+            None => self.text.len(),
+        };
+        if dead >= self.text.len() - dead {
+            self.text.drain(..dead);
+            self.text_start = self.text_start.wrapping_add(dead as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Name;
+
+    fn insert(table: &mut Table, name: &str, value: &str) {
+        table.insert(
+            Label::Field(Name::Other),
+            None,
+            name.as_bytes(),
+            value.as_bytes(),
+        );
+    }
+
+    #[test]
+    fn the_oldest_leave_and_the_text_stays_bounded() {
+        let mut table = Table::new(200);
+        for round in 0..10_000 {
+            insert(&mut table, "x-name", &format!("value {round}"));
+            assert!(
+                table.size <= 200 && table.text.capacity() < 400,
+                "{}",
+                table.text.capacity()
+            );
+            for age in 0..table.len() {
+                let entry = table.get(age).expect("within its length");
+                assert_eq!(table.name_text(entry), b"x-name");
+                assert_eq!(
+                    table.value(entry),
+                    format!("value {}", round - age).as_bytes()
+                );
+            }
+        }
+        assert_eq!(table.len(), 4);
+        insert(&mut table, "x-name", &"x".repeat(163));
+        assert_eq!((table.len(), table.size), (0, 0));
+        insert(&mut table, "x-name", &"x".repeat(162));
+        assert_eq!((table.len(), table.size), (1, 200));
+        table.resize(199);
+        assert_eq!((table.len(), table.size), (0, 0));
+    }
+}

@@ -1,0 +1,156 @@
+//! One stream (RFC 9113, section 5.1).
+//!
+//! The RFC's states are pairs of what each direction has come to:
+//!
+//! ```text
+//!                    sending
+//!               Head/Body    Done
+//! receiving   +------------+-------------------+
+//!  Head/Body  | open       | half-closed(local)|
+//!  Done       | hc(remote) | closed: leaves the table
+//!             +------------+-------------------+
+//! ```
+//!
+//! A stream that was reset leaves the table too, except that in a server it stays, as
+//! [`Receiving::Reset`] or [`Receiving::GivenUp`], until our side has stopped working on it (RULES 19).
+
+use crate::error::ErrorKind;
+
+use super::frame::WINDOW_MAX;
+use super::priority::Priority;
+
+/// A stream's state; small, since thousands may be open and idle.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) receiving: Receiving,
+    pub(crate) sending: Sending,
+    pub(crate) priority: Priority,
+    pub(crate) request: RequestKind,
+    pub(crate) expects_continue: bool,
+    /// Has content to send, and no window for it.
+    pub(crate) is_blocked: bool,
+    pub(crate) informational_count: u8,
+    /// Bytes that the peer may still send.
+    pub(crate) receive_window: i32,
+    /// Bytes that the peer sent and nobody has released.
+    pub(crate) held: u32,
+    /// Bytes that we may still send; negative after the peer made its window smaller.
+    pub(crate) send_window: i32,
+    /// Bytes of content that are still to come, or [`UNDECLARED`].
+    pub(crate) receive_left: u64,
+    /// Bytes of content that we are still to send, or [`UNDECLARED`].
+    pub(crate) send_left: u64,
+}
+
+const _: () = assert!(size_of::<Stream>() <= 56);
+
+/// No length was declared.
+pub(crate) const UNDECLARED: u64 = u64::MAX;
+
+/// What the peer has sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiving {
+    /// Nothing final yet; only a client's streams begin so.
+    Head,
+    /// A head; content may come.
+    Body,
+    /// As before, but nobody is interested in the content.
+    Discarded,
+    /// Everything.
+    Done,
+    /// RST_STREAM.
+    Reset,
+    /// Something that made us send RST_STREAM; whatever else comes is ignored.
+    GivenUp,
+}
+
+/// What we have sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// Nothing final yet; only a server's streams begin so.
+    Head,
+    /// A head; content is to come.
+    Body,
+    /// Everything.
+    Done,
+}
+
+/// What the length of a response depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    Head,
+    Connect,
+    Other,
+}
+
+impl Stream {
+    /// Counts content as it is announced by a frame: `flow` bytes for the window, `len` of content.
+    #[inline]
+    pub(crate) fn take_content(&mut self, flow: usize, len: usize) -> Result<(), ErrorKind> {
+        // RFC 9113, section 6.9.1: "A sender MUST NOT send a flow-controlled frame with a length
+        // that exceeds the space available in either of the flow-control windows".
+        if flow as i64 > i64::from(self.receive_window) {
+            return Err(ErrorKind::FlowControl);
+        }
+        self.receive_window -= flow as i32;
+        self.held += flow as u32;
+        if self.receive_left != UNDECLARED {
+            let left = self.receive_left.checked_sub(len as u64);
+            self.receive_left = left.ok_or(ErrorKind::ContentLengthMismatch)?;
+        }
+        Ok(())
+    }
+
+    /// The peer has sent everything.
+    #[inline]
+    pub(crate) fn end_receiving(&mut self) -> Result<(), ErrorKind> {
+        let is_short = !matches!(self.receive_left, 0 | UNDECLARED);
+        self.receiving = Receiving::Done;
+        // RFC 9113, section 8.1.1: "A request or response is also malformed if the value of a
+        // content-length header field does not equal the sum of the DATA frame payload lengths".
+        if is_short {
+            Err(ErrorKind::ContentLengthMismatch)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Both directions are over.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sending == Sending::Done && self.receiving == Receiving::Done
+    }
+
+    /// Changes the window for sending. RFC 9113, section 6.9.1: "A sender MUST NOT allow a
+    /// flow-control window to exceed 2^31-1 octets."
+    pub(crate) fn grow_send_window(&mut self, by: i64) -> Result<(), ErrorKind> {
+        let window = i64::from(self.send_window) + by;
+        if window > WINDOW_MAX {
+            return Err(ErrorKind::FlowControl);
+        }
+        self.send_window = window as i32;
+        Ok(())
+    }
+
+    /// What is to be announced for the peer to have `target` bytes again; nothing while that is
+    /// less than half.
+    #[inline]
+    pub(crate) fn credit(&mut self, target: u32) -> Option<u32> {
+        if self.receiving != Receiving::Body && self.receiving != Receiving::Head {
+            return None;
+        }
+        credit(&mut self.receive_window, self.held, target)
+    }
+}
+
+/// The same for any window.
+#[inline]
+pub(crate) fn credit(window: &mut i32, held: u32, target: u32) -> Option<u32> {
+    let missing = i64::from(target) - i64::from(*window) - i64::from(held);
+    if missing <= 0 || missing < i64::from(target / 2) {
+        return None;
+    }
+    *window += missing as i32;
+    Some(missing as u32)
+}

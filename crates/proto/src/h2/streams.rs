@@ -1,0 +1,285 @@
+//! The streams of a connection, found by their identifiers.
+
+use super::stream::Stream;
+
+/// Where a stream is. Valid until the stream is removed.
+pub(crate) type Slot = u32;
+
+/// Streams in slots that are used again, and a hash table from identifiers to slots.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    slots: Vec<Option<Stream>>,
+    free: Vec<Slot>,
+    index: Index,
+    closed: Closed,
+}
+
+impl Streams {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.index.len
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, id: u32) -> Option<Slot> {
+        self.index.find(id)
+    }
+
+    /// The stream in a slot that [`Streams::find`] or [`Streams::insert`] gave.
+    #[inline]
+    pub(crate) fn at(&mut self, slot: Slot) -> &mut Stream {
+        match &mut self.slots[slot as usize] {
+            Some(stream) => stream,
+            None => panic!("a slot without a stream"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> Option<&Stream> {
+        self.slots[self.find(id)? as usize].as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
+        let slot = self.find(id)?;
+        self.slots[slot as usize].as_mut()
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, stream: Stream) -> Slot {
+        let id = stream.id;
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(stream);
+                slot
+            }
+            None => {
+                self.slots.push(Some(stream));
+                self.slots.len() as Slot - 1
+            }
+        };
+        self.index.insert(id, slot);
+        slot
+    }
+
+    /// Takes a stream out and remembers how it ended.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: Slot, end: End) {
+        let Some(stream) = self.slots[slot as usize].take() else {
+            return;
+        };
+        self.index.remove(stream.id);
+        self.free.push(slot);
+        self.closed.push(stream.id, end);
+    }
+
+    /// Remembers the end of a stream that never was in the table.
+    pub(crate) fn note_closed(&mut self, id: u32, end: End) {
+        self.closed.push(id, end);
+    }
+
+    /// How a stream that is not in the table ended, if it is one of the last.
+    pub(crate) fn end_of(&self, id: u32) -> Option<End> {
+        self.closed.end_of(id)
+    }
+
+    /// Whether the end of every stream so far is remembered.
+    pub(crate) fn remembers_all(&self) -> bool {
+        self.closed.count <= CLOSED_LEN
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.slots.iter_mut().flatten()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.slots.iter().flatten()
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<Stream>>()
+            + self.free.capacity() * size_of::<Slot>()
+            + self.index.places.capacity() * size_of::<Place>()
+    }
+}
+
+/// How a stream left the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Frames after this are the peer's fault.
+    ByPeer,
+    /// We gave it up; what the peer sent meanwhile is ignored.
+    ByUs,
+}
+
+const CLOSED_LEN: usize = 32;
+
+/// The streams that ended last: identifiers, with the lowest place for who ended them.
+#[derive(Debug, Default)]
+struct Closed {
+    ring: [u32; CLOSED_LEN],
+    count: usize,
+}
+
+impl Closed {
+    #[inline]
+    fn push(&mut self, id: u32, end: End) {
+        self.ring[self.count % CLOSED_LEN] = id << 1 | u32::from(end == End::ByUs);
+        self.count = self.count.wrapping_add(1);
+    }
+
+    fn end_of(&self, id: u32) -> Option<End> {
+        let found = self.ring.iter().find(|&&entry| entry >> 1 == id)?;
+        Some(if found & 1 == 1 {
+            End::ByUs
+        } else {
+            End::ByPeer
+        })
+    }
+}
+
+/// An open-addressing table. Identifiers of a connection are consecutive, so their halves spread
+/// perfectly by themselves; a peer that picks others costs itself a search of the streams it has
+/// open, which are bounded.
+#[derive(Debug, Default)]
+struct Index {
+    /// A power of two, at most half of it in use.
+    places: Vec<Place>,
+    len: usize,
+}
+
+/// An identifier, 0 for none, and its slot.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    id: u32,
+    slot: Slot,
+}
+
+impl Index {
+    #[inline]
+    fn find(&self, id: u32) -> Option<Slot> {
+        let mask = self.places.len().wrapping_sub(1);
+        let mut at = home(id);
+        loop {
+            let place = self.places.get(at & mask)?;
+            if place.id == id {
+                return Some(place.slot);
+            }
+            if place.id == 0 {
+                return None;
+            }
+            at += 1;
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, id: u32, slot: Slot) {
+        if self.len * 2 >= self.places.len() {
+            self.grow();
+        }
+        self.len += 1;
+        self.put(Place { id, slot });
+    }
+
+    #[inline]
+    fn put(&mut self, place: Place) {
+        let mask = self.places.len() - 1;
+        let mut at = home(place.id) & mask;
+        while self.places[at].id != 0 {
+            at = (at + 1) & mask;
+        }
+        self.places[at] = place;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let len = (self.places.len() * 2).max(8);
+        let old = std::mem::replace(&mut self.places, vec![Place::default(); len]);
+        for place in old.into_iter().filter(|place| place.id != 0) {
+            self.put(place);
+        }
+    }
+
+    /// Removes an identifier and moves those behind it up, so that no search ends too early.
+    #[inline]
+    fn remove(&mut self, id: u32) {
+        let mask = self.places.len().wrapping_sub(1);
+        let mut gap = home(id) & mask;
+        while self.places[gap].id != id {
+            if self.places[gap].id == 0 {
+                return;
+            }
+            gap = (gap + 1) & mask;
+        }
+        self.len -= 1;
+        let mut at = gap;
+        loop {
+            at = (at + 1) & mask;
+            let place = self.places[at];
+            if place.id == 0 {
+                break;
+            }
+            // It may move if its home is not between the gap and where it is.
+            let distance = at.wrapping_sub(home(place.id)) & mask;
+            if distance >= at.wrapping_sub(gap) & mask {
+                self.places[gap] = place;
+                gap = at;
+            }
+        }
+        self.places[gap] = Place::default();
+    }
+}
+
+#[inline]
+fn home(id: u32) -> usize {
+    id as usize >> 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn the_index_agrees_with_a_map() {
+        let mut index = Index::default();
+        let mut map = HashMap::new();
+        let mut random = 1u64;
+        for _ in 0..200_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            // Few homes, so that runs are long and wrap around.
+            let id = (random >> 33) as u32 % 300 * 2 + 1;
+            if map.remove(&id).is_some() {
+                index.remove(id);
+            } else if map.len() < 100 {
+                map.insert(id, id * 3);
+                index.insert(id, id * 3);
+            }
+            assert_eq!(
+                (index.len, index.find(id)),
+                (map.len(), map.get(&id).copied())
+            );
+        }
+        for id in (1..600).step_by(2) {
+            assert_eq!(index.find(id), map.get(&id).copied());
+        }
+    }
+
+    #[test]
+    fn the_last_ends_are_remembered() {
+        let mut streams = Streams::default();
+        for id in (1..200).step_by(2) {
+            streams.note_closed(id, if id % 4 == 1 { End::ByUs } else { End::ByPeer });
+        }
+        assert_eq!(
+            (streams.end_of(199), streams.end_of(197)),
+            (Some(End::ByPeer), Some(End::ByUs))
+        );
+        assert_eq!(streams.end_of(1), None);
+        assert!(!streams.remembers_all());
+    }
+}
