@@ -79,12 +79,13 @@ struct Acceptor<S> {
     empty: RefCell<Option<Waker>>,
 }
 
-/// Where a connection is.
-enum Connection {
-    /// On its way from one to the other.
-    Moving,
-    Parked(Parked),
-    Running(TaskKey),
+/// How a connection is got hold of. Both names stay when they are out of date, which does no harm
+/// and spares a request the trouble of keeping the table.
+struct Connection {
+    /// From its first stay in the reactor's keeping on.
+    parked: Option<Parked>,
+    /// The last task that was not done at once.
+    task: Option<TaskKey>,
 }
 
 impl<S: Service> Acceptor<S> {
@@ -120,20 +121,25 @@ impl<S: Service> Acceptor<S> {
             counters.accepted += 1;
             counters.connections += 1;
         });
-        let key = self.connections.borrow_mut().insert(Connection::Moving);
-        self.park(socket, key);
+        let key = self.connections.borrow_mut().insert(Connection {
+            parked: None,
+            task: None,
+        });
+        if let Some(parked) = self.park(socket, key) {
+            self.connections.borrow_mut()[key].parked = Some(parked);
+        }
     }
 
-    /// Leaves the connection to the reactor until something arrives.
+    /// Leaves the connection to the reactor until something arrives, unless it is draining.
     #[inline]
-    fn park(self: &Rc<Self>, socket: Socket, key: usize) {
+    fn park(self: &Rc<Self>, socket: Socket, key: usize) -> Option<Parked> {
         if self.options.drain.is_triggered() {
             self.remove(key);
-            return socket.finish();
+            socket.finish();
+            return None;
         }
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
-        let parked = socket.park(me, key as u64, self.options.limits.idle_timeout);
-        self.connections.borrow_mut()[key] = Connection::Parked(parked);
+        Some(socket.park(me, key as u64, self.options.limits.idle_timeout))
     }
 
     fn start(self: Rc<Self>, socket: Socket, key: usize, first: Slice) {
@@ -145,11 +151,8 @@ impl<S: Service> Acceptor<S> {
         };
         let wire = Wire::server(socket, peer, &self.options, &self.decoration, &self.shelf);
         let me = Rc::clone(&self);
-        let task = blitz_reactor::spawn_now(run(self, wire, key, first));
-        // A task that was done with its first turn has parked or removed the connection.
-        let mut connections = me.connections.borrow_mut();
-        if let Some(connection @ Connection::Moving) = connections.get_mut(key) {
-            *connection = Connection::Running(task);
+        if let Some(task) = blitz_reactor::spawn_now(run(self, wire, key, first)) {
+            me.connections.borrow_mut()[key].task = Some(task);
         }
     }
 
@@ -170,14 +173,11 @@ impl<S: Service> Acceptor<S> {
             let connections = self.connections.borrow();
             let parked = connections
                 .iter()
-                .filter_map(|(key, connection)| match connection {
-                    Connection::Parked(parked) => Some((key, *parked)),
-                    Connection::Moving | Connection::Running(_) => None,
-                });
+                .filter_map(|(key, connection)| Some((key, connection.parked?)));
             parked.collect()
         };
         for (key, parked) in idle {
-            // One that has just become readable still gets its answer.
+            // One that has just become readable, or is at work, still gives its answer.
             let Some(socket) = parked.unpark() else {
                 continue;
             };
@@ -220,19 +220,15 @@ impl<S: Service> Acceptor<S> {
     }
 
     fn abort_all(&self) {
-        let running: Vec<_> = {
-            let connections = self.connections.borrow();
-            let tasks = connections
-                .iter()
-                .filter_map(|(_, connection)| match connection {
-                    Connection::Running(task) => Some(*task),
-                    Connection::Moving | Connection::Parked(_) => None,
-                });
-            tasks.collect()
-        };
-        tracing::debug!(connections = running.len(), "drain deadline: dropped");
+        let connections = self.connections.borrow();
+        tracing::debug!(connections = connections.len(), "drain deadline: dropped");
+        let tasks = connections
+            .iter()
+            .filter_map(|(_, connection)| connection.task);
+        let tasks: Vec<_> = tasks.collect();
+        drop(connections);
         // Each task's guard takes its connection off the table.
-        running.into_iter().for_each(TaskKey::abort);
+        tasks.into_iter().for_each(TaskKey::abort);
     }
 }
 
@@ -301,7 +297,7 @@ mod tests {
         let task = size_of_output(run::<Immediate>);
         assert!(task <= 512, "a task takes {task} bytes");
         assert!(
-            size_of::<Connection>() <= 16,
+            size_of::<Connection>() <= 32,
             "an entry takes {}",
             size_of::<Connection>()
         );

@@ -337,12 +337,16 @@ fn parse_rest_of_path(
     }
     target.raw_path.end = path_end as u32;
     target.path = target.raw_path;
-    // Without a dot and an escape there is nothing to normalise.
-    if is_plain {
+    if is_plain || is_normal(&target.text.as_bytes()[start..path_end]) {
         Ok(())
     } else {
         normalize_path(target, start, path_end, end)
     }
+}
+
+/// Whether there is no escape and no segment that begins with a dot, so nothing to normalise.
+fn is_normal(path: &[u8]) -> bool {
+    !path.contains(&b'%') && !path.windows(2).any(|pair| pair == b"/.")
 }
 
 /// Adds the normal form if it differs, with the query behind it.

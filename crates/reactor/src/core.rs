@@ -163,13 +163,8 @@ impl Core {
             .turn(patience, &self.pool, &self.counters)?;
         drop(sockets);
         self.clock.update();
-        loop {
-            let outcome = self.sockets().next_outcome();
-            if matches!(outcome, socket::Outcome::Nothing) {
-                break;
-            }
-            outcome.carry_out(self);
-        }
+        // All reports in one guard, and what is left after a panic in the next.
+        while !self.guard(|| self.take_in_reports()) {}
         self.drop_dead();
         let mail = self.sockets.borrow_mut().driver.take_mail();
         if mail {
@@ -178,6 +173,26 @@ impl Core {
         self.fire_timers();
         self.counters.turns.add(1);
         Ok(())
+    }
+
+    fn take_in_reports(&self) {
+        loop {
+            let outcome = self.sockets().next_outcome();
+            if matches!(outcome, socket::Outcome::Nothing) {
+                break;
+            }
+            outcome.carry_out();
+        }
+    }
+
+    /// Runs what calls handlers: one that panics ends its connection, not the core. Whether none
+    /// did.
+    fn guard(&self, work: impl FnOnce()) -> bool {
+        let done = catch_unwind(AssertUnwindSafe(work)).is_ok();
+        if !done {
+            self.counters.task_panics.add(1);
+        }
+        done
     }
 
     /// Drops what was sent, if dropping it may run foreign code.
@@ -207,7 +222,7 @@ impl Core {
         let waiting = self.sockets.borrow().resumes_waiting();
         for _ in 0..waiting {
             let outcome = self.sockets().next_to_resume();
-            outcome.carry_out(self);
+            self.guard(|| outcome.carry_out());
         }
     }
 
@@ -221,7 +236,7 @@ impl Core {
             });
         for key in late {
             let outcome = self.sockets().expired(key);
-            outcome.carry_out(self);
+            self.guard(|| outcome.carry_out());
         }
     }
 
@@ -276,13 +291,9 @@ impl Drop for Current {
 }
 
 impl socket::Outcome {
-    /// A handler that panics ends its connection, not the core.
-    fn carry_out(self, core: &Core) {
+    fn carry_out(self) {
         if let socket::Outcome::Resume(parking, key, cause) = self {
-            let resume = || socket::resume(parking, key, cause);
-            if catch_unwind(AssertUnwindSafe(resume)).is_err() {
-                core.counters.task_panics.add(1);
-            }
+            socket::resume(parking, key, cause);
         }
     }
 }

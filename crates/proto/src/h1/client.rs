@@ -114,7 +114,8 @@ impl Client {
     }
 
     /// Takes one step through the input: `Head` for each informational response and for the final
-    /// one, then content, `Trailers`, `End`.
+    /// one, then content, `Trailers`, `End`. A head is collected in `head`, which is cleared with
+    /// its first byte: present the same one until it is complete, likewise `trailers`.
     ///
     /// # Errors
     /// The violated rule, also for bytes that no request asked for. The connection must close.

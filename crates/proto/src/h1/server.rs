@@ -82,8 +82,8 @@ impl Server {
 
     /// Takes one step through the input.
     ///
-    /// A head goes to `head`, which is cleared first; trailers to `trailers`. Present the same two
-    /// until the request's `End`.
+    /// A head is collected in `head`, which is cleared with its first byte, trailers in `trailers`.
+    /// Present the same two until the request's `End`.
     ///
     /// # Errors
     /// The violated rule. Nothing more is read afterwards; one response may still be sent if

@@ -109,6 +109,12 @@ impl Fields {
         self.entries.is_empty()
     }
 
+    /// What names there are, in order; those that are not known as [`Name::Other`].
+    #[inline]
+    pub fn names(&self) -> impl Iterator<Item = Name> {
+        self.entries.iter().map(|entry| entry.label.name)
+    }
+
     /// Removes all fields and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {

@@ -182,9 +182,9 @@ pub(crate) fn run_ready(core: &Core) {
     }
 }
 
-/// Gives a task that is marked as running one turn.
+/// Gives a task that is marked as running one turn; whether there is more to do.
 #[inline]
-pub(super) fn run(core: &Core, id: TaskId, future: PoolFuture<()>) {
+pub(super) fn run(core: &Core, id: TaskId, future: PoolFuture<()>) -> bool {
     let waker = id.waker();
     let mut future = Some(future);
     let turn = AssertUnwindSafe(|| {
@@ -201,8 +201,10 @@ pub(super) fn run(core: &Core, id: TaskId, future: PoolFuture<()>) {
         let _ = catch_unwind(AssertUnwindSafe(|| future = None));
     }
     let mut tasks = core.tasks.borrow_mut();
+    let goes_on = future.is_some();
     match future {
         Some(future) => tasks.park(id, future),
         None => drop(tasks.vacate(id)),
     }
+    goes_on
 }

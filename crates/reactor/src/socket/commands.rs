@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -57,8 +57,7 @@ impl Sockets<'_> {
     pub(super) fn peer(&mut self, key: SocketKey) -> Option<SocketAddr> {
         let entry = self.table.entry(key);
         if entry.peer.is_none() {
-            let peer = RawAddress::ask(entry.fd, libc::getpeername).ok();
-            entry.peer = peer.and_then(|raw| raw.to_ip());
+            entry.peer = ask_peer(entry.fd);
         }
         entry.peer
     }
@@ -235,4 +234,9 @@ impl Sockets<'_> {
         entry.role = Role::Resetting;
         self.set_deadline(key, DISCARD_TIME);
     }
+}
+
+#[cold]
+fn ask_peer(fd: RawFd) -> Option<SocketAddr> {
+    RawAddress::ask(fd, libc::getpeername).ok()?.to_ip()
 }
