@@ -4,12 +4,13 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use blitz_proto::h2::StreamId;
 use blitz_proto::{BodyLength, Fields};
 use blitz_reactor::{Buffer, Chunk, Slice};
 
 use crate::error::{BodyError, SendError};
-use crate::h1::Wire;
 use crate::recycle::Pooled;
+use crate::{h1, h2};
 
 /// A piece of a received body.
 pub enum Part {
@@ -34,7 +35,9 @@ enum Source {
     /// Nothing (more) to come.
     Done,
     /// An HTTP/1 connection, in the exchange of this number.
-    H1(Rc<Wire>, u32),
+    H1(Rc<h1::Wire>, u32),
+    /// A stream of an HTTP/2 connection.
+    H2(Rc<h2::Wire>, StreamId),
 }
 
 impl RecvBody {
@@ -54,10 +57,17 @@ impl RecvBody {
         }
     }
 
-    pub(crate) fn h1(wire: Rc<Wire>, exchange: u32, length: BodyLength) -> RecvBody {
+    pub(crate) fn h1(wire: Rc<h1::Wire>, exchange: u32, length: BodyLength) -> RecvBody {
         RecvBody {
             length,
             source: Source::H1(wire, exchange),
+        }
+    }
+
+    pub(crate) fn h2(wire: Rc<h2::Wire>, stream: StreamId, length: BodyLength) -> RecvBody {
+        RecvBody {
+            length,
+            source: Source::H2(wire, stream),
         }
     }
 
@@ -91,10 +101,11 @@ impl RecvBody {
     /// # Errors
     /// As [`RecvBody::next`].
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, BodyError>> {
-        let Source::H1(wire, exchange) = &self.source else {
-            return Poll::Ready(Ok(None));
+        let polled = match &self.source {
+            Source::Done => return Poll::Ready(Ok(None)),
+            Source::H1(wire, exchange) => wire.poll_part(*exchange, cx),
+            Source::H2(wire, stream) => wire.poll_part(*stream, cx),
         };
-        let polled = wire.poll_part(*exchange, cx);
         if let Poll::Ready(Ok(None)) = polled {
             self.let_go();
         }
@@ -115,7 +126,7 @@ impl RecvBody {
 
     fn let_go(&mut self) {
         if let Source::H1(wire, _) = std::mem::replace(&mut self.source, Source::Done) {
-            Wire::let_go(wire);
+            h1::Wire::let_go(wire);
         }
     }
 
@@ -144,9 +155,13 @@ impl RecvBody {
 
 impl Drop for RecvBody {
     fn drop(&mut self) {
-        if let Source::H1(wire, exchange) = &self.source {
-            wire.drop_recv(*exchange);
-            self.let_go();
+        match &self.source {
+            Source::Done => {}
+            Source::H1(wire, exchange) => {
+                wire.drop_recv(*exchange);
+                self.let_go();
+            }
+            Source::H2(wire, stream) => wire.drop_recv(*stream),
         }
     }
 }
@@ -167,7 +182,9 @@ enum Sink {
     /// HEAD, a 304.
     Discard,
     /// An HTTP/1 connection, in the exchange of this number.
-    H1(Rc<Wire>, u32),
+    H1(Rc<h1::Wire>, u32),
+    /// A stream of an HTTP/2 connection.
+    H2(Rc<h2::Wire>, StreamId),
 }
 
 impl SendBody {
@@ -181,9 +198,15 @@ impl SendBody {
         }
     }
 
-    pub(crate) fn h1(wire: Rc<Wire>, exchange: u32) -> SendBody {
+    pub(crate) fn h1(wire: Rc<h1::Wire>, exchange: u32) -> SendBody {
         SendBody {
             sink: Sink::H1(wire, exchange),
+        }
+    }
+
+    pub(crate) fn h2(wire: Rc<h2::Wire>, stream: StreamId) -> SendBody {
+        SendBody {
+            sink: Sink::H2(wire, stream),
         }
     }
 
@@ -191,7 +214,7 @@ impl SendBody {
     /// HEAD, with 204 and 304, and once finished.
     #[must_use]
     pub fn is_discarding(&self) -> bool {
-        !matches!(self.sink, Sink::H1(..))
+        !matches!(self.sink, Sink::H1(..) | Sink::H2(..))
     }
 
     /// Waits until the peer has taken enough of what was queued before, then queues `chunk`.
@@ -211,6 +234,7 @@ impl SendBody {
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         match &self.sink {
             Sink::H1(wire, exchange) => wire.poll_room(*exchange, cx),
+            Sink::H2(wire, stream) => wire.poll_room(*stream, cx),
             Sink::Done | Sink::Discard => Poll::Ready(Ok(())),
         }
     }
@@ -224,6 +248,7 @@ impl SendBody {
         let chunk = chunk.into();
         match &self.sink {
             Sink::H1(wire, exchange) => wire.send_data(*exchange, chunk),
+            Sink::H2(wire, stream) => wire.send_data(*stream, chunk),
             Sink::Discard => Ok(()),
             Sink::Done if chunk.is_empty() => Ok(()),
             Sink::Done => Err(SendError::Length),
@@ -239,9 +264,10 @@ impl SendBody {
         match std::mem::replace(&mut self.sink, Sink::Done) {
             Sink::H1(wire, exchange) => {
                 let ended = wire.send_end(exchange, trailers);
-                Wire::let_go(wire);
+                h1::Wire::let_go(wire);
                 ended
             }
+            Sink::H2(wire, stream) => wire.send_end(stream, trailers),
             Sink::Done | Sink::Discard => Ok(()),
         }
     }
@@ -252,9 +278,13 @@ impl SendBody {
 
 impl Drop for SendBody {
     fn drop(&mut self) {
-        if let Sink::H1(wire, exchange) = std::mem::replace(&mut self.sink, Sink::Done) {
-            wire.drop_send(exchange);
-            Wire::let_go(wire);
+        match std::mem::replace(&mut self.sink, Sink::Done) {
+            Sink::H1(wire, exchange) => {
+                wire.drop_send(exchange);
+                h1::Wire::let_go(wire);
+            }
+            Sink::H2(wire, stream) => wire.drop_send(stream),
+            Sink::Done | Sink::Discard => {}
         }
     }
 }

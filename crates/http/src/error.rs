@@ -3,7 +3,11 @@
 use std::fmt;
 use std::io;
 
-use blitz_proto::{Error, Status};
+use blitz_proto::{Error, Name, ResponseHead, Status};
+use blitz_reactor::Chunk;
+
+use crate::recycle::Pooled;
+use crate::serve::ServeOptions;
 
 /// Why no more of a received body will come.
 #[derive(Debug, Clone)]
@@ -158,4 +162,24 @@ pub struct Refusal {
     pub status: Status,
     /// Stable name of the violated rule, as in logs and counters.
     pub rule: &'static str,
+}
+
+/// The answer that the core gives on its own.
+pub(crate) fn content_of(
+    refusal: Refusal,
+    options: &ServeOptions,
+) -> (Pooled<ResponseHead>, Chunk) {
+    let mut head = Pooled::<ResponseHead>::response(refusal.status);
+    let content = match &options.refusal {
+        Some(make) => make(refusal, &mut head),
+        None => plain(refusal, &mut head),
+    };
+    (head, content)
+}
+
+/// One line for a person with a terminal.
+fn plain(refusal: Refusal, head: &mut ResponseHead) -> Chunk {
+    head.fields.append(Name::ContentType, "text/plain");
+    let Refusal { status, rule } = refusal;
+    Chunk::from(format!("{} {}: {rule}\n", status.code(), status.reason()))
 }

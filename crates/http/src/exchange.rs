@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use blitz_proto::h2::StreamId;
 use blitz_proto::{BodyLength, RequestHead, ResponseHead};
 use blitz_reactor::Chunk;
 
 use crate::body::{RecvBody, SendBody, Tunnel};
-use crate::h1::Wire;
 use crate::recycle::Pooled;
+use crate::{h1, h2};
 
 /// Answers requests. One value serves all connections of a core.
 pub trait Service: 'static {
@@ -102,21 +103,31 @@ enum Target {
     /// Answered.
     Spent,
     /// An HTTP/1 connection, in the exchange of this number.
-    H1(Rc<Wire>, u32),
+    H1(Rc<h1::Wire>, u32),
+    /// A stream of an HTTP/2 connection.
+    H2(Rc<h2::Wire>, StreamId),
 }
 
 impl Responder {
-    pub(crate) fn h1(wire: Rc<Wire>, exchange: u32) -> Responder {
+    pub(crate) fn h1(wire: Rc<h1::Wire>, exchange: u32) -> Responder {
         Responder {
             target: Target::H1(wire, exchange),
+        }
+    }
+
+    pub(crate) fn h2(wire: Rc<h2::Wire>, stream: StreamId) -> Responder {
+        Responder {
+            target: Target::H2(wire, stream),
         }
     }
 
     /// Sends an interim response: 100, 103 and their like, not 101. Clients of HTTP/1.0 do not
     /// get it (RFC 9110, section 15.2).
     pub fn informational(&mut self, head: &ResponseHead) {
-        if let Target::H1(wire, exchange) = &self.target {
-            wire.send_informational(*exchange, head);
+        match &self.target {
+            Target::H1(wire, exchange) => wire.send_informational(*exchange, head),
+            Target::H2(wire, stream) => wire.send_informational(*stream, head),
+            Target::Spent => {}
         }
     }
 
@@ -126,6 +137,7 @@ impl Responder {
     pub fn expects_continue(&self) -> bool {
         match &self.target {
             Target::H1(wire, exchange) => wire.expects_continue(*exchange),
+            Target::H2(wire, stream) => wire.expects_continue(*stream),
             Target::Spent => false,
         }
     }
@@ -136,6 +148,7 @@ impl Responder {
     pub fn upgrade_requested(&self) -> bool {
         match &self.target {
             Target::H1(wire, exchange) => wire.upgrade_requested(*exchange),
+            Target::H2(wire, stream) => wire.upgrade_requested(*stream),
             Target::Spent => false,
         }
     }
@@ -152,7 +165,8 @@ impl Responder {
             "a final response has a final status"
         );
         match self.spend() {
-            Target::H1(wire, exchange) => Wire::start_response(wire, exchange, head, length),
+            Target::H1(wire, exchange) => h1::Wire::start_response(wire, exchange, head, length),
+            Target::H2(wire, stream) => h2::Wire::start_response(wire, stream, head, length),
             Target::Spent => unreachable!("only answering spends it, and takes it away"),
         }
     }
@@ -168,6 +182,7 @@ impl Responder {
         );
         match self.spend() {
             Target::H1(wire, exchange) => wire.send_response(exchange, head, content.into()),
+            Target::H2(wire, stream) => wire.send_response(stream, head, content.into()),
             Target::Spent => unreachable!("only answering spends it, and takes it away"),
         }
     }
@@ -180,15 +195,18 @@ impl Responder {
     #[must_use]
     pub fn upgrade(mut self, head: &mut ResponseHead) -> Tunnel {
         match self.spend() {
-            Target::H1(wire, exchange) => Wire::start_tunnel(wire, exchange, head),
+            Target::H1(wire, exchange) => h1::Wire::start_tunnel(wire, exchange, head),
+            Target::H2(wire, stream) => h2::Wire::start_tunnel(wire, stream, head),
             Target::Spent => unreachable!("only answering spends it, and takes it away"),
         }
     }
 
     /// Ends the exchange without an answer: the connection is reset.
     pub fn abort(mut self) {
-        if let Target::H1(wire, exchange) = self.spend() {
-            wire.abort(exchange);
+        match self.spend() {
+            Target::H1(wire, exchange) => wire.abort(exchange),
+            Target::H2(wire, stream) => wire.abort(stream),
+            Target::Spent => {}
         }
     }
 
@@ -202,6 +220,7 @@ impl Responder {
     pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         match &self.target {
             Target::H1(wire, exchange) => wire.poll_closed(*exchange, cx),
+            Target::H2(wire, stream) => wire.poll_closed(*stream, cx),
             Target::Spent => Poll::Ready(()),
         }
     }
@@ -213,8 +232,10 @@ impl Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if let Target::H1(wire, exchange) = &self.target {
-            wire.drop_responder(*exchange);
+        match &self.target {
+            Target::H1(wire, exchange) => wire.drop_responder(*exchange),
+            Target::H2(wire, stream) => wire.drop_responder(*stream),
+            Target::Spent => {}
         }
     }
 }

@@ -8,10 +8,8 @@
 mod client;
 mod exchange;
 mod inbound;
-mod input;
 mod outbound;
 mod server;
-mod timer;
 mod watch;
 mod wire;
 

@@ -18,9 +18,12 @@ mod drain;
 mod error;
 mod exchange;
 mod h1;
+mod h2;
+mod input;
 mod pool;
 mod recycle;
 mod serve;
+mod timer;
 
 pub use body::{Part, RecvBody, SendBody, Tunnel};
 pub use client::{ClientOptions, Connection, Response, ResponseEvent, ResponseStream};

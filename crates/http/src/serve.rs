@@ -20,6 +20,7 @@ use crate::drain::Drain;
 use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme, Service};
 use crate::h1::{After, Shelf, Wire, run_exchanges};
+use crate::h2;
 
 /// How connections are served.
 pub struct ServeOptions {
@@ -75,6 +76,7 @@ struct Acceptor<S> {
     listener: Option<std::net::SocketAddr>,
     connections: RefCell<Slab<Connection>>,
     shelf: Shelf,
+    h2: Rc<h2::Shared>,
     /// Woken when the last connection goes.
     empty: RefCell<Option<Waker>>,
 }
@@ -86,7 +88,12 @@ struct Connection {
     parked: Option<Parked>,
     /// The last task that was not done at once.
     task: Option<TaskKey>,
+    /// What is kept of an HTTP/2 connection while it has no streams.
+    h2: Option<Rc<h2::Wire>>,
 }
+
+/// Marks the tag of a parked HTTP/2 connection.
+const IS_H2: u64 = 1 << 63;
 
 impl<S: Service> Acceptor<S> {
     fn new(service: Rc<S>, options: Rc<ServeOptions>, address: &Address) -> Rc<Acceptor<S>> {
@@ -97,6 +104,7 @@ impl<S: Service> Acceptor<S> {
         let decoration = Decoration::new(options.date, options.server.as_deref());
         Rc::new(Acceptor {
             service,
+            h2: h2::Shared::new(Rc::clone(&options)),
             options,
             decoration: Rc::new(decoration),
             listener,
@@ -124,6 +132,7 @@ impl<S: Service> Acceptor<S> {
         let key = self.connections.borrow_mut().insert(Connection {
             parked: None,
             task: None,
+            h2: None,
         });
         if let Some(parked) = self.park(socket, key) {
             self.connections.borrow_mut()[key].parked = Some(parked);
@@ -143,16 +152,62 @@ impl<S: Service> Acceptor<S> {
     }
 
     fn start(self: Rc<Self>, socket: Socket, key: usize, first: Slice) {
-        let remote = socket.peer();
-        let peer = Peer {
-            remote,
-            listener: self.listener,
-            scheme: self.options.scheme,
-        };
+        let peer = self.peer(&socket);
+        if h2::begins_like_http2(&first) {
+            let wire = h2::Wire::server(peer, &self.h2);
+            self.connections.borrow_mut()[key].h2 = Some(Rc::clone(&wire));
+            return self.start_h2(wire, socket, key, first);
+        }
         let wire = Wire::server(socket, peer, &self.options, &self.decoration, &self.shelf);
         let me = Rc::clone(&self);
         if let Some(task) = blitz_reactor::spawn_now(run(self, wire, key, first)) {
             me.connections.borrow_mut()[key].task = Some(task);
+        }
+    }
+
+    fn peer(&self, socket: &Socket) -> Peer {
+        Peer {
+            remote: socket.peer(),
+            listener: self.listener,
+            scheme: self.options.scheme,
+        }
+    }
+
+    /// Wakes an HTTP/2 connection.
+    fn start_h2(self: Rc<Self>, wire: Rc<h2::Wire>, socket: Socket, key: usize, first: Slice) {
+        let me = Rc::clone(&self);
+        let task = blitz_reactor::spawn_now(run_h2(self, wire, socket, key, first));
+        if task.is_some() {
+            me.connections.borrow_mut()[key].task = task;
+        }
+    }
+
+    /// As [`park`](Acceptor::park), for an HTTP/2 connection without streams.
+    fn park_h2(self: &Rc<Self>, wire: &h2::Wire, socket: Socket, key: usize) {
+        if self.options.drain.is_triggered() {
+            self.remove(key);
+            return wire.finish(socket);
+        }
+        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
+        socket.park(me, key as u64 | IS_H2, self.options.limits.idle_timeout);
+    }
+
+    /// Takes back an HTTP/2 connection that was parked.
+    fn resume_h2(self: Rc<Self>, socket: Socket, key: usize, cause: Cause) {
+        let Some(wire) = self.connections.borrow()[key].h2.clone() else {
+            unreachable!("its tag says what it is")
+        };
+        match cause {
+            Cause::Received(first) => self.start_h2(wire, socket, key, first),
+            Cause::Expired => {
+                count(|counters| counters.idle_timeouts += 1);
+                self.remove(key);
+                wire.finish(socket);
+            }
+            Cause::Ended => {
+                self.remove(key);
+                socket.finish();
+            }
         }
     }
 
@@ -181,8 +236,12 @@ impl<S: Service> Acceptor<S> {
             let Some(socket) = parked.unpark() else {
                 continue;
             };
+            let h2 = self.connections.borrow()[key].h2.clone();
             self.remove(key);
-            socket.finish();
+            match h2 {
+                Some(wire) => wire.finish(socket),
+                None => socket.finish(),
+            }
         }
     }
 
@@ -246,6 +305,25 @@ async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, key: usize, 
     acceptor.shelf.put(wire);
 }
 
+/// The task of an HTTP/2 connection: from a byte until it has no streams.
+async fn run_h2<S: Service>(
+    acceptor: Rc<Acceptor<S>>,
+    wire: Rc<h2::Wire>,
+    socket: Socket,
+    key: usize,
+    first: Slice,
+) {
+    let mut guard = Guard {
+        acceptor: &acceptor,
+        key: Some(key),
+    };
+    let after = h2::run_connection(&wire, &acceptor.service, socket, first).await;
+    if let h2::After::Park(socket) = after {
+        guard.key = None;
+        acceptor.park_h2(&wire, socket, key);
+    }
+}
+
 /// Takes the connection off the table when its task ends, also when it is aborted.
 struct Guard<'a, S: Service> {
     acceptor: &'a Acceptor<S>,
@@ -262,7 +340,10 @@ impl<S: Service> Drop for Guard<'_, S> {
 
 impl<S: Service> Resume for Acceptor<S> {
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
-        let key = tag as usize;
+        let key = (tag & !IS_H2) as usize;
+        if tag & IS_H2 != 0 {
+            return self.resume_h2(socket, key, cause);
+        }
         match cause {
             Cause::Received(first) => self.start(socket, key, first),
             Cause::Expired => {
@@ -297,7 +378,7 @@ mod tests {
         let task = size_of_output(run::<Immediate>);
         assert!(task <= 512, "a task takes {task} bytes");
         assert!(
-            size_of::<Connection>() <= 32,
+            size_of::<Connection>() <= 40,
             "an entry takes {}",
             size_of::<Connection>()
         );

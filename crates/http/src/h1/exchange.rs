@@ -7,15 +7,15 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::h1::Event;
-use blitz_proto::{BodyLength, Error, RequestHead, ResponseHead, Status};
-use blitz_reactor::{Chunk, Slice, Socket};
+use blitz_proto::{BodyLength, Error, RequestHead, Status};
+use blitz_reactor::{Slice, Socket};
 
 use super::inbound::Body;
 use super::outbound::Message;
 use super::wire::{Got, State, Wire};
 use crate::body::RecvBody;
 use crate::counters::{count, count_refused};
-use crate::error::{BodyError, Refusal};
+use crate::error::{BodyError, Refusal, content_of};
 use crate::exchange::{Exchange, Responder, Service};
 use crate::recycle::Pooled;
 
@@ -410,12 +410,8 @@ impl State {
 
     /// Encodes the answer that the core gives on its own.
     fn send_refusal(&mut self, refusal: Refusal) {
-        let mut head = Pooled::<ResponseHead>::response(refusal.status);
         let options = Rc::clone(&self.side.server().options);
-        let content = match &options.refusal {
-            Some(make) => make(refusal, &mut head),
-            None => plain_refusal(refusal, &mut head),
-        };
+        let (mut head, content) = content_of(refusal, &options);
         self.side.server().machine.drain();
         self.send_whole(&mut head, content);
     }
@@ -426,12 +422,4 @@ fn refusal(error: Error) -> Refusal {
         status: error.status(),
         rule: error.rule(),
     }
-}
-
-/// One line for a person with a terminal.
-fn plain_refusal(refusal: Refusal, head: &mut ResponseHead) -> Chunk {
-    head.fields
-        .append(blitz_proto::Name::ContentType, "text/plain");
-    let Refusal { status, rule } = refusal;
-    Chunk::from(format!("{} {}: {rule}\n", status.code(), status.reason()))
 }

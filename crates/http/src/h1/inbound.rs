@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use blitz_proto::{BodyLength, Fields, Limits};
 use blitz_reactor::Slice;
 
-use super::input::Input;
 use super::wire::{Got, Side, State, Wire};
 use crate::body::Part;
 use crate::error::BodyError;
+use crate::input::Input;
 use crate::recycle::Pooled;
 
 #[derive(Default)]

@@ -13,8 +13,8 @@ use super::client::ClientSide;
 use super::inbound::Inbound;
 use super::outbound::Outbound;
 use super::server::ServerSide;
-use super::timer::LazyTimer;
 use crate::recycle::Pooled;
+use crate::timer::LazyTimer;
 
 /// Most connection states kept on one shelf.
 const SHELF_MAX: usize = 256;

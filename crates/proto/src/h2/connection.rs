@@ -285,6 +285,13 @@ impl Connection {
         self.is_idle() && (self.closing == Closing::Final || self.peer_last.is_some())
     }
 
+    /// A frame or header section has begun and is not complete; content that comes in pieces does
+    /// not count.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.input.is_partial()
+    }
+
     /// How many requests a client may send now: what the server allows (RFC 9113, section 5.1.2),
     /// and nothing once an end to the connection was announced by either side.
     #[must_use]

@@ -52,6 +52,33 @@ impl Chunk {
         self.left -= n;
     }
 
+    /// The first `n` bytes; `self` keeps the rest. Received and shared bytes are shared between the
+    /// two, others are copied into pooled memory.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn split_to(&mut self, n: usize) -> Chunk {
+        assert!(n <= self.left, "cannot split {n} off {} bytes", self.left);
+        let owner = match &self.owner {
+            Owner::Slice(slice) => Owner::Slice(slice.clone()),
+            Owner::Static => Owner::Static,
+            Owner::Shared(bytes) => Owner::Shared(bytes.clone()),
+            Owner::Buffer(_) | Owner::Owned(_) => {
+                let mut copy = Buffer::take();
+                copy.extend_from_slice(&self[..n]);
+                self.advance(n);
+                return copy.into();
+            }
+        };
+        let head = Chunk {
+            bytes: self.bytes,
+            left: n,
+            owner,
+        };
+        self.advance(n);
+        head
+    }
+
     /// Dropping it may run code that is not ours (`Bytes::from_owner`).
     pub(crate) fn is_foreign(&self) -> bool {
         matches!(self.owner, Owner::Shared(_))

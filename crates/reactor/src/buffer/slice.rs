@@ -86,6 +86,13 @@ impl Slice {
         }
     }
 
+    /// The same bytes, out of the pool: for a small view that has to wait for its reader while the
+    /// rest of its buffer is of no use (rule 3). They count against the core's cap as before.
+    #[must_use]
+    pub fn copied(&self) -> Slice {
+        Slice::gathered(self, self.to_vec())
+    }
+
     /// Small pieces that were gathered, in a slice of the same core as `like`.
     pub(crate) fn gathered(like: &Slice, bytes: Vec<u8>) -> Slice {
         assert!(

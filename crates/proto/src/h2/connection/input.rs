@@ -67,6 +67,12 @@ impl Input {
         }
     }
 
+    pub(super) fn is_partial(&self) -> bool {
+        let in_frame = matches!(self.state, State::Payload(_) | State::Padding(_))
+            || matches!(self.state, State::Preface(matched) if matched > 0);
+        in_frame || !self.partial.is_empty() || self.block.is_some()
+    }
+
     pub(super) fn close(&mut self) {
         *self = Input::new(false);
         self.state = State::Closed;

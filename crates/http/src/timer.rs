@@ -9,13 +9,13 @@ use std::time::Instant;
 use blitz_reactor::Timer;
 
 #[derive(Default)]
-pub(super) struct LazyTimer {
+pub(crate) struct LazyTimer {
     timer: Option<Timer>,
 }
 
 impl LazyTimer {
     /// Ready once `due` has passed; otherwise the task will be woken by then, perhaps earlier.
-    pub(super) fn poll_due(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_due(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         if due <= blitz_reactor::now() {
             return Poll::Ready(());
         }

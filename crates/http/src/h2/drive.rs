@@ -1,0 +1,312 @@
+//! The connection's task: receives for all streams and sends what they have queued.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use blitz_proto::h2::{Event, StreamId};
+use blitz_proto::{BodyLength, Error, RequestHead};
+use blitz_reactor::{Slice, Socket};
+
+use super::stream::{Body, Stream};
+use super::wire::{State, Wire};
+use crate::counters::{count, count_refused};
+use crate::error::{BodyError, Refusal};
+use crate::exchange::Service;
+use crate::recycle::Pooled;
+
+/// Requests begun before the connection lets others have a turn.
+const BURST_REQUESTS_MAX: usize = 64;
+
+/// Bytes that wait for the client before nothing more is taken from it: it may be one that only
+/// wants to see how many answers to its PINGs we keep.
+const UNSENT_BYTES_MAX: usize = 256 * 1024;
+
+/// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Whether the first bytes of a connection are those of HTTP/2 with prior knowledge. Three tell it
+/// from every method of HTTP/1.1.
+pub(crate) fn begins_like_http2(first: &[u8]) -> bool {
+    let len = first.len().min(PREFACE.len());
+    len >= 3 && first[..len] == PREFACE[..len]
+}
+
+/// What becomes of the connection.
+pub(crate) enum After {
+    /// It has no streams and can be parked.
+    Park(Socket),
+    /// It is over; nothing is left to do.
+    Closed,
+}
+
+/// Drives the connection until it has no streams, beginning with what was just received.
+pub(crate) async fn run_connection<S: Service>(
+    wire: &Rc<Wire>,
+    service: &Rc<S>,
+    socket: Socket,
+    first: Slice,
+) -> After {
+    let mut state = wire.state.borrow_mut();
+    socket.set_window(state.limits().stream_buffer_bytes_max);
+    state.socket = Some(socket);
+    state.input.push(first);
+    drop(state);
+    let _guard = Guard(wire);
+    poll_fn(|cx| wire.poll_drive(service, cx)).await
+}
+
+/// What the connection's task leaves behind when it is aborted: a socket that nobody drives any
+/// more. Otherwise it was given away or closed before.
+struct Guard<'a>(&'a Wire);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.is_driven.set(false);
+        let mut state = self.0.state.borrow_mut();
+        if state.socket.take().is_some() {
+            state.lose_peer();
+        }
+    }
+}
+
+/// What a step through the input brought.
+enum Got {
+    Nothing,
+    NeedMore,
+    Request(StreamId, Pooled<RequestHead>, BodyLength, bool),
+}
+
+impl Wire {
+    fn poll_drive<S: Service>(
+        self: &Rc<Self>,
+        service: &Rc<S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<After> {
+        self.is_driven.set(true);
+        let taken = self.take_in(service, cx);
+        self.is_driven.set(false);
+        let mut state = self.state.borrow_mut();
+        if let Err(error) = taken {
+            return Poll::Ready(state.fail(error));
+        }
+        state.send_content();
+        state.poll_after(cx)
+    }
+
+    /// Receives and hands out what the connection has.
+    fn take_in<S: Service>(
+        self: &Rc<Self>,
+        service: &Rc<S>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let mut begun = 0;
+        loop {
+            let got = self.state.borrow_mut().step()?;
+            match got {
+                Got::Nothing => {}
+                Got::Request(stream, head, length, has_ended) => {
+                    self.start_exchange(service, stream, head, length, has_ended);
+                    begun += 1;
+                    if begun == BURST_REQUESTS_MAX {
+                        cx.waker().wake_by_ref();
+                        return Ok(());
+                    }
+                }
+                Got::NeedMore => {
+                    if self.state.borrow_mut().poll_receive(cx).is_pending() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    /// One step of the machine through what was received.
+    fn step(&mut self) -> Result<Got, Error> {
+        let shared = Rc::clone(&self.shared);
+        let received = &mut *shared.received.borrow_mut();
+        let now = shared.now();
+        let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
+        let pending = self.pending.get_or_insert_with(blitz_reactor::Buffer::take);
+        let step = self.machine.handle_input(bytes, now, received, pending)?;
+        let content = match (&step.event, self.input.front()) {
+            (Event::Data { range, .. }, Some(slice)) => Some(slice.slice(range.clone())),
+            _ => None,
+        };
+        self.input.consume(step.consumed);
+        if step.event != Event::NeedMore {
+            self.partial_since = None;
+        }
+        match step.event {
+            Event::NeedMore => return Ok(Got::NeedMore),
+            Event::Head {
+                stream,
+                length,
+                end,
+            } => {
+                let mut head = Pooled::<RequestHead>::take();
+                std::mem::swap(&mut *head, &mut received.request);
+                return Ok(Got::Request(stream, head, length, end));
+            }
+            Event::Data { stream, end, .. } => {
+                let content = content.expect("data is a range of the input");
+                self.take_in(stream, content, end);
+            }
+            Event::Trailers { stream } => {
+                let mut trailers = Pooled::take();
+                std::mem::swap(&mut *trailers, &mut received.trailers);
+                self.take_in_trailers(stream, trailers);
+            }
+            Event::Refused { stream, error } => {
+                self.streams
+                    .insert(stream, Stream::new(BodyLength::Empty, true));
+                let (status, rule) = (error.status(), error.rule());
+                self.refuse(stream, Refusal { status, rule });
+                self.close_stream(stream, None);
+            }
+            Event::Reset { stream, error, .. } => self.lose_stream(stream, error),
+            Event::GoAway { .. } | Event::Pong => {}
+        }
+        Ok(Got::Nothing)
+    }
+
+    /// The peer reset a stream, or broke a rule on it.
+    fn lose_stream(&mut self, stream: StreamId, error: Error) {
+        let is_malformed = error.kind() != blitz_proto::ErrorKind::PeerReset;
+        if is_malformed {
+            count_refused(error.rule());
+        }
+        match self.stream(stream) {
+            Some(known) if known.lingers => self.close_stream(stream, None),
+            Some(known) if is_malformed => known.lose_peer(BodyError::Malformed(error)),
+            Some(known) => known.lose_peer(BodyError::Reset),
+            None => self.machine.forget(stream),
+        }
+    }
+
+    /// Receives once more into the input. Ready if the machine has something to do.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.fin || self.queued() > UNSENT_BYTES_MAX {
+            return Poll::Pending;
+        }
+        let Some(socket) = &self.socket else {
+            return Poll::Pending;
+        };
+        match socket.poll_recv(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(Some(slice))) => {
+                self.input.push(slice);
+                Poll::Ready(())
+            }
+            Poll::Ready(Ok(None)) => {
+                self.fin = true;
+                // Streams whose request is complete still get their answer (rule 16).
+                if self.machine.handle_eof().is_err() {
+                    self.lose_unfinished();
+                }
+                Poll::Pending
+            }
+            Poll::Ready(Err(_)) => {
+                self.fin = true;
+                self.socket = None;
+                self.lose_peer();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Nothing more comes for those who still wait for it.
+    fn lose_unfinished(&mut self) {
+        let unfinished = |stream: &&mut Box<Stream>| matches!(stream.receiving.body, Body::Open);
+        for stream in self.streams.values_mut().filter(unfinished) {
+            stream.lose_peer(BodyError::Truncated);
+        }
+    }
+
+    /// The connection is lost.
+    fn lose_peer(&mut self) {
+        for stream in self.streams.values_mut() {
+            stream.lose_peer(BodyError::Reset);
+        }
+    }
+
+    /// A rule was broken that the whole connection depends on.
+    fn fail(&mut self, error: Error) -> After {
+        count_refused(error.rule());
+        let peer = self.peer.remote;
+        tracing::debug!(rule = error.rule(), ?peer, "connection ended");
+        self.lose_peer();
+        self.close_politely();
+        After::Closed
+    }
+
+    /// Whether the connection can be parked or is over; if not, the task will be woken when there
+    /// is something to do.
+    fn poll_after(&mut self, cx: &mut Context<'_>) -> Poll<After> {
+        if self.socket.is_none() {
+            self.lose_peer();
+            return Poll::Ready(After::Closed);
+        }
+        let shared = Rc::clone(&self.shared);
+        let limits = &shared.options.limits;
+        if shared.options.drain.is_triggered() {
+            let (machine, out) = self.machine();
+            machine.drain(out);
+            self.flush();
+        }
+        if let Some(until) = self.end_lingering() {
+            // Only to be woken then: what has passed already is over.
+            let _ = self.timer.poll_due(until, cx);
+        }
+        self.flush();
+        let is_idle = self.streams.is_empty() && self.input.is_empty();
+        if is_idle && (self.fin || self.machine.is_drained()) {
+            self.close_politely();
+            return Poll::Ready(After::Closed);
+        }
+        let is_partial = self.machine.is_partial();
+        if is_idle
+            && !is_partial
+            && let Some(socket) = self.socket.take()
+        {
+            return Poll::Ready(After::Park(socket));
+        }
+        if self.poll_socket_room(cx) == Poll::Ready(false) {
+            self.socket = None;
+            self.lose_peer();
+            return Poll::Ready(After::Closed);
+        }
+        if let Some(due) = self.stall_due()
+            && self.timer.poll_due(due, cx).is_ready()
+        {
+            count(|counters| counters.send_stalls += 1);
+            return Poll::Ready(self.abort());
+        }
+        self.partial_since = match is_partial {
+            true => self.partial_since.or_else(|| Some(blitz_reactor::now())),
+            false => None,
+        };
+        if let Some(since) = self.partial_since
+            && self
+                .timer
+                .poll_due(since + limits.head_timeout, cx)
+                .is_ready()
+        {
+            count(|counters| counters.header_timeouts += 1);
+            return Poll::Ready(self.abort());
+        }
+        super::stream::note(&mut self.task, cx);
+        Poll::Pending
+    }
+
+    fn abort(&mut self) -> After {
+        self.lose_peer();
+        if let Some(socket) = self.socket.take() {
+            socket.abort();
+        }
+        After::Closed
+    }
+}

@@ -1,0 +1,258 @@
+//! The life of one exchange: a task that drives the service and watches the client.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_proto::h2::{Code, StreamId};
+use blitz_proto::{BodyLength, Method, RequestHead, Status};
+
+use super::stream::{Body, Message, Stream, note};
+use super::wire::{State, Wire};
+use crate::body::RecvBody;
+use crate::counters::{count, count_refused};
+use crate::error::{Refusal, content_of};
+use crate::exchange::{Exchange, Responder, Service};
+use crate::recycle::Pooled;
+
+/// How an exchange ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The answer is complete.
+    Answered,
+    /// Nobody answered.
+    Missing,
+    /// The answer was cut off.
+    Cut,
+    /// The client went away.
+    Gone,
+    /// The request body came too slowly and nothing was answered yet.
+    TooSlow,
+    /// The client takes nothing, or a tunnel is silent.
+    Stalled,
+}
+
+impl Wire {
+    /// Starts to work on a request.
+    pub(super) fn start_exchange<S: Service>(
+        self: &Rc<Self>,
+        service: &Rc<S>,
+        stream: StreamId,
+        request: Pooled<RequestHead>,
+        length: BodyLength,
+        has_ended: bool,
+    ) {
+        count(|counters| counters.requests += 1);
+        let mut state = self.state.borrow_mut();
+        let mut known = Stream::new(length, has_ended);
+        known.is_tunnel = request.method == Method::Connect;
+        let is_done = matches!(known.receiving.body, Body::Done);
+        state.streams.insert(stream, known);
+        let peer = state.peer;
+        drop(state);
+        let body = if is_done {
+            RecvBody::done(length)
+        } else {
+            RecvBody::h2(Rc::clone(self), stream, length)
+        };
+        let exchange = Exchange {
+            request,
+            body,
+            responder: Responder::h2(Rc::clone(self), stream),
+            peer,
+        };
+        let (wire, service) = (Rc::clone(self), Rc::clone(service));
+        blitz_reactor::spawn_now(run(wire, service, stream, exchange));
+    }
+
+    /// Drives the service; behind it, watches the client and the deadlines.
+    fn poll_exchange<F: Future<Output = ()>>(
+        &self,
+        stream: StreamId,
+        mut call: Pin<&mut Option<F>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome> {
+        if let Some(future) = call.as_mut().as_pin_mut()
+            && future.poll(cx).is_ready()
+        {
+            call.set(None);
+        }
+        let is_done = call.is_none();
+        self.state.borrow_mut().poll_outcome(stream, is_done, cx)
+    }
+}
+
+async fn run<S: Service>(wire: Rc<Wire>, service: Rc<S>, stream: StreamId, exchange: Exchange) {
+    let mut guard = Guard {
+        wire: &wire,
+        stream,
+        outcome: Outcome::Cut,
+    };
+    let call = pin!(Some(service.call(exchange)));
+    let mut call = call;
+    guard.outcome = poll_fn(|cx| wire.poll_exchange(stream, call.as_mut(), cx)).await;
+}
+
+/// Ends the exchange with its task, also when that is aborted or panics.
+struct Guard<'a> {
+    wire: &'a Wire,
+    stream: StreamId,
+    outcome: Outcome,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let mut state = self.wire.state.borrow_mut();
+        state.conclude(self.stream, self.outcome);
+        if !self.wire.is_driven.get() {
+            state.wake_task();
+        }
+    }
+}
+
+impl State {
+    /// Whether the exchange is over; if not, the task will be woken when that may have changed.
+    fn poll_outcome(
+        &mut self,
+        stream: StreamId,
+        is_done: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome> {
+        let shared = Rc::clone(&self.shared);
+        let limits = &shared.options.limits;
+        let Some(known) = self.stream(stream) else {
+            return Poll::Ready(Outcome::Gone);
+        };
+        if known.is_gone {
+            return Poll::Ready(Outcome::Gone);
+        }
+        let is_receiving = known.is_tunnel && matches!(known.receiving.body, Body::Open);
+        match known.sending.message {
+            Message::Cut => return Poll::Ready(Outcome::Cut),
+            Message::Missing if is_done => return Poll::Ready(Outcome::Missing),
+            Message::Done if is_done && !is_receiving => return Poll::Ready(Outcome::Answered),
+            Message::Due | Message::Open | Message::Missing | Message::Done => {}
+        }
+        note(&mut known.task, cx);
+        // A stream that nothing moves on is stalled if it has something to send, or is a tunnel.
+        let sending = &known.sending;
+        let due = if known.is_tunnel && sending.message == Message::Open {
+            sending.progress.max(known.receiving.last) + limits.stream_idle_timeout
+        } else if sending.queued > 0 {
+            sending.progress + limits.send_stall_timeout
+        } else if sending.message == Message::Due && matches!(known.receiving.body, Body::Open) {
+            let later = blitz_reactor::now() + limits.body_rate_grace;
+            let due = known.receiving.pace.due(limits).unwrap_or(later);
+            return known.timer.poll_due(due, cx).map(|()| Outcome::TooSlow);
+        } else {
+            return Poll::Pending;
+        };
+        known.timer.poll_due(due, cx).map(|()| Outcome::Stalled)
+    }
+
+    fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
+        match outcome {
+            Outcome::Answered => {}
+            Outcome::Missing => {
+                let refusal = self.missing_answer(stream);
+                self.refuse(stream, refusal);
+            }
+            Outcome::TooSlow => {
+                count(|counters| counters.body_timeouts += 1);
+                let rule = "request-body-too-slow";
+                let status = Status::REQUEST_TIMEOUT;
+                self.refuse(stream, Refusal { status, rule });
+            }
+            Outcome::Gone => {
+                count(|counters| counters.cancelled += 1);
+                return self.close_stream(stream, None);
+            }
+            Outcome::Cut => {
+                count(|counters| counters.cancelled += 1);
+                return self.close_stream(stream, Some(Code::INTERNAL_ERROR));
+            }
+            Outcome::Stalled => {
+                let is_tunnel = self.stream(stream).is_some_and(|known| known.is_tunnel);
+                count(|counters| match is_tunnel {
+                    true => counters.tunnel_timeouts += 1,
+                    false => counters.send_stalls += 1,
+                });
+                return self.close_stream(stream, Some(Code::CANCEL));
+            }
+        }
+        if self.is_received(stream) {
+            self.close_stream(stream, None);
+        } else {
+            self.linger(stream);
+        }
+    }
+
+    /// The answer is complete, the request is not: what still comes is dropped for a moment, and
+    /// then the client is asked for no more (RFC 9113, section 8.1).
+    fn linger(&mut self, stream: StreamId) {
+        let until = blitz_reactor::now() + self.limits().discard_timeout;
+        self.drop_recv(stream);
+        if let Some(known) = self.stream(stream) {
+            known.lingers = true;
+            self.lingering.push_back((stream, until));
+        }
+    }
+
+    /// Something came of a request that is answered already, or the last of it.
+    pub(super) fn pass_over(&mut self, stream: StreamId, bytes: usize, has_ended: bool) {
+        let bytes_max = self.limits().discard_bytes_max;
+        let Some(known) = self.stream(stream) else {
+            return;
+        };
+        known.receiving.pace.bytes += bytes as u64;
+        if has_ended {
+            self.close_stream(stream, None);
+        } else if known.receiving.pace.bytes > bytes_max as u64 {
+            self.close_stream(stream, Some(Code::NO_ERROR));
+        }
+    }
+
+    /// Asks for no more where the moment has passed; when the next one will have.
+    pub(super) fn end_lingering(&mut self) -> Option<Instant> {
+        let now = blitz_reactor::now();
+        while let Some((stream, until)) = self.lingering.front().copied() {
+            let is_over = !self.streams.contains_key(&stream);
+            if !is_over && until > now {
+                return Some(until);
+            }
+            self.lingering.pop_front();
+            if !is_over {
+                self.close_stream(stream, Some(Code::NO_ERROR));
+            }
+        }
+        None
+    }
+
+    /// What to say when the service said nothing: what was wrong with the body, if that was it.
+    fn missing_answer(&mut self, stream: StreamId) -> Refusal {
+        match self.stream(stream).map(|known| &known.receiving.body) {
+            Some(Body::Failed(error)) => Refusal {
+                status: error.status(),
+                rule: "malformed-body",
+            },
+            _ => Refusal {
+                status: Status::INTERNAL_SERVER_ERROR,
+                rule: "no-answer",
+            },
+        }
+    }
+
+    /// Answers in the service's stead, if an answer is still possible.
+    pub(super) fn refuse(&mut self, stream: StreamId, refusal: Refusal) {
+        count_refused(refusal.rule);
+        let (status, peer) = (refusal.status.code(), self.peer.remote);
+        tracing::debug!(rule = refusal.rule, status, ?peer, "refused");
+        if !self.machine.response_started(stream) {
+            let options = Rc::clone(&self.shared.options);
+            let (mut head, content) = content_of(refusal, &options);
+            self.send_whole(stream, &mut head, content);
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Answers: encoded at once, their content sent as windows and turns allow.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use blitz_proto::h2::{Code, StreamId};
+use blitz_proto::{BodyLength, Fields, ResponseHead};
+use blitz_reactor::{Chunk, Socket};
+
+use super::stream::{Body, Ending, Message, note, wake};
+use super::wire::{State, Wire};
+use crate::body::{RecvBody, SendBody, Tunnel};
+use crate::counters::count;
+use crate::error::SendError;
+use crate::recycle::Pooled;
+
+/// Bytes queued at the socket before streams have to wait for their turn: later choices are better
+/// choices, and little waits in front of a stream that is more urgent.
+const SOCKET_BYTES_MAX: usize = 128 * 1024;
+
+impl Wire {
+    pub(crate) fn expects_continue(&self, stream: StreamId) -> bool {
+        self.state.borrow().machine.expects_continue(stream)
+    }
+
+    /// Whether the request is an extended CONNECT (RFC 8441), or a plain one.
+    pub(crate) fn upgrade_requested(&self, stream: StreamId) -> bool {
+        let mut state = self.state.borrow_mut();
+        state.stream(stream).is_some_and(|stream| stream.is_tunnel)
+    }
+
+    pub(crate) fn send_informational(&self, stream: StreamId, head: &ResponseHead) {
+        self.in_stream(stream, |state, stream| {
+            let (machine, out) = state.machine();
+            machine.send_informational(stream, head, out);
+        });
+    }
+
+    /// Sends a head; content follows.
+    pub(crate) fn start_response(
+        wire: Rc<Wire>,
+        stream: StreamId,
+        head: &mut ResponseHead,
+        length: BodyLength,
+    ) -> SendBody {
+        let started = wire.in_stream(stream, |state, stream| {
+            state.send_head(stream, head, length);
+            state.finish_without_content(stream)
+        });
+        match started {
+            Some(true) if length == BodyLength::Empty => SendBody::done(),
+            Some(true) => SendBody::discard(),
+            // The handle of a stream that is gone finds out when it is used.
+            Some(false) | None => SendBody::h2(wire, stream),
+        }
+    }
+
+    /// Sends a complete answer.
+    pub(crate) fn send_response(&self, stream: StreamId, head: &mut ResponseHead, content: Chunk) {
+        self.in_stream(stream, |state, stream| {
+            state.send_whole(stream, head, content);
+        });
+    }
+
+    /// Sends 2xx to CONNECT; from then on both directions are opaque.
+    pub(crate) fn start_tunnel(
+        wire: Rc<Wire>,
+        stream: StreamId,
+        head: &mut ResponseHead,
+    ) -> Tunnel {
+        wire.in_stream(stream, |state, stream| {
+            State::edit_tunnel_head(head);
+            state.send_head(stream, head, BodyLength::Unknown);
+            count(|counters| counters.upgrades += 1);
+        });
+        Tunnel {
+            recv: RecvBody::h2(Rc::clone(&wire), stream, BodyLength::Unknown),
+            send: SendBody::h2(wire, stream),
+        }
+    }
+
+    /// Ends the exchange without an answer.
+    pub(crate) fn abort(&self, stream: StreamId) {
+        self.in_stream(stream, |state, stream| {
+            state.set_message(stream, Message::Cut);
+        });
+    }
+
+    pub(crate) fn poll_closed(&self, stream: StreamId, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.borrow_mut();
+        match state.stream(stream) {
+            Some(known) if !known.is_gone => {
+                note(&mut known.closed, cx);
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// Nobody will answer.
+    pub(crate) fn drop_responder(&self, stream: StreamId) {
+        self.in_stream(stream, |state, stream| {
+            state.set_message(stream, Message::Missing);
+        });
+    }
+
+    pub(crate) fn poll_room(
+        &self,
+        stream: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        let mut state = self.state.borrow_mut();
+        // Half of a stream's share is for what was received and is not yet taken (rule 4).
+        let below = state.limits().stream_buffer_bytes_max / 4;
+        let below = below.min(blitz_reactor::fair_share());
+        let Some(known) = state.stream(stream) else {
+            return Poll::Ready(Err(SendError::Closed));
+        };
+        if known.is_gone || known.sending.message != Message::Open {
+            return Poll::Ready(Err(SendError::Closed));
+        }
+        if known.sending.queued <= below {
+            return Poll::Ready(Ok(()));
+        }
+        note(&mut known.sending.writer, cx);
+        known.sending.wake_at = below;
+        Poll::Pending
+    }
+
+    pub(crate) fn send_data(&self, stream: StreamId, chunk: Chunk) -> Result<(), SendError> {
+        self.in_stream(stream, |state, stream| state.send_data(stream, chunk))
+            .unwrap_or(Err(SendError::Closed))
+    }
+
+    pub(crate) fn send_end(
+        &self,
+        stream: StreamId,
+        trailers: Option<&Fields>,
+    ) -> Result<(), SendError> {
+        self.in_stream(stream, |state, stream| state.send_end(stream, trailers))
+            .unwrap_or(Err(SendError::Closed))
+    }
+
+    /// The writer is gone without having finished.
+    pub(crate) fn drop_send(&self, stream: StreamId) {
+        self.in_stream(stream, |state, stream| {
+            state.cut_message(stream);
+        });
+    }
+}
+
+impl State {
+    pub(super) fn set_message(&mut self, stream: StreamId, message: Message) {
+        if let Some(known) = self.stream(stream) {
+            known.sending.message = message;
+            known.wake_task();
+        }
+    }
+
+    fn send_head(&mut self, stream: StreamId, head: &mut ResponseHead, length: BodyLength) {
+        self.decorate(head);
+        let class = usize::from(head.status.class()).clamp(1, 5) - 1;
+        count(|counters| counters.responses[class] += 1);
+        let (machine, out) = self.machine();
+        machine.send_head(stream, head, length, out);
+        self.set_message(stream, Message::Open);
+    }
+
+    /// Completes the answer if no content is left to send.
+    fn finish_without_content(&mut self, stream: StreamId) -> bool {
+        let ended = !self.machine.sends_body(stream);
+        if ended {
+            self.set_message(stream, Message::Done);
+        }
+        ended
+    }
+
+    pub(super) fn send_whole(&mut self, stream: StreamId, head: &mut ResponseHead, content: Chunk) {
+        let length = match content.len() {
+            0 => BodyLength::Empty,
+            bytes => BodyLength::Known(bytes as u64),
+        };
+        self.send_head(stream, head, length);
+        if self.finish_without_content(stream) {
+            return;
+        }
+        let Some(known) = self.stream(stream) else {
+            return;
+        };
+        known.sending.end = Ending::Plain;
+        // With a length of its own it cannot be too long or too short.
+        let _ = self.send_data(stream, content);
+    }
+
+    /// Sends what a window is open for and queues the rest.
+    fn send_data(&mut self, stream: StreamId, chunk: Chunk) -> Result<(), SendError> {
+        let Some(known) = self.stream(stream) else {
+            return Err(SendError::Closed);
+        };
+        if known.is_gone || known.sending.message != Message::Open {
+            return Err(SendError::Closed);
+        }
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        let sending = &mut known.sending;
+        let waits = !sending.queue.is_empty();
+        if !waits {
+            sending.progress = blitz_reactor::now();
+        }
+        sending.queued += chunk.len();
+        sending.queue.push_back(chunk);
+        // Behind others, and behind a full socket, it has to wait for its turn.
+        if waits || self.queued() > SOCKET_BYTES_MAX {
+            if !waits {
+                self.machine.mark_ready(stream);
+            }
+            return Ok(());
+        }
+        self.send_queued(stream)
+    }
+
+    /// Sends a frame of what a stream has queued; marks it as ready if that was not all.
+    fn send_queued(&mut self, stream: StreamId) -> Result<(), SendError> {
+        let Some(known) = self.stream(stream) else {
+            return Err(SendError::Closed);
+        };
+        let sending = &known.sending;
+        let is_last = sending.queue.len() == 1 && matches!(sending.end, Ending::Plain);
+        let Some(len) = sending.queue.front().map(Chunk::len) else {
+            return self.end_message(stream);
+        };
+        let (machine, out) = self.machine();
+        let Ok(now) = machine.send_data(stream, len, is_last, out) else {
+            self.cut_message(stream);
+            return Err(SendError::Length);
+        };
+        if now == 0 {
+            self.machine.mark_ready(stream);
+            return Ok(());
+        }
+        let Some(sending) = self.stream(stream).map(|known| &mut known.sending) else {
+            return Err(SendError::Closed);
+        };
+        sending.queued -= now;
+        sending.progress = blitz_reactor::now();
+        let part = match sending.queue.front_mut() {
+            Some(front) if now < len => Some(front.split_to(now)),
+            _ => sending.queue.pop_front(),
+        };
+        if sending.queued <= sending.wake_at {
+            wake(&mut sending.writer);
+        }
+        let is_empty = sending.queue.is_empty();
+        part.into_iter().for_each(|part| self.append(part));
+        if is_empty {
+            return self.end_message(stream);
+        }
+        self.machine.mark_ready(stream);
+        Ok(())
+    }
+
+    /// Nothing is queued: ends the message, if that was asked for.
+    fn end_message(&mut self, stream: StreamId) -> Result<(), SendError> {
+        let Some(known) = self.stream(stream) else {
+            return Err(SendError::Closed);
+        };
+        let trailers = match std::mem::replace(&mut known.sending.end, Ending::Open) {
+            Ending::Open => return Ok(()),
+            Ending::Plain => None,
+            Ending::Trailers(trailers) => Some(trailers),
+        };
+        let (machine, out) = self.machine();
+        if machine.send_end(stream, trailers.as_deref(), out).is_err() {
+            self.cut_message(stream);
+            return Err(SendError::Length);
+        }
+        self.set_message(stream, Message::Done);
+        Ok(())
+    }
+
+    fn send_end(&mut self, stream: StreamId, trailers: Option<&Fields>) -> Result<(), SendError> {
+        let Some(known) = self.stream(stream) else {
+            return Err(SendError::Closed);
+        };
+        if known.is_gone || known.sending.message != Message::Open {
+            return Err(SendError::Closed);
+        }
+        known.sending.end = match trailers {
+            None => Ending::Plain,
+            Some(trailers) => {
+                let mut copy = Pooled::<Fields>::take();
+                copy.clone_from(trailers);
+                Ending::Trailers(copy)
+            }
+        };
+        if known.sending.queue.is_empty() {
+            self.end_message(stream)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Gives the message up in the middle, so that the peer sees that it is incomplete.
+    fn cut_message(&mut self, stream: StreamId) {
+        if let Some(known) = self.stream(stream)
+            && known.sending.message == Message::Open
+        {
+            known.sending.message = Message::Cut;
+            known.wake_task();
+        }
+    }
+
+    /// Sends what windows and the socket have room for, each stream in its turn.
+    pub(super) fn send_content(&mut self) {
+        while self.queued() <= SOCKET_BYTES_MAX {
+            let Some(stream) = self.machine.next_to_send() else {
+                break;
+            };
+            // What goes wrong is noted in the stream.
+            let _ = self.send_queued(stream);
+        }
+        self.flush();
+    }
+
+    /// Ready while the socket has room for more.
+    pub(super) fn poll_socket_room(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let Some(socket) = &self.socket else {
+            return Poll::Ready(false);
+        };
+        match socket.poll_send_room(cx, SOCKET_BYTES_MAX) {
+            Poll::Ready(room) => Poll::Ready(room.is_ok()),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Whether nothing of the request is left to be received.
+    pub(super) fn is_received(&mut self, stream: StreamId) -> bool {
+        self.machine.receive_done(stream)
+            || self
+                .stream(stream)
+                .is_none_or(|known| matches!(known.receiving.body, Body::Done))
+    }
+
+    /// Gives a stream up that we have finished with in one way or another.
+    pub(super) fn close_stream(&mut self, stream: StreamId, code: Option<Code>) {
+        if let Some(mut known) = self.streams.remove(&stream) {
+            wake(&mut known.closed);
+            wake(&mut known.receiving.reader);
+            let unread = known.receiving.parts.drain(..).map(|part| part.len()).sum();
+            let (machine, out) = self.machine();
+            machine.release(stream, unread, out);
+        }
+        if let Some(code) = code {
+            self.reset(stream, code);
+        }
+        self.machine.forget(stream);
+    }
+
+    /// Room at the socket, for whoever wants to know how much waits there.
+    pub(super) fn stall_due(&self) -> Option<std::time::Instant> {
+        let socket = self
+            .socket
+            .as_ref()
+            .filter(|socket| Socket::queued(socket) > 0)?;
+        Some(socket.send_progress() + self.limits().send_stall_timeout)
+    }
+}

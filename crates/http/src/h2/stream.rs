@@ -1,0 +1,214 @@
+//! What is known of one stream beside its state in the machine: bytes on their way, and who waits.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use blitz_proto::h2::StreamId;
+use blitz_proto::{BodyLength, Fields, Limits};
+use blitz_reactor::{Chunk, Slice};
+
+use crate::error::BodyError;
+use crate::recycle::Pooled;
+use crate::timer::LazyTimer;
+
+/// The streams of a connection.
+pub(super) type Streams = HashMap<StreamId, Box<Stream>, BuildHasherDefault<StreamHasher>>;
+
+/// Numbers of streams come in order and from a machine that bounds how many are open: nobody can
+/// choose them to collide.
+#[derive(Default)]
+pub(super) struct StreamHasher(u64);
+
+impl Hasher for StreamHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a stream is a number")
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+pub(super) struct Stream {
+    pub(super) receiving: Receiving,
+    pub(super) sending: Sending,
+    /// The task of the exchange, while it waits.
+    pub(super) task: Option<Waker>,
+    /// Who waits for the end of the exchange.
+    pub(super) closed: Option<Waker>,
+    pub(super) timer: LazyTimer,
+    /// The peer gave the stream up, or the connection is lost.
+    pub(super) is_gone: bool,
+    pub(super) is_tunnel: bool,
+    /// It is answered, and has no task any more; the rest of the request is passed over.
+    pub(super) lingers: bool,
+}
+
+/// The message of the peer.
+pub(super) struct Receiving {
+    /// Received and not yet taken.
+    pub(super) parts: VecDeque<Slice>,
+    pub(super) trailers: Option<Pooled<Fields>>,
+    pub(super) body: Body,
+    pub(super) reader: Option<Waker>,
+    pub(super) pace: Pace,
+    /// When something last arrived.
+    pub(super) last: Instant,
+}
+
+/// Where it stands.
+#[derive(Clone)]
+pub(super) enum Body {
+    /// All of it was received, though it may not have been taken.
+    Done,
+    /// More is to come for a reader.
+    Open,
+    /// Nobody wants what comes.
+    Unwanted,
+    /// It ended early.
+    Failed(BodyError),
+}
+
+/// How fast a request's body comes; only time in which somebody waits for it counts.
+#[derive(Default)]
+pub(super) struct Pace {
+    pub(super) bytes: u64,
+    pub(super) waited: Duration,
+    pub(super) waiting_since: Option<Instant>,
+}
+
+/// Our message.
+pub(super) struct Sending {
+    pub(super) message: Message,
+    /// What no window was open for.
+    pub(super) queue: VecDeque<Chunk>,
+    /// Bytes in it.
+    pub(super) queued: usize,
+    /// What follows when the queue is empty.
+    pub(super) end: Ending,
+    /// Woken at `wake_at` bytes or less.
+    pub(super) writer: Option<Waker>,
+    pub(super) wake_at: usize,
+    /// When the peer last took a byte, or the first was queued.
+    pub(super) progress: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Somebody still has to answer.
+    Due,
+    /// Content is being sent.
+    Open,
+    /// Complete, down to the last frame.
+    Done,
+    /// Nobody will answer.
+    Missing,
+    /// Given up in the middle.
+    Cut,
+}
+
+pub(super) enum Ending {
+    /// More content may come.
+    Open,
+    /// The content is complete.
+    Plain,
+    /// Trailers come last.
+    Trailers(Pooled<Fields>),
+}
+
+impl Stream {
+    pub(super) fn new(length: BodyLength, has_ended: bool) -> Box<Stream> {
+        let declared = !has_ended && length != BodyLength::Empty;
+        Box::new(Stream {
+            receiving: Receiving {
+                parts: VecDeque::new(),
+                trailers: None,
+                body: if declared { Body::Open } else { Body::Done },
+                reader: None,
+                pace: Pace::default(),
+                last: blitz_reactor::now(),
+            },
+            sending: Sending {
+                message: Message::Due,
+                queue: VecDeque::new(),
+                queued: 0,
+                end: Ending::Open,
+                writer: None,
+                wake_at: 0,
+                progress: blitz_reactor::now(),
+            },
+            task: None,
+            closed: None,
+            timer: LazyTimer::default(),
+            is_gone: false,
+            is_tunnel: false,
+            lingers: false,
+        })
+    }
+
+    pub(super) fn wake_task(&mut self) {
+        wake(&mut self.task);
+    }
+
+    /// The peer is gone: whoever waits for anything of the stream has to know.
+    pub(super) fn lose_peer(&mut self, error: BodyError) {
+        self.is_gone = true;
+        if matches!(self.receiving.body, Body::Open) {
+            self.receiving.body = Body::Failed(error);
+        }
+        wake(&mut self.receiving.reader);
+        wake(&mut self.sending.writer);
+        wake(&mut self.closed);
+        self.wake_task();
+    }
+}
+
+impl Receiving {
+    pub(super) fn wait(&mut self, cx: &Context<'_>) {
+        note(&mut self.reader, cx);
+        self.pace
+            .waiting_since
+            .get_or_insert_with(blitz_reactor::now);
+    }
+
+    /// Something arrived: the time of waiting for it is over.
+    pub(super) fn arrived(&mut self) {
+        self.last = blitz_reactor::now();
+        if let Some(since) = self.pace.waiting_since.take() {
+            self.pace.waited += self.last.saturating_duration_since(since);
+        }
+        wake(&mut self.reader);
+    }
+}
+
+impl Pace {
+    /// When the sender will have been too slow, if nothing comes until then.
+    pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
+        let since = self.waiting_since?;
+        let rate = limits.body_rate_min.max(1);
+        let earned = Duration::from_secs_f64(self.bytes as f64 / rate as f64);
+        Some(since + (limits.body_rate_grace + earned).saturating_sub(self.waited))
+    }
+}
+
+pub(super) fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
+
+/// Remembers the caller's task.
+pub(super) fn note(place: &mut Option<Waker>, cx: &Context<'_>) {
+    if !place
+        .as_ref()
+        .is_some_and(|waker| waker.will_wake(cx.waker()))
+    {
+        *place = Some(cx.waker().clone());
+    }
+}

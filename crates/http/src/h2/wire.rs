@@ -1,0 +1,203 @@
+//! The state of one connection, shared by its task, its exchanges and their handles.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use blitz_proto::h2::{self, Code, Received, StreamId};
+use blitz_proto::{Fields, Limits, Name, ResponseHead};
+use blitz_reactor::{Buffer, Chunk, Socket};
+
+use super::stream::{Stream, Streams, wake};
+use crate::date::http_date;
+use crate::exchange::Peer;
+use crate::input::Input;
+use crate::serve::ServeOptions;
+use crate::timer::LazyTimer;
+
+/// One HTTP/2 connection of a server.
+///
+/// Handles name their stream by its number, which is never used again.
+pub(crate) struct Wire {
+    pub(super) state: RefCell<State>,
+    /// The connection's task is at work: what is queued meanwhile leaves when it is done.
+    pub(super) is_driven: Cell<bool>,
+}
+
+pub(super) struct State {
+    /// `None` while parked, and once closed.
+    pub(super) socket: Option<Socket>,
+    pub(super) machine: h2::Connection,
+    /// Received and not yet taken by the machine, in order.
+    pub(super) input: Input,
+    /// The peer sends no more.
+    pub(super) fin: bool,
+    /// Encoded and not yet queued.
+    pub(super) pending: Option<Buffer>,
+    pub(super) streams: Streams,
+    /// Streams that are answered and not yet received to their end, with the time for it.
+    pub(super) lingering: VecDeque<(StreamId, Instant)>,
+    pub(super) shared: Rc<Shared>,
+    pub(super) peer: Peer,
+    /// The connection's task, while it waits.
+    pub(super) task: Option<Waker>,
+    pub(super) timer: LazyTimer,
+    /// When the bytes began to come that are no whole frame or header section yet.
+    pub(super) partial_since: Option<Instant>,
+}
+
+/// What the connections of a listener share.
+pub(crate) struct Shared {
+    pub(super) options: Rc<ServeOptions>,
+    pub(super) received: RefCell<Received>,
+    /// The moment that the machines count time from.
+    pub(super) epoch: Instant,
+}
+
+impl Shared {
+    pub(crate) fn new(options: Rc<ServeOptions>) -> Rc<Shared> {
+        Rc::new(Shared {
+            options,
+            received: RefCell::default(),
+            epoch: blitz_reactor::now(),
+        })
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        blitz_reactor::now().saturating_duration_since(self.epoch)
+    }
+}
+
+impl Wire {
+    /// A connection whose client is about to send its preface.
+    pub(crate) fn server(peer: Peer, shared: &Rc<Shared>) -> Rc<Wire> {
+        let mut state = State {
+            socket: None,
+            machine: h2::Connection::server(&shared.options.limits),
+            input: Input::default(),
+            fin: false,
+            pending: None,
+            streams: Streams::default(),
+            lingering: VecDeque::new(),
+            shared: Rc::clone(shared),
+            peer,
+            task: None,
+            timer: LazyTimer::default(),
+            partial_since: None,
+        };
+        let State {
+            machine, pending, ..
+        } = &mut state;
+        machine.start(pending.get_or_insert_with(Buffer::take));
+        Rc::new(Wire {
+            state: RefCell::new(state),
+            is_driven: Cell::new(false),
+        })
+    }
+
+    /// Runs `act` on a stream if it is still there; what it queued leaves with the others'.
+    pub(super) fn in_stream<T>(
+        &self,
+        stream: StreamId,
+        act: impl FnOnce(&mut State, StreamId) -> T,
+    ) -> Option<T> {
+        let mut state = self.state.borrow_mut();
+        if !state.streams.contains_key(&stream) {
+            return None;
+        }
+        let done = act(&mut state, stream);
+        if !self.is_driven.get() {
+            state.wake_task();
+        }
+        Some(done)
+    }
+
+    /// Says good-bye on a connection without streams.
+    pub(crate) fn finish(&self, socket: Socket) {
+        let mut state = self.state.borrow_mut();
+        state.socket = Some(socket);
+        let State {
+            machine, pending, ..
+        } = &mut *state;
+        machine.drain_now(pending.get_or_insert_with(Buffer::take));
+        state.close_politely();
+    }
+}
+
+impl State {
+    pub(super) fn limits(&self) -> &Limits {
+        &self.shared.options.limits
+    }
+
+    /// The machine, and where it writes.
+    pub(super) fn machine(&mut self) -> (&mut h2::Connection, &mut Buffer) {
+        let pending = self.pending.get_or_insert_with(Buffer::take);
+        (&mut self.machine, pending)
+    }
+
+    pub(super) fn stream(&mut self, stream: StreamId) -> Option<&mut Stream> {
+        self.streams.get_mut(&stream).map(|stream| &mut **stream)
+    }
+
+    pub(super) fn wake_task(&mut self) {
+        wake(&mut self.task);
+    }
+
+    /// Queues what was encoded; it leaves with everything else that is queued in this turn.
+    pub(super) fn flush(&mut self) {
+        if let Some(buffer) = self.pending.take_if(|buffer| !buffer.is_empty())
+            && let Some(socket) = &self.socket
+        {
+            socket.send(Chunk::from(buffer));
+        }
+    }
+
+    /// Small pieces are copied behind what is encoded already, large ones are queued as they are
+    /// (rule 3).
+    pub(super) fn append(&mut self, chunk: Chunk) {
+        if chunk.len() < self.limits().slice_bytes_min {
+            self.machine().1.extend_from_slice(&chunk);
+        } else {
+            self.flush();
+            if let Some(socket) = &self.socket {
+                socket.send(chunk);
+            }
+        }
+    }
+
+    /// Bytes that wait for the peer to take them.
+    pub(super) fn queued(&self) -> usize {
+        let pending = self.pending.as_ref().map_or(0, |buffer| buffer.len());
+        pending + self.socket.as_ref().map_or(0, Socket::queued)
+    }
+
+    /// `Date` and `Server`, where they are missing.
+    pub(super) fn decorate(&self, head: &mut ResponseHead) {
+        let options = &self.shared.options;
+        let fields: &mut Fields = &mut head.fields;
+        if options.date && !fields.contains(Name::Date) {
+            fields.append(Name::Date, http_date());
+        }
+        if let Some(server) = &options.server
+            && !fields.contains(Name::Server)
+        {
+            fields.append(Name::Server, server);
+        }
+    }
+
+    /// Resets a stream and sends the reset.
+    pub(super) fn reset(&mut self, stream: StreamId, code: Code) {
+        let (machine, out) = self.machine();
+        machine.reset(stream, code, out);
+    }
+
+    /// Lets the client read what was sent, although it may still be sending (rule 16).
+    pub(super) fn close_politely(&mut self) {
+        self.flush();
+        if let Some(socket) = self.socket.take() {
+            socket.finish();
+        }
+    }
+}
