@@ -47,11 +47,7 @@ pub(crate) async fn run_connection<S: Service>(
     socket: Socket,
     first: Slice,
 ) -> After {
-    let mut state = wire.state.borrow_mut();
-    socket.set_window(state.limits().stream_buffer_bytes_max);
-    state.socket = Some(socket);
-    state.input.push(first);
-    drop(state);
+    wire.state.borrow_mut().wake_up(socket, first);
     let _guard = Guard(wire);
     poll_fn(|cx| wire.poll_drive(service, cx)).await
 }
@@ -84,6 +80,7 @@ impl Wire {
         cx: &mut Context<'_>,
     ) -> Poll<After> {
         self.is_driven.set(true);
+        self.state.borrow_mut().look_at_clock();
         let taken = self.take_in(service, cx);
         self.is_driven.set(false);
         let mut state = self.state.borrow_mut();
@@ -124,14 +121,26 @@ impl Wire {
 }
 
 impl State {
+    fn wake_up(&mut self, socket: Socket, first: Slice) {
+        // Streams have windows of their own; this is for all of them together.
+        socket.set_window(self.limits().stream_buffer_bytes_max);
+        self.socket = Some(socket);
+        self.input.push(first);
+    }
+
+    fn look_at_clock(&mut self) {
+        self.now = self.shared.now();
+    }
+
     /// One step of the machine through what was received.
     fn step(&mut self) -> Result<Got, Error> {
         let shared = Rc::clone(&self.shared);
         let received = &mut *shared.received.borrow_mut();
-        let now = shared.now();
         let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
         let pending = self.pending.get_or_insert_with(blitz_reactor::Buffer::take);
-        let step = self.machine.handle_input(bytes, now, received, pending)?;
+        let step = self
+            .machine
+            .handle_input(bytes, self.now, received, pending)?;
         let content = match (&step.event, self.input.front()) {
             (Event::Data { range, .. }, Some(slice)) => Some(slice.slice(range.clone())),
             _ => None,
@@ -161,8 +170,7 @@ impl State {
                 self.take_in_trailers(stream, trailers);
             }
             Event::Refused { stream, error } => {
-                self.streams
-                    .insert(stream, Stream::new(BodyLength::Empty, true));
+                self.streams.insert(stream, shared.stream());
                 let (status, rule) = (error.status(), error.rule());
                 self.refuse(stream, Refusal { status, rule });
                 self.close_stream(stream, None);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use blitz_proto::h2::{Code, StreamId};
 use blitz_proto::{BodyLength, Method, RequestHead, Status};
 
-use super::stream::{Body, Message, Stream, note};
+use super::stream::{Body, Message, note};
 use super::wire::{State, Wire};
 use crate::body::RecvBody;
 use crate::counters::{count, count_refused};
@@ -46,9 +46,12 @@ impl Wire {
     ) {
         count(|counters| counters.requests += 1);
         let mut state = self.state.borrow_mut();
-        let mut known = Stream::new(length, has_ended);
+        let mut known = state.shared.stream();
         known.is_tunnel = request.method == Method::Connect;
-        let is_done = matches!(known.receiving.body, Body::Done);
+        let is_done = has_ended || length == BodyLength::Empty;
+        if !is_done {
+            known.receiving.body = Body::Open;
+        }
         state.streams.insert(stream, known);
         let peer = state.peer;
         drop(state);

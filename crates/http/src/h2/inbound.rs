@@ -127,8 +127,10 @@ impl State {
         // A tunnel may have to be torn down for it.
         known.wake_task();
         let unread = known.receiving.parts.drain(..).map(|part| part.len()).sum();
-        let (machine, out) = self.machine();
-        machine.release(stream, unread, out);
+        if unread > 0 {
+            let (machine, out) = self.machine();
+            machine.release(stream, unread, out);
+        }
     }
 
     /// The first read of a body sends the `100 Continue` that its sender waits for.

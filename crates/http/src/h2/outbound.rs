@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use blitz_proto::h2::{Code, StreamId};
 use blitz_proto::{BodyLength, Fields, ResponseHead};
-use blitz_reactor::{Chunk, Socket};
+use blitz_reactor::{Buffer, Chunk, Socket};
 
 use super::stream::{Body, Ending, Message, note, wake};
 use super::wire::{State, Wire};
@@ -194,6 +194,7 @@ impl State {
 
     /// Sends what a window is open for and queues the rest.
     fn send_data(&mut self, stream: StreamId, chunk: Chunk) -> Result<(), SendError> {
+        let is_full = self.queued() > SOCKET_BYTES_MAX;
         let Some(known) = self.stream(stream) else {
             return Err(SendError::Closed);
         };
@@ -204,60 +205,72 @@ impl State {
             return Ok(());
         }
         let sending = &mut known.sending;
-        let waits = !sending.queue.is_empty();
-        if !waits {
-            sending.progress = blitz_reactor::now();
-        }
         sending.queued += chunk.len();
-        sending.queue.push_back(chunk);
         // Behind others, and behind a full socket, it has to wait for its turn.
-        if waits || self.queued() > SOCKET_BYTES_MAX {
-            if !waits {
-                self.machine.mark_ready(stream);
-            }
+        let waits = !sending.queue.is_empty();
+        if waits {
+            sending.queue.push_back(chunk);
             return Ok(());
         }
-        self.send_queued(stream)
+        sending.progress = blitz_reactor::now();
+        if is_full {
+            sending.queue.push_back(chunk);
+            self.machine.mark_ready(stream);
+            return Ok(());
+        }
+        self.send_frame(stream, chunk)
     }
 
-    /// Sends a frame of what a stream has queued; marks it as ready if that was not all.
+    /// Sends a frame of what a stream has queued.
     fn send_queued(&mut self, stream: StreamId) -> Result<(), SendError> {
         let Some(known) = self.stream(stream) else {
             return Err(SendError::Closed);
         };
-        let sending = &known.sending;
-        let is_last = sending.queue.len() == 1 && matches!(sending.end, Ending::Plain);
-        let Some(len) = sending.queue.front().map(Chunk::len) else {
-            return self.end_message(stream);
+        match known.sending.queue.pop_front() {
+            Some(front) => self.send_frame(stream, front),
+            None => self.end_message(stream),
+        }
+    }
+
+    /// Sends a frame of `chunk`, which was taken from the front of the queue; marks the stream as
+    /// ready if something is left.
+    fn send_frame(&mut self, stream: StreamId, mut chunk: Chunk) -> Result<(), SendError> {
+        let Some(known) = self.streams.get_mut(&stream) else {
+            return Err(SendError::Closed);
         };
-        let (machine, out) = self.machine();
-        let Ok(now) = machine.send_data(stream, len, is_last, out) else {
+        let sending = &mut known.sending;
+        let is_last = sending.queue.is_empty() && matches!(sending.end, Ending::Plain);
+        let out = self.pending.get_or_insert_with(Buffer::take);
+        let Ok(now) = self.machine.send_data(stream, chunk.len(), is_last, out) else {
             self.cut_message(stream);
             return Err(SendError::Length);
         };
-        if now == 0 {
-            self.machine.mark_ready(stream);
-            return Ok(());
-        }
-        let Some(sending) = self.stream(stream).map(|known| &mut known.sending) else {
-            return Err(SendError::Closed);
-        };
         sending.queued -= now;
-        sending.progress = blitz_reactor::now();
-        let part = match sending.queue.front_mut() {
-            Some(front) if now < len => Some(front.split_to(now)),
-            _ => sending.queue.pop_front(),
+        let is_whole = now == chunk.len();
+        let part = if is_whole {
+            chunk
+        } else {
+            let part = chunk.split_to(now);
+            sending.queue.push_front(chunk);
+            part
         };
-        if sending.queued <= sending.wake_at {
-            wake(&mut sending.writer);
+        let has_more = !sending.queue.is_empty();
+        if now > 0 {
+            sending.progress = blitz_reactor::now();
+            if sending.queued <= sending.wake_at {
+                wake(&mut sending.writer);
+            }
+            self.append(part);
         }
-        let is_empty = sending.queue.is_empty();
-        part.into_iter().for_each(|part| self.append(part));
-        if is_empty {
-            return self.end_message(stream);
+        if has_more {
+            self.machine.mark_ready(stream);
+            Ok(())
+        } else if is_last {
+            self.set_message(stream, Message::Done);
+            Ok(())
+        } else {
+            self.end_message(stream)
         }
-        self.machine.mark_ready(stream);
-        Ok(())
     }
 
     /// Nothing is queued: ends the message, if that was asked for.
@@ -348,8 +361,11 @@ impl State {
             wake(&mut known.closed);
             wake(&mut known.receiving.reader);
             let unread = known.receiving.parts.drain(..).map(|part| part.len()).sum();
-            let (machine, out) = self.machine();
-            machine.release(stream, unread, out);
+            if unread > 0 {
+                let (machine, out) = self.machine();
+                machine.release(stream, unread, out);
+            }
+            self.shared.keep(known);
         }
         if let Some(code) = code {
             self.reset(stream, code);

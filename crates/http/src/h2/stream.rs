@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use blitz_proto::h2::StreamId;
-use blitz_proto::{BodyLength, Fields, Limits};
+use blitz_proto::{Fields, Limits};
 use blitz_reactor::{Chunk, Slice};
 
 use crate::error::BodyError;
@@ -123,16 +123,16 @@ pub(super) enum Ending {
 }
 
 impl Stream {
-    pub(super) fn new(length: BodyLength, has_ended: bool) -> Box<Stream> {
-        let declared = !has_ended && length != BodyLength::Empty;
+    pub(super) fn new() -> Box<Stream> {
+        let now = blitz_reactor::now();
         Box::new(Stream {
             receiving: Receiving {
                 parts: VecDeque::new(),
                 trailers: None,
-                body: if declared { Body::Open } else { Body::Done },
+                body: Body::Done,
                 reader: None,
                 pace: Pace::default(),
-                last: blitz_reactor::now(),
+                last: now,
             },
             sending: Sending {
                 message: Message::Due,
@@ -141,7 +141,7 @@ impl Stream {
                 end: Ending::Open,
                 writer: None,
                 wake_at: 0,
-                progress: blitz_reactor::now(),
+                progress: now,
             },
             task: None,
             closed: None,
@@ -150,6 +150,36 @@ impl Stream {
             is_tunnel: false,
             lingers: false,
         })
+    }
+
+    /// Makes a stream that was used before as good as new. Its timer may go off for nothing.
+    pub(super) fn clear(&mut self) {
+        let Stream {
+            receiving, sending, ..
+        } = self;
+        receiving.parts.clear();
+        receiving.trailers = None;
+        receiving.body = Body::Done;
+        receiving.reader = None;
+        receiving.pace = Pace::default();
+        receiving.last = blitz_reactor::now();
+        sending.message = Message::Due;
+        sending.queue.clear();
+        sending.queued = 0;
+        sending.end = Ending::Open;
+        sending.writer = None;
+        sending.wake_at = 0;
+        sending.progress = receiving.last;
+        self.task = None;
+        self.closed = None;
+        self.is_gone = false;
+        self.is_tunnel = false;
+        self.lingers = false;
+    }
+
+    /// Whether it is worth keeping: the queues of some have grown large.
+    pub(super) fn is_modest(&self) -> bool {
+        self.receiving.parts.capacity() + self.sending.queue.capacity() <= 16
     }
 
     pub(super) fn wake_task(&mut self) {

@@ -29,6 +29,8 @@ pub(crate) struct Wire {
 pub(super) struct State {
     /// `None` while parked, and once closed.
     pub(super) socket: Option<Socket>,
+    /// The time as the machine knows it.
+    pub(super) now: Duration,
     pub(super) machine: h2::Connection,
     /// Received and not yet taken by the machine, in order.
     pub(super) input: Input,
@@ -54,7 +56,16 @@ pub(crate) struct Shared {
     pub(super) received: RefCell<Received>,
     /// The moment that the machines count time from.
     pub(super) epoch: Instant,
+    /// Streams that wait to be used again, so that steady traffic allocates none.
+    #[allow(
+        clippy::vec_box,
+        reason = "a box moves from here to its connection and back"
+    )]
+    spare: RefCell<Vec<Box<Stream>>>,
 }
+
+/// Most streams kept for use by the next.
+const SPARE_MAX: usize = 1_024;
 
 impl Shared {
     pub(crate) fn new(options: Rc<ServeOptions>) -> Rc<Shared> {
@@ -62,7 +73,26 @@ impl Shared {
             options,
             received: RefCell::default(),
             epoch: blitz_reactor::now(),
+            spare: RefCell::default(),
         })
+    }
+
+    /// A stream, as good as new.
+    pub(super) fn stream(&self) -> Box<Stream> {
+        match self.spare.borrow_mut().pop() {
+            Some(mut stream) => {
+                stream.clear();
+                stream
+            }
+            None => Stream::new(),
+        }
+    }
+
+    pub(super) fn keep(&self, stream: Box<Stream>) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_MAX && stream.is_modest() {
+            spare.push(stream);
+        }
     }
 
     pub(super) fn now(&self) -> Duration {
@@ -75,6 +105,7 @@ impl Wire {
     pub(crate) fn server(peer: Peer, shared: &Rc<Shared>) -> Rc<Wire> {
         let mut state = State {
             socket: None,
+            now: Duration::ZERO,
             machine: h2::Connection::server(&shared.options.limits),
             input: Input::default(),
             fin: false,
