@@ -23,7 +23,7 @@ impl From<Malformed> for ErrorKind {
 }
 
 impl Connection {
-    #[inline]
+    #[inline(always)]
     pub(super) fn headers(
         &mut self,
         header: Header,
@@ -91,7 +91,7 @@ impl Connection {
     }
 
     /// A header block is complete.
-    #[inline]
+    #[inline(always)]
     fn head(
         &mut self,
         id: u32,
@@ -157,7 +157,7 @@ impl Connection {
     }
 
     /// A new stream, in a server.
-    #[inline]
+    #[inline(always)]
     fn request(
         &mut self,
         id: u32,
@@ -199,7 +199,7 @@ impl Connection {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn accept(
         &mut self,
         id: u32,

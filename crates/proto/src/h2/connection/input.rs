@@ -220,7 +220,7 @@ impl Connection {
     }
 
     /// Decides what to do with a frame from its header.
-    #[inline]
+    #[inline(always)]
     fn begin_frame(
         &mut self,
         header: Header,
@@ -299,7 +299,7 @@ impl Connection {
     }
 
     /// Deals with a frame whose payload is complete.
-    #[inline]
+    #[inline(always)]
     fn frame(
         &mut self,
         header: Header,

@@ -81,7 +81,7 @@ impl Encoder {
     }
 
     /// Appends a field; `name_text` is empty if the label knows it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn field(
         &mut self,
         label: Label,
@@ -95,11 +95,15 @@ impl Encoder {
             && slot.inserted != 0
             && let age = self.table.inserted().wrapping_sub(slot.inserted) as usize
             && let Some(entry) = self.table.get(age)
-            && entry.label == label
+            && entry.label.code() == label.code()
             && self.table.value(entry) == value
-            && self.table.name_text(entry) == name_text
+            && (name_text.is_empty() || self.table.name_text(entry) == name_text)
         {
-            return integer::write(static_table::LEN + 1 + age, 7, 0x80, out);
+            let index = static_table::LEN + 1 + age;
+            return match index {
+                0..0x7f => out.push(0x80 | index as u8),
+                _ => integer::write(index, 7, 0x80, out),
+            };
         }
         self.literal(hash, label, name_text, value, out);
     }
@@ -121,6 +125,7 @@ impl Encoder {
         out.push(0x80 | index);
     }
 
+    #[inline(never)]
     fn literal(
         &mut self,
         hash: u32,
@@ -195,10 +200,7 @@ fn slot_of(hash: u32) -> usize {
 /// Length, beginning and end tell hot fields apart; the comparison with the table does the rest.
 #[inline]
 fn hash(label: Label, name_text: &[u8], value: &[u8]) -> u32 {
-    let label = match label {
-        Label::Field(name) => name as u64,
-        Label::Pseudo(pseudo) => 0x100 | pseudo as u64,
-    };
+    let label = u64::from(label.code());
     let name = if name_text.is_empty() {
         0
     } else {
