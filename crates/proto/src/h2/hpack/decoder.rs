@@ -97,7 +97,7 @@ impl Decoder {
         text: &mut Vec<u8>,
     ) -> Result<Option<Line>, Malformed> {
         // On a connection that is warm, nearly every field is an index of one byte.
-        if let [first @ 0x81..0xff, after @ ..] = block.rest {
+        if let [first @ 0x81..=0xfe, after @ ..] = block.rest {
             block.rest = after;
             let line = self.indexed(usize::from(first & 0x7f), block, text)?;
             if line.is_some() {
