@@ -392,7 +392,7 @@ impl Connection {
     fn new_stream(&self, id: u32, receiving: Receiving, sending: Sending) -> Stream {
         // Until our settings are acknowledged, the peer may think of the default.
         let window = match self.own_acknowledged {
-            true => self.flow.stream_size(),
+            true => self.own.window,
             false => self.own.window.max(WINDOW_DEFAULT),
         };
         Stream {

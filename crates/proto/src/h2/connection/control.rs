@@ -30,7 +30,7 @@ impl Connection {
             if !payload.is_empty() {
                 return Err(ErrorKind::FrameSize);
             }
-            self.settings_acknowledged();
+            self.settings_acknowledged(out);
             return Ok(());
         }
         self.peer_has_spoken = true;
@@ -54,15 +54,20 @@ impl Connection {
         Ok(())
     }
 
-    fn settings_acknowledged(&mut self) {
+    fn settings_acknowledged(&mut self, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.own_acknowledged, true) {
             return;
         }
         self.decoder
             .set_size_limit(self.own.header_table_size as usize);
         let surplus = WINDOW_DEFAULT.saturating_sub(self.own.window) as i32;
+        let target = self.flow.stream_size();
         for stream in self.streams.iter_mut() {
             stream.receive_window -= surplus;
+            // What was released so far may have been too little to announce in the larger window.
+            if let Some(increment) = stream.credit(target) {
+                frame::write_window_update(stream.id, increment, out);
+            }
         }
     }
 

@@ -320,7 +320,8 @@ impl Connection {
         };
         stream.receive_left = left;
         if end {
-            stream.end_receiving()?;
+            stream.check_length()?;
+            stream.receiving = Receiving::Done;
         }
         Ok(length)
     }
@@ -343,11 +344,12 @@ impl Connection {
         // final (non-informational) status code MUST treat the corresponding request or response
         // as malformed".
         let ended = match end {
-            true => stream.end_receiving(),
+            true => stream.check_length(),
             false => Err(ErrorKind::HeadUnexpected),
         };
         match decoded.and(ended) {
             Ok(()) => {
+                stream.receiving = Receiving::Done;
                 self.remove_if_closed(slot);
                 Ok(Event::Trailers {
                     stream: StreamId(id),

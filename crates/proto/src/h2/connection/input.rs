@@ -172,7 +172,7 @@ impl Connection {
                     if rest.is_empty() && content.left + content.padding > 0 {
                         return Ok(Event::NeedMore);
                     }
-                    self.content(content, input.len() - rest.len(), rest, now, out)?
+                    self.content(content, input.len() - rest.len(), rest, out)
                 }
                 State::Skip(left) => {
                     let (skipped, after) = rest.split_at(rest.len().min(left));
