@@ -4,6 +4,7 @@ mod support;
 
 mod bodies_round_trip;
 mod client_commands;
+mod differential_h2;
 mod differential_hyper;
 mod fields_keep_order;
 mod h2_attacks;
