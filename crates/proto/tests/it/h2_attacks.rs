@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use blitz_proto::h2::StreamId;
-use blitz_proto::{Limits, ResponseHead};
+use blitz_proto::{Error, Limits, ResponseHead};
 
 use crate::h2_frames::*;
 use crate::h2_support::{End, settle};
@@ -198,10 +198,7 @@ fn a_tiny_window_makes_no_flood_of_tiny_frames() {
         frames += 1;
         assert!(frames < 10_000, "never cut off");
     }
-    assert_eq!(
-        server.failure.map(|error| error.rule()),
-        Some("window-update-flood")
-    );
+    assert_eq!(server.failure.map(Error::rule), Some("window-update-flood"));
     assert!(frames < 2_100, "{frames}");
 }
 

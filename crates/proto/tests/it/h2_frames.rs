@@ -179,12 +179,12 @@ impl Run {
                 assert!(pending.is_empty(), "NeedMore with input left");
                 return Ok(());
             }
-            self.note(step.event);
+            self.note(&step.event);
         }
     }
 
-    fn note(&mut self, event: Event) {
-        match event {
+    fn note(&mut self, event: &Event) {
+        match *event {
             Event::NeedMore => {}
             Event::Head {
                 stream,

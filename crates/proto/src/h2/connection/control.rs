@@ -221,8 +221,7 @@ impl Connection {
         header: Header,
         payload: &[u8],
         now: Duration,
-        _out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ErrorKind> {
+    ) -> Result<(), ErrorKind> {
         self.floods.note(Flood::Priority, now)?;
         if header.stream == 0 {
             return Err(ErrorKind::FrameUnexpected);
@@ -230,7 +229,7 @@ impl Connection {
         if payload.len() != 5 {
             return Err(ErrorKind::FrameSize);
         }
-        check_dependency(header.stream, payload).map(|_| None)
+        check_dependency(header.stream, payload).map(|_| ())
     }
 
     /// RFC 9218, section 7.1.
@@ -248,7 +247,7 @@ impl Connection {
         }
         let (id, value) = frame::split_id(payload)?;
         // We push nothing, so there are only requests to prioritise.
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             return Err(ErrorKind::FrameUnexpected);
         }
         if !self.prioritizes {
@@ -270,7 +269,7 @@ impl Connection {
     /// Whether nothing has ever happened on a stream.
     pub(super) fn is_idle_id(&self, id: u32) -> bool {
         // Streams are only opened by clients, with odd numbers; 0 is no stream.
-        id % 2 == 0
+        id.is_multiple_of(2)
             || match self.role {
                 Role::Server => id > self.last_seen,
                 Role::Client(_) => id >= self.next_own,

@@ -167,7 +167,7 @@ impl Connection {
         received: &mut Received,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             return Err(ErrorKind::StreamId);
         }
         self.last_seen = id;

@@ -316,7 +316,7 @@ impl Connection {
             Kind::Settings => self.settings(header, payload, now, out).map(|()| None),
             Kind::Ping => self.pinged(header, payload, now, out),
             Kind::GoAway => self.go_away(header, payload),
-            Kind::Priority => self.priority(header, payload, now, out),
+            Kind::Priority => self.priority(header, payload, now).map(|()| None),
             Kind::PriorityUpdate => self.priority_update(header, payload, now).map(|()| None),
             Kind::PushPromise => Err(ErrorKind::PushUnexpected),
             Kind::Data | Kind::Unknown => Ok(None),

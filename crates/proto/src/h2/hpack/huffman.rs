@@ -34,7 +34,7 @@ pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
         }
     }
     let missing = count.wrapping_neg() % 8;
-    let last = (bits << missing | ((1 << missing) - 1)) << (64 - count - missing) % 64;
+    let last = (bits << missing | ((1 << missing) - 1)) << ((64 - count - missing) % 64);
     out.extend_from_slice(&last.to_be_bytes()[..((count + missing) / 8) as usize]);
 }
 
