@@ -178,7 +178,8 @@ impl Connection {
         }
         self.last_accepted = id;
         let head = &mut received.request;
-        match section::request(&mut self.decoder, block, &self.bounds.section, head)? {
+        let (decoder, repeat) = (&mut self.decoder, &mut self.repeated_request);
+        match section::request(decoder, repeat, block, &self.bounds.section, head)? {
             Ok(facts) => self.accept(id, end, facts, head, now, out).map(Some),
             Err(kind) if section::is_malformed(kind) => self.fault(id, kind, now, out).map(Some),
             Err(kind) => {
@@ -276,7 +277,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
         let head = &mut received.response;
-        let declared = section::response(&mut self.decoder, block, &self.bounds.section, head)?;
+        let (decoder, repeat) = (&mut self.decoder, &mut self.repeated_response);
+        let declared = section::response(decoder, repeat, block, &self.bounds.section, head)?;
         let id = self.streams.at(slot).id;
         let outcome = declared.and_then(|declared| self.take_response(slot, end, declared, head));
         match outcome {

@@ -89,6 +89,12 @@ impl Decoder {
         }
     }
 
+    /// Differs after every change of the table: as long as it is the same, so is what a block means.
+    #[inline]
+    pub(crate) fn version(&self) -> u32 {
+        self.table.version()
+    }
+
     /// The next field of the block that is within its limits; its text goes to the end of `text`.
     #[inline(always)]
     pub(crate) fn next(

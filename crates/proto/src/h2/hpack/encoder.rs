@@ -120,6 +120,17 @@ impl Encoder {
         write_literal(0x10, 4, label, name_text, value, out);
     }
 
+    /// Differs after every change of the table, and is `None` while one is due: as long as it is the
+    /// same, so is the block that a head becomes.
+    #[inline]
+    pub(crate) fn version(&self) -> Option<u32> {
+        if self.size_update.is_some() {
+            None
+        } else {
+            Some(self.table.version())
+        }
+    }
+
     /// Appends an entry of the static table.
     #[inline]
     pub(crate) fn static_entry(index: u8, out: &mut Vec<u8>) {

@@ -78,6 +78,9 @@ fn decode_into(code: &[u8], out: &mut [u8]) -> Result<usize, Malformed> {
             position += length;
         }
         if is_long {
+            if code.len() * 8 - position < LENGTH_MAX {
+                break;
+            }
             let (symbol, length) = long_code(peek(code, position)).ok_or(Malformed)?;
             out[at] = symbol;
             (at, position) = (at + 1, position + length);
@@ -289,6 +292,47 @@ mod tests {
                 let text = [first, second, b'0'];
                 assert_eq!(decoded(&encoded(&text)).as_deref(), Ok(&text[..]));
             }
+        }
+    }
+
+    /// Bit by bit, too simple to be wrong.
+    fn decoded_slowly(code: &[u8]) -> Option<Vec<u8>> {
+        let bits = code
+            .iter()
+            .flat_map(|byte| (0..8).rev().map(move |at| u32::from(byte >> at & 1)));
+        let (mut out, mut value, mut length) = (Vec::new(), 0, 0);
+        for bit in bits {
+            (value, length) = (value << 1 | bit, length + 1);
+            let is_it = |&symbol: &usize| LENGTHS[symbol] == length && CODES[symbol] == value;
+            if let Some(symbol) = (0..256).find(is_it) {
+                out.push(symbol as u8);
+                (value, length) = (0, 0);
+            }
+        }
+        (length < 8 && value == (1 << length) - 1).then_some(out)
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_like_bit_by_bit() {
+        let mut random = 1u64;
+        let mut next = || {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) as usize
+        };
+        for _ in 0..3_000 {
+            // Ones are where the long codes are.
+            let ones = next() % 4;
+            let byte = |next: &mut dyn FnMut() -> usize| {
+                if next() % 4 < ones {
+                    0xff
+                } else {
+                    next() as u8
+                }
+            };
+            let code: Vec<u8> = (0..next() % 20).map(|_| byte(&mut next)).collect();
+            assert_eq!(decoded(&code).ok(), decoded_slowly(&code), "{code:?}");
         }
     }
 

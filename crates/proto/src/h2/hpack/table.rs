@@ -23,6 +23,8 @@ pub(crate) struct Table {
     size_max: usize,
     /// Entries inserted so far; wraps.
     inserted: u32,
+    /// Changes so far; wraps.
+    version: u32,
 }
 
 /// A field of the table.
@@ -49,6 +51,7 @@ impl Table {
             size: 0,
             size_max,
             inserted: 0,
+            version: 0,
         }
     }
 
@@ -56,6 +59,12 @@ impl Table {
     #[inline]
     pub(crate) fn inserted(&self) -> u32 {
         self.inserted
+    }
+
+    /// Differs after every change of the table.
+    #[inline]
+    pub(crate) fn version(&self) -> u32 {
+        self.version
     }
 
     /// The entry inserted `age` insertions before the newest.
@@ -103,6 +112,7 @@ impl Table {
         name_text: &[u8],
         value: &[u8],
     ) {
+        self.version = self.version.wrapping_add(1);
         let name_len = label.known_text().len().max(name_text.len());
         let size = name_len + value.len() + ENTRY_OVERHEAD;
         self.evict(self.size_max.saturating_sub(size));
@@ -127,6 +137,7 @@ impl Table {
 
     /// Changes the maximum size (RFC 7541, section 4.3).
     pub(crate) fn resize(&mut self, size_max: usize) {
+        self.version = self.version.wrapping_add(1);
         self.size_max = size_max;
         self.evict(size_max);
     }
