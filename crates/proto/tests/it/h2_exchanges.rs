@@ -436,6 +436,45 @@ fn a_stream_reset_by_the_client_keeps_its_place_until_it_is_forgotten() {
 }
 
 #[test]
+fn heads_that_repeat_mean_what_they_say_and_not_what_they_said() {
+    let (mut client, mut server) = pair();
+    let mut head = post("/");
+    let mut response = ResponseHead::default();
+    for round in 0..60 {
+        // The same for some rounds, so that it is recalled; then one thing or the other changes.
+        let value = ["one", "two", "one"][round / 7 % 3];
+        head.fields.set("x-value", value);
+        head.set_path(["/", "/other"][round / 11 % 2]);
+        response
+            .fields
+            .set(Name::Server, ["blitz", "other"][round / 9 % 2]);
+        response.status = [Status::OK, Status::NOT_FOUND][round / 13 % 2];
+        let content = vec![b'x'; 1 + round / 5 % 2];
+        let stream = client
+            .request(&head, Vec::new(), None)
+            .expect("a free stream");
+        server.receive(&client.take_out());
+        server.complete.clear();
+        server.respond(stream, &response, content.clone(), None);
+        settle(&mut client, &mut server);
+        let (seen, answer) = (&server.messages[&stream], &client.messages[&stream]);
+        assert_eq!(
+            seen.start,
+            format!("POST {} @example.org https", head.path())
+        );
+        assert_eq!(seen.fields[0], ("x-value".to_owned(), value.to_owned()));
+        assert_eq!(answer.start, response.status.to_string());
+        let name = String::from_utf8_lossy(response.fields.get(Name::Server).unwrap_or(b""));
+        assert_eq!(answer.fields[0], ("server".to_owned(), name.into_owned()));
+        let length = ("content-length".to_owned(), content.len().to_string());
+        assert_eq!(
+            (answer.fields.last(), &answer.content),
+            (Some(&length), &content)
+        );
+    }
+}
+
+#[test]
 fn pings_are_answered() {
     let (mut client, mut server) = pair();
     client.connection.ping(&mut client.out);

@@ -67,6 +67,26 @@ pub(crate) fn headers(flags: u8, stream: u32, fields: &str) -> Vec<u8> {
     frame(HEADERS, flags, stream, block(fields))
 }
 
+/// Rows of `"section and case": [frames] => transcript;`.
+macro_rules! rows {
+    ($($section:literal: [$($frame:expr),*] => $expected:expr;)*) => {
+        vec![$(($section, vec![$($frame),*].concat(), String::from($expected))),*]
+    };
+}
+pub(crate) use rows;
+
+/// Whether every row has its transcript.
+pub(crate) fn check(rows: Vec<(&str, Vec<u8>, String)>, run: impl Fn(&[u8]) -> String) {
+    let mut failures = String::new();
+    for (section, frames, expected) in rows {
+        let seen = run(&frames);
+        if seen != expected {
+            failures += &format!("\n{section}\n  expected {expected}\n  saw      {seen}");
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
 /// What a server reports about a connection whose preface and settings are in order.
 pub(crate) fn server(frames: &[u8]) -> String {
     let mut raw = PREFACE.to_vec();

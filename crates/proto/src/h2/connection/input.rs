@@ -124,6 +124,13 @@ impl Connection {
         received: &mut Received,
         out: &mut Vec<u8>,
     ) -> Result<Step, Error> {
+        // The usual end of a round.
+        if input.is_empty() && matches!(self.input.state, State::Header) && !self.refusing {
+            return Ok(Step {
+                consumed: 0,
+                event: Event::NeedMore,
+            });
+        }
         let mut rest = input;
         match self.advance(input, &mut rest, now, received, out) {
             Ok(event) => Ok(Step {
