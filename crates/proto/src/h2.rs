@@ -13,6 +13,7 @@ mod flow;
 mod frame;
 pub mod hpack;
 mod priority;
+mod repeat;
 mod schedule;
 mod section;
 mod settings;

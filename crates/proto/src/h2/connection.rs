@@ -9,13 +9,14 @@ mod send;
 use std::time::Duration;
 
 use super::code::Code;
+use super::encode::LastHead;
 use super::floods::Floods;
 use super::flow::Flow;
 use super::frame::{self, Kind};
 use super::hpack::{Decoder, Encoder};
 use super::priority::Priority;
 use super::schedule::Schedule;
-use super::section::SectionLimits;
+use super::section::{RepeatedRequest, RepeatedResponse, SectionLimits};
 use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
 use super::stream::{Receiving, RequestKind, Sending, Stream, UNDECLARED};
 use super::streams::{End, Slot, Streams};
@@ -39,6 +40,9 @@ pub struct Connection {
     input: Input,
     decoder: Decoder,
     encoder: Encoder,
+    last_sent: LastHead,
+    repeated_request: RepeatedRequest,
+    repeated_response: RepeatedResponse,
     streams: Streams,
     schedule: Schedule,
     flow: Flow,
@@ -127,6 +131,9 @@ impl Connection {
             input: Input::new(is_server),
             decoder: Decoder::new(table),
             encoder: Encoder::new(table),
+            last_sent: LastHead::default(),
+            repeated_request: RepeatedRequest::new(),
+            repeated_response: RepeatedResponse::new(),
             streams: Streams::default(),
             schedule: Schedule::default(),
             floods: Floods::new(limits),
@@ -369,6 +376,9 @@ impl Connection {
             + self.input.memory()
             + self.decoder.memory()
             + self.encoder.memory()
+            + self.last_sent.memory()
+            + self.repeated_request.memory()
+            + self.repeated_response.memory()
             + self.streams.memory()
             + self.schedule.memory()
             + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
@@ -399,7 +409,7 @@ impl Connection {
     fn new_stream(&self, id: u32, receiving: Receiving, sending: Sending) -> Stream {
         // Until our settings are acknowledged, the peer may think of the default.
         let window = match self.own_acknowledged {
-            true => self.flow.stream_size(),
+            true => self.own.window,
             false => self.own.window.max(WINDOW_DEFAULT),
         };
         Stream {

@@ -4,9 +4,40 @@ use super::frame::{Header, Kind, PAYLOAD_MAX, flag};
 use super::hpack::{Encoder, Label, Pseudo};
 use crate::message::{Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm};
 
+/// The response head that was sent last: as it was given, and as it was written.
+#[derive(Debug, Default)]
+pub(crate) struct LastHead {
+    status: Option<Status>,
+    fields: Fields,
+    content_length: Option<u64>,
+    /// The block; empty until the head was sent twice in a row.
+    written: Vec<u8>,
+    /// Bytes of the block without the length at its end.
+    fields_len: usize,
+    /// The version of the encoder's table.
+    version: Option<u32>,
+}
+
+/// Longer blocks are not remembered.
+const WRITTEN_MAX: usize = 48;
+
+impl LastHead {
+    /// Bytes of memory held.
+    pub(crate) fn memory(&self) -> usize {
+        self.fields.memory() + self.written.capacity()
+    }
+
+    #[inline]
+    fn is(&self, head: &ResponseHead) -> bool {
+        self.status == Some(head.status) && self.fields.is_same(&head.fields)
+    }
+}
+
 /// Appends the frames of a response head.
+#[inline]
 pub(crate) fn response_head(
     encoder: &mut Encoder,
+    last: &mut LastHead,
     stream: u32,
     head: &ResponseHead,
     content_length: Option<u64>,
@@ -14,10 +45,44 @@ pub(crate) fn response_head(
     out: &mut Vec<u8>,
 ) {
     let start = begin(encoder, out);
+    if !last.written.is_empty() && last.version == encoder.version() && last.is(head) {
+        if last.content_length == content_length {
+            out.extend_from_slice(&last.written);
+        } else {
+            out.extend_from_slice(&last.written[..last.fields_len]);
+            length(encoder, content_length, out);
+        }
+    } else {
+        new_response_head(encoder, last, head, content_length, out);
+    }
+    finish(start, stream, end, out);
+}
+
+#[inline(never)]
+fn new_response_head(
+    encoder: &mut Encoder,
+    last: &mut LastHead,
+    head: &ResponseHead,
+    content_length: Option<u64>,
+    out: &mut Vec<u8>,
+) {
+    let (start, version) = (out.len(), encoder.version());
     status(encoder, head.status, out);
     fields(encoder, &head.fields, is_left_out, out);
+    let fields_len = out.len() - start;
     length(encoder, content_length, out);
-    finish(start, stream, end, out);
+    let written = &out[start..];
+    last.written.clear();
+    if written.len() > WRITTEN_MAX || encoder.version() != version {
+        last.status = None;
+    } else if last.is(head) {
+        last.written.extend_from_slice(written);
+        (last.fields_len, last.content_length) = (fields_len, content_length);
+        last.version = version;
+    } else {
+        last.status = Some(head.status);
+        last.fields.assign(&head.fields);
+    }
 }
 
 /// Appends the frames of a request head.

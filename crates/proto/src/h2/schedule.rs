@@ -57,7 +57,7 @@ impl Schedule {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn;
         let waited = |ready: &Ready| turn.wrapping_sub(ready.since);
-        let is_fair = turn % TURNS_PER_FAIR_ONE == 0;
+        let is_fair = turn.is_multiple_of(TURNS_PER_FAIR_ONE);
         // The most urgent; among them those to be sent whole, the oldest request first; then, round
         // about, whoever has waited longest.
         let rank = |ready: &Ready| {

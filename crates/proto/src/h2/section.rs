@@ -3,6 +3,7 @@
 
 use super::hpack::{Block, Decoder, Label, Line, Malformed, Overflow, Pseudo};
 use super::priority::Priority;
+use super::repeat::Repeat;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
 use crate::message::{
@@ -46,8 +47,36 @@ pub(crate) struct RequestFacts {
     pub(crate) priority: Option<Priority>,
 }
 
+/// A request that came before, with what it said.
+pub(crate) type RepeatedRequest = Repeat<(RequestHead, RequestFacts)>;
+
+/// A response that came before, with the length that it declared.
+pub(crate) type RepeatedResponse = Repeat<(ResponseHead, Option<u64>)>;
+
 /// Decodes a request head.
+#[inline]
 pub(crate) fn request(
+    decoder: &mut Decoder,
+    repeat: &mut RepeatedRequest,
+    block: &[u8],
+    limits: &SectionLimits,
+    head: &mut RequestHead,
+) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
+    if let Some((known, facts)) = repeat.recall(block, decoder.version()) {
+        head.assign(known);
+        return Ok(Ok(*facts));
+    }
+    let version = decoder.version();
+    let facts = new_request(decoder, block, limits, head)?;
+    if let Ok(facts) = facts
+        && decoder.version() == version
+    {
+        repeat.note(block, version, || (head.clone(), facts));
+    }
+    Ok(facts)
+}
+
+fn new_request(
     decoder: &mut Decoder,
     block: &[u8],
     limits: &SectionLimits,
@@ -63,6 +92,27 @@ pub(crate) fn request(
 
 /// Decodes a response head; says what length it declares.
 pub(crate) fn response(
+    decoder: &mut Decoder,
+    repeat: &mut RepeatedResponse,
+    block: &[u8],
+    limits: &SectionLimits,
+    head: &mut ResponseHead,
+) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
+    if let Some((known, length)) = repeat.recall(block, decoder.version()) {
+        head.assign(known);
+        return Ok(Ok(*length));
+    }
+    let version = decoder.version();
+    let length = new_response(decoder, block, limits, head)?;
+    if let Ok(length) = length
+        && decoder.version() == version
+    {
+        repeat.note(block, version, || (head.clone(), length));
+    }
+    Ok(length)
+}
+
+fn new_response(
     decoder: &mut Decoder,
     block: &[u8],
     limits: &SectionLimits,

@@ -85,9 +85,15 @@ pub(crate) enum RequestKind {
 }
 
 impl Stream {
-    /// Counts content as it is announced by a frame: `flow` bytes for the window, `len` of content.
+    /// Counts content as it is announced by a frame: `flow` bytes for the window, `len` of content,
+    /// which are the last ones with `end`.
     #[inline]
-    pub(crate) fn take_content(&mut self, flow: usize, len: usize) -> Result<(), ErrorKind> {
+    pub(crate) fn take_content(
+        &mut self,
+        flow: usize,
+        len: usize,
+        end: bool,
+    ) -> Result<(), ErrorKind> {
         // RFC 9113, section 6.9.1: "A sender MUST NOT send a flow-controlled frame with a length
         // that exceeds the space available in either of the flow-control windows".
         if flow as i64 > i64::from(self.receive_window) {
@@ -99,20 +105,17 @@ impl Stream {
             let left = self.receive_left.checked_sub(len as u64);
             self.receive_left = left.ok_or(ErrorKind::ContentLengthMismatch)?;
         }
-        Ok(())
+        if end { self.check_length() } else { Ok(()) }
     }
 
-    /// The peer has sent everything.
+    /// Whether the content may end here.
     #[inline]
-    pub(crate) fn end_receiving(&mut self) -> Result<(), ErrorKind> {
-        let is_short = !matches!(self.receive_left, 0 | UNDECLARED);
-        self.receiving = Receiving::Done;
+    pub(crate) fn check_length(&self) -> Result<(), ErrorKind> {
         // RFC 9113, section 8.1.1: "A request or response is also malformed if the value of a
         // content-length header field does not equal the sum of the DATA frame payload lengths".
-        if is_short {
-            Err(ErrorKind::ContentLengthMismatch)
-        } else {
-            Ok(())
+        match self.receive_left {
+            0 | UNDECLARED => Ok(()),
+            _ => Err(ErrorKind::ContentLengthMismatch),
         }
     }
 

@@ -8,7 +8,8 @@ pub(crate) type Slot = u32;
 /// Streams in slots that are used again, and a hash table from identifiers to slots.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    slots: Vec<Option<Stream>>,
+    /// The identifier is 0 where there is none.
+    slots: Vec<Stream>,
     free: Vec<Slot>,
     index: Index,
     closed: Closed,
@@ -28,21 +29,18 @@ impl Streams {
     /// The stream in a slot that [`Streams::find`] or [`Streams::insert`] gave.
     #[inline]
     pub(crate) fn at(&mut self, slot: Slot) -> &mut Stream {
-        match &mut self.slots[slot as usize] {
-            Some(stream) => stream,
-            None => panic!("a slot without a stream"),
-        }
+        &mut self.slots[slot as usize]
     }
 
     #[inline]
     pub(crate) fn get(&self, id: u32) -> Option<&Stream> {
-        self.slots[self.find(id)? as usize].as_ref()
+        self.slots.get(self.find(id)? as usize)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
         let slot = self.find(id)?;
-        self.slots[slot as usize].as_mut()
+        self.slots.get_mut(slot as usize)
     }
 
     #[inline]
@@ -50,11 +48,11 @@ impl Streams {
         let id = stream.id;
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = Some(stream);
+                self.slots[slot as usize] = stream;
                 slot
             }
             None => {
-                self.slots.push(Some(stream));
+                self.slots.push(stream);
                 self.slots.len() as Slot - 1
             }
         };
@@ -65,12 +63,10 @@ impl Streams {
     /// Takes a stream out and remembers how it ended.
     #[inline]
     pub(crate) fn remove(&mut self, slot: Slot, end: End) {
-        let Some(stream) = self.slots[slot as usize].take() else {
-            return;
-        };
-        self.index.remove(stream.id);
+        let id = std::mem::take(&mut self.slots[slot as usize].id);
+        self.index.remove(id);
         self.free.push(slot);
-        self.closed.push(stream.id, end);
+        self.closed.push(id, end);
     }
 
     /// Remembers the end of a stream that never was in the table.
@@ -89,16 +85,16 @@ impl Streams {
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
-        self.slots.iter_mut().flatten()
+        self.slots.iter_mut().filter(|stream| stream.id != 0)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
-        self.slots.iter().flatten()
+        self.slots.iter().filter(|stream| stream.id != 0)
     }
 
     /// Bytes of memory held.
     pub(crate) fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<Option<Stream>>()
+        self.slots.capacity() * size_of::<Stream>()
             + self.free.capacity() * size_of::<Slot>()
             + self.index.places.capacity() * size_of::<Place>()
     }

@@ -122,6 +122,31 @@ impl Fields {
         self.entries.clear();
     }
 
+    /// Whether the fields are the same to the byte, and even lie the same in their blocks.
+    #[inline]
+    pub(crate) fn is_same(&self, other: &Fields) -> bool {
+        self.block == other.block
+            && self.entries.len() == other.entries.len()
+            && self
+                .entries
+                .iter()
+                .zip(&other.entries)
+                .all(|(one, other)| one.is_same(other))
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory(&self) -> usize {
+        self.block.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Becomes equal to `other`, in the memory that it has.
+    #[inline]
+    pub(crate) fn assign(&mut self, other: &Fields) {
+        self.clear();
+        self.block.extend_from_slice(&other.block);
+        self.entries.extend_from_slice(&other.entries);
+    }
+
     /// Bytes of names and values, as HTTP/2 would count a header list without its overhead.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
@@ -279,6 +304,20 @@ impl Fields {
 }
 
 impl Entry {
+    /// In two words, since heads that repeat are compared again and again.
+    #[inline]
+    fn is_same(&self, other: &Entry) -> bool {
+        let words = |entry: &Entry| {
+            let value = u64::from(entry.value_start) << 32 | u64::from(entry.value_len);
+            let name = u64::from(entry.name_start) << 32 | u64::from(entry.label.len) << 16;
+            (
+                value,
+                name | (entry.label.name as u64) << 8 | u64::from(entry.label.never_indexed),
+            )
+        };
+        words(self) == words(other)
+    }
+
     /// The name's text; a known name that was not received on the wire has its canonical one.
     #[inline]
     pub(crate) fn name_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {

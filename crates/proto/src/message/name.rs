@@ -163,8 +163,12 @@ impl Name {
     /// The name in lower case, as HTTP/2 and HTTP/3 spell it; empty for [`Name::Other`].
     #[inline]
     #[must_use]
-    pub fn as_str(self) -> &'static str {
-        LOWER.get(self as usize).copied().unwrap_or("")
+    pub const fn as_str(self) -> &'static str {
+        if (self as usize) < LOWER.len() {
+            LOWER[self as usize]
+        } else {
+            ""
+        }
     }
 
     /// The name as HTTP/1 traditionally spells it; empty for [`Name::Other`].

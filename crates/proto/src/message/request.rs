@@ -109,6 +109,21 @@ impl RequestHead {
         self.target.clear();
     }
 
+    /// Becomes equal to `other`, in the memory that it has.
+    #[inline]
+    pub(crate) fn assign(&mut self, other: &RequestHead) {
+        let mut text = std::mem::take(&mut self.target.text);
+        text.clear();
+        text.push_str(&other.target.text);
+        self.method = other.method;
+        self.version = other.version;
+        self.fields.assign(&other.fields);
+        self.target = Target {
+            text,
+            ..other.target
+        };
+    }
+
     /// The method's token.
     #[inline]
     #[must_use]

@@ -24,6 +24,14 @@ impl ResponseHead {
         }
     }
 
+    /// Becomes equal to `other`, in the memory that it has.
+    #[inline]
+    pub(crate) fn assign(&mut self, other: &ResponseHead) {
+        self.status = other.status;
+        self.version = other.version;
+        self.fields.assign(&other.fields);
+    }
+
     /// Back to `200` without fields; keeps the memory.
     pub fn clear(&mut self) {
         self.status = Status::OK;

@@ -1,7 +1,9 @@
 //! Two of our machines against each other: whole exchanges, and the end of a connection.
 
 use blitz_proto::h2::Code;
-use blitz_proto::{BodyLength, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status};
+use blitz_proto::{
+    BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status,
+};
 
 use crate::h2_support::{End, settle};
 
@@ -144,11 +146,10 @@ fn a_head_beyond_a_limit_is_answered_with_431_and_the_connection_goes_on() {
     let mut many = post("/");
     (0..200).for_each(|n| many.fields.append(format!("x-{n}").as_str(), "1"));
     let mut large = post("/");
-    (0..10).for_each(|n| {
-        large
-            .fields
-            .append(format!("x-{n}").as_str(), "!".repeat(4000))
-    });
+    for n in 0..10 {
+        let name = format!("x-{n}");
+        large.fields.append(name.as_str(), "!".repeat(4000));
+    }
     let mut crumbs = post("/");
     (0..101).for_each(|n| crumbs.fields.append(Name::Cookie, format!("c{n}=1")));
     let mut long = post("/");
@@ -249,15 +250,13 @@ fn connect_opens_tunnels_plain_and_extended() {
             .connection
             .send_head(stream, &yes, BodyLength::Empty, &mut server.out);
         assert!(server.connection.sends_body(stream), "a tunnel stays open");
-        for (from, to) in [(&mut client, &mut server)] {
-            assert_eq!(
-                from.connection.send_data(stream, 4, false, &mut from.out),
-                Ok(4)
-            );
-            from.out.extend_from_slice(b"ping");
-            to.receive(&from.take_out());
-            assert_eq!(to.messages[&stream].content, b"ping");
-        }
+        let sent = client
+            .connection
+            .send_data(stream, 4, false, &mut client.out);
+        assert_eq!(sent, Ok(4));
+        client.out.extend_from_slice(b"ping");
+        server.receive(&client.take_out());
+        assert_eq!(server.messages[&stream].content, b"ping");
         assert_eq!(
             server
                 .connection
@@ -323,7 +322,7 @@ fn wrong_lengths_of_our_own_are_errors_before_they_are_sent() {
     let early = server
         .connection
         .send_data(stream, 1, false, &mut Vec::new());
-    assert_eq!(early.map_err(|error| error.rule()), Err("body-forbidden"));
+    assert_eq!(early.map_err(Error::rule), Err("body-forbidden"));
     let length = BodyLength::Known(4);
     server
         .connection
@@ -332,13 +331,13 @@ fn wrong_lengths_of_our_own_are_errors_before_they_are_sent() {
         let sent = server
             .connection
             .send_data(stream, len, end, &mut server.out);
-        sent.map_err(|error| error.rule())
+        sent.map_err(Error::rule)
     };
     assert_eq!(send(5, false), Err("body-too-long"));
     assert_eq!(send(3, true), Err("body-too-short"));
     assert_eq!(send(3, false), Ok(3));
     let ended = server.connection.send_end(stream, None, &mut server.out);
-    assert_eq!(ended.map_err(|error| error.rule()), Err("body-too-short"));
+    assert_eq!(ended.map_err(Error::rule), Err("body-too-short"));
     server
         .connection
         .reset(stream, Code::INTERNAL_ERROR, &mut server.out);
@@ -434,6 +433,45 @@ fn a_stream_reset_by_the_client_keeps_its_place_until_it_is_forgotten() {
     let third = client.get("/");
     settle(&mut client, &mut server);
     assert!(client.messages[&third].is_complete);
+}
+
+#[test]
+fn heads_that_repeat_mean_what_they_say_and_not_what_they_said() {
+    let (mut client, mut server) = pair();
+    let mut head = post("/");
+    let mut response = ResponseHead::default();
+    for round in 0..60 {
+        // The same for some rounds, so that it is recalled; then one thing or the other changes.
+        let value = ["one", "two", "one"][round / 7 % 3];
+        head.fields.set("x-value", value);
+        head.set_path(["/", "/other"][round / 11 % 2]);
+        response
+            .fields
+            .set(Name::Server, ["blitz", "other"][round / 9 % 2]);
+        response.status = [Status::OK, Status::NOT_FOUND][round / 13 % 2];
+        let content = vec![b'x'; 1 + round / 5 % 2];
+        let stream = client
+            .request(&head, Vec::new(), None)
+            .expect("a free stream");
+        server.receive(&client.take_out());
+        server.complete.clear();
+        server.respond(stream, &response, content.clone(), None);
+        settle(&mut client, &mut server);
+        let (seen, answer) = (&server.messages[&stream], &client.messages[&stream]);
+        assert_eq!(
+            seen.start,
+            format!("POST {} @example.org https", head.path())
+        );
+        assert_eq!(seen.fields[0], ("x-value".to_owned(), value.to_owned()));
+        assert_eq!(answer.start, response.status.to_string());
+        let name = String::from_utf8_lossy(response.fields.get(Name::Server).unwrap_or(b""));
+        assert_eq!(answer.fields[0], ("server".to_owned(), name.into_owned()));
+        let length = ("content-length".to_owned(), content.len().to_string());
+        assert_eq!(
+            (answer.fields.last(), &answer.content),
+            (Some(&length), &content)
+        );
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn hex(text: &str) -> Vec<u8> {
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Malformed> {
     let mut fields = Vec::new();
     decoder.decode(block, |name, value, _| {
-        fields.push((name.to_vec(), value.to_vec()))
+        fields.push((name.to_vec(), value.to_vec()));
     })?;
     Ok(fields)
 }
@@ -288,8 +288,11 @@ proptest! {
         theirs.set_max_allowed_table_size(4096);
         let mut ours = Decoder::new(4096);
         for block in &blocks {
-            // They accept integers that we refuse, and padding of the wrong kind.
-            let (Ok(ours), Ok(theirs)) = (decode(&mut ours, block), theirs.decode(block)) else {
+            // They accept integers that we refuse, and panic at some of what is cut off.
+            let Ok(ours) = decode(&mut ours, block) else {
+                break;
+            };
+            let Ok(theirs) = theirs.decode(block) else {
                 break;
             };
             prop_assert_eq!(ours, theirs);

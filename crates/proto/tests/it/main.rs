@@ -4,9 +4,15 @@ mod support;
 
 mod bodies_round_trip;
 mod client_commands;
+mod differential_h2;
 mod differential_hyper;
 mod fields_keep_order;
+mod h2_attacks;
+mod h2_conformity;
 mod h2_exchanges;
+mod h2_frames;
+mod h2_messages;
+mod h2_random;
 mod h2_support;
 mod hostile_requests;
 mod hpack_follows_its_rfc;

@@ -48,7 +48,7 @@ impl Connection {
         };
         let stream = self.streams.at(slot);
         let taken = match stream.receiving {
-            Receiving::Body => stream.take_content(header.len, len),
+            Receiving::Body => stream.take_content(header.len, len, end_stream),
             Receiving::Discarded | Receiving::GivenUp => {
                 if end_stream && stream.receiving == Receiving::Discarded {
                     stream.receiving = Receiving::Done;
@@ -135,9 +135,8 @@ impl Connection {
         content: Content,
         at: usize,
         rest: &mut &[u8],
-        now: Duration,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ErrorKind> {
+    ) -> Option<Event> {
         let len = rest.len().min(content.left);
         let padding = (rest.len() - len).min(content.padding);
         *rest = &rest[len + padding..];
@@ -157,21 +156,18 @@ impl Connection {
             // The caller gave the stream up meanwhile.
             self.flow.release(len);
             self.announce_credit(out);
-            return Ok(None);
+            return None;
         };
         let end = is_complete && content.end_stream;
         if self.streams.at(slot).receiving == Receiving::GivenUp {
             self.flow.release(len);
-            return Ok(None);
+            return None;
         }
         if end {
-            if let Err(kind) = self.streams.at(slot).end_receiving() {
-                self.flow.release(len);
-                return self.fault(content.stream, kind, now, out).map(Some);
-            }
+            self.streams.at(slot).receiving = Receiving::Done;
             self.remove_if_closed(slot);
         }
         let range = at..at + len;
-        Ok((end || len > 0).then_some(Event::Data { stream, range, end }))
+        (end || len > 0).then_some(Event::Data { stream, range, end })
     }
 }

@@ -30,7 +30,7 @@ impl Connection {
             if !payload.is_empty() {
                 return Err(ErrorKind::FrameSize);
             }
-            self.settings_acknowledged();
+            self.settings_acknowledged(out);
             return Ok(());
         }
         self.peer_has_spoken = true;
@@ -54,15 +54,20 @@ impl Connection {
         Ok(())
     }
 
-    fn settings_acknowledged(&mut self) {
+    fn settings_acknowledged(&mut self, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.own_acknowledged, true) {
             return;
         }
         self.decoder
             .set_size_limit(self.own.header_table_size as usize);
         let surplus = WINDOW_DEFAULT.saturating_sub(self.own.window) as i32;
+        let target = self.flow.stream_size();
         for stream in self.streams.iter_mut() {
             stream.receive_window -= surplus;
+            // What was released so far may have been too little to announce in the larger window.
+            if let Some(increment) = stream.credit(target) {
+                frame::write_window_update(stream.id, increment, out);
+            }
         }
     }
 
@@ -216,8 +221,7 @@ impl Connection {
         header: Header,
         payload: &[u8],
         now: Duration,
-        _out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ErrorKind> {
+    ) -> Result<(), ErrorKind> {
         self.floods.note(Flood::Priority, now)?;
         if header.stream == 0 {
             return Err(ErrorKind::FrameUnexpected);
@@ -225,7 +229,7 @@ impl Connection {
         if payload.len() != 5 {
             return Err(ErrorKind::FrameSize);
         }
-        check_dependency(header.stream, payload).map(|_| None)
+        check_dependency(header.stream, payload).map(|_| ())
     }
 
     /// RFC 9218, section 7.1.
@@ -243,7 +247,7 @@ impl Connection {
         }
         let (id, value) = frame::split_id(payload)?;
         // We push nothing, so there are only requests to prioritise.
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             return Err(ErrorKind::FrameUnexpected);
         }
         if !self.prioritizes {
@@ -265,7 +269,7 @@ impl Connection {
     /// Whether nothing has ever happened on a stream.
     pub(super) fn is_idle_id(&self, id: u32) -> bool {
         // Streams are only opened by clients, with odd numbers; 0 is no stream.
-        id % 2 == 0
+        id.is_multiple_of(2)
             || match self.role {
                 Role::Server => id > self.last_seen,
                 Role::Client(_) => id >= self.next_own,

@@ -23,7 +23,7 @@ impl From<Malformed> for ErrorKind {
 }
 
 impl Connection {
-    #[inline]
+    #[inline(always)]
     pub(super) fn headers(
         &mut self,
         header: Header,
@@ -91,7 +91,7 @@ impl Connection {
     }
 
     /// A header block is complete.
-    #[inline]
+    #[inline(always)]
     fn head(
         &mut self,
         id: u32,
@@ -157,7 +157,7 @@ impl Connection {
     }
 
     /// A new stream, in a server.
-    #[inline]
+    #[inline(always)]
     fn request(
         &mut self,
         id: u32,
@@ -167,7 +167,7 @@ impl Connection {
         received: &mut Received,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             return Err(ErrorKind::StreamId);
         }
         self.last_seen = id;
@@ -178,7 +178,8 @@ impl Connection {
         }
         self.last_accepted = id;
         let head = &mut received.request;
-        match section::request(&mut self.decoder, block, &self.bounds.section, head)? {
+        let (decoder, repeat) = (&mut self.decoder, &mut self.repeated_request);
+        match section::request(decoder, repeat, block, &self.bounds.section, head)? {
             Ok(facts) => self.accept(id, end, facts, head, now, out).map(Some),
             Err(kind) if section::is_malformed(kind) => self.fault(id, kind, now, out).map(Some),
             Err(kind) => {
@@ -199,7 +200,7 @@ impl Connection {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn accept(
         &mut self,
         id: u32,
@@ -276,7 +277,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
         let head = &mut received.response;
-        let declared = section::response(&mut self.decoder, block, &self.bounds.section, head)?;
+        let (decoder, repeat) = (&mut self.decoder, &mut self.repeated_response);
+        let declared = section::response(decoder, repeat, block, &self.bounds.section, head)?;
         let id = self.streams.at(slot).id;
         let outcome = declared.and_then(|declared| self.take_response(slot, end, declared, head));
         match outcome {
@@ -320,7 +322,8 @@ impl Connection {
         };
         stream.receive_left = left;
         if end {
-            stream.end_receiving()?;
+            stream.check_length()?;
+            stream.receiving = Receiving::Done;
         }
         Ok(length)
     }
@@ -343,11 +346,12 @@ impl Connection {
         // final (non-informational) status code MUST treat the corresponding request or response
         // as malformed".
         let ended = match end {
-            true => stream.end_receiving(),
+            true => stream.check_length(),
             false => Err(ErrorKind::HeadUnexpected),
         };
         match decoded.and(ended) {
             Ok(()) => {
+                stream.receiving = Receiving::Done;
                 self.remove_if_closed(slot);
                 Ok(Event::Trailers {
                     stream: StreamId(id),

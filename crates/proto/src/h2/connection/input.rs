@@ -130,6 +130,13 @@ impl Connection {
         received: &mut Received,
         out: &mut Vec<u8>,
     ) -> Result<Step, Error> {
+        // The usual end of a round.
+        if input.is_empty() && matches!(self.input.state, State::Header) && !self.refusing {
+            return Ok(Step {
+                consumed: 0,
+                event: Event::NeedMore,
+            });
+        }
         let mut rest = input;
         match self.advance(input, &mut rest, now, received, out) {
             Ok(event) => Ok(Step {
@@ -178,7 +185,7 @@ impl Connection {
                     if rest.is_empty() && content.left + content.padding > 0 {
                         return Ok(Event::NeedMore);
                     }
-                    self.content(content, input.len() - rest.len(), rest, now, out)?
+                    self.content(content, input.len() - rest.len(), rest, out)
                 }
                 State::Skip(left) => {
                     let (skipped, after) = rest.split_at(rest.len().min(left));
@@ -226,7 +233,7 @@ impl Connection {
     }
 
     /// Decides what to do with a frame from its header.
-    #[inline]
+    #[inline(always)]
     fn begin_frame(
         &mut self,
         header: Header,
@@ -305,7 +312,7 @@ impl Connection {
     }
 
     /// Deals with a frame whose payload is complete.
-    #[inline]
+    #[inline(always)]
     fn frame(
         &mut self,
         header: Header,
@@ -322,7 +329,7 @@ impl Connection {
             Kind::Settings => self.settings(header, payload, now, out).map(|()| None),
             Kind::Ping => self.pinged(header, payload, now, out),
             Kind::GoAway => self.go_away(header, payload),
-            Kind::Priority => self.priority(header, payload, now, out),
+            Kind::Priority => self.priority(header, payload, now).map(|()| None),
             Kind::PriorityUpdate => self.priority_update(header, payload, now).map(|()| None),
             Kind::PushPromise => Err(ErrorKind::PushUnexpected),
             Kind::Data | Kind::Unknown => Ok(None),

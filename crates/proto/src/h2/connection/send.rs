@@ -72,7 +72,8 @@ impl Connection {
         if status == Status::CONTINUE {
             state.expects_continue = false;
         }
-        encode::response_head(&mut self.encoder, stream.0, head, None, false, out);
+        let (encoder, last) = (&mut self.encoder, &mut self.last_sent);
+        encode::response_head(encoder, last, stream.0, head, None, false, out);
     }
 
     /// Appends the final response head. It ends the stream if `length` is `Empty` or 0, or the
@@ -122,7 +123,8 @@ impl Connection {
         state.sending = if end { Sending::Done } else { Sending::Body };
         state.send_left = declared.unwrap_or(UNDECLARED);
         state.expects_continue = false;
-        encode::response_head(&mut self.encoder, stream.0, head, declared, end, out);
+        let (encoder, last) = (&mut self.encoder, &mut self.last_sent);
+        encode::response_head(encoder, last, stream.0, head, declared, end, out);
         if end {
             self.remove_if_closed(slot);
         }

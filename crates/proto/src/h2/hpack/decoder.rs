@@ -17,8 +17,8 @@ pub struct Decoder {
 #[derive(Debug)]
 pub(crate) struct Block<'a> {
     rest: &'a [u8],
-    bytes_left: usize,
-    fields_left: usize,
+    bytes_left: u32,
+    fields_left: u32,
     overflow: Option<Overflow>,
     /// A size update may come only before the first field.
     has_begun: bool,
@@ -89,16 +89,40 @@ impl Decoder {
         }
     }
 
-    /// The next field of the block that is within its limits; its text goes to the end of `text`.
+    /// Differs after every change of the table: as long as it is the same, so is what a block means.
     #[inline]
+    pub(crate) fn version(&self) -> u32 {
+        self.table.version()
+    }
+
+    /// The next field of the block that is within its limits; its text goes to the end of `text`.
+    #[inline(always)]
     pub(crate) fn next(
+        &mut self,
+        block: &mut Block<'_>,
+        text: &mut Vec<u8>,
+    ) -> Result<Option<Line>, Malformed> {
+        // On a connection that is warm, nearly every field is an index of one byte.
+        if let [first @ 0x81..=0xfe, after @ ..] = block.rest {
+            block.rest = after;
+            let line = self.indexed(usize::from(first & 0x7f), block, text)?;
+            if line.is_some() {
+                return Ok(line);
+            }
+        }
+        self.next_unusual(block, text)
+    }
+
+    #[inline(never)]
+    fn next_unusual(
         &mut self,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
     ) -> Result<Option<Line>, Malformed> {
         while let Some(&first) = block.rest.first() {
             let line = if first & 0x80 != 0 {
-                self.indexed(block, text)?
+                let index = integer::read(&mut block.rest, 7)?;
+                self.indexed(index, block, text)?
             } else {
                 self.not_indexed(first, block, text)?
             };
@@ -110,46 +134,50 @@ impl Decoder {
     }
 
     /// RFC 7541, section 6.1.
-    #[inline]
+    #[inline(always)]
     fn indexed(
-        &mut self,
+        &self,
+        index: usize,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
     ) -> Result<Option<Line>, Malformed> {
-        let index = integer::read(&mut block.rest, 7)?;
         block.has_begun = true;
-        if let Some((label, value)) = static_table::get(index) {
-            if !block.admits(label.known_text().len() + value.len() + ENTRY_OVERHEAD) {
+        if let Some(age) = index.checked_sub(static_table::LEN + 1) {
+            let entry = self.table.get(age).ok_or(Malformed)?;
+            if !block.admits(entry.size) {
                 return Ok(None);
             }
+            let name_len = self.table.copy_name(entry, text);
+            let value = self.table.value(entry);
             let value_start = text.len();
-            text.extend_from_slice(value.as_bytes());
-            let problem = match value {
-                "" => content_problem(label, b""),
-                _ => None,
-            };
-            return Ok(Some(Line::new(label, problem, 0, value_start, value.len())));
+            text.extend_from_slice(value);
+            let line = Line::new(
+                entry.label,
+                entry.problem,
+                name_len,
+                value_start,
+                value.len(),
+            );
+            return Ok(Some(line));
         }
-        let age = index.checked_sub(static_table::LEN + 1).ok_or(Malformed)?;
-        let entry = self.table.get(age).ok_or(Malformed)?;
-        if !block.admits(entry.size as usize) {
+        let entry = static_table::get(index).ok_or(Malformed)?;
+        if !block.admits(entry.size) {
             return Ok(None);
         }
-        let name_text = self.table.name_text(entry);
-        let value = self.table.value(entry);
-        if !name_text.is_empty() {
-            text.extend_from_slice(name_text);
-        }
         let value_start = text.len();
-        text.extend_from_slice(value);
-        let line = Line::new(
+        text.extend_from_slice(entry.value.as_bytes());
+        let problem = if entry.value.is_empty() {
+            content_problem(entry.label, b"")
+        } else {
+            None
+        };
+        Ok(Some(Line::new(
             entry.label,
-            entry.problem,
-            name_text.len(),
+            problem,
+            0,
             value_start,
-            value.len(),
-        );
-        Ok(Some(line))
+            entry.value.len(),
+        )))
     }
 
     /// Literal fields and size updates (RFC 7541, sections 6.2 and 6.3).
@@ -195,7 +223,7 @@ impl Decoder {
         if prefix_bits == 6 {
             self.table.insert(label, problem, name_text, value);
         }
-        if name_len > usize::from(u16::MAX) || !block.admits(size) {
+        if name_len > usize::from(u16::MAX) || !block.admits(size as u32) {
             block.overflow.get_or_insert(Overflow::Bytes);
             text.truncate(start);
             return Ok(None);
@@ -224,8 +252,8 @@ impl Decoder {
             }
             return Ok((label, problem));
         }
-        if let Some((label, _)) = static_table::get(index) {
-            return Ok((label, None));
+        if let Some(entry) = static_table::get(index) {
+            return Ok((entry.label, None));
         }
         let entry = self
             .table
@@ -259,8 +287,8 @@ impl<'a> Block<'a> {
     pub(crate) fn new(bytes: &'a [u8], bytes_max: usize, fields_max: usize) -> Block<'a> {
         Block {
             rest: bytes,
-            bytes_left: bytes_max,
-            fields_left: fields_max,
+            bytes_left: bytes_max.min(u32::MAX as usize) as u32,
+            fields_left: fields_max.min(u32::MAX as usize) as u32,
             overflow: None,
             has_begun: false,
         }
@@ -274,7 +302,7 @@ impl<'a> Block<'a> {
 
     /// Whether a field of this size is still within the limits.
     #[inline]
-    fn admits(&mut self, size: usize) -> bool {
+    fn admits(&mut self, size: u32) -> bool {
         if size <= self.bytes_left && self.fields_left > 0 {
             self.bytes_left -= size;
             self.fields_left -= 1;

@@ -12,7 +12,7 @@ use super::{huffman, integer, static_table};
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
-    remembered: Box<[Remembered; REMEMBERED_LEN]>,
+    remembered: Box<[[Remembered; 2]; SETS]>,
     size_limit: usize,
     /// The smallest size since the last block, and the one to end with (RFC 7541, section 4.2).
     size_update: Option<(usize, usize)>,
@@ -21,13 +21,14 @@ pub struct Encoder {
 /// What a hash was last seen with.
 #[derive(Debug, Clone, Copy, Default)]
 struct Remembered {
-    hash: u32,
+    hash: u16,
     /// The table's count of insertions after this field's; 0 while the field is not in the table.
-    inserted: u32,
+    inserted: u16,
 }
 
-/// A power of two. Responses and requests of one connection rarely have that many hot fields.
-const REMEMBERED_LEN: usize = 64;
+/// Pairs of places, a power of two. Responses and requests of one connection rarely have that many
+/// hot fields, so that three of them rarely meet in one pair.
+const SETS: usize = 64;
 
 /// A field larger than this part of the table would drive out too much else.
 const SIZE_PART_MAX: usize = 4;
@@ -42,7 +43,7 @@ impl Encoder {
         let size = size_limit.min(DEFAULT_SIZE);
         Encoder {
             table: Table::new(size),
-            remembered: Box::new([Remembered::default(); REMEMBERED_LEN]),
+            remembered: Box::new([[Remembered::default(); 2]; SETS]),
             size_limit,
             size_update: (size < DEFAULT_SIZE).then_some((size, size)),
         }
@@ -81,7 +82,7 @@ impl Encoder {
     }
 
     /// Appends a field; `name_text` is empty if the label knows it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn field(
         &mut self,
         label: Label,
@@ -89,19 +90,23 @@ impl Encoder {
         value: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let hash = hash(label, name_text, value);
-        let slot = self.remembered[slot_of(hash)];
-        if slot.hash == hash
-            && slot.inserted != 0
-            && let age = self.table.inserted().wrapping_sub(slot.inserted) as usize
-            && let Some(entry) = self.table.get(age)
-            && entry.label == label
-            && self.table.value(entry) == value
-            && self.table.name_text(entry) == name_text
-        {
-            return integer::write(static_table::LEN + 1 + age, 7, 0x80, out);
+        let (set, hash) = hash(label, name_text, value);
+        for place in &self.remembered[set % SETS] {
+            let age = (self.table.inserted() as u16).wrapping_sub(place.inserted);
+            if place.hash == hash
+                && place.inserted != 0
+                && let Some(entry) = self.table.get(usize::from(age))
+                && entry.label.code() == label.code()
+                && self.table.value(entry) == value
+                && (name_text.is_empty() || self.table.name_text(entry) == name_text)
+            {
+                return match static_table::LEN + 1 + usize::from(age) {
+                    index @ ..0x7f => out.push(0x80 | index as u8),
+                    index => integer::write(index, 7, 0x80, out),
+                };
+            }
         }
-        self.literal(hash, label, name_text, value, out);
+        self.literal((set, hash), label, name_text, value, out);
     }
 
     /// Appends a field that no table, here or further on, may hold (RFC 7541, section 7.1.3).
@@ -115,15 +120,27 @@ impl Encoder {
         write_literal(0x10, 4, label, name_text, value, out);
     }
 
+    /// Differs after every change of the table, and is `None` while one is due: as long as it is the
+    /// same, so is the block that a head becomes.
+    #[inline]
+    pub(crate) fn version(&self) -> Option<u32> {
+        if self.size_update.is_some() {
+            None
+        } else {
+            Some(self.table.version())
+        }
+    }
+
     /// Appends an entry of the static table.
     #[inline]
     pub(crate) fn static_entry(index: u8, out: &mut Vec<u8>) {
         out.push(0x80 | index);
     }
 
+    #[inline(never)]
     fn literal(
         &mut self,
-        hash: u32,
+        (set, hash): (usize, u16),
         label: Label,
         name_text: &[u8],
         value: &[u8],
@@ -131,14 +148,19 @@ impl Encoder {
     ) {
         let name_len = label.known_text().len().max(name_text.len());
         let size = name_len + value.len() + ENTRY_OVERHEAD;
-        let slot = &mut self.remembered[slot_of(hash)];
-        if slot.hash != hash || size > self.table.size_max() / SIZE_PART_MAX {
-            *slot = Remembered { hash, inserted: 0 };
+        let places = &mut self.remembered[set % SETS];
+        let seen = places.iter_mut().find(|place| place.hash == hash);
+        let Some(place) = seen.filter(|_| size <= self.table.size_max() / SIZE_PART_MAX) else {
+            // The older gives way, unless only the other is not in the table.
+            if places[1].inserted == 0 || places[0].inserted != 0 {
+                places[1] = places[0];
+            }
+            places[0] = Remembered { hash, inserted: 0 };
             return write_literal(0x00, 4, label, name_text, value, out);
-        }
+        };
         write_literal(0x40, 6, label, name_text, value, out);
         self.table.insert(label, None, name_text, value);
-        slot.inserted = self.table.inserted();
+        place.inserted = self.table.inserted() as u16;
     }
 
     #[cold]
@@ -187,25 +209,19 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// A pair of places and a tag. Length, beginning and end tell hot fields apart; the comparison with
+/// the table does the rest.
 #[inline]
-fn slot_of(hash: u32) -> usize {
-    hash as usize % REMEMBERED_LEN
-}
-
-/// Length, beginning and end tell hot fields apart; the comparison with the table does the rest.
-#[inline]
-fn hash(label: Label, name_text: &[u8], value: &[u8]) -> u32 {
-    let label = match label {
-        Label::Field(name) => name as u64,
-        Label::Pseudo(pseudo) => 0x100 | pseudo as u64,
-    };
+fn hash(label: Label, name_text: &[u8], value: &[u8]) -> (usize, u16) {
+    let label = u64::from(label.code());
     let name = if name_text.is_empty() {
         0
     } else {
         ends(name_text)
     };
     let key = ends(value) ^ name.rotate_left(23) ^ label << 32 ^ (value.len() as u64) << 48;
-    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+    let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    ((mixed >> 58) as usize, (mixed >> 32) as u16)
 }
 
 #[inline]

@@ -34,7 +34,7 @@ pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
         }
     }
     let missing = count.wrapping_neg() % 8;
-    let last = (bits << missing | ((1 << missing) - 1)) << (64 - count - missing) % 64;
+    let last = (bits << missing | ((1 << missing) - 1)) << ((64 - count - missing) % 64);
     out.extend_from_slice(&last.to_be_bytes()[..((count + missing) / 8) as usize]);
 }
 
@@ -47,65 +47,99 @@ pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
 /// MUST be treated as a decoding error."
 pub(crate) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     let start = out.len();
-    out.resize(start + decoded_len_max(code.len()), 0);
+    out.resize(start + decoded_len_max(code.len()) + RUN, 0);
     let len = decode_into(code, &mut out[start..])?;
     out.truncate(start + len);
     Ok(())
 }
 
-/// Bits wait left-aligned in a word that is filled up by bytes, four at a time while there are
-/// four; a look at the first eight of them settles nearly every symbol of a field.
-fn decode_into(mut code: &[u8], out: &mut [u8]) -> Result<usize, Malformed> {
-    let (mut bits, mut count, mut at) = (0u64, 0u32, 0);
-    loop {
-        if count <= 32 {
-            if let Some((four, rest)) = code.split_first_chunk() {
-                bits |= u64::from(u32::from_be_bytes(*four)) << (32 - count);
-                (code, count) = (rest, count + 32);
-            } else if let [byte, rest @ ..] = code {
-                bits |= u64::from(*byte) << (56 - count);
-                (code, count) = (rest, count + 8);
-                continue;
+/// Symbols that are read from one word of code: after a shift by up to 7 bits it has 57 left, and
+/// each of them has at most 8.
+const RUN: usize = 6;
+
+/// A look at eight bits settles nearly every symbol of a field; the others are looked at apart.
+fn decode_into(code: &[u8], out: &mut [u8]) -> Result<usize, Malformed> {
+    let (mut position, mut at) = (0, 0);
+    while let Some(word) = code.get(position / 8..).and_then(<[u8]>::first_chunk)
+        && let Some(slots) = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<RUN>)
+    {
+        let mut bits = u64::from_be_bytes(*word) << (position % 8);
+        let mut is_long = false;
+        for slot in slots {
+            let entry = SHORT[(bits >> 56) as usize];
+            let length = usize::from(entry >> 8);
+            is_long = length == 0;
+            if is_long {
+                break;
             }
+            *slot = entry as u8;
+            at += 1;
+            bits <<= length;
+            position += length;
         }
-        let [symbol, mut length] = SHORT[(bits >> 56) as usize];
-        let mut symbol = symbol;
-        if length == 0 {
-            let rank;
-            (rank, length) = long_code(bits);
-            symbol = SYMBOLS.get(rank).copied().unwrap_or(0);
-            if rank == EOS_RANK && u32::from(length) <= count {
-                return Err(Malformed);
+        if is_long {
+            if code.len() * 8 - position < LENGTH_MAX {
+                break;
             }
+            let (symbol, length) = long_code(peek(code, position)).ok_or(Malformed)?;
+            out[at] = symbol;
+            (at, position) = (at + 1, position + length);
         }
-        let length = u32::from(length);
-        if length > count {
-            break;
-        }
-        // The room is sufficient by `decoded_len_max`.
-        out[at] = symbol;
-        at += 1;
-        bits <<= length;
-        count -= length;
     }
-    let is_padding = count < 8 && bits == !(u64::MAX >> count);
-    if is_padding { Ok(at) } else { Err(Malformed) }
+    decode_end(code, position, out, at)
 }
 
-/// The code at the head of `bits` that is longer than eight bits: its place in the order of codes
-/// and its length.
-fn long_code(bits: u64) -> (usize, u8) {
+/// The last few symbols, and the padding behind them.
+fn decode_end(
+    code: &[u8],
+    mut position: usize,
+    out: &mut [u8],
+    mut at: usize,
+) -> Result<usize, Malformed> {
+    loop {
+        let left = code.len() * 8 - position;
+        let bits = peek(code, position);
+        let entry = SHORT[(bits >> 56) as usize];
+        let (symbol, length) = match entry >> 8 {
+            0 => long_code(bits).unwrap_or((0, LENGTH_MAX)),
+            length => (entry as u8, usize::from(length)),
+        };
+        if length > left {
+            let is_padding = left < 8 && bits == !(u64::MAX >> left);
+            return if is_padding { Ok(at) } else { Err(Malformed) };
+        }
+        // Only EOS has no symbol, and that is no padding either if it is complete.
+        if length == LENGTH_MAX && long_code(bits).is_none() {
+            return Err(Malformed);
+        }
+        out[at] = symbol;
+        (at, position) = (at + 1, position + length);
+    }
+}
+
+/// The code from a position on, aligned to the left, zeros behind its end.
+fn peek(code: &[u8], position: usize) -> u64 {
+    let rest = &code[position / 8..];
+    let mut word = [0; 8];
+    let len = rest.len().min(8);
+    word[..len].copy_from_slice(&rest[..len]);
+    u64::from_be_bytes(word) << (position % 8)
+}
+
+/// Symbol and length of the code at the head of `bits`, which is longer than eight bits; `None`
+/// for EOS.
+fn long_code(bits: u64) -> Option<(u8, usize)> {
     let head = (bits >> 32) as u32;
     let mut length = 9;
     while length < LENGTH_MAX && head >= LIMITS[length] {
         length += 1;
     }
     let above = head.wrapping_sub(LIMITS[length - 1]) >> (32 - length);
-    (usize::from(RANKS[length]) + above as usize, length as u8)
+    let rank = usize::from(RANKS[length]) + above as usize;
+    SYMBOLS.get(rank).map(|&symbol| (symbol, length))
 }
 
 const LENGTH_MAX: usize = 30;
-const EOS_RANK: usize = 256;
 
 /// Bits of the code of each byte.
 static LENGTHS: [u8; 256] = [
@@ -155,9 +189,9 @@ static SYMBOLS: [u8; 256] = {
     symbols
 };
 
-/// Byte and length of the code that eight bits begin with; length 0 if it is longer than that.
-static SHORT: [[u8; 2]; 256] = {
-    let mut table = [[0, 0]; 256];
+/// Byte and, above it, length of the code that eight bits begin with; length 0 if it is longer.
+static SHORT: [u16; 256] = {
+    let mut table = [0; 256];
     let mut symbol = 0;
     while symbol < 256 {
         let length = LENGTHS[symbol];
@@ -165,7 +199,7 @@ static SHORT: [[u8; 2]; 256] = {
             let first = (CODES[symbol] as usize) << (8 - length);
             let mut index = first;
             while index < first + (1 << (8 - length)) {
-                table[index] = [symbol as u8, length];
+                table[index] = (length as u16) << 8 | symbol as u16;
                 index += 1;
             }
         }
@@ -258,6 +292,47 @@ mod tests {
                 let text = [first, second, b'0'];
                 assert_eq!(decoded(&encoded(&text)).as_deref(), Ok(&text[..]));
             }
+        }
+    }
+
+    /// Bit by bit, too simple to be wrong.
+    fn decoded_slowly(code: &[u8]) -> Option<Vec<u8>> {
+        let bits = code
+            .iter()
+            .flat_map(|byte| (0..8).rev().map(move |at| u32::from(byte >> at & 1)));
+        let (mut out, mut value, mut length) = (Vec::new(), 0, 0);
+        for bit in bits {
+            (value, length) = (value << 1 | bit, length + 1);
+            let is_it = |&symbol: &usize| LENGTHS[symbol] == length && CODES[symbol] == value;
+            if let Some(symbol) = (0..256).find(is_it) {
+                out.push(symbol as u8);
+                (value, length) = (0, 0);
+            }
+        }
+        (length < 8 && value == (1 << length) - 1).then_some(out)
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_like_bit_by_bit() {
+        let mut random = 1u64;
+        let mut next = || {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) as usize
+        };
+        for _ in 0..3_000 {
+            // Ones are where the long codes are.
+            let ones = next() % 4;
+            let byte = |next: &mut dyn FnMut() -> usize| {
+                if next() % 4 < ones {
+                    0xff
+                } else {
+                    next() as u8
+                }
+            };
+            let code: Vec<u8> = (0..next() % 20).map(|_| byte(&mut next)).collect();
+            assert_eq!(decoded(&code).ok(), decoded_slowly(&code), "{code:?}");
         }
     }
 

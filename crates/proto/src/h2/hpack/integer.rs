@@ -40,10 +40,14 @@ pub(crate) fn write(value: usize, prefix_bits: u32, first: u8, out: &mut Vec<u8>
     let mask = (1 << prefix_bits) - 1;
     if value < mask {
         out.push(first | value as u8);
-        return;
+    } else {
+        out.push(first | mask as u8);
+        write_more(value - mask, out);
     }
-    out.push(first | mask as u8);
-    let mut rest = value - mask;
+}
+
+#[inline(never)]
+fn write_more(mut rest: usize, out: &mut Vec<u8>) {
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;

@@ -80,9 +80,18 @@ impl Label {
         (Label::Field(Name::Other), problem)
     }
 
+    /// A number that tells labels apart in one comparison.
+    #[inline]
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Label::Pseudo(pseudo) => 0x100 | pseudo as u32,
+            Label::Field(name) => name as u32,
+        }
+    }
+
     /// The text of the name, unless it is [`Name::Other`].
     #[inline]
-    pub(crate) fn known_text(self) -> &'static str {
+    pub(crate) const fn known_text(self) -> &'static str {
         match self {
             Label::Pseudo(pseudo) => pseudo.as_str(),
             Label::Field(name) => name.as_str(),

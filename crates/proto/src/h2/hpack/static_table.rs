@@ -1,15 +1,25 @@
 //! The static table (RFC 7541, Appendix A).
 
 use super::label::{Label, Pseudo};
+use super::table::ENTRY_OVERHEAD;
 use crate::message::Name;
 
 /// Entries of the static table; indices count from 1.
 pub(crate) const LEN: usize = 61;
 
-/// Name and value at an index from 1 to [`LEN`].
+/// A field of the table.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) label: Label,
+    pub(crate) value: &'static str,
+    /// As RFC 7541 counts it.
+    pub(crate) size: u32,
+}
+
+/// The entry at an index from 1 to [`LEN`].
 #[inline]
-pub(crate) fn get(index: usize) -> Option<(Label, &'static str)> {
-    index.checked_sub(1).and_then(|at| TABLE.get(at)).copied()
+pub(crate) fn get(index: usize) -> Option<&'static Entry> {
+    ENTRIES.get(index.wrapping_sub(1))
 }
 
 /// The first index with this name; 0 if there is none.
@@ -23,7 +33,7 @@ pub(crate) fn index_of_name(label: Label) -> usize {
 
 use Label::{Field as F, Pseudo as P};
 
-static TABLE: [(Label, &str); LEN] = [
+const TABLE: [(Label, &str); LEN] = [
     (P(Pseudo::Authority), ""),
     (P(Pseudo::Method), "GET"),
     (P(Pseudo::Method), "POST"),
@@ -86,6 +96,28 @@ static TABLE: [(Label, &str); LEN] = [
     (F(Name::Via), ""),
     (F(Name::WwwAuthenticate), ""),
 ];
+
+static ENTRIES: [Entry; LEN] = {
+    let mut entries = [const {
+        Entry {
+            label: TABLE[0].0,
+            value: "",
+            size: 0,
+        }
+    }; LEN];
+    let mut at = 0;
+    while at < LEN {
+        let (label, value) = TABLE[at];
+        let size = label.known_text().len() + value.len() + ENTRY_OVERHEAD;
+        entries[at] = Entry {
+            label,
+            value,
+            size: size as u32,
+        };
+        at += 1;
+    }
+    entries
+};
 
 static OF_PSEUDO: [u8; 6] = {
     let mut of = [0; 6];

@@ -1,7 +1,5 @@
 //! The dynamic table (RFC 7541, section 2.3.2), the same for both directions.
 
-use std::collections::VecDeque;
-
 use super::label::Label;
 use crate::error::ErrorKind;
 
@@ -18,11 +16,15 @@ pub(crate) struct Table {
     text: Vec<u8>,
     /// The offset at which `text` begins, in bytes since the beginning of the connection. Wraps.
     text_start: u32,
-    entries: VecDeque<Entry>,
+    /// Those before `first` were evicted.
+    entries: Vec<Entry>,
+    first: usize,
     size: usize,
     size_max: usize,
     /// Entries inserted so far; wraps.
     inserted: u32,
+    /// Changes so far; wraps.
+    version: u32,
 }
 
 /// A field of the table.
@@ -44,16 +46,13 @@ impl Table {
         Table {
             text: Vec::new(),
             text_start: 0,
-            entries: VecDeque::new(),
+            entries: Vec::new(),
+            first: 0,
             size: 0,
             size_max,
             inserted: 0,
+            version: 0,
         }
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
     }
 
     /// Entries inserted since the beginning.
@@ -62,10 +61,19 @@ impl Table {
         self.inserted
     }
 
+    /// Differs after every change of the table.
+    #[inline]
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
     /// The entry inserted `age` insertions before the newest.
     #[inline]
     pub(crate) fn get(&self, age: usize) -> Option<&Entry> {
         let at = self.entries.len().checked_sub(age + 1)?;
+        if at < self.first {
+            return None;
+        }
         self.entries.get(at)
     }
 
@@ -73,6 +81,15 @@ impl Table {
     #[inline]
     pub(crate) fn name_text(&self, entry: &Entry) -> &[u8] {
         &self.text[self.offset(entry)..][..usize::from(entry.name_len)]
+    }
+
+    /// Appends the name's text, if the label does not know it; says how long it is.
+    #[inline]
+    pub(crate) fn copy_name(&self, entry: &Entry, out: &mut Vec<u8>) -> usize {
+        if entry.name_len > 0 {
+            out.extend_from_slice(self.name_text(entry));
+        }
+        usize::from(entry.name_len)
     }
 
     #[inline]
@@ -95,6 +112,7 @@ impl Table {
         name_text: &[u8],
         value: &[u8],
     ) {
+        self.version = self.version.wrapping_add(1);
         let name_len = label.known_text().len().max(name_text.len());
         let size = name_len + value.len() + ENTRY_OVERHEAD;
         self.evict(self.size_max.saturating_sub(size));
@@ -105,7 +123,7 @@ impl Table {
         let start = self.text_start.wrapping_add(self.text.len() as u32);
         self.text.extend_from_slice(name_text);
         self.text.extend_from_slice(value);
-        self.entries.push_back(Entry {
+        self.entries.push(Entry {
             label,
             problem,
             name_len: name_text.len() as u16,
@@ -119,6 +137,7 @@ impl Table {
 
     /// Changes the maximum size (RFC 7541, section 4.3).
     pub(crate) fn resize(&mut self, size_max: usize) {
+        self.version = self.version.wrapping_add(1);
         self.size_max = size_max;
         self.evict(size_max);
     }
@@ -135,20 +154,22 @@ impl Table {
 
     fn evict(&mut self, size: usize) {
         while self.size > size {
-            let Some(oldest) = self.entries.pop_front() else {
-                return;
-            };
-            self.size -= oldest.size as usize;
+            self.size -= self.entries[self.first].size as usize;
+            self.first += 1;
         }
     }
 
-    /// Moves the live text to the front of the block if that halves it, so that each byte is moved
-    /// at most once for each byte inserted.
+    /// Moves what is live to the front of its block if that halves the block, so that everything is
+    /// moved at most once for each time that as much was inserted.
     fn reclaim(&mut self, needed: usize) {
+        if self.first > self.entries.len() / 2 {
+            self.entries.drain(..self.first);
+            self.first = 0;
+        }
         if self.text.len() + needed <= self.text.capacity() {
             return;
         }
-        let dead = match self.entries.front() {
+        let dead = match self.entries.get(self.first) {
             Some(oldest) => self.offset(oldest),
             None => self.text.len(),
         };
@@ -163,6 +184,10 @@ impl Table {
 mod tests {
     use super::*;
     use crate::message::Name;
+
+    fn len(table: &Table) -> usize {
+        table.entries.len() - table.first
+    }
 
     fn insert(table: &mut Table, name: &str, value: &str) {
         table.insert(
@@ -183,7 +208,7 @@ mod tests {
                 "{}",
                 table.text.capacity()
             );
-            for age in 0..table.len() {
+            for age in 0..len(&table) {
                 let entry = table.get(age).expect("within its length");
                 assert_eq!(table.name_text(entry), b"x-name");
                 assert_eq!(
@@ -192,12 +217,12 @@ mod tests {
                 );
             }
         }
-        assert_eq!(table.len(), 4);
+        assert_eq!(len(&table), 4);
         insert(&mut table, "x-name", &"x".repeat(163));
-        assert_eq!((table.len(), table.size), (0, 0));
+        assert_eq!((len(&table), table.size), (0, 0));
         insert(&mut table, "x-name", &"x".repeat(162));
-        assert_eq!((table.len(), table.size), (1, 200));
+        assert_eq!((len(&table), table.size), (1, 200));
         table.resize(199);
-        assert_eq!((table.len(), table.size), (0, 0));
+        assert_eq!((len(&table), table.size), (0, 0));
     }
 }
