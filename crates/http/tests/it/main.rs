@@ -12,6 +12,8 @@ mod deadlines;
 mod drain;
 mod early_response;
 mod expect_continue;
+mod h2_client;
+mod h2_server;
 mod half_close_and_reset;
 mod keep_alive;
 mod pool;

@@ -1,0 +1,211 @@
+//! A blocking HTTP/2 client: our machine over a plain socket.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use blitz_http::{BodyLength, Fields, Limits, Method, RequestHead, Status};
+use blitz_proto::h2::{Code, Connection, Event, Received, StreamId};
+
+use crate::support::SOON;
+
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) machine: Connection,
+    received: Received,
+    input: Vec<u8>,
+    pub(crate) out: Vec<u8>,
+    answers: HashMap<StreamId, Answer>,
+    /// The code of the server's GOAWAY, once it has come.
+    pub(crate) go_away: Option<Code>,
+    /// What was received is given back to the server's windows.
+    pub(crate) reads: bool,
+    /// What was not.
+    held: Vec<(StreamId, usize)>,
+}
+
+/// What came of one stream so far.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Answer {
+    pub(crate) informational: Vec<Status>,
+    pub(crate) status: Option<Status>,
+    pub(crate) fields: Fields,
+    pub(crate) content: Vec<u8>,
+    pub(crate) trailers: Option<Fields>,
+    pub(crate) is_complete: bool,
+    pub(crate) reset: Option<Code>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(SOON)).expect("sets");
+        stream.set_nodelay(true).expect("sets");
+        let mut client = Client {
+            stream,
+            machine: Connection::client(&Limits::default(), false),
+            received: Received::default(),
+            input: Vec::new(),
+            out: Vec::new(),
+            answers: HashMap::new(),
+            go_away: None,
+            reads: true,
+            held: Vec::new(),
+        };
+        client.machine.start(&mut client.out);
+        client
+    }
+
+    /// Gives back to the server's windows what was received.
+    pub(crate) fn read_all(&mut self) {
+        for (stream, bytes) in self.held.drain(..) {
+            self.machine.release(stream, bytes, &mut self.out);
+        }
+    }
+
+    /// Queues the head of a request; it leaves with the next [`flush`](Client::flush).
+    pub(crate) fn request(&mut self, method: Method, path: &str, length: BodyLength) -> StreamId {
+        let mut head = RequestHead::new(method, path);
+        head.set_authority("a");
+        self.send_head(&head, length)
+    }
+
+    pub(crate) fn send_head(&mut self, head: &RequestHead, length: BodyLength) -> StreamId {
+        let opened = self.machine.send_request(head, length, &mut self.out);
+        let stream = opened.expect("the server takes more streams");
+        self.answers.insert(stream, Answer::default());
+        stream
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
+        let stream = self.request(Method::Get, path, BodyLength::Empty);
+        self.answer(stream)
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.stream.write_all(&self.out).expect("writes");
+        self.out.clear();
+    }
+
+    /// Sends content, and takes in what comes meanwhile.
+    pub(crate) fn send(&mut self, stream: StreamId, mut content: &[u8], end: bool) {
+        loop {
+            let sent = self
+                .machine
+                .send_data(stream, content.len(), end, &mut self.out)
+                .expect("as declared");
+            self.out.extend_from_slice(&content[..sent]);
+            content = &content[sent..];
+            self.flush();
+            if content.is_empty() {
+                return;
+            }
+            if sent == 0 {
+                self.machine.mark_ready(stream);
+                assert!(self.receive(), "the window opens");
+            }
+        }
+    }
+
+    /// Waits until the answer is complete, or the stream was reset.
+    pub(crate) fn answer(&mut self, stream: StreamId) -> Answer {
+        self.until(stream, |answer| {
+            answer.is_complete || answer.reset.is_some()
+        })
+    }
+
+    /// Waits until `holds` of what has come of a stream.
+    pub(crate) fn until(&mut self, stream: StreamId, holds: impl Fn(&Answer) -> bool) -> Answer {
+        self.flush();
+        while !holds(&self.answers[&stream]) {
+            assert!(self.receive(), "closed early: {:?}", self.answers[&stream]);
+        }
+        self.answers[&stream].clone()
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) fn expect_end(&mut self) {
+        self.flush();
+        while self.receive() {}
+    }
+
+    /// Nothing comes for a while.
+    pub(crate) fn expect_silence(&mut self) {
+        self.flush();
+        let moment = Some(Duration::from_millis(100));
+        self.stream.set_read_timeout(moment).expect("sets");
+        let mut byte = [0];
+        let received = self.stream.peek(&mut byte);
+        assert!(received.is_err(), "{received:?}");
+        self.stream.set_read_timeout(Some(SOON)).expect("sets");
+    }
+
+    /// Receives once; `false` at the end.
+    pub(crate) fn receive(&mut self) -> bool {
+        let mut bytes = [0; 16 * 1024];
+        let received = match self.stream.read(&mut bytes) {
+            Ok(received) => received,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return true,
+            Err(error) => panic!("{error}"),
+        };
+        self.input.extend_from_slice(&bytes[..received]);
+        let mut input = std::mem::take(&mut self.input);
+        loop {
+            let now = Duration::ZERO;
+            let step = self
+                .machine
+                .handle_input(&input, now, &mut self.received, &mut self.out)
+                .expect("the server keeps to the protocol");
+            let is_done = step.event == Event::NeedMore;
+            self.note(&step.event, &input);
+            input.drain(..step.consumed);
+            if is_done {
+                break;
+            }
+        }
+        self.input = input;
+        if received > 0 {
+            // The server may be closing already.
+            let _ = self.stream.write_all(&self.out);
+            self.out.clear();
+        }
+        received > 0
+    }
+
+    fn note(&mut self, event: &Event, input: &[u8]) {
+        match event {
+            Event::Head { stream, end, .. } => {
+                let head = &self.received.response;
+                let answer = self.answers.entry(*stream).or_default();
+                if head.status.is_informational() {
+                    answer.informational.push(head.status);
+                } else {
+                    answer.status = Some(head.status);
+                    answer.fields.clone_from(&head.fields);
+                }
+                answer.is_complete |= end;
+            }
+            Event::Data { stream, range, end } => {
+                let answer = self.answers.entry(*stream).or_default();
+                answer.content.extend_from_slice(&input[range.clone()]);
+                answer.is_complete |= end;
+                self.held.push((*stream, range.len()));
+                if self.reads {
+                    self.read_all();
+                }
+            }
+            Event::Trailers { stream } => {
+                let answer = self.answers.entry(*stream).or_default();
+                answer.trailers = Some(self.received.trailers.clone());
+                answer.is_complete = true;
+            }
+            Event::Reset { stream, code, .. } => {
+                self.answers.entry(*stream).or_default().reset = Some(*code);
+            }
+            Event::GoAway { code } => self.go_away = Some(*code),
+            Event::NeedMore | Event::Refused { .. } | Event::Pong => {}
+        }
+    }
+}

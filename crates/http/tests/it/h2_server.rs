@@ -1,0 +1,319 @@
+use std::io::Write;
+use std::net::Shutdown;
+use std::thread;
+use std::time::Duration;
+
+use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ServeOptions, Status};
+use blitz_proto::h2::Code;
+
+use crate::h2_client::Client;
+use crate::support::{BIG, Raw, SOON, Server, on_each_driver, options};
+
+#[test]
+fn many_requests_share_a_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let first = client.get("/hello");
+        assert_eq!(
+            (first.status, &*first.content),
+            (Some(Status::OK), &b"hello"[..])
+        );
+        let streams: Vec<_> = (0..90)
+            .map(|n| {
+                let path = if n % 3 == 0 { "/slow" } else { "/hello" };
+                (path, client.request(Method::Get, path, BodyLength::Empty))
+            })
+            .collect();
+        for (path, stream) in streams {
+            let answer = client.answer(stream);
+            assert_eq!(answer.content, path[1..].as_bytes());
+        }
+        let counters = server.counters();
+        assert_eq!((counters.accepted, counters.requests), (1, 91));
+    });
+}
+
+#[test]
+fn a_connection_without_streams_keeps_its_state() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        for _ in 0..3 {
+            assert_eq!(client.get("/hello").content, b"hello");
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(server.counters().accepted, 1);
+    });
+}
+
+#[test]
+fn the_preface_may_come_in_pieces() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        client.request(Method::Get, "/hello", BodyLength::Empty);
+        let all = std::mem::take(&mut client.out);
+        client.stream.write_all(&all[..3]).expect("writes");
+        for byte in &all[3..] {
+            thread::sleep(Duration::from_micros(200));
+            client.stream.write_all(&[*byte]).expect("writes");
+        }
+        assert_eq!(client.get("/hello").content, b"hello");
+    });
+}
+
+#[test]
+fn bodies_stream_in_both_directions_with_trailers() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let echo = client.request(Method::Post, "/echo", BodyLength::Unknown);
+        for part in ["a", "bc", "def"] {
+            let before = client.until(echo, |_| true).content.len();
+            client.send(echo, part.as_bytes(), false);
+            let answer = client.until(echo, |answer| answer.content.len() == before + part.len());
+            assert!(answer.content.ends_with(part.as_bytes()));
+        }
+        let mut trailers = Fields::new();
+        trailers.append("x-sum", "6");
+        let ended = client
+            .machine
+            .send_end(echo, Some(&trailers), &mut client.out);
+        ended.expect("the message is open");
+        let answer = client.answer(echo);
+        let trailers = answer.trailers.expect("they come back");
+        assert_eq!(trailers.get_str("x-sum"), Some("6"));
+    });
+}
+
+#[test]
+fn large_bodies_arrive_whole() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let content: Vec<u8> = (0..BIG).map(|i| (i * 7 % 251) as u8).collect();
+        let echo = client.request(Method::Post, "/echo", BodyLength::Known(BIG as u64));
+        client.send(echo, &content, true);
+        let answer = client.answer(echo);
+        assert!(answer.content == content, "{} bytes", answer.content.len());
+        assert_eq!(client.get("/big").content.len(), BIG);
+    });
+}
+
+#[test]
+fn one_who_reads_nothing_holds_nobody_up() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        client.reads = false;
+        let stalled = client.request(Method::Get, "/big", BodyLength::Empty);
+        let held = client.until(stalled, |answer| answer.content.len() >= 32 * 1024);
+        assert!(!held.is_complete);
+        for _ in 0..20 {
+            assert_eq!(client.get("/hello").content, b"hello");
+        }
+        client.reads = true;
+        client.read_all();
+        assert_eq!(client.answer(stalled).content.len(), BIG);
+    });
+}
+
+#[test]
+fn answers_without_content_say_what_they_would_have() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let stream = client.request(Method::Head, "/hello", BodyLength::Empty);
+        let answer = client.answer(stream);
+        assert_eq!(answer.status, Some(Status::OK));
+        assert_eq!(answer.fields.get_str(Name::ContentLength), Some("5"));
+        assert!(answer.content.is_empty());
+    });
+}
+
+#[test]
+fn interim_answers_come_before_the_final_one() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let hinted = client.get("/hints");
+        assert_eq!(hinted.informational, [Status::EARLY_HINTS]);
+        assert_eq!(hinted.content, b"hinted");
+        let mut head = RequestHead::new(Method::Post, "/whole");
+        head.set_authority("a");
+        head.fields.append(Name::Expect, "100-continue");
+        let stream = client.send_head(&head, BodyLength::Known(4));
+        client.until(stream, |answer| answer.informational == [Status::CONTINUE]);
+        client.send(stream, b"body", true);
+        assert_eq!(client.answer(stream).content, b"body");
+    });
+}
+
+#[test]
+fn the_rest_of_a_request_that_is_answered_is_passed_over() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let small = client.request(Method::Post, "/hello", BodyLength::Known(10));
+        assert_eq!(client.answer(small).content, b"hello");
+        client.send(small, b"0123456789", true);
+        let large = client.request(Method::Post, "/hello", BodyLength::Unknown);
+        assert_eq!(client.answer(large).content, b"hello");
+        client.send(large, &vec![0; 70_000], false);
+        let answer = client.until(large, |answer| answer.reset.is_some());
+        assert_eq!(answer.reset, Some(Code::NO_ERROR));
+        assert_eq!(client.get("/hello").content, b"hello");
+        assert_eq!(server.counters().accepted, 1);
+    });
+}
+
+#[test]
+fn what_is_cut_off_is_reset() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let answer = client.get("/cut");
+        assert_eq!(answer.reset, Some(Code::INTERNAL_ERROR));
+        let answer = client.get("/none");
+        assert_eq!(answer.status, Some(Status::INTERNAL_SERVER_ERROR));
+        assert_eq!(server.counters().refused_for("no-answer"), 1);
+    });
+}
+
+#[test]
+fn a_reset_ends_the_exchange_and_nothing_else() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let stream = client.request(Method::Get, "/never", BodyLength::Empty);
+        client.flush();
+        server.until("a request", |counters| counters.requests == 1);
+        client.machine.reset(stream, Code::CANCEL, &mut client.out);
+        client.flush();
+        server.until("cancelled", |counters| counters.cancelled == 1);
+        assert_eq!(client.get("/hello").content, b"hello");
+    });
+}
+
+#[test]
+fn a_client_that_goes_cancels_everything_and_one_that_has_said_all_does_not() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        for _ in 0..5 {
+            client.request(Method::Get, "/never", BodyLength::Empty);
+        }
+        client.request(Method::Post, "/whole", BodyLength::Known(5));
+        client.flush();
+        server.until("six requests", |counters| counters.requests == 6);
+        Raw::over(client.stream).reset();
+        server.until("closed", |counters| counters.connections == 0);
+        assert_eq!(server.counters().cancelled, 6);
+        // FIN after a complete request is a half-close (rule 16).
+        let mut client = Client::connect(server.address);
+        let slow = client.request(Method::Get, "/slow", BodyLength::Empty);
+        let cut = client.request(Method::Post, "/whole", BodyLength::Known(5));
+        client.flush();
+        client.stream.shutdown(Shutdown::Write).expect("shuts");
+        assert_eq!(client.answer(slow).content, b"slow");
+        assert!(!client.until(cut, |_| true).is_complete);
+    });
+}
+
+#[test]
+fn draining_finishes_what_is_under_way() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut idle = Client::connect(server.address);
+        idle.get("/hello");
+        let mut busy = Client::connect(server.address);
+        let slow = busy.request(Method::Get, "/slow", BodyLength::Empty);
+        busy.flush();
+        server.until("two requests", |counters| counters.requests == 2);
+        server.drain(SOON);
+        idle.expect_end();
+        assert_eq!(idle.go_away, Some(Code::NO_ERROR));
+        assert_eq!(busy.answer(slow).content, b"slow");
+        busy.expect_end();
+        assert_eq!(busy.go_away, Some(Code::NO_ERROR));
+        server.join();
+    });
+}
+
+#[test]
+fn what_is_left_at_the_deadline_is_dropped() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        client.request(Method::Get, "/never", BodyLength::Empty);
+        client.flush();
+        server.until("a request", |counters| counters.requests == 1);
+        server.drain(Duration::from_millis(50));
+        server.join();
+        client.expect_end();
+    });
+}
+
+fn hurried() -> ServeOptions {
+    let mut options = options();
+    options.limits = Limits {
+        head_timeout: Duration::from_millis(80),
+        idle_timeout: Duration::from_millis(150),
+        body_rate_grace: Duration::from_millis(80),
+        ..Limits::default()
+    };
+    options
+}
+
+#[test]
+fn heads_that_dribble_idle_connections_and_slow_bodies_run_out_of_time() {
+    on_each_driver(|io| {
+        let server = Server::with(io, hurried);
+        let mut dribbling = Client::connect(server.address);
+        dribbling.get("/hello");
+        dribbling.request(Method::Get, "/hello", BodyLength::Empty);
+        dribbling.out.truncate(12);
+        dribbling.flush();
+        server.until("too slow", |counters| counters.header_timeouts == 1);
+        let mut idle = Client::connect(server.address);
+        idle.get("/hello");
+        idle.expect_end();
+        assert_eq!(idle.go_away, Some(Code::NO_ERROR));
+        let mut slow = Client::connect(server.address);
+        let stream = slow.request(Method::Post, "/whole", BodyLength::Known(10));
+        let answer = slow.answer(stream);
+        assert_eq!(answer.status, Some(Status::REQUEST_TIMEOUT));
+        assert_eq!(server.counters().body_timeouts, 1);
+    });
+}
+
+#[test]
+fn a_rapid_reset_ends_the_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        for _ in 0..300 {
+            let stream = client.request(Method::Get, "/never", BodyLength::Empty);
+            client.machine.reset(stream, Code::CANCEL, &mut client.out);
+        }
+        client.expect_end();
+        assert_eq!(client.go_away, Some(Code::ENHANCE_YOUR_CALM));
+        server.until("closed", |counters| counters.connections == 0);
+        assert!(server.counters().requests <= 201);
+    });
+}
+
+#[test]
+fn bytes_that_are_no_http2_end_the_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        client.get("/hello");
+        client
+            .out
+            .extend_from_slice(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.expect_end();
+        assert!(client.go_away.is_some_and(|code| code != Code::NO_ERROR));
+    });
+}
