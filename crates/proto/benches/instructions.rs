@@ -83,7 +83,7 @@ fn limit(instructions: u64) -> LibraryBenchmarkConfig {
     config
 }
 
-#[library_benchmark(config = limit(2_500))]
+#[library_benchmark(config = limit(2_510))]
 #[bench::warm(Box::new(warm_server()))]
 fn browser_head_whole(mut warm: Box<Warm>) -> Box<Warm> {
     let Warm {
