@@ -4,11 +4,15 @@ logs="${CARGO_TARGET_DIR:-$PWD/target}/ci"
 mkdir -p "$logs"
 passed=0
 failed=0
+void=0
+
+# What a step says that proves nothing, neither good nor bad: EX_TEMPFAIL of sysexits(3).
+VOID=75
 
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
-  green=$'\e[32m' red=$'\e[31m' plain=$'\e[0m'
+  green=$'\e[32m' red=$'\e[31m' yellow=$'\e[33m' plain=$'\e[0m'
 else
-  green='' red='' plain=''
+  green='' red='' yellow='' plain=''
 fi
 
 # step NAME SECONDS COMMAND...: runs the command, prints one line, keeps count.
@@ -22,6 +26,12 @@ step() {
     printf '%spassed%s  %-18s %4d s\n' "$green" "$plain" "$name" "$took"
     return
   fi
+  if [ "$code" -eq "$VOID" ]; then
+    void=$((void + 1))
+    printf '%svoid%s    %-18s %4d s  it proves nothing, repeat: %s\n' "$yellow" "$plain" "$name" "$took" "$*"
+    tail -n 40 "$logs/$name.log" | sed 's/^/        /'
+    return
+  fi
   failed=$((failed + 1))
   local why="exit code $code"
   [ "$code" -ne 124 ] || why="not done after $limit s"
@@ -29,10 +39,13 @@ step() {
   tail -n 40 "$logs/$name.log" | sed 's/^/        /'
 }
 
-# The last line of a run, and its exit code.
+# The last line of a run, and its exit code: what is void is not green.
 closing_line() {
-  local colour=$green
+  local colour=$green unproved=''
+  if [ "$void" -ne 0 ]; then
+    colour=$yellow unproved=", $void void, repeat"
+  fi
   [ "$failed" -eq 0 ] || colour=$red
-  printf '%s%d passed, %d failed%s\n' "$colour" "$passed" "$failed" "$plain"
-  [ "$failed" -eq 0 ]
+  printf '%s%d passed, %d failed%s%s\n' "$colour" "$passed" "$failed" "$unproved" "$plain"
+  [ "$failed" -eq 0 ] && [ "$void" -eq 0 ]
 }

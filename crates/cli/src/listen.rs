@@ -1,113 +1,168 @@
 //! The value of `--listen`: where to accept connections.
 
-use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blitz_http::Address;
 
-/// Why a `--listen` cannot be had, and what to do.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ListenError {
-    value: String,
-    problem: String,
-    advice: String,
-}
-
-impl fmt::Display for ListenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "--listen {}: {}\n{}",
-            self.value, self.problem, self.advice
-        )
-    }
-}
+/// Longest path of a unix socket: the kernel has room for 108 bytes, the last of them a NUL.
+const UNIX_PATH_MAX: usize = 107;
 
 /// Reads `ADDR:PORT`, `localhost:PORT`, `:PORT` (every address of the machine) or `unix:/path`.
-pub(crate) fn parse(value: &str) -> Result<Address, ListenError> {
+///
+/// The error says what is wrong with the value and, in a line of its own, what to write.
+pub(crate) fn parse(value: &str) -> Result<Address, String> {
     if let Some(path) = value.strip_prefix("unix:") {
-        if path.starts_with('/') {
-            return Ok(Address::Unix(Arc::new(PathBuf::from(path))));
-        }
-        let advice = "Write the whole path: --listen unix:/run/blitz.sock";
-        return Err(error(
-            value,
-            "the path of a unix socket begins with '/'",
-            advice,
-        ));
+        return parse_unix(path);
     }
     let port_of = |text: &str| text.parse::<u16>().ok();
     if let Some(port) = value.strip_prefix("localhost:").and_then(port_of) {
         return Ok(Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
     }
     if let Some(port) = value.strip_prefix(':').and_then(port_of) {
-        return Ok(Address::Tcp(SocketAddr::from((
-            Ipv4Addr::UNSPECIFIED,
-            port,
-        ))));
+        return Ok(Address::Tcp(SocketAddr::new(every_address(), port)));
     }
-    value
-        .parse()
-        .map(Address::Tcp)
-        .map_err(|_| error(value, "not an address", &advice(value)))
+    value.parse().map(Address::Tcp).map_err(|_| advice(value))
 }
 
-/// What the person may have meant.
+/// The address of IPv6 that stands for all of IPv4 too, unless the machine knows IPv4 alone.
+fn every_address() -> IpAddr {
+    if Path::new("/proc/net/if_inet6").exists() {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    }
+}
+
+fn parse_unix(path: &str) -> Result<Address, String> {
+    if !path.starts_with('/') || path.ends_with('/') {
+        return Err(said(
+            "a unix socket is named by its absolute path",
+            "write for example unix:/run/blitz.sock",
+        ));
+    }
+    if path.len() > UNIX_PATH_MAX {
+        let length = path.len();
+        return Err(said(
+            &format!("the path has {length} bytes, and Linux takes at most {UNIX_PATH_MAX}"),
+            "choose a folder with a shorter name",
+        ));
+    }
+    Ok(Address::Unix(Arc::new(PathBuf::from(path))))
+}
+
+/// What the person may have meant by what is no address.
 fn advice(value: &str) -> String {
     if value.parse::<u16>().is_ok() {
-        return format!(
-            "Write 127.0.0.1:{value} for this machine only, or :{value} for every address."
-        );
+        let fix =
+            format!("write 127.0.0.1:{value} for this machine only, or :{value} for every address");
+        return said("a port alone does not say on which address", &fix);
     }
     if let Ok(address) = value.parse::<IpAddr>() {
-        return format!("Add a port: {}", SocketAddr::new(address, 8080));
+        let fix = format!("write {}", SocketAddr::new(address, 8080));
+        return said("the port is missing", &fix);
     }
-    "Write ADDR:PORT, such as 127.0.0.1:8080 or [::1]:8080, :PORT for every address, \
-     or unix:/path/to.sock."
-        .to_owned()
+    if value == "localhost" {
+        return said("the port is missing", "write localhost:8080");
+    }
+    if value.starts_with("https://") {
+        let fix = "leave TLS to a server in front, and write an address and a port: :8080";
+        return said("TLS is not built yet", fix);
+    }
+    if let Some(rest) = value.strip_prefix("http://") {
+        let fix = format!("write {}", rest.split('/').next().unwrap_or_default());
+        return said("an address to listen on is no URL", &fix);
+    }
+    if let Some(port) = value.strip_prefix("*:") {
+        return said(
+            "an address is a number, or nothing at all",
+            &format!("write :{port}"),
+        );
+    }
+    let port = value.rsplit_once(':').map(|(_, port)| port);
+    if let Some(port) = port.filter(|port| port.parse::<u16>().is_err()) {
+        let fix = "write a number from 0 to 65535 after the last colon; 0 takes a free port";
+        return said(&format!("{port:?} is no port"), fix);
+    }
+    said(
+        "this is no address of a machine",
+        "write ADDR:PORT, such as 127.0.0.1:8080 or [::1]:8080, :PORT for every address, \
+         or unix:/path/to.sock",
+    )
 }
 
 /// Says why the system refused to listen there.
-pub(crate) fn cannot_bind(address: &Address, cause: &io::Error) -> ListenError {
-    let value = text_of(address);
-    let Address::Tcp(ip) = address else {
-        return match cause.kind() {
-            io::ErrorKind::AddrInUse => {
-                let advice = "End the other program, or choose another path.";
-                error(&value, "another program listens there", advice)
-            }
-            _ => error(
-                &value,
-                &cause.to_string(),
-                "Choose a path in a folder you may write to.",
-            ),
-        };
+pub(crate) fn cannot_bind(address: &Address, cause: &io::Error) -> String {
+    let (problem, fix) = match address {
+        Address::Tcp(ip) => tcp_refusal(*ip, cause),
+        Address::Unix(_) => unix_refusal(cause),
     };
+    said(
+        &format!("cannot listen on {}: {problem}", text_of(address)),
+        &fix,
+    )
+}
+
+fn tcp_refusal(ip: SocketAddr, cause: &io::Error) -> (String, String) {
     let port = ip.port();
     match cause.kind() {
-        io::ErrorKind::AddrInUse => {
-            let next = SocketAddr::new(ip.ip(), port.checked_add(1).unwrap_or(8080));
-            let advice = format!(
-                "Choose another port, such as --listen {next}, \
-                 or find who has it: ss -ltnp 'sport = :{port}'"
-            );
-            error(&value, "another program listens there", &advice)
-        }
-        io::ErrorKind::PermissionDenied => error(
-            &value,
-            "ports below 1024 are privileged",
-            "Choose a higher port, or grant it: setcap cap_net_bind_service+ep on the binary.",
+        io::ErrorKind::AddrInUse => (
+            "another program listens there".into(),
+            format!(
+                "choose another port, such as --listen {}, \
+                 or find who has it: ss -ltnp 'sport = :{port}'",
+                SocketAddr::new(ip.ip(), port.checked_add(1).unwrap_or(8080))
+            ),
         ),
-        io::ErrorKind::AddrNotAvailable => error(
-            &value,
-            "this machine does not have that address",
-            "`ip address` shows those it has; :PORT listens on all of them.",
+        io::ErrorKind::PermissionDenied => (
+            "ports below 1024 are privileged".into(),
+            "choose a higher port, or grant it: setcap cap_net_bind_service+ep on the binary"
+                .into(),
         ),
-        _ => error(&value, &cause.to_string(), "Choose another address."),
+        io::ErrorKind::AddrNotAvailable => (
+            "this machine does not have that address".into(),
+            "`ip address` shows those it has; :PORT listens on all of them".into(),
+        ),
+        io::ErrorKind::InvalidInput if is_link_local(ip) => (
+            "a link-local address is one of an interface".into(),
+            format!(
+                "add the number that `ip link` shows for it: [{}%2]:{port}",
+                ip.ip()
+            ),
+        ),
+        _ => (cause.to_string(), "choose another address".into()),
     }
+}
+
+fn is_link_local(address: SocketAddr) -> bool {
+    matches!(address.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+fn unix_refusal(cause: &io::Error) -> (String, String) {
+    match cause.kind() {
+        io::ErrorKind::AddrInUse => (
+            "another program listens there".into(),
+            "end the other program, or choose another path".into(),
+        ),
+        io::ErrorKind::AlreadyExists => (
+            cause.to_string(),
+            "choose another path, or remove what is there if nobody needs it".into(),
+        ),
+        io::ErrorKind::NotFound => (
+            "the folder does not exist".into(),
+            "make it, or choose a path in one that does".into(),
+        ),
+        _ => (
+            cause.to_string(),
+            "choose a path in a folder that you may write to".into(),
+        ),
+    }
+}
+
+fn said(problem: &str, fix: &str) -> String {
+    format!("{problem}\n  {fix}")
 }
 
 /// The address as `--listen` takes it.
@@ -118,19 +173,11 @@ pub(crate) fn text_of(address: &Address) -> String {
     }
 }
 
-fn error(value: &str, problem: &str, advice: &str) -> ListenError {
-    ListenError {
-        value: value.into(),
-        problem: problem.into(),
-        advice: advice.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tcp(text: &str) -> Result<Address, ListenError> {
+    fn tcp(text: &str) -> Result<Address, String> {
         Ok(Address::Tcp(text.parse().unwrap()))
     }
 
@@ -139,38 +186,50 @@ mod tests {
         assert_eq!(parse("127.0.0.1:8080"), tcp("127.0.0.1:8080"));
         assert_eq!(parse("[::1]:8080"), tcp("[::1]:8080"));
         assert_eq!(parse("localhost:80"), tcp("127.0.0.1:80"));
-        assert_eq!(parse(":8080"), tcp("0.0.0.0:8080"));
+        assert!([tcp("[::]:8080"), tcp("0.0.0.0:8080")].contains(&parse(":8080")));
         let path = Arc::new(PathBuf::from("/run/blitz.sock"));
         assert_eq!(parse("unix:/run/blitz.sock"), Ok(Address::Unix(path)));
     }
 
     #[test]
     fn what_is_no_address_is_refused_with_advice() {
-        let advice = |value: &str| parse(value).unwrap_err().advice;
-        assert!(advice("8080").contains("127.0.0.1:8080"));
-        assert!(advice("10.0.0.1").contains("10.0.0.1:8080"));
-        assert!(advice("::1").contains("[::1]:8080"));
-        for value in [
-            "",
-            ":",
-            "300.0.0.1:80",
-            "localhost:99999",
-            "unix:relative",
-            "example.com:80",
+        let long = format!("unix:/{}", "x".repeat(UNIX_PATH_MAX));
+        for (value, problem, fix) in [
+            ("8080", "port alone", "127.0.0.1:8080"),
+            ("10.0.0.1", "port is missing", "10.0.0.1:8080"),
+            ("::1", "port is missing", "[::1]:8080"),
+            ("localhost", "port is missing", "localhost:8080"),
+            ("localhost:99999", "\"99999\" is no port", "0 to 65535"),
+            ("127.0.0.1:http", "\"http\" is no port", "0 to 65535"),
+            (":", "\"\" is no port", "0 to 65535"),
+            ("*:80", "number", "write :80"),
+            ("http://127.0.0.1:80/x", "no URL", "write 127.0.0.1:80"),
+            ("https://127.0.0.1", "not built", ":8080"),
+            ("", "no address", "ADDR:PORT"),
+            ("300.0.0.1:80", "no address", "ADDR:PORT"),
+            ("example.com:80", "no address", "ADDR:PORT"),
+            ("unix:relative", "absolute", "unix:/run/"),
+            ("unix:/run/", "absolute", "unix:/run/"),
+            (&long, "108 bytes", "shorter"),
         ] {
-            assert!(!advice(value).is_empty(), "{value}");
+            let said = parse(value).unwrap_err();
+            let (said_problem, said_fix) = said.split_once('\n').unwrap();
+            assert!(said_problem.contains(problem), "{value}: {said}");
+            assert!(said_fix.contains(fix), "{value}: {said}");
         }
     }
 
     #[test]
     fn a_refusal_of_the_system_comes_with_advice() {
         let refused = |value: &str, kind: io::ErrorKind| {
-            cannot_bind(&parse(value).unwrap(), &io::Error::from(kind)).to_string()
+            cannot_bind(&parse(value).unwrap(), &io::Error::from(kind))
         };
         let in_use = refused("127.0.0.1:8080", io::ErrorKind::AddrInUse);
         assert!(in_use.contains("--listen 127.0.0.1:8081"), "{in_use}");
         assert!(refused(":80", io::ErrorKind::PermissionDenied).contains("setcap"));
         assert!(refused("1.2.3.4:80", io::ErrorKind::AddrNotAvailable).contains("ip address"));
+        assert!(refused("[fe80::1]:80", io::ErrorKind::InvalidInput).contains("fe80::1%2"));
         assert!(refused("unix:/x", io::ErrorKind::AddrInUse).contains("another path"));
+        assert!(refused("unix:/x/y", io::ErrorKind::NotFound).contains("make it"));
     }
 }

@@ -19,6 +19,8 @@ Examples:
   blitz run --listen :80 --to /api=http://127.0.0.1:4000 --to http://127.0.0.1:3000
                                                two applications; the longest prefix wins
   blitz run --listen unix:/run/blitz.sock      listen on a unix socket
+  blitz run --to http://127.0.0.1:3000 --trusted-proxies 10.0.0.0/8,192.0.2.7
+                                               believe the load balancers in front
   blitz doctor                                 what this machine offers, and what to do
 
 Exit codes: 0 good, 1 it cannot start or failed, 2 wrong usage.";

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal};
-use std::num::NonZeroUsize;
-use std::process::{self, ExitCode};
-use std::thread;
-use std::time::Duration;
+use std::process::ExitCode;
 
-use blitz_gateway::{Gateway, Options, Running, StartError, Target};
-use blitz_http::{Config, IoChoice, Signal, Signals};
+use blitz::serving::{self, EndError};
+use blitz_gateway::{
+    Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
+};
+use blitz_http::{Address, Config, IoChoice, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -19,22 +19,34 @@ use crate::{announce, listen};
 /// A newcomer reaches it as `http://localhost:8080`, and nobody else's machine does.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 
-/// What a process says that was interrupted twice: 128 + SIGINT, as shells count.
-const INTERRUPTED: i32 = 130;
+/// The exit code of a process that was interrupted twice: 128 + SIGINT, as shells count.
+const INTERRUPTED: u8 = 130;
+
+/// The exit code for wrong words, as clap has it.
+const USAGE: u8 = 2;
+
+/// A process runs at most so many reactors.
+const CORES_MAX: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// Where to listen: ADDR:PORT, :PORT for every address, or unix:/path; may be repeated
-    #[arg(long, value_name = "ADDR", default_value = LISTEN_DEFAULT)]
-    listen: Vec<String>,
+    #[arg(long, value_name = "ADDR", default_value = LISTEN_DEFAULT, value_parser = listen::parse)]
+    listen: Vec<Address>,
 
     /// Where requests go: URL, or PREFIX=URL for paths below PREFIX; may be repeated
-    #[arg(long, value_name = "[PREFIX=]URL")]
-    to: Vec<String>,
+    #[arg(long, value_name = "[PREFIX=]URL", value_parser = target)]
+    to: Vec<Target>,
+
+    /// Proxies in front of this one whose X-Forwarded-* and Forwarded are believed and extended;
+    /// from anybody else they are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
+    /// clients of a unix socket; may be repeated [default: nobody]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy)]
+    trusted_proxies: Vec<TrustedProxy>,
 
     /// How many cores to use, one thread each [default: all]
-    #[arg(long, value_name = "N")]
-    cores: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
+    cores: Option<usize>,
 
     /// How to talk to the kernel; auto takes io_uring where it is allowed
     #[arg(long, value_enum, default_value_t = Io::Auto)]
@@ -67,68 +79,106 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
     log_to_stderr(arguments.log.into());
     match start_and_wait(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("blitz: {error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.exit(),
     }
 }
 
-fn start_and_wait(arguments: &RunArguments) -> Result<(), String> {
-    let gateway = gateway(arguments)?;
-    let site = blitz::builtin::app().into_service().map_err(in_words)?;
-    // Before the cores start, so that no signal is lost between.
-    let signals = Signals::block().map_err(in_words)?;
-    let running = gateway
-        .start(move || site.on_core())
-        .map_err(cannot_start)?;
-    announce::announce(&running);
-    wait_for_end(signals, running).map_err(in_words)
+/// What ends the program other than in order.
+struct Failure {
+    /// What is wrong, and what to do.
+    text: String,
+    code: u8,
 }
 
-fn gateway(arguments: &RunArguments) -> Result<Gateway, String> {
+impl Failure {
+    fn exit(self) -> ExitCode {
+        eprintln!("blitz: {}", self.text);
+        ExitCode::from(self.code)
+    }
+}
+
+fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
+    let site = blitz::builtin::app().into_service().map_err(failed)?;
+    // Before the cores start, so that no signal is lost between.
+    let signals = Signals::block().map_err(failed)?;
+    let running = gateway(arguments)
+        .start(move || site.on_core())
+        .map_err(|error| cannot_start(&error))?;
+    announce::announce(&running);
+    running.obey(&signals).map_err(|error| ended(&error))
+}
+
+fn gateway(arguments: &RunArguments) -> Gateway {
     let config = Config {
         io: arguments.io.into(),
-        cores: arguments.cores.map_or(0, NonZeroUsize::get),
+        cores: arguments.cores.unwrap_or_default(),
         ..Config::default()
     };
-    let mut gateway = Gateway::new().config(config);
-    for value in &arguments.listen {
-        gateway = gateway.listen(listen::parse(value).map_err(in_words)?);
-    }
-    for value in &arguments.to {
-        gateway = gateway.to(value.parse::<Target>().map_err(in_words)?);
-    }
-    Ok(gateway)
-}
-
-fn cannot_start(error: StartError) -> String {
-    match error {
-        StartError::Listen(address, cause) => listen::cannot_bind(&address, &cause).to_string(),
-        other => other.to_string(),
-    }
-}
-
-/// Obeys signals: TERM and QUIT finish what runs, INT drops it, and one more ends at once.
-fn wait_for_end(signals: Signals, running: Running) -> io::Result<()> {
-    let patience = loop {
-        match signals.wait(None)? {
-            Some(Signal::Terminate | Signal::Quit) => break Options::default().drain_timeout,
-            Some(Signal::Interrupt) => break Duration::ZERO,
-            // There is no file to load or to reopen, and no newer process to make way for.
-            Some(Signal::Hangup | Signal::User1 | Signal::User2) | None => {}
-        }
+    let options = Options {
+        trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
+        ..Options::default()
     };
-    running.drain(patience);
-    thread::spawn(move || {
-        // An error here leaves the drain to its deadline.
-        while let Ok(signal) = signals.wait(None) {
-            if signal == Some(Signal::Interrupt) {
-                process::exit(INTERRUPTED);
-            }
+    let gateway = Gateway::new().config(config).options(options);
+    let gateway = arguments
+        .listen
+        .iter()
+        .cloned()
+        .fold(gateway, Gateway::listen);
+    arguments.to.iter().cloned().fold(gateway, Gateway::to)
+}
+
+/// Reads a `--to`; clap names flag and value before what this says.
+fn target(value: &str) -> Result<Target, String> {
+    let said = |error: TargetError| format!("{}\n  {}", error.problem(), error.fix());
+    value.parse().map_err(said)
+}
+
+fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
+    let said = |error: TrustedProxyError| format!("{}\n  {}", error.problem(), error.fix());
+    value.trim().parse().map_err(said)
+}
+
+fn cores(value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(cores @ 1..=CORES_MAX) => Ok(cores),
+        _ => Err(format!(
+            "this is no number of cores\n  write one from 1 to {CORES_MAX}, or leave out --cores for all"
+        )),
+    }
+}
+
+fn cannot_start(error: &StartError) -> Failure {
+    match error {
+        StartError::Serving(serving::StartError::Listen(address, cause)) => {
+            failed(listen::cannot_bind(address, cause))
         }
-    });
-    running.join()
+        StartError::Duplicate(duplicate) => Failure {
+            text: duplicate.to_string(),
+            code: USAGE,
+        },
+        StartError::Serving(_) | StartError::Resolve(_) => failed(format!(
+            "{error}\n  `blitz doctor` shows what this machine allows"
+        )),
+    }
+}
+
+fn ended(error: &EndError) -> Failure {
+    match error {
+        EndError::Interrupted => Failure {
+            text: error.to_string(),
+            code: INTERRUPTED,
+        },
+        EndError::ByItself | EndError::Failed(_) => failed(format!(
+            "{error}\n  the lines above say why; `blitz doctor` shows what this machine allows"
+        )),
+    }
+}
+
+fn failed(error: impl fmt::Display) -> Failure {
+    Failure {
+        text: error.to_string(),
+        code: 1,
+    }
 }
 
 /// Our own events at `level`, those of libraries only when something is wrong.
@@ -143,10 +193,6 @@ fn log_to_stderr(level: LevelFilter) {
         .with(lines)
         .with(filter)
         .init();
-}
-
-fn in_words(error: impl fmt::Display) -> String {
-    error.to_string()
 }
 
 impl From<Io> for IoChoice {
@@ -169,5 +215,48 @@ impl From<Log> for LevelFilter {
             Log::Debug => LevelFilter::DEBUG,
             Log::Trace => LevelFilter::TRACE,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use blitz_http::Drain;
+
+    use super::*;
+
+    /// Waiting for a signal then, it would look alive to everybody but its clients.
+    #[test]
+    fn a_gateway_that_listens_nowhere_any_more_is_a_failure() {
+        let (done, outcome) = channel();
+        thread::spawn(move || {
+            let signals = Signals::block().expect("signals can be waited for");
+            let site = blitz::builtin::app()
+                .into_service()
+                .expect("it is built in");
+            let running = Gateway::new()
+                .listen(Address::Tcp(([127, 0, 0, 1], 0).into()))
+                .start(move || {
+                    blitz_http::spawn(async { Drain::of_core().trigger(Duration::ZERO) });
+                    site.on_core()
+                });
+            done.send(
+                running
+                    .expect("it starts")
+                    .obey(&signals)
+                    .map_err(|error| ended(&error)),
+            )
+        });
+        let outcome = outcome.recv_timeout(Duration::from_secs(10));
+        let failure = outcome.expect("it is noticed").expect_err("no signal came");
+        assert_eq!(failure.code, 1);
+        assert!(
+            failure.text.contains("stopped listening"),
+            "{}",
+            failure.text
+        );
     }
 }

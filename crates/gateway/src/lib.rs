@@ -24,4 +24,4 @@ pub use options::Options;
 pub use proxy_status::Failure;
 pub use routes::{DuplicateRoute, Routes};
 pub use target::{Origin, Prefix, Replaced, Target, TargetError};
-pub use trusted::{TrustedProxies, TrustedProxiesError};
+pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};

@@ -220,7 +220,7 @@ pub(crate) async fn relay<F>(
 ) -> Result<(), Ended> {
     let Response {
         mut head,
-        body,
+        mut body,
         upgraded,
     } = response;
     request.upload.replay.forget();
@@ -233,6 +233,10 @@ pub(crate) async fn relay<F>(
     let Some(responder) = request.responder.take() else {
         return Err(Ended::CutOff);
     };
+    if let Some(content) = body.take_whole() {
+        responder.send(&mut head, content);
+        return Ok(());
+    }
     let to = responder.start(&mut head, body.length());
     // The head goes back to its pool now, not after a long body.
     drop(head);

@@ -4,12 +4,22 @@ use std::fmt;
 
 use crate::target::{Prefix, Target};
 
-/// All targets, the most specific first.
+/// All targets, by the text of their prefixes in descending order.
 ///
-/// Matching walks the list, which is as long as the command line that wrote it.
+/// All texts between a path and a prefix of it begin with that prefix. So whatever takes a path is
+/// found at the greatest text that does not exceed it, or along that one's [wider](Entry::wider)
+/// entries: a binary search and a few steps, however many targets there are.
 #[derive(Debug, Default)]
 pub struct Routes<T> {
-    entries: Vec<(Prefix, T)>,
+    entries: Vec<Entry<T>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    prefix: Prefix,
+    route: T,
+    /// The longest of the other prefixes that this one's text begins with; it comes later.
+    wider: Option<usize>,
 }
 
 /// Two targets that claim the same requests.
@@ -23,15 +33,20 @@ pub struct DuplicateRoute {
 impl<T> Routes<T> {
     /// The route that takes `path`, which must be normalised (rule 10). Never allocates.
     pub fn find(&self, path: &str) -> Option<&T> {
-        self.entries
-            .iter()
-            .find(|(prefix, _)| prefix.takes(path))
-            .map(|(_, route)| route)
+        let start = self
+            .entries
+            .partition_point(|entry| entry.prefix.text() > path);
+        self.along(start)
+            .map(|at| &self.entries[at])
+            .find(|entry| entry.prefix.takes(path))
+            .map(|entry| &entry.route)
     }
 
-    /// The routes with their prefixes, in the order in which they are asked.
+    /// The routes with their prefixes, each before those that are wider.
     pub fn iter(&self) -> impl Iterator<Item = (&Prefix, &T)> {
-        self.entries.iter().map(|(prefix, route)| (prefix, route))
+        self.entries
+            .iter()
+            .map(|entry| (&entry.prefix, &entry.route))
     }
 
     /// Whether no target was given.
@@ -41,12 +56,29 @@ impl<T> Routes<T> {
 
     /// The same table with another value behind each prefix.
     pub fn map<U>(&self, mut make: impl FnMut(&T) -> U) -> Routes<U> {
-        let entries = self
-            .entries
-            .iter()
-            .map(|(prefix, route)| (prefix.clone(), make(route)));
+        let entries = self.entries.iter().map(|entry| Entry {
+            prefix: entry.prefix.clone(),
+            route: make(&entry.route),
+            wider: entry.wider,
+        });
         Routes {
             entries: entries.collect(),
+        }
+    }
+
+    /// The entry at `start`, if there is one, and then always the next wider one.
+    fn along(&self, start: usize) -> impl Iterator<Item = usize> {
+        let first = (start < self.entries.len()).then_some(start);
+        std::iter::successors(first, |&at| self.entries[at].wider)
+    }
+
+    fn link(&mut self) {
+        for at in (0..self.entries.len()).rev() {
+            let text = self.entries[at].prefix.text();
+            let wider = self
+                .along(at + 1)
+                .find(|&other| text.starts_with(self.entries[other].prefix.text()));
+            self.entries[at].wider = wider;
         }
     }
 }
@@ -57,29 +89,34 @@ impl Routes<Target> {
     /// # Errors
     /// Two targets that claim the same requests: the second one would never get any.
     pub fn new(targets: Vec<Target>) -> Result<Routes<Target>, DuplicateRoute> {
-        let mut routes = Routes::<Target> {
-            entries: Vec::with_capacity(targets.len()),
-        };
+        let mut entries: Vec<Entry<Target>> = Vec::with_capacity(targets.len());
         for target in targets {
             let prefix = target.prefix.clone();
             let same = |other: &Prefix| {
                 *other == prefix || (other.takes_all_paths() && prefix.takes_all_paths())
             };
-            if let Some((_, first)) = routes.entries.iter().find(|(other, _)| same(other)) {
-                let (first, second) = (first.origin.to_string(), target.origin.to_string());
+            if let Some(other) = entries.iter().find(|entry| same(&entry.prefix)) {
+                let (first, second) = (other.route.origin.to_string(), target.origin.to_string());
                 return Err(DuplicateRoute {
                     prefix,
                     first,
                     second,
                 });
             }
-            routes.entries.push((prefix, target));
+            entries.push(Entry {
+                prefix,
+                route: target,
+                wider: None,
+            });
         }
         // Of `/api` and `/api*` the first is narrower and goes before.
         let is_text = |prefix: &Prefix| matches!(prefix, Prefix::Text(_));
-        routes
-            .entries
-            .sort_by_key(|(prefix, _)| (usize::MAX - prefix.len(), is_text(prefix)));
+        entries.sort_by(|Entry { prefix: a, .. }, Entry { prefix: b, .. }| {
+            let descending = b.text().cmp(a.text());
+            descending.then(is_text(a).cmp(&is_text(b)))
+        });
+        let mut routes = Routes { entries };
+        routes.link();
         Ok(routes)
     }
 }
@@ -98,7 +135,7 @@ impl fmt::Display for DuplicateRoute {
         };
         write!(
             f,
-            "--to is given twice for {claimed}, to {first} and to {second}; \
+            "--to is given twice for {claimed}, to {first} and to {second}\n  \
              keep one of them, or give one a prefix of its own: --to /PREFIX={second}"
         )
     }
@@ -194,5 +231,58 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    /// Every table of these prefixes against every short path.
+    #[test]
+    fn the_table_answers_as_a_walk_over_all_prefixes_would() {
+        const PREFIXES: [&str; 11] = [
+            "", "/=", "/*=", "/a=", "/a/=", "/a*=", "/a.=", "/a/b=", "/a/b*=", "/ab=", "/b=",
+        ];
+        let mut paths = vec![String::from("*")];
+        for length in 0..5_u32 {
+            let paths_of_length = (0..4_usize.pow(length)).map(|number| {
+                let letters = (0..length).map(|at| b"/ab."[number >> (2 * at) & 3] as char);
+                std::iter::once('/').chain(letters).collect()
+            });
+            paths.extend(paths_of_length);
+        }
+        for chosen in 0..1_usize << PREFIXES.len() {
+            let is_chosen = |at: &usize| chosen >> at & 1 == 1;
+            let values = (0..PREFIXES.len()).filter(is_chosen);
+            let values = values.map(|at| format!("{}http://h:{}", PREFIXES[at], at + 1));
+            let targets: Vec<Target> = values.map(|value| value.parse().unwrap()).collect();
+            // Of those that take everything there can be only one.
+            let Ok(table) = Routes::new(targets.clone()) else {
+                continue;
+            };
+            for path in &paths {
+                let walked = targets
+                    .iter()
+                    .filter(|target| target.prefix.takes(path))
+                    .max_by_key(|target| {
+                        let is_segments = matches!(target.prefix, Prefix::Segments(_));
+                        (target.prefix.text().len(), is_segments)
+                    });
+                assert_eq!(table.find(path), walked, "{path} in {targets:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_way_round_leads_to_the_plain_url() {
+        let deep: String = (0..100).map(|level| format!("/{level}")).collect();
+        let mut values: Vec<String> = (0..100).map(|n| format!("/n{n}=http://n:1")).collect();
+        values.push(format!("{deep}=http://deep:1"));
+        values.push(String::from("http://all:1"));
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let table = routes(&values).unwrap();
+        assert_eq!(port_for(&table, &deep).as_deref(), Some("deep:1"));
+        assert_eq!(
+            port_for(&table, &format!("{deep}x")).as_deref(),
+            Some("all:1")
+        );
+        assert_eq!(port_for(&table, "/n99/x").as_deref(), Some("n:1"));
+        assert_eq!(port_for(&table, "/n100").as_deref(), Some("all:1"));
     }
 }

@@ -1,17 +1,22 @@
 //! Which clients are proxies whose word about the real client is believed.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use blitz_http::Peer;
 
-/// Networks whose `X-Forwarded-*` and `Forwarded` fields are kept; by default none.
+/// Clients whose `X-Forwarded-*` and `Forwarded` fields are kept; by default none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Vec<Network>,
     unix: bool,
 }
+
+/// One part of them: `10.0.0.0/8`, `fd00::/8`, a single address, or `unix` for every client of a
+/// unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrustedProxy(Option<Network>);
 
 /// Addresses that share their first bits; IPv4 as the mapped part of IPv6 (RFC 4291).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,25 +25,14 @@ struct Network {
     mask: u128,
 }
 
-/// Why a network was refused, and what to write instead.
+/// Why a text names no trusted proxies, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrustedProxiesError(String);
+pub struct TrustedProxyError {
+    problem: String,
+    fix: String,
+}
 
 impl TrustedProxies {
-    /// Adds one network: `10.0.0.0/8`, `fd00::/8`, a single address, or `unix` for every client of
-    /// a unix socket.
-    ///
-    /// # Errors
-    /// What is wrong with the text.
-    pub fn add(&mut self, text: &str) -> Result<(), TrustedProxiesError> {
-        if text == "unix" {
-            self.unix = true;
-        } else {
-            self.networks.push(text.parse()?);
-        }
-        Ok(())
-    }
-
     /// Whether the client on this connection is such a proxy.
     pub fn contains(&self, peer: &Peer) -> bool {
         match peer.remote {
@@ -55,41 +49,70 @@ impl TrustedProxies {
     }
 }
 
-impl FromStr for Network {
-    type Err = TrustedProxiesError;
+impl FromIterator<TrustedProxy> for TrustedProxies {
+    fn from_iter<I: IntoIterator<Item = TrustedProxy>>(proxies: I) -> TrustedProxies {
+        let mut all = TrustedProxies::default();
+        for TrustedProxy(network) in proxies {
+            all.unix |= network.is_none();
+            all.networks.extend(network);
+        }
+        all
+    }
+}
 
-    fn from_str(text: &str) -> Result<Network, TrustedProxiesError> {
+impl FromStr for TrustedProxy {
+    type Err = TrustedProxyError;
+
+    fn from_str(text: &str) -> Result<TrustedProxy, TrustedProxyError> {
+        match text {
+            "unix" => Ok(TrustedProxy(None)),
+            network => network.parse().map(|network| TrustedProxy(Some(network))),
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = TrustedProxyError;
+
+    fn from_str(text: &str) -> Result<Network, TrustedProxyError> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let error = |fix: &str| {
-            Err(TrustedProxiesError(format!(
-                "{text:?} is no network: {fix}"
-            )))
-        };
         let Ok(ip) = address.parse::<IpAddr>() else {
-            return error("write for example 10.0.0.0/8, fd00::/8 or 192.0.2.1");
+            return error(
+                "this is no address and no network",
+                "write for example 10.0.0.0/8, fd00::/8, 192.0.2.1 or unix",
+            );
         };
         let width: u32 = if ip.is_ipv4() { 32 } else { 128 };
-        let Some(length) = length.map_or(Some(width), |text| text.parse().ok()) else {
-            return error("write the number of leading bits after the slash");
+        let length = length.map_or(Some(width), |text| text.parse().ok());
+        let Some(length) = length.filter(|length| *length <= width) else {
+            return error(
+                "what follows the slash is no number of leading bits",
+                &format!("write a number from 0 to {width}"),
+            );
         };
-        if length > width {
-            return error(&format!("it has at most {width} leading bits"));
-        }
         let mask = u128::MAX.checked_shl(width - length).unwrap_or(0);
-        let network = Network {
-            address: bits(ip),
-            mask,
-        };
-        if network.address & mask != network.address {
-            return error(&format!(
-                "bits after the first {length} are set; write them as zero"
-            ));
+        let (address, first) = (bits(ip), bits(ip) & mask);
+        if address != first {
+            return error(
+                &format!("bits after the first {length} are set"),
+                &format!(
+                    "write {}/{length} for the network, or {ip} for the address",
+                    ip_of(first)
+                ),
+            );
         }
-        Ok(network)
+        Ok(Network { address, mask })
     }
+}
+
+fn error<T>(problem: &str, fix: &str) -> Result<T, TrustedProxyError> {
+    Err(TrustedProxyError {
+        problem: problem.to_owned(),
+        fix: fix.to_owned(),
+    })
 }
 
 fn bits(ip: IpAddr) -> u128 {
@@ -99,13 +122,29 @@ fn bits(ip: IpAddr) -> u128 {
     }
 }
 
-impl fmt::Display for TrustedProxiesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+fn ip_of(bits: u128) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(bits)).to_canonical()
+}
+
+impl TrustedProxyError {
+    /// What is wrong with the text.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// What to write instead.
+    pub fn fix(&self) -> &str {
+        &self.fix
     }
 }
 
-impl std::error::Error for TrustedProxiesError {}
+impl fmt::Display for TrustedProxyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem, self.fix)
+    }
+}
+
+impl std::error::Error for TrustedProxyError {}
 
 #[cfg(test)]
 mod tests {
@@ -114,10 +153,7 @@ mod tests {
     use super::*;
 
     fn trusts(networks: &[&str], remote: Option<&str>) -> bool {
-        let mut trusted = TrustedProxies::default();
-        for network in networks {
-            trusted.add(network).unwrap();
-        }
+        let trusted: TrustedProxies = networks.iter().map(|text| text.parse().unwrap()).collect();
         let remote = remote.map(|address| address.parse().unwrap());
         trusted.contains(&Peer {
             remote,
@@ -147,17 +183,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
-        for text in [
-            "",
-            "10.0.0.0/33",
-            "10.0.0.1/8",
-            "10/8",
-            "::/129",
-            "::/x",
-            "example.com",
+    fn what_is_no_network_is_refused_with_what_to_write() {
+        for (text, fix) in [
+            ("", "for example 10.0.0.0/8"),
+            ("example.com", "for example 10.0.0.0/8"),
+            ("10/8", "for example 10.0.0.0/8"),
+            ("10.0.0.0/33", "from 0 to 32"),
+            ("10.0.0.0/", "from 0 to 32"),
+            ("10.0.0.0/-1", "from 0 to 32"),
+            ("::/129", "from 0 to 128"),
+            ("::/x", "from 0 to 128"),
+            ("10.0.0.1/8", "10.0.0.0/8 for the network, or 10.0.0.1 for"),
+            ("fd00::1/8", "fd00::/8 for the network"),
         ] {
-            assert!(TrustedProxies::default().add(text).is_err(), "{text}");
+            let error = text.parse::<TrustedProxy>().expect_err(text);
+            assert!(error.fix().contains(fix), "{text}: {error}");
         }
     }
 }

@@ -45,6 +45,29 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Written out, since a default is no constant: with one, every count would first have to
+    /// find out whether its thread's counters are there.
+    const NONE: Counters = Counters {
+        connections: 0,
+        accepted: 0,
+        requests: 0,
+        responses: [0; 5],
+        cancelled: 0,
+        upgrades: 0,
+        header_timeouts: 0,
+        idle_timeouts: 0,
+        body_timeouts: 0,
+        send_stalls: 0,
+        tunnel_timeouts: 0,
+        upstream_connects: 0,
+        upstream_connect_failures: 0,
+        upstream_reused: 0,
+        upstream_not_reused: 0,
+        upstream_idle_lost: 0,
+        upstream_idle: 0,
+        refused: Vec::new(),
+    };
+
     /// Adds the counts of another core.
     pub fn add(&mut self, other: &Counters) {
         self.connections += other.connections;
@@ -104,7 +127,7 @@ pub(crate) fn count_refused(rule: &'static str) {
 }
 
 thread_local! {
-    static CORE: RefCell<Counters> = RefCell::default();
+    static CORE: RefCell<Counters> = const { RefCell::new(Counters::NONE) };
 }
 
 #[cfg(test)]

@@ -29,12 +29,19 @@ impl Decoration {
     }
 
     /// Adds the lines that `fields` do not have to the head at the end of `out`.
+    #[inline]
     pub(crate) fn add(&self, fields: &Fields, out: &mut Vec<u8>) {
         assert!(out.ends_with(EMPTY_LINE), "a head ends with an empty line");
         out.truncate(out.len() - EMPTY_LINE.len());
-        match (fields.contains(Name::Date), fields.contains(Name::Server)) {
-            (false, false) => self.add_all(out),
-            (has_date, has_server) => self.add_missing(has_date, has_server, out),
+        let is_ours = |name| matches!(name, Name::Date | Name::Server);
+        if fields.names().any(is_ours) {
+            self.add_missing(
+                fields.contains(Name::Date),
+                fields.contains(Name::Server),
+                out,
+            );
+        } else {
+            self.add_all(out);
         }
     }
 
@@ -49,6 +56,7 @@ impl Decoration {
         out.extend_from_slice(&self.lines.borrow());
     }
 
+    #[cold]
     fn add_missing(&self, has_date: bool, has_server: bool, out: &mut Vec<u8>) {
         if self.has_date && !has_date {
             out.extend_from_slice(b"Date: ");

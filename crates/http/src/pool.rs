@@ -205,7 +205,7 @@ impl Shared {
 
 impl Resume for Endpoint {
     /// FIN, an error, a byte that nobody asked for, or the idle timeout: the connection closes.
-    fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
+    fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
         drop(socket);
         let mut idle = self.idle.borrow_mut();
         let Some(at) = idle.iter().rposition(|idle| idle.serial == tag) else {
@@ -213,7 +213,7 @@ impl Resume for Endpoint {
         };
         idle.remove(at);
         self.pool.left();
-        if cause == Cause::Readable {
+        if !matches!(cause, Cause::Expired) {
             count(|counters| counters.upstream_idle_lost += 1);
         }
     }

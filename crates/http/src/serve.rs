@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
@@ -69,7 +69,6 @@ pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<S
 
 /// What the connections of one listener share.
 struct Acceptor<S> {
-    me: Weak<Acceptor<S>>,
     service: Rc<S>,
     options: Rc<ServeOptions>,
     decoration: Rc<Decoration>,
@@ -80,12 +79,13 @@ struct Acceptor<S> {
     empty: RefCell<Option<Waker>>,
 }
 
-/// Where a connection is.
-enum Connection {
-    /// On its way from one to the other.
-    Moving,
-    Parked(Parked),
-    Running(TaskKey),
+/// How a connection is got hold of. Both names stay when they are out of date, which does no harm
+/// and spares a request the trouble of keeping the table.
+struct Connection {
+    /// From its first stay in the reactor's keeping on.
+    parked: Option<Parked>,
+    /// The last task that was not done at once.
+    task: Option<TaskKey>,
 }
 
 impl<S: Service> Acceptor<S> {
@@ -95,8 +95,7 @@ impl<S: Service> Acceptor<S> {
             Address::Unix(_) => None,
         };
         let decoration = Decoration::new(options.date, options.server.as_deref());
-        Rc::new_cyclic(|me| Acceptor {
-            me: Weak::clone(me),
+        Rc::new(Acceptor {
             service,
             options,
             decoration: Rc::new(decoration),
@@ -117,32 +116,33 @@ impl<S: Service> Acceptor<S> {
         .await
     }
 
-    fn admit(&self, socket: Socket) {
+    fn admit(self: &Rc<Self>, socket: Socket) {
         count(|counters| {
             counters.accepted += 1;
             counters.connections += 1;
         });
-        let key = self.connections.borrow_mut().insert(Connection::Moving);
-        self.park(socket, key);
+        let key = self.connections.borrow_mut().insert(Connection {
+            parked: None,
+            task: None,
+        });
+        if let Some(parked) = self.park(socket, key) {
+            self.connections.borrow_mut()[key].parked = Some(parked);
+        }
     }
 
-    /// Leaves the connection to the reactor until something arrives.
-    fn park(&self, socket: Socket, key: usize) {
+    /// Leaves the connection to the reactor until something arrives, unless it is draining.
+    #[inline]
+    fn park(self: &Rc<Self>, socket: Socket, key: usize) -> Option<Parked> {
         if self.options.drain.is_triggered() {
             self.remove(key);
-            return socket.finish();
+            socket.finish();
+            return None;
         }
-        let Some(me) = self.me.upgrade() else {
-            unreachable!("the caller holds one")
-        };
-        let parked = socket.park(me, key as u64, self.options.limits.idle_timeout);
-        self.connections.borrow_mut()[key] = Connection::Parked(parked);
+        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
+        Some(socket.park(me, key as u64, self.options.limits.idle_timeout))
     }
 
-    fn start(&self, socket: Socket, key: usize, first: Slice) {
-        let Some(me) = self.me.upgrade() else {
-            unreachable!("the caller holds one")
-        };
+    fn start(self: Rc<Self>, socket: Socket, key: usize, first: Slice) {
         let remote = socket.peer();
         let peer = Peer {
             remote,
@@ -150,11 +150,9 @@ impl<S: Service> Acceptor<S> {
             scheme: self.options.scheme,
         };
         let wire = Wire::server(socket, peer, &self.options, &self.decoration, &self.shelf);
-        let task = blitz_reactor::spawn_now(run(me, wire, key, first));
-        // A task that was done with its first turn has parked or removed the connection.
-        let mut connections = self.connections.borrow_mut();
-        if let Some(connection @ Connection::Moving) = connections.get_mut(key) {
-            *connection = Connection::Running(task);
+        let me = Rc::clone(&self);
+        if let Some(task) = blitz_reactor::spawn_now(run(self, wire, key, first)) {
+            me.connections.borrow_mut()[key].task = Some(task);
         }
     }
 
@@ -175,14 +173,11 @@ impl<S: Service> Acceptor<S> {
             let connections = self.connections.borrow();
             let parked = connections
                 .iter()
-                .filter_map(|(key, connection)| match connection {
-                    Connection::Parked(parked) => Some((key, *parked)),
-                    Connection::Moving | Connection::Running(_) => None,
-                });
+                .filter_map(|(key, connection)| Some((key, connection.parked?)));
             parked.collect()
         };
         for (key, parked) in idle {
-            // One that has just become readable still gets its answer.
+            // One that has just become readable, or is at work, still gives its answer.
             let Some(socket) = parked.unpark() else {
                 continue;
             };
@@ -225,19 +220,15 @@ impl<S: Service> Acceptor<S> {
     }
 
     fn abort_all(&self) {
-        let running: Vec<_> = {
-            let connections = self.connections.borrow();
-            let tasks = connections
-                .iter()
-                .filter_map(|(_, connection)| match connection {
-                    Connection::Running(task) => Some(*task),
-                    Connection::Moving | Connection::Parked(_) => None,
-                });
-            tasks.collect()
-        };
-        tracing::debug!(connections = running.len(), "drain deadline: dropped");
+        let connections = self.connections.borrow();
+        tracing::debug!(connections = connections.len(), "drain deadline: dropped");
+        let tasks = connections
+            .iter()
+            .filter_map(|(_, connection)| connection.task);
+        let tasks: Vec<_> = tasks.collect();
+        drop(connections);
         // Each task's guard takes its connection off the table.
-        running.into_iter().for_each(TaskKey::abort);
+        tasks.into_iter().for_each(TaskKey::abort);
     }
 }
 
@@ -270,22 +261,21 @@ impl<S: Service> Drop for Guard<'_, S> {
 }
 
 impl<S: Service> Resume for Acceptor<S> {
-    fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
+    fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
         let key = tag as usize;
-        if cause == Cause::Expired {
-            count(|counters| counters.idle_timeouts += 1);
-            self.remove(key);
-            return socket.finish();
-        }
-        match socket.try_recv() {
-            Some(Ok(Some(first))) => self.start(socket, key, first),
-            // FIN after the last request, whose answer may still be on its way (rule 16).
-            Some(Ok(None)) => {
+        match cause {
+            Cause::Received(first) => self.start(socket, key, first),
+            Cause::Expired => {
+                count(|counters| counters.idle_timeouts += 1);
                 self.remove(key);
                 socket.finish();
             }
-            Some(Err(_)) => self.remove(key),
-            None => self.park(socket, key),
+            // FIN after the last request, whose answer may still be on its way (rule 16); of an
+            // error nothing more can be said to anybody.
+            Cause::Ended => {
+                self.remove(key);
+                socket.finish();
+            }
         }
     }
 }
@@ -307,7 +297,7 @@ mod tests {
         let task = size_of_output(run::<Immediate>);
         assert!(task <= 512, "a task takes {task} bytes");
         assert!(
-            size_of::<Connection>() <= 16,
+            size_of::<Connection>() <= 32,
             "an entry takes {}",
             size_of::<Connection>()
         );

@@ -17,6 +17,7 @@
 //! Whatever is sent is written anew from parsed values: no received framing, status line or chunk
 //! header is ever passed on.
 
+mod copy;
 pub mod error;
 pub mod h1;
 pub mod h2;

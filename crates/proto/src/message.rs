@@ -10,7 +10,7 @@ mod request;
 mod response;
 mod status;
 
-pub(crate) use fields::{Entry, is_token, is_token_byte, is_valid_value};
+pub(crate) use fields::{Entry, Label, is_token, is_token_byte, is_valid_value};
 pub use fields::{FieldName, Fields, InvalidField};
 pub use method::Method;
 pub(crate) use name::Outline;

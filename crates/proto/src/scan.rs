@@ -13,33 +13,111 @@ pub(crate) fn not_plain_from(bytes: &[u8], at: usize) -> u64 {
     if let Some(block) = rest.first_chunk() {
         return not_plain(block);
     }
-    if let [byte] = rest {
+    not_plain_to_end(bytes, rest)
+}
+
+/// The same for less than a block, at the end of `bytes`.
+#[inline]
+fn not_plain_to_end(bytes: &[u8], rest: &[u8]) -> u64 {
+    let plain = if let (Some(front), Some(back)) = (rest.first_chunk(), rest.last_chunk()) {
+        plain_in_two(front) | plain_in_two(back) << (rest.len() - 32)
+    } else if let (Some(front), Some(back)) = (rest.first_chunk(), rest.last_chunk()) {
+        plain_in(front) | plain_in(back) << (rest.len() - 16)
+    } else if let [byte] = rest {
         return u64::from(!matches!(byte, b' '..=b'~'));
-    }
-    // The last bytes make a block together with some before them, or with spaces.
-    if let Some(block) = bytes.last_chunk() {
-        return not_plain(block) >> (BLOCK - rest.len());
-    }
-    let mut block = [b' '; BLOCK];
-    block[..rest.len()].copy_from_slice(rest);
-    not_plain(&block)
+    } else {
+        // A few last bytes make a chunk together with some before them, or with spaces.
+        match bytes.last_chunk() {
+            Some(chunk) => plain_in(chunk) >> (16 - rest.len()),
+            None => {
+                let mut chunk = [b' '; 16];
+                chunk[..rest.len()].copy_from_slice(rest);
+                plain_in(&chunk)
+            }
+        }
+    };
+    !plain & ((1 << rest.len()) - 1)
+}
+
+#[inline]
+fn plain_in_two(chunks: &[u8; 32]) -> u64 {
+    let (chunks, _) = chunks.as_chunks();
+    plain_in(&chunks[0]) | plain_in(&chunks[1]) << 16
 }
 
 #[inline]
 fn not_plain(block: &[u8; BLOCK]) -> u64 {
     let (chunks, _) = block.as_chunks();
-    !chunks.iter().rev().fold(0, |bits, chunk| {
-        // As signed numbers plus one, plain bytes are above space, and all others wrap below.
-        let shifted = (u8x16::new(*chunk) + u8x16::splat(1)).cast_signed();
-        let is_plain = shifted.simd_gt(i8x16::splat(b' ' as i8));
-        bits << 16 | u64::from(is_plain.to_bitmask())
-    })
+    !chunks
+        .iter()
+        .rev()
+        .fold(0, |plain, chunk| plain << 16 | plain_in(chunk))
+}
+
+#[inline]
+fn plain_in(chunk: &[u8; 16]) -> u64 {
+    // As signed numbers plus one, plain bytes are above space, and all others wrap below.
+    let shifted = (u8x16::new(*chunk) + u8x16::splat(1)).cast_signed();
+    u64::from(shifted.simd_gt(i8x16::splat(b' ' as i8)).to_bitmask())
 }
 
 /// Where in the chunk this byte is: a bit for each place.
 #[inline]
 pub(crate) fn equal(chunk: &[u8; 16], byte: u8) -> u32 {
     u8x16::new(*chunk).simd_eq(u8x16::splat(byte)).to_bitmask()
+}
+
+/// Which bytes of the chunk are letters, digits, `-` or `.`, what most hosts are made of; and which
+/// are digits.
+#[inline]
+pub(crate) fn usual_in_host(chunk: &[u8; 16]) -> (u32, u32) {
+    let bytes = u8x16::new(*chunk);
+    let digits = is_up_to(bytes, b'0', b'9');
+    let usual =
+        is_up_to(bytes | u8x16::splat(0x20), b'a', b'z') | digits | is_up_to(bytes, b'-', b'.');
+    (usual.to_bitmask(), digits.to_bitmask())
+}
+
+/// Which bytes of the chunk are letters, digits, or one of `-`, `_` and `/`: what most paths are
+/// made of.
+#[inline]
+pub(crate) fn usual_in_path(chunk: &[u8; 16]) -> u32 {
+    let bytes = u8x16::new(*chunk);
+    let usual = is_up_to(bytes | u8x16::splat(0x20), b'a', b'z')
+        | is_up_to(bytes, b'/', b'9')
+        | bytes.simd_eq(u8x16::splat(b'-'))
+        | bytes.simd_eq(u8x16::splat(b'_'));
+    usual.to_bitmask()
+}
+
+/// Which bytes of the chunk may stand in a query, see `target::CLASS`.
+#[inline]
+pub(crate) fn allowed_in_query(chunk: &[u8; 16]) -> u32 {
+    let bytes = u8x16::new(*chunk);
+    // `"` and `#` differ in one bit, as do `<` and `>`.
+    let refused = (bytes | u8x16::splat(1)).simd_eq(u8x16::splat(b'#'))
+        | (bytes | u8x16::splat(2)).simd_eq(u8x16::splat(b'>'));
+    (is_up_to(bytes, b'!', b'~') & !refused).to_bitmask()
+}
+
+/// All bits set where a byte is in the range.
+#[inline]
+fn is_up_to(bytes: u8x16, first: u8, last: u8) -> u8x16 {
+    let offset = bytes - u8x16::splat(first);
+    offset.min(u8x16::splat(last - first)).simd_eq(offset)
+}
+
+/// Whether there is such a byte.
+#[inline]
+pub(crate) fn contains(bytes: &[u8], byte: u8) -> bool {
+    match bytes.last_chunk() {
+        Some(last) => {
+            let (chunks, _) = bytes.as_chunks();
+            let in_chunks = chunks.iter().fold(0, |all, chunk| all | equal(chunk, byte));
+            in_chunks | equal(last, byte) != 0
+        }
+        None => bytes.contains(&byte),
+    }
 }
 
 /// Offset of the first such byte.
@@ -91,6 +169,23 @@ mod tests {
                 let is_plain = byte == b' ' || byte.is_ascii_graphic();
                 assert_eq!(not_plain(&block), u64::from(!is_plain) << place, "{byte}");
             }
+        }
+    }
+
+    #[test]
+    fn every_byte_is_in_the_right_classes() {
+        for byte in 0..=u8::MAX {
+            let mut chunk = [0; 16];
+            chunk[5] = byte;
+            let bit = |is_in: bool| u32::from(is_in) << 5;
+            let (in_host, digits) = usual_in_host(&chunk);
+            let is_word = byte.is_ascii_alphanumeric() || byte == b'-';
+            assert_eq!(in_host, bit(is_word || byte == b'.'), "{byte}");
+            assert_eq!(digits, bit(byte.is_ascii_digit()), "{byte}");
+            let is_in_path = is_word || byte == b'/' || byte == b'_';
+            assert_eq!(usual_in_path(&chunk), bit(is_in_path), "{byte}");
+            let is_in_query = byte.is_ascii_graphic() && !b"\"#<>".contains(&byte);
+            assert_eq!(allowed_in_query(&chunk), bit(is_in_query), "{byte}");
         }
     }
 

@@ -2,53 +2,83 @@
 
 use std::net::Ipv6Addr;
 
+use crate::copy::{push_front, push_text};
 use crate::error::ErrorKind;
 use crate::message::{Method, Span, Target, TargetForm, is_token};
 use crate::path::normalize;
 use crate::scan;
 
-/// Fills `target` from the first two parts of a request line and, if there is one, the value of a
-/// good `Host`; says which method it is.
-pub(crate) fn parse_request_line(
+/// Fills `target` from the text of a method and a target; says which method it is.
+pub(crate) fn parse_method_and_target(
     target: &mut Target,
+    method: &[u8],
+    text: &[u8],
+) -> Result<Method, ErrorKind> {
+    let known = Method::parse(method);
+    parse_target(target, known, method, text, None)?;
+    Ok(known)
+}
+
+/// Fills `target` from the first two parts of a request line and, if there is one, the value of a
+/// good `Host`.
+#[inline]
+pub(crate) fn parse_target(
+    target: &mut Target,
+    method: Method,
     method_text: &[u8],
     text: &[u8],
     host: Option<&[u8]>,
-) -> Result<Method, ErrorKind> {
-    // Target and host become text in one go, since checking that they are is not cheap.
+) -> Result<(), ErrorKind> {
+    // Target and host become text in one go, since checking that they are is not cheap. Spaces after
+    // them make whole words, which are checked faster than single bytes.
     let mut bytes = std::mem::take(&mut target.text).into_bytes();
     bytes.clear();
-    bytes.extend_from_slice(text);
-    bytes.extend_from_slice(host.unwrap_or(b""));
+    push_text(text, &mut bytes);
+    push_text(host.unwrap_or(b""), &mut bytes);
+    let authority = Span {
+        start: text.len() as u32,
+        end: bytes.len() as u32,
+    };
+    push_front(&[b' '; 16], bytes.len().wrapping_neg() % 16, &mut bytes);
     let Ok(whole) = String::from_utf8(bytes) else {
         target.clear();
         return Err(ErrorKind::Target);
-    };
-    let authority = Span {
-        start: text.len() as u32,
-        end: whole.len() as u32,
     };
     *target = Target {
         text: whole,
         authority: host.map(|_| authority),
         ..Target::default()
     };
-    let method = Method::parse(method_text);
+    if text.first() == Some(&b'/') && !matches!(method, Method::Connect | Method::Other) {
+        target.form = Some(TargetForm::Origin);
+        return parse_path_and_query(target, 0, text.len());
+    }
+    parse_other_target(target, method, method_text, text.len())
+}
+
+/// A target that is not in origin form, or has an unregistered method.
+#[cold]
+fn parse_other_target(
+    target: &mut Target,
+    method: Method,
+    method_text: &[u8],
+    len: usize,
+) -> Result<(), ErrorKind> {
     if method == Method::Other {
         target.method = push_method(target, method_text)?;
     }
-    match text {
-        _ if method == Method::Connect => parse_authority_form(target, text.len())?,
+    match &target.text.as_bytes()[..len] {
+        _ if method == Method::Connect => parse_authority_form(target, len),
         [b'/', ..] => {
             target.form = Some(TargetForm::Origin);
-            parse_path_and_query(target, 0, text.len())?;
+            parse_path_and_query(target, 0, len)
         }
         b"*" if method == Method::Options => {
             target.set_whole(TargetForm::Asterisk, Span { start: 0, end: 1 });
+            Ok(())
         }
-        _ => parse_absolute_form(target, method, text.len())?,
+        _ => parse_absolute_form(target, method, len),
     }
-    Ok(method)
 }
 
 /// The parts of a target as HTTP/2 and HTTP/3 send them (RFC 9113, section 8.3.1).
@@ -137,18 +167,20 @@ fn authority_of<'a>(
 /// Puts path and authority into an empty target; says where the path ends.
 #[inline]
 fn fill(target: &mut Target, path: &[u8], authority: &[u8]) -> Result<usize, ErrorKind> {
-    // Both become text in one go, since checking that they are is not cheap.
+    // Both become text in one go, with spaces after them, as in `parse_target`.
     let mut bytes = std::mem::take(&mut target.text).into_bytes();
     bytes.clear();
-    bytes.extend_from_slice(path);
-    bytes.extend_from_slice(authority);
+    push_text(path, &mut bytes);
+    push_text(authority, &mut bytes);
+    let end = bytes.len() as u32;
+    push_front(&[b' '; 16], bytes.len().wrapping_neg() % 16, &mut bytes);
     let Ok(text) = String::from_utf8(bytes) else {
         target.clear();
         return Err(ErrorKind::Target);
     };
     let span = Span {
         start: path.len() as u32,
-        end: text.len() as u32,
+        end,
     };
     *target = Target {
         text,
@@ -160,11 +192,14 @@ fn fill(target: &mut Target, path: &[u8], authority: &[u8]) -> Result<usize, Err
 
 #[cold]
 fn parse_authority_alone(target: &mut Target) -> Result<(), ErrorKind> {
-    let port = split_authority(target.text.as_bytes()).and_then(|authority| authority.port);
+    let Some(span) = target.authority else {
+        return Err(ErrorKind::PseudoMissing);
+    };
+    let port = split_authority(target.at(span).as_bytes()).and_then(|authority| authority.port);
     if port.is_none_or(|port| port == 0) {
         return Err(ErrorKind::Target);
     }
-    let end = target.text.len() as u32;
+    let end = span.end;
     target.set_whole(TargetForm::Authority, Span { start: end, end });
     Ok(())
 }
@@ -244,36 +279,79 @@ fn parse_absolute_form(target: &mut Target, method: Method, len: usize) -> Resul
 }
 
 /// Splits the text of the target from `start`, where a `/` is, to `end`, and normalises the path.
-#[inline(always)]
+#[inline]
 fn parse_path_and_query(target: &mut Target, start: usize, end: usize) -> Result<(), ErrorKind> {
-    let text = &target.text.as_bytes()[start..end];
-    let path_len = scan::position(text, b'?').unwrap_or(text.len());
-    let (path, query) = text.split_at(path_len);
-    let is_plain = all_in_class(path, PATH);
-    if !is_plain && !path.iter().all(|&byte| is_path_byte(byte)) {
-        return Err(ErrorKind::Target);
-    }
-    let path_end = start + path_len;
+    let usual_end = usual_path_end(target.text.as_bytes(), start, end);
     target.raw_path = Span {
         start: start as u32,
-        end: path_end as u32,
+        end: usual_end as u32,
     };
     target.path = target.raw_path;
-    if let [_, query @ ..] = query {
-        if !is_query(query) {
+    if usual_end == end {
+        return Ok(());
+    }
+    parse_rest_of_path(target, start, usual_end, end)
+}
+
+/// How far the path is made of characters that need no second look.
+#[inline]
+fn usual_path_end(text: &[u8], start: usize, end: usize) -> usize {
+    let mut at = start;
+    // What follows the target in its text makes the last chunk whole, mostly.
+    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        let usual = (!scan::usual_in_path(chunk)).trailing_zeros() as usize;
+        at += usual;
+        if usual < 16 || at >= end {
+            return at.min(end);
+        }
+    }
+    at
+}
+
+/// The path goes on at `at`, with its query or with characters that are looked at one by one.
+#[inline(never)]
+fn parse_rest_of_path(
+    target: &mut Target,
+    start: usize,
+    at: usize,
+    end: usize,
+) -> Result<(), ErrorKind> {
+    let text = target.text.as_bytes();
+    let rest = &text[at..end];
+    let (path_end, is_plain) = match rest {
+        [b'?', ..] => (at, true),
+        _ => {
+            let len = scan::position(rest, b'?').unwrap_or(rest.len());
+            let path = &rest[..len];
+            let is_plain = all_in_class(path, PATH);
+            if !is_plain && !path.iter().all(|&byte| is_path_byte(byte)) {
+                return Err(ErrorKind::Target);
+            }
+            (at + len, is_plain)
+        }
+    };
+    if path_end < end {
+        let start = path_end + 1;
+        if !begins_with_query(&text[start..], end - start) {
             return Err(ErrorKind::Target);
         }
         target.query = Some(Span {
-            start: path_end as u32 + 1,
+            start: start as u32,
             end: end as u32,
         });
     }
-    // Without a dot and an escape there is nothing to normalise.
-    if is_plain {
+    target.raw_path.end = path_end as u32;
+    target.path = target.raw_path;
+    if is_plain || is_normal(&target.text.as_bytes()[start..path_end]) {
         Ok(())
     } else {
         normalize_path(target, start, path_end, end)
     }
+}
+
+/// Whether there is no escape and no segment that begins with a dot, so nothing to normalise.
+fn is_normal(path: &[u8]) -> bool {
+    !path.contains(&b'%') && !path.windows(2).any(|pair| pair == b"/.")
 }
 
 /// Adds the normal form if it differs, with the query behind it.
@@ -319,6 +397,20 @@ pub(crate) fn is_query(text: &[u8]) -> bool {
     all_in_class(text, QUERY)
 }
 
+/// The same for the first `len` bytes, in fewer instructions where more follow.
+#[inline]
+fn begins_with_query(text: &[u8], len: usize) -> bool {
+    let mut at = 0;
+    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        let allowed = (!scan::allowed_in_query(chunk)).trailing_zeros() as usize;
+        at += allowed;
+        if allowed < 16 || at >= len {
+            return at >= len;
+        }
+    }
+    is_query(text.get(at..len).unwrap_or(b""))
+}
+
 /// Without an early end and four bytes per turn, since this looks at every target and host.
 #[inline]
 fn all_in_class(text: &[u8], class: u8) -> bool {
@@ -330,8 +422,32 @@ fn all_in_class(text: &[u8], class: u8) -> bool {
     rest.iter().fold(all, |all, &byte| all & of(byte)) != 0
 }
 
-/// Whether this is a host with an optional port; an empty host counts, as in `Host` it may.
+/// Whether the first `len` bytes are a host with an optional port; an empty host counts, as in
+/// `Host` it may.
 #[inline]
+pub(crate) fn begins_with_authority(text: &[u8], len: usize) -> bool {
+    if let Some(chunk) = text.first_chunk()
+        && len <= chunk.len()
+    {
+        let wanted = (1 << len) - 1;
+        let (usual, digits) = scan::usual_in_host(chunk);
+        let others = !usual & wanted;
+        // The one other character is a colon, and after it are up to four digits.
+        let colon = others.trailing_zeros() as usize;
+        let after = others << 1;
+        if others == 0
+            || (others.is_power_of_two()
+                && chunk.get(colon) == Some(&b':')
+                && (after..after << 4).contains(&wanted)
+                && (!digits & wanted) >> (colon + 1) == 0)
+        {
+            return true;
+        }
+    }
+    is_authority(&text[..len])
+}
+
+/// Whether this is a host with an optional port.
 pub(crate) fn is_authority(text: &[u8]) -> bool {
     all_in_class(text, HOST) || is_other_authority(text)
 }

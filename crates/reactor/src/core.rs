@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{Driver, DriverKind, Event, IoChoice, Patience};
+use crate::driver::{Driver, DriverKind, IoChoice, Patience};
 use crate::executor::{self, Tasks};
 use crate::mailbox::{self, Mailbox};
 use crate::socket::{self, SocketTable, Sockets};
@@ -129,26 +129,25 @@ impl Core {
         let _current = Current::enter(self);
         let mut main = pin!(main);
         let waker = executor::main_waker(self);
-        let mut events = Vec::new();
         loop {
             let woken = self.tasks.borrow_mut().take_main_woken();
             if woken
                 && let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker))
             {
-                self.end(&mut events)?;
+                self.end()?;
                 return Ok(output);
             }
             executor::run_ready(self);
-            if let Err(error) = self.turn(&mut events, None) {
+            if let Err(error) = self.turn(None) {
                 // What can still be closed in order is.
-                let _ = self.end(&mut events);
+                let _ = self.end();
                 return Err(error);
             }
         }
     }
 
     /// One turn: start sends, wait, take in what happened, wake whom it concerns.
-    fn turn(&self, events: &mut Vec<Event>, at_most: Option<Duration>) -> io::Result<()> {
+    fn turn(&self, at_most: Option<Duration>) -> io::Result<()> {
         self.resume_waiting();
         let mut sockets = self.sockets();
         sockets.start_sends();
@@ -158,23 +157,42 @@ impl Core {
             wait,
             busy: sockets.table.busy(self.clock.tick()),
         };
-        let mail = sockets
+        sockets
             .table
             .driver
-            .turn(patience, &self.pool, events, &self.counters)?;
+            .turn(patience, &self.pool, &self.counters)?;
         drop(sockets);
         self.clock.update();
-        for event in events.drain(..) {
-            let outcome = self.sockets().handle(event);
-            outcome.carry_out(self);
-        }
+        // All reports in one guard, and what is left after a panic in the next.
+        while !self.guard(|| self.take_in_reports()) {}
         self.drop_dead();
+        let mail = self.sockets.borrow_mut().driver.take_mail();
         if mail {
             mailbox::drain(self);
         }
         self.fire_timers();
         self.counters.turns.add(1);
         Ok(())
+    }
+
+    fn take_in_reports(&self) {
+        loop {
+            let outcome = self.sockets().next_outcome();
+            if matches!(outcome, socket::Outcome::Nothing) {
+                break;
+            }
+            outcome.carry_out();
+        }
+    }
+
+    /// Runs what calls handlers: one that panics ends its connection, not the core. Whether none
+    /// did.
+    fn guard(&self, work: impl FnOnce()) -> bool {
+        let done = catch_unwind(AssertUnwindSafe(work)).is_ok();
+        if !done {
+            self.counters.task_panics.add(1);
+        }
+        done
     }
 
     /// Drops what was sent, if dropping it may run foreign code.
@@ -204,7 +222,7 @@ impl Core {
         let waiting = self.sockets.borrow().resumes_waiting();
         for _ in 0..waiting {
             let outcome = self.sockets().next_to_resume();
-            outcome.carry_out(self);
+            self.guard(|| outcome.carry_out());
         }
     }
 
@@ -218,13 +236,13 @@ impl Core {
             });
         for key in late {
             let outcome = self.sockets().expired(key);
-            outcome.carry_out(self);
+            self.guard(|| outcome.carry_out());
         }
     }
 
     /// Drops the tasks, closes the sockets and waits for the last completions, so that no
     /// operation outlives the memory it was given.
-    fn end(&self, events: &mut Vec<Event>) -> io::Result<()> {
+    fn end(&self) -> io::Result<()> {
         loop {
             // A task may own sockets and more tasks, so it is dropped outside the borrow.
             let task = self.tasks.borrow_mut().remove_any();
@@ -238,9 +256,9 @@ impl Core {
         self.tasks.borrow_mut().forget_ready();
         let deadline = self.clock.now() + END_TIME;
         // At least one turn, without waiting: the drops may have queued wakes for other cores.
-        self.turn(events, Some(Duration::ZERO))?;
+        self.turn(Some(Duration::ZERO))?;
         while self.clock.now() < deadline && self.sockets().anything_pending() {
-            self.turn(events, Some(END_TIME / 10))?;
+            self.turn(Some(END_TIME / 10))?;
         }
         Ok(())
     }
@@ -273,13 +291,9 @@ impl Drop for Current {
 }
 
 impl socket::Outcome {
-    /// A handler that panics ends its connection, not the core.
-    fn carry_out(self, core: &Core) {
-        if let socket::Outcome::Resume(handler, key, tag, cause) = self {
-            let resume = || socket::resume(&handler, key, tag, cause);
-            if catch_unwind(AssertUnwindSafe(resume)).is_err() {
-                core.counters.task_panics.add(1);
-            }
+    fn carry_out(self) {
+        if let socket::Outcome::Resume(parking, key, cause) = self {
+            socket::resume(parking, key, cause);
         }
     }
 }

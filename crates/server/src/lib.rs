@@ -28,6 +28,7 @@ mod response;
 pub mod router;
 mod run;
 mod service;
+pub mod serving;
 mod site;
 
 pub use app::App;

@@ -1,22 +1,14 @@
-//! Running a built app: cores, listeners, signals.
+//! Running a built app: settings, environment, announcement.
 
 use crate::error::{Error, Result};
 use crate::service::Service;
-use blitz_http::{
-    Address, Config, Cores, Drain, DriverKind, IoChoice, Limits, Listener, ServeOptions, Signal,
-    Signals, serve, start,
-};
+use crate::serving::{self, StartError};
+use blitz_http::{Address, Config, Cores, DriverKind, IoChoice, Limits, ServeOptions, Signals};
 use std::env::VarError;
-use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::task::Poll;
 use std::time::Duration;
 
 /// Where a server listens if nobody says otherwise.
@@ -48,87 +40,38 @@ impl Default for Settings {
 /// Serves until a signal ends it.
 pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     ask_environment(&mut settings)?;
-    let mut addresses = Vec::new();
-    for text in &settings.listen {
-        let wanted = parse_address(text)?;
-        let address = Listener::reserve(&wanted).map_err(|error| cannot_listen(&wanted, &error))?;
-        addresses.push(address);
-    }
+    let wanted: Result<Vec<Address>> = settings
+        .listen
+        .iter()
+        .map(|text| parse_address(text))
+        .collect();
+    let addresses = serving::reserve(&wanted?).map_err(cannot_start)?;
     let signals = Signals::block().map_err(|error| cannot("wait for signals", &error))?;
     let config = Config {
         io: settings.io.unwrap_or_default(),
         cores: settings.cores.unwrap_or_default(),
         ..Config::default()
     };
-    let (started, starts) = channel();
-    let ended = Arc::new(AtomicUsize::new(0));
-    let plan = Arc::new(Plan {
-        service,
-        addresses,
-        settings,
-        started,
-        ended: Arc::clone(&ended),
-    });
-    let on_core = Arc::clone(&plan);
-    let cores = start(&config, move |_| serve_core(Arc::clone(&on_core)))
-        .map_err(|error| cannot("start", &error))?;
-    for _ in 0..cores.count() {
-        // A core that ends without a word has panicked, and the panic said why.
-        starts
-            .recv()
-            .unwrap_or_else(|_| Err(Error::new("a core ended while it started")))?;
-    }
-    announce(&plan.addresses, &cores);
-    wait_for_end(&signals, &cores, &ended, plan.settings.drain_timeout)?;
-    cores.join().map_err(|error| cannot("keep running", &error))
-}
-
-/// What every core does.
-struct Plan {
-    service: Service,
-    addresses: Vec<Address>,
-    settings: Settings,
-    started: Sender<Result>,
-    ended: Arc<AtomicUsize>,
-}
-
-/// Listens on every address and serves until drained.
-async fn serve_core(plan: Arc<Plan>) {
-    let mut listeners = Vec::new();
-    for address in &plan.addresses {
-        match Listener::bind(address) {
-            Ok(listener) => listeners.push(listener),
-            Err(error) => {
-                let _ = plan.started.send(Err(cannot_listen(address, &error)));
-                return;
-            }
-        }
-    }
-    let _ = plan.started.send(Ok(()));
-    let service = plan.service.on_core();
-    let options = Rc::new(ServeOptions {
-        limits: plan.settings.limits.clone(),
-        server: plan.settings.server_name.clone(),
-        ..ServeOptions::default()
-    });
-    let serving = listeners
-        .into_iter()
-        .map(|listener| Box::pin(serve(listener, Rc::clone(&service), Rc::clone(&options))));
-    all(serving.collect()).await;
-    plan.ended.fetch_add(1, Ordering::Release);
-}
-
-/// Waits for all of them.
-async fn all<F: Future>(mut serving: Vec<Pin<Box<F>>>) {
-    poll_fn(|cx| {
-        serving.retain_mut(|serving| serving.as_mut().poll(cx).is_pending());
-        if serving.is_empty() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
+    let Settings {
+        limits,
+        server_name,
+        drain_timeout,
+        ..
+    } = settings;
+    let make = move || {
+        let options = ServeOptions {
+            limits: limits.clone(),
+            server: server_name.clone(),
+            ..ServeOptions::default()
+        };
+        (service.on_core(), options)
+    };
+    let serving = serving::start(addresses, &config, make).map_err(cannot_start)?;
+    announce(serving.addresses(), serving.cores());
+    // After an error the caller's `main` ends, and what is left of the cores with it.
+    serving
+        .obey(&signals, drain_timeout)
+        .map_err(|error| Error::new(error.to_string()))
 }
 
 /// Says where it listens and how.
@@ -147,32 +90,6 @@ fn announce(addresses: &[Address], cores: &Cores) {
     if let Some(reason) = cores.fallback_reason() {
         eprintln!("Using epoll because {reason}");
     }
-}
-
-/// Obeys signals until every core has ended.
-fn wait_for_end(signals: &Signals, cores: &Cores, ended: &AtomicUsize, limit: Duration) -> Result {
-    // Cores also end by themselves, when all their listeners fail.
-    const LOOK: Duration = Duration::from_secs(1);
-    const LOOK_WHILE_DRAINING: Duration = Duration::from_millis(10);
-    let (mut look, mut interrupted) = (LOOK, false);
-    while ended.load(Ordering::Acquire) < cores.count() {
-        let signal = signals
-            .wait(Some(look))
-            .map_err(|error| cannot("wait for signals", &error))?;
-        let limit = match signal {
-            Some(Signal::Terminate | Signal::Quit) => limit,
-            // The caller's `main` ends, and the cores with it.
-            Some(Signal::Interrupt) if interrupted => return Err(Error::new("interrupted")),
-            Some(Signal::Interrupt) => {
-                interrupted = true;
-                Duration::ZERO
-            }
-            Some(Signal::Hangup | Signal::User1 | Signal::User2) | None => continue,
-        };
-        look = LOOK_WHILE_DRAINING;
-        cores.post_all(move |_| Drain::of_core().trigger(limit));
-    }
-    Ok(())
 }
 
 /// Fills in from the environment what the program did not say.
@@ -244,12 +161,11 @@ fn url(address: &Address) -> String {
     }
 }
 
-fn cannot_listen(address: &Address, error: &io::Error) -> Error {
-    let address_text = match address {
-        Address::Tcp(address) => address.to_string(),
-        Address::Unix(path) => path.display().to_string(),
+fn cannot_start(error: StartError) -> Error {
+    let failure = Error::new(error.to_string());
+    let StartError::Listen(_, error) = error else {
+        return failure;
     };
-    let failure = Error::new(format!("cannot listen on {address_text}: {error}"));
     match error.kind() {
         ErrorKind::AddrInUse => failure.with_remedy(
             "Another program has this address. Stop it (`ss -ltnp` shows which it is), or choose \
@@ -257,6 +173,9 @@ fn cannot_listen(address: &Address, error: &io::Error) -> Error {
         ),
         ErrorKind::AddrNotAvailable => {
             failure.with_remedy("This machine has no such address; `ip address` lists its own.")
+        }
+        ErrorKind::AlreadyExists => {
+            failure.with_remedy("Choose another path, or remove what is there if nobody needs it.")
         }
         ErrorKind::PermissionDenied => failure.with_remedy(
             "Ports below 1024 need the capability CAP_NET_BIND_SERVICE; \

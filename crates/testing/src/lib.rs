@@ -5,9 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod client;
 mod upstream;
 
+pub use alone::is_alone;
 pub use client::{Client, Response};
 pub use upstream::{Request, Upstream};
 

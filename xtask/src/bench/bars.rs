@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::machine::FOREIGN_SHARE_MAX;
 use super::measure::Measured;
 use super::stats::Quartiles;
-use super::system::Group;
+use super::system::{Group, SYSTEMS};
 
 /// A bar counts from this many interleaved rounds on.
 pub(crate) const ROUNDS_MIN: u32 = 15;
@@ -63,6 +63,55 @@ pub(crate) struct Verdict {
     pub(crate) at_most: f64,
     pub(crate) measured: f64,
     pub(crate) met: bool,
+}
+
+/// What a measurement says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Every bar that it can hold against is met.
+    Met,
+    /// It counts, and a bar is missed.
+    Missed,
+    /// It proves nothing, neither good nor bad.
+    Void,
+}
+
+impl Outcome {
+    /// A void set says nothing, whatever its figures look like.
+    pub(crate) fn of(void: &[String], verdicts: &[Verdict]) -> Outcome {
+        if !void.is_empty() {
+            Outcome::Void
+        } else if verdicts.iter().all(|verdict| verdict.met) {
+            Outcome::Met
+        } else {
+            Outcome::Missed
+        }
+    }
+
+    /// Of a table whose rows each meet their bar, miss it, or have none.
+    pub(crate) fn of_rows(rows: impl IntoIterator<Item = Option<bool>>) -> Outcome {
+        if rows.into_iter().any(|met| met == Some(false)) {
+            Outcome::Missed
+        } else {
+            Outcome::Met
+        }
+    }
+}
+
+/// How tables say it.
+pub(crate) fn word(met: Option<bool>) -> &'static str {
+    match met {
+        Some(true) => "met",
+        Some(false) => "MISSED",
+        None => "",
+    }
+}
+
+/// Whether a bar cannot be held without this row.
+pub(crate) fn is_needed(name: &str) -> bool {
+    let group = SYSTEMS.iter().find(|system| system.name == name);
+    group.is_some_and(|system| [system.group.limit(), system.group.nginx()].contains(&name))
+        || BARS.iter().any(|bar| bar.system == name)
 }
 
 /// All bars whose two rows were both measured.
@@ -180,7 +229,6 @@ pub(crate) fn void_reasons(all: &[Measured], rounds: u32, foreign_before: f64) -
 #[cfg(test)]
 mod tests {
     use super::super::measure::{Counters, Run};
-    use super::super::system::SYSTEMS;
     use super::super::wrk::Summary;
     use super::*;
 
@@ -263,5 +311,35 @@ mod tests {
         assert_eq!(void_reasons(&limit(0.90), 15, 0.0).len(), 1);
         assert_eq!(void_reasons(&limit(0.72), 14, 0.0).len(), 1);
         assert_eq!(void_reasons(&limit(0.72), 15, 0.5).len(), 1);
+    }
+
+    #[test]
+    fn a_void_set_is_neither_good_nor_bad() {
+        let bar = |met| {
+            verdict(
+                "blitz-uring",
+                String::new(),
+                1.0,
+                if met { 1.0 } else { 2.0 },
+            )
+        };
+        let void = [String::from("14 rounds are fewer than 15")];
+        assert_eq!(Outcome::of(&[], &[bar(true), bar(true)]), Outcome::Met);
+        assert_eq!(Outcome::of(&[], &[bar(true), bar(false)]), Outcome::Missed);
+        assert_eq!(Outcome::of(&void, &[bar(true)]), Outcome::Void);
+        assert_eq!(Outcome::of(&void, &[bar(false)]), Outcome::Void);
+        assert_eq!(Outcome::of_rows([Some(true), None]), Outcome::Met);
+        assert_eq!(
+            Outcome::of_rows([Some(true), Some(false), None]),
+            Outcome::Missed
+        );
+    }
+
+    #[test]
+    fn bars_need_the_limit_and_nginx_but_not_haproxy() {
+        assert!(
+            ["limit", "relay", "nginx", "nginx-proxy", "blitz-epoll"].map(is_needed) == [true; 5]
+        );
+        assert!(!is_needed("haproxy") && !is_needed("haproxy-proxy"));
     }
 }

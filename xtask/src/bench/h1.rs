@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use super::bars::Outcome;
 use super::build::build_all;
 use super::machine::{Facts, foreign_share_now, is_installed, require};
 use super::measure::Bench;
@@ -12,11 +13,11 @@ use super::system::{BACKEND, Group, System};
 use super::{bars, machine};
 
 /// Runs the scenario and prints the table.
-pub(crate) fn run(arguments: &H1Arguments, command: &str) -> Result<(), String> {
+pub(crate) fn run(arguments: &H1Arguments, command: &str) -> Result<Outcome, String> {
     require("taskset")?;
     require("wrk")?;
     let mut plan = Plan::new(arguments)?;
-    leave_out_missing_peers(&mut plan.systems);
+    let left_out = leave_out_missing_peers(&mut plan.systems);
     if plan.systems.is_empty() {
         return Err("nothing is left to measure".to_owned());
     }
@@ -46,9 +47,11 @@ pub(crate) fn run(arguments: &H1Arguments, command: &str) -> Result<(), String> 
         bench.round(round)?;
     }
     let measured = bench.finish();
+    let mut void = bars::void_reasons(&measured, plan.rounds, foreign_before);
+    void.extend(left_out);
     let report = Report {
         command,
-        void: bars::void_reasons(&measured, plan.rounds, foreign_before),
+        void,
         verdicts: bars::verdicts(&measured),
         rounds: plan.rounds,
         seconds: plan.run.as_secs(),
@@ -62,18 +65,24 @@ pub(crate) fn run(arguments: &H1Arguments, command: &str) -> Result<(), String> 
         let markdown = report.markdown();
         report::save(&report.facts.date, "h1", &report, &markdown)?;
     }
-    Ok(())
+    Ok(Outcome::of(&report.void, &report.verdicts))
 }
 
-/// A comparison without a peer is still one; it only says less.
-fn leave_out_missing_peers(systems: &mut Vec<&'static System>) {
+/// A comparison without a peer is still one; it only says less. Returns why it proves nothing, if
+/// a bar needs the peer.
+fn leave_out_missing_peers(systems: &mut Vec<&'static System>) -> Vec<String> {
+    let mut reasons = Vec::new();
     systems.retain(|system| match system.peer() {
         Some(peer) if !is_installed(peer) => {
             eprintln!("{} is left out: apt-get install {peer}", system.name);
+            if bars::is_needed(system.name) {
+                reasons.push(format!("{} is left out, and a bar needs it", system.name));
+            }
             false
         }
         _ => true,
     });
+    reasons
 }
 
 /// A folder for the files of one run, removed at its end.

@@ -10,12 +10,13 @@ use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
+use super::bars::Outcome;
 use super::build::build_all;
 use super::h1::Folder;
 use super::machine::{Facts, is_installed, require};
 use super::process::{SERVER_CORE, Server, free_address};
 use super::system::{SYSTEMS, Surroundings, System};
-use super::{probe, report};
+use super::{bars, probe, report};
 
 /// Flags of `cargo xtask bench idle`.
 #[derive(Debug, Args)]
@@ -51,8 +52,16 @@ struct Row {
     kernel_kib_per_connection: Option<f64>,
 }
 
+impl Row {
+    /// Whether Blitz meets the bar; nothing for others.
+    fn met(&self) -> Option<bool> {
+        let is_ours = self.name.starts_with("blitz");
+        is_ours.then_some(self.kib_per_connection <= BAR_KIB)
+    }
+}
+
 /// Measures one system after the other, each from a fresh process.
-pub(crate) fn run(arguments: &IdleArguments, command: &str) -> Result<(), String> {
+pub(crate) fn run(arguments: &IdleArguments, command: &str) -> Result<Outcome, String> {
     require("taskset")?;
     allow_descriptors(u64::from(arguments.connections) + DESCRIPTORS_SPARE)?;
     let systems = chosen(&arguments.only)?;
@@ -67,8 +76,9 @@ pub(crate) fn run(arguments: &IdleArguments, command: &str) -> Result<(), String
     }
     let table = table(&rows, arguments.connections);
     println!("\n{table}");
+    let outcome = Outcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
-        return Ok(());
+        return Ok(outcome);
     }
     let markdown = format!(
         "# {}: memory of idle connections\n\n`cargo xtask {command}`\n\n- revision {}\n- Linux {}\n- {}\n\n{table}",
@@ -79,7 +89,8 @@ pub(crate) fn run(arguments: &IdleArguments, command: &str) -> Result<(), String
     );
     let date = facts.date.clone();
     let raw = serde_json::json!({ "command": command, "facts": facts, "rows": rows });
-    report::save(&date, "idle", &raw, &markdown)
+    report::save(&date, "idle", &raw, &markdown)?;
+    Ok(outcome)
 }
 
 fn chosen(only: &[String]) -> Result<Vec<&'static System>, String> {
@@ -189,11 +200,7 @@ fn table(rows: &[Row], connections: u32) -> String {
         let kernel = row
             .kernel_kib_per_connection
             .map_or("–".to_owned(), |kib| format!("{kib:.2}"));
-        let verdict = match row.name.starts_with("blitz") {
-            true if row.kib_per_connection <= BAR_KIB => "met",
-            true => "MISSED",
-            false => "",
-        };
+        let verdict = bars::word(row.met());
         let Row {
             name,
             kib_per_connection: each,

@@ -20,6 +20,7 @@ mod wrk;
 
 use std::process::ExitCode;
 
+use bars::Outcome;
 use clap::{Parser, Subcommand};
 
 /// Compares Blitz with the limit of this machine and with other servers.
@@ -35,7 +36,13 @@ Examples:
   cargo xtask bench h1                            the full comparison, about ten minutes
   cargo xtask bench h1 --quick                    a first look: three rounds of one second
   cargo xtask bench h1 --only limit,nginx,blitz-uring
-  cargo xtask bench h1 --only relay,nginx-proxy,haproxy-proxy";
+  cargo xtask bench h1 --only relay,nginx-proxy,haproxy-proxy
+
+Exit codes: 0 every bar is met, 1 a bar is missed or nothing could be measured, 2 wrong usage,
+75 the set is void and has to be repeated.";
+
+/// EX_TEMPFAIL of sysexits(3): try again later.
+const VOID: u8 = 75;
 
 #[derive(Debug, Subcommand)]
 enum Scenario {
@@ -65,7 +72,15 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Scenario::Start(arguments) => start::run(arguments, &command),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Outcome::Met) => ExitCode::SUCCESS,
+        Ok(Outcome::Missed) => {
+            eprintln!("xtask bench: a bar is missed");
+            ExitCode::FAILURE
+        }
+        Ok(Outcome::Void) => {
+            eprintln!("xtask bench: the set is void, repeat it");
+            ExitCode::from(VOID)
+        }
         Err(message) => {
             eprintln!("xtask bench: {message}");
             ExitCode::FAILURE

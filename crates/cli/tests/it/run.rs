@@ -191,3 +191,27 @@ fn a_second_blitz_does_not_share_the_port_of_the_first() {
     let output = blitz(&["run", "--listen", &first.address().to_string()]);
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn a_trusted_proxy_is_believed_and_a_stranger_is_not() {
+    let upstream = Upstream::start(|request| {
+        let chain = request
+            .fields
+            .iter()
+            .find(|(name, _)| name == "x-forwarded-for");
+        answer(chain.map_or("", |(_, value)| value))
+    });
+    for (trusted, seen) in [
+        ("10.0.0.0/8,127.0.0.0/8", "203.0.113.9, 127.0.0.1"),
+        ("10.0.0.0/8, 192.0.2.7", "127.0.0.1"),
+    ] {
+        let running = Running::start(&["--to", &upstream.url(), "--trusted-proxies", trusted]);
+        let mut client = running.connect();
+        client.send("GET / HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n");
+        assert_eq!(
+            client.response().text(),
+            seen,
+            "--trusted-proxies {trusted}"
+        );
+    }
+}

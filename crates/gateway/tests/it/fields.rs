@@ -32,8 +32,10 @@ scenarios! {
 
     fn a_trusted_proxy_is_believed(io) {
         let upstream = Upstream::saying("");
-        let mut options = Options::default();
-        options.trusted_proxies.add("127.0.0.0/8").unwrap();
+        let options = Options {
+            trusted_proxies: ["127.0.0.0/8".parse().unwrap()].into_iter().collect(),
+            ..Options::default()
+        };
         let proxy = Proxy::with(io, &[&upstream.url()], options);
         let mut client = proxy.client();
         client.send(

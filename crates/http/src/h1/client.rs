@@ -67,6 +67,16 @@ impl Wire {
             drop(state);
             return wire;
         }
+        Wire::new_client(socket, options, upstream, reused)
+    }
+
+    #[cold]
+    fn new_client(
+        socket: Socket,
+        options: Rc<ClientOptions>,
+        upstream: Option<Upstream>,
+        reused: bool,
+    ) -> Rc<Wire> {
         let machine = h1::Client::new(&options.limits);
         let side = ClientSide {
             machine,

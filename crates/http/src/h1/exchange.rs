@@ -52,9 +52,17 @@ pub(crate) async fn run_exchanges<S: Service>(
             let mut call = call;
             poll_fn(|cx| wire.poll_exchange(call.as_mut(), cx)).await
         };
-        match wire.conclude(outcome).await {
+        let next = match outcome {
+            Outcome::Answered => wire.state.borrow_mut().try_next_exchange(),
+            _ => None,
+        };
+        let next = match next {
+            Some(next) => next,
+            None => wire.conclude(outcome).await,
+        };
+        match next {
             Next::Request => {}
-            Next::Idle => return wire.park(),
+            Next::Idle(socket) => return After::Park(socket),
             Next::Closed => return After::Closed,
         }
         if served.is_multiple_of(BURST_REQUESTS_MAX) {
@@ -96,7 +104,7 @@ pub(super) enum Outcome {
 
 enum Next {
     Request,
-    Idle,
+    Idle(Socket),
     Closed,
 }
 
@@ -138,7 +146,8 @@ impl Wire {
         state.poll_outcome(call.is_none(), cx)
     }
 
-    /// Brings the connection to the start of the next exchange, or to its end.
+    /// Brings the connection to the start of the next exchange, or to its end, in whatever state
+    /// it is.
     async fn conclude(&self, outcome: Outcome) -> Next {
         match outcome {
             Outcome::Answered => {}
@@ -161,11 +170,13 @@ impl Wire {
                 return Next::Closed;
             }
         }
-        if !self.state.borrow().inbound.is_body_complete() && !self.discard_body().await {
+        let is_body_complete = self.state.borrow().inbound.is_body_complete();
+        if is_body_complete || self.discard_body().await {
+            self.state.borrow_mut().next_exchange()
+        } else {
             self.close_politely();
-            return Next::Closed;
+            Next::Closed
         }
-        self.state.borrow_mut().next_exchange()
     }
 
     /// Reads what is left of a body that nobody wants, within bounds.
@@ -347,8 +358,15 @@ impl State {
         self.is_tunnel && matches!(self.inbound.body, Body::Open)
     }
 
-    /// After a complete exchange: what is next on this connection.
+    /// [`State::next_exchange`], if nothing of the request is left to be read.
     #[inline]
+    fn try_next_exchange(&mut self) -> Option<Next> {
+        self.inbound
+            .is_body_complete()
+            .then(|| self.next_exchange())
+    }
+
+    /// After a complete exchange: what is next on this connection.
     fn next_exchange(&mut self) -> Next {
         let is_drained = self.inbound.input.is_empty();
         let side = self.side.server();
@@ -363,11 +381,11 @@ impl State {
             return Next::Closed;
         }
         // Bytes that wait in the socket bring it back from being parked at once.
-        if is_drained {
-            Next::Idle
-        } else {
-            Next::Request
+        if !is_drained {
+            return Next::Request;
         }
+        self.restore_window();
+        self.socket.take().map_or(Next::Closed, Next::Idle)
     }
 
     pub(super) fn nothing_received(&self) -> bool {

@@ -131,6 +131,12 @@ impl Wire {
             .unwrap_or(Poll::Ready(Err(BodyError::Cancelled)))
     }
 
+    /// See [`RecvBody::take_whole`](crate::RecvBody::take_whole).
+    pub(crate) fn take_whole(&self, exchange: u32, length: u64) -> Option<Slice> {
+        self.in_exchange(exchange, |state| state.take_whole(length))
+            .flatten()
+    }
+
     /// The reader is gone.
     pub(crate) fn drop_recv(&self, exchange: u32) {
         self.in_exchange(exchange, |state| {
@@ -187,6 +193,19 @@ impl State {
                 }
             }
         }
+    }
+
+    fn take_whole(&mut self, length: u64) -> Option<Slice> {
+        let received = self.inbound.input.front().map_or(0, Slice::len);
+        let is_whole = self.inbound.pace.bytes == 0 && received as u64 >= length;
+        if !is_whole || !matches!(self.inbound.body, Body::Open) {
+            return None;
+        }
+        let (Ok(Got::Data(whole)), Ok(Got::End)) = (self.step(), self.step()) else {
+            unreachable!("content of a known length is nothing but its bytes")
+        };
+        self.end_body();
+        Some(whole)
     }
 
     pub(super) fn end_body(&mut self) {

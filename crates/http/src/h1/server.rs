@@ -77,6 +77,16 @@ impl Wire {
             drop(state);
             return wire;
         }
+        Wire::new_server(socket, peer, options, decoration)
+    }
+
+    #[cold]
+    fn new_server(
+        socket: Socket,
+        peer: Peer,
+        options: &Rc<ServeOptions>,
+        decoration: &Rc<Decoration>,
+    ) -> Rc<Wire> {
         let side = ServerSide {
             machine: h1::Server::new(&options.limits),
             head: None,

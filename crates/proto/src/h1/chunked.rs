@@ -166,6 +166,7 @@ impl Chunked {
         Ok(())
     }
 
+    #[inline(never)]
     fn step_trailers(
         &mut self,
         input: &[u8],

@@ -114,7 +114,8 @@ impl Client {
     }
 
     /// Takes one step through the input: `Head` for each informational response and for the final
-    /// one, then content, `Trailers`, `End`.
+    /// one, then content, `Trailers`, `End`. A head is collected in `head`, which is cleared with
+    /// its first byte: present the same one until it is complete, likewise `trailers`.
     ///
     /// # Errors
     /// The violated rule, also for bytes that no request asked for. The connection must close.
@@ -213,7 +214,7 @@ impl Client {
 
     fn step_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Step, Error> {
         // Something else may never end its line, and our client should not wait for a deadline.
-        if !self.section.may_begin(input, b"HTTP/") {
+        if !self.section.may_begin(&head.fields, input, b"HTTP/") {
             return Err(self.refuse(ErrorKind::StatusLine));
         }
         let taken = match self.section.take(input, &mut head.fields) {

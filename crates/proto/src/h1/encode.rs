@@ -1,7 +1,8 @@
 //! Writes heads and trailers anew, from parsed values only.
 
 use super::framing::ConnectionOptions;
-use crate::message::{Fields, Method, Name, RequestHead, ResponseHead, TargetForm};
+use crate::copy::{push_front, push_text};
+use crate::message::{Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm};
 
 /// How a head says where its message ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,24 +15,36 @@ pub(crate) enum FramingField {
     Chunked,
 }
 
-/// Appends status line, fields, framing and connection options.
-pub(crate) fn response_head(
-    head: &ResponseHead,
-    framing: FramingField,
-    options: ConnectionOptions,
-    out: &mut Vec<u8>,
-) {
-    match head.status.line() {
+/// Appends a whole head that says nothing about content or connection.
+#[inline(never)]
+pub(crate) fn response_head(head: &ResponseHead, out: &mut Vec<u8>) {
+    let found = begin_response(head, out);
+    finish_head(found, FramingField::None, ConnectionOptions::default(), out);
+}
+
+/// Appends status line and fields; [`finish_head`] has to follow.
+#[inline]
+pub(crate) fn begin_response(head: &ResponseHead, out: &mut Vec<u8>) -> HopByHop {
+    if head.status == Status::OK {
+        // With a length that the compiler knows, a copy is no call.
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    } else {
+        push_other_status(head.status, out);
+    }
+    push_fields(&head.fields, Name::is_of_machine, out)
+}
+
+#[inline(never)]
+fn push_other_status(status: Status, out: &mut Vec<u8>) {
+    match status.line() {
         Some(line) => out.extend_from_slice(line.as_bytes()),
         None => {
             // Without a registered reason the phrase is empty, but its space is not optional.
             out.extend_from_slice(b"HTTP/1.1 ");
-            push_number(u64::from(head.status.code()), out);
+            push_number(u64::from(status.code()), out);
             out.extend_from_slice(b" \r\n");
         }
     }
-    let found = push_fields(&head.fields, Name::is_of_machine, out);
-    finish_head(found, framing, options, out);
 }
 
 /// Appends request line, `Host`, fields, framing and connection options.
@@ -41,24 +54,30 @@ pub(crate) fn request_head(
     options: ConnectionOptions,
     out: &mut Vec<u8>,
 ) {
-    out.extend_from_slice(head.method_str().as_bytes());
-    out.push(b' ');
+    if head.method == Method::Get {
+        out.extend_from_slice(b"GET ");
+    } else {
+        out.extend_from_slice(head.method_str().as_bytes());
+        out.push(b' ');
+    }
     let target = match (head.method, head.form()) {
         (Method::Connect, TargetForm::Authority) => head.authority().unwrap_or(""),
         _ => head.path_and_query(),
     };
-    out.extend_from_slice(target.as_bytes());
+    push_text(target.as_bytes(), out);
     // RFC 9110, section 7.2: "A user agent that sends Host SHOULD send it as the first field".
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
     let host = match head.authority() {
         Some(authority) => authority.as_bytes(),
         None => head.fields.get(Name::Host).unwrap_or(b""),
     };
-    out.extend_from_slice(host);
+    push_text(host, out);
     out.extend_from_slice(b"\r\n");
     // HTTP2-Settings belongs to the upgrade to h2c, which is never forwarded (RULES 15).
-    let is_skipped =
-        |name: Name| name.is_of_machine() || matches!(name, Name::Host | Name::Http2Settings);
+    let is_skipped = |name: Name| {
+        let is_ours = name.is_of_machine() || matches!(name, Name::Host | Name::Http2Settings);
+        name.concerns_connection() && is_ours
+    };
     let found = push_fields(&head.fields, is_skipped, out);
     finish_head(found, framing, options, out);
 }
@@ -89,12 +108,23 @@ pub(crate) fn chunk_size(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&line[at..]);
 }
 
-/// Fields that were written and that `Connection` has to name, because they are hop-by-hop (RFC
-/// 9110, sections 7.8 and 10.1.4).
+/// What the fields of a head have to do with the connection.
 #[derive(Clone, Copy, Default)]
-struct HopByHop {
+pub(crate) struct HopByHop {
+    /// `Upgrade` and `TE` were written, so `Connection` has to name them (RFC 9110, sections 7.8
+    /// and 10.1.4).
     upgrade: bool,
     te: bool,
+    /// There is a `Connection`, which was skipped.
+    pub(crate) connection: bool,
+}
+
+impl HopByHop {
+    fn note(&mut self, name: Name) {
+        self.upgrade |= name == Name::Upgrade;
+        self.te |= name == Name::Te;
+        self.connection |= name == Name::Connection;
+    }
 }
 
 /// Appends all fields but those to skip.
@@ -102,48 +132,72 @@ struct HopByHop {
 fn push_fields(fields: &Fields, is_skipped: impl Fn(Name) -> bool, out: &mut Vec<u8>) -> HopByHop {
     let mut found = HopByHop::default();
     for entry in &fields.entries {
-        if is_skipped(entry.name) {
+        let name = entry.label.name;
+        if name.concerns_connection() {
+            found.note(name);
+        }
+        if is_skipped(name) {
             continue;
         }
-        found.upgrade |= entry.name == Name::Upgrade;
-        found.te |= entry.name == Name::Te;
-        match entry.name.line_start() {
-            Some(start) => out.extend_from_slice(start.as_bytes()),
-            None => {
-                out.extend_from_slice(entry.name_in(&fields.block));
-                out.extend_from_slice(b": ");
-            }
+        if name == Name::Other {
+            push_text(entry.name_in(&fields.block), out);
+            out.extend_from_slice(b": ");
+        } else {
+            let (start, len) = name.line_start();
+            push_front(start, len, out);
         }
-        out.extend_from_slice(entry.value_in(&fields.block));
+        push_text(entry.value_in(&fields.block), out);
         out.extend_from_slice(b"\r\n");
     }
     found
 }
 
-fn finish_head(
+/// Appends framing, connection options and the empty line.
+#[inline]
+pub(crate) fn finish_head(
     found: HopByHop,
     framing: FramingField,
     options: ConnectionOptions,
     out: &mut Vec<u8>,
 ) {
     match framing {
-        FramingField::None => {}
+        FramingField::None => out.extend_from_slice(b"\r\n"),
+        FramingField::Length(length @ 0..10_000) => push_short_length(length as u32, out),
         FramingField::Length(length) => {
             out.extend_from_slice(b"Content-Length: ");
             push_number(length, out);
-            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(b"\r\n\r\n");
         }
-        FramingField::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        FramingField::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n"),
     }
-    push_connection(found, options, out);
-    out.extend_from_slice(b"\r\n");
+    if options.close || options.keep_alive || found.upgrade || found.te {
+        out.truncate(out.len() - b"\r\n".len());
+        push_connection(found, options, out);
+    }
 }
 
+/// Appends `Content-Length` with up to four digits, and the empty line: the end of most heads.
 #[inline]
+fn push_short_length(length: u32, out: &mut Vec<u8>) {
+    let digits = [
+        length / 1000,
+        length / 100 % 10,
+        length / 10 % 10,
+        length % 10,
+    ];
+    let digits = u32::from_le_bytes(digits.map(|digit| b'0' + digit as u8));
+    let zeros = usize::from(length < 1000) + usize::from(length < 100) + usize::from(length < 10);
+    // As one word, from which leading zeros are shifted out.
+    let line_end = u64::from(u32::from_le_bytes(*b"\r\n\r\n"));
+    let end = (line_end << 32 | u64::from(digits)) >> (zeros * 8);
+    let mut line = *b"Content-Length: \0\0\0\0\0\0\0\0";
+    line[16..].copy_from_slice(&end.to_le_bytes());
+    push_front(&line, line.len() - zeros, out);
+}
+
+/// Appends `Connection` and the empty line.
+#[cold]
 fn push_connection(found: HopByHop, options: ConnectionOptions, out: &mut Vec<u8>) {
-    if !(options.close || options.keep_alive || found.upgrade || found.te) {
-        return;
-    }
     let named = [
         (options.close, "close"),
         (options.keep_alive, "keep-alive"),
@@ -156,7 +210,7 @@ fn push_connection(found: HopByHop, options: ConnectionOptions, out: &mut Vec<u8
         out.extend_from_slice(option.as_bytes());
         before = b", ";
     }
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(b"\r\n\r\n");
 }
 
 fn push_number(number: u64, out: &mut Vec<u8>) {

@@ -10,7 +10,7 @@ use super::diagnose;
 use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
-use crate::message::{Entry, Name, Outline, is_token};
+use crate::message::{Entry, Label, Name, Outline, Span, is_token};
 use crate::scan;
 
 /// The bounds of one section: a head, or trailers.
@@ -46,8 +46,6 @@ impl SectionLimits {
 #[derive(Debug)]
 pub(crate) struct Finder {
     limits: SectionLimits,
-    /// The fields so far.
-    pub(crate) entries: Vec<Entry>,
     /// What those of a head say that frame the message.
     pub(crate) framing: Framing,
     /// Where the CR of a head's first line is; 0 before it is found.
@@ -62,7 +60,26 @@ pub(crate) struct Finder {
     fields_left: usize,
     /// Names by their place in the section before this one. The same client sends the same names
     /// in the same order again and again, so these are tried first.
-    usual: [&'static Outline; USUAL],
+    usual: [Usual; USUAL],
+}
+
+/// A name that was found in a certain place.
+#[derive(Debug, Clone, Copy)]
+struct Usual {
+    /// What lines with this name look like; none does if the name is no known one.
+    outline: &'static Outline,
+    label: Label,
+}
+
+impl Usual {
+    const NONE: Usual = Usual {
+        outline: Name::Other.outline(),
+        label: Label {
+            len: 0,
+            name: Name::Other,
+            never_indexed: false,
+        },
+    };
 }
 
 /// The line whose end was not found yet.
@@ -77,11 +94,13 @@ enum OpenLine {
 
 const USUAL: usize = 16;
 
+/// The control character that is not below the others.
+const DEL: u8 = 0x7f;
+
 impl Finder {
     pub(crate) fn new(limits: SectionLimits) -> Finder {
         let mut finder = Finder {
             limits,
-            entries: Vec::new(),
             framing: Framing::default(),
             first_line_end: 0,
             seen: 0,
@@ -89,7 +108,7 @@ impl Finder {
             line_end_max: 0,
             line: OpenLine::Field,
             fields_left: 0,
-            usual: [Name::Other.outline(); USUAL],
+            usual: [Usual::NONE; USUAL],
         };
         finder.restart();
         finder
@@ -98,7 +117,6 @@ impl Finder {
     /// Begins a new section.
     #[inline]
     pub(crate) fn restart(&mut self) {
-        self.entries.clear();
         self.framing = Framing::default();
         self.first_line_end = 0;
         self.seen = 0;
@@ -113,10 +131,15 @@ impl Finder {
         };
     }
 
-    /// Continues in `section`, which is what was given before and more. `Some(n)` if the section
-    /// ends, with its empty line, after `n` bytes.
-    #[inline]
-    pub(crate) fn find(&mut self, section: &[u8]) -> Result<Option<usize>, ErrorKind> {
+    /// Continues in `section`, which is what was given before and more, and adds its fields to
+    /// `entries`. `Some(n)` if the section ends, with its empty line, after `n` bytes.
+    // Apart from its callers, since it needs all registers.
+    #[inline(never)]
+    pub(crate) fn find(
+        &mut self,
+        section: &[u8],
+        entries: &mut Vec<Entry>,
+    ) -> Result<Option<usize>, ErrorKind> {
         let mut at = self.seen;
         while at < section.len() {
             let mut not_plain = scan::not_plain_from(section, at);
@@ -131,7 +154,7 @@ impl Finder {
                     continue;
                 }
                 not_plain &= not_plain.wrapping_sub(1);
-                if self.end_line(section, odd)? {
+                if self.end_line(section, odd, entries)? {
                     return Ok(Some(odd + 2));
                 }
             }
@@ -143,13 +166,29 @@ impl Finder {
         Ok(None)
     }
 
-    /// Up to which offset the open line may grow by bytes that are no controls without asking
-    /// again; 0 if the next byte has to be looked at.
-    pub(crate) fn open_until(&self, section_len: usize) -> usize {
+    /// Continues in `section`, of which only a line end and bytes above the controls are new: the
+    /// rest of a line that is not empty.
+    pub(crate) fn find_line(
+        &mut self,
+        section: &[u8],
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), ErrorKind> {
+        let cr = section.len() - b"\r\n".len();
+        if scan::contains(&section[self.line_start..], DEL) {
+            return self.find(section, entries).map(|_| ());
+        }
+        self.seen = section.len();
+        self.end_line(section, cr, entries)?;
+        self.check_open_line(section.len())
+    }
+
+    /// How many bytes that are no controls the open line may grow by, without asking again, after
+    /// this many bytes of the section; 0 if the next byte has to be looked at.
+    pub(crate) fn room(&self, section_len: usize) -> usize {
         if self.seen < section_len {
             0
         } else {
-            self.line_end_max
+            self.line_end_max.saturating_sub(section_len)
         }
     }
 
@@ -174,7 +213,12 @@ impl Finder {
 
     /// Deals with a line whose CR is at offset `cr`; true if it is the empty one at the end.
     #[inline(always)]
-    fn end_line(&mut self, section: &[u8], cr: usize) -> Result<bool, ErrorKind> {
+    fn end_line(
+        &mut self,
+        section: &[u8],
+        cr: usize,
+        entries: &mut Vec<Entry>,
+    ) -> Result<bool, ErrorKind> {
         let start = self.line_start;
         if cr == start {
             return Ok(true);
@@ -186,40 +230,43 @@ impl Finder {
         if is_special {
             return self.end_special_line(section, start, cr).map(|()| false);
         }
-        let line = &section[start..cr];
-        let Some((name, name_len, value)) = self.split(line, &section[start..]) else {
-            return Err(diagnose::field_line(line));
-        };
-        let value = trim(value);
-        self.entries.push(Entry {
-            value_start: (cr - value.start_from_end) as u32,
-            value_len: value.len as u32,
-            name_start: start as u32,
-            name_len: name_len as u16,
-            name,
-            never_indexed: false,
-        });
-        if name.is_policed() {
-            self.police(section).map(|()| false)
-        } else {
-            Ok(false)
+        let place = entries.len() % USUAL;
+        if !self.usual[place].outline.begins(&section[start..]) {
+            self.learn_name(&section[start..], cr - start, entries)?;
         }
+        let label = self.usual[place].label;
+        let Some(value) = section.get(start + usize::from(label.len) + 1..cr) else {
+            return Err(diagnose::field_line(&section[start..cr]));
+        };
+        let (start_from_end, len) = trim(value);
+        let value = Span {
+            start: (cr - start_from_end) as u32,
+            end: (cr - start_from_end + len) as u32,
+        };
+        entries.push(Entry {
+            value_start: value.start,
+            value_len: len as u32,
+            name_start: start as u32,
+            label,
+        });
+        let name = label.name;
+        // What the fields of trailers say about framing, nobody asks.
+        if name.is_policed() && self.limits.first_line_max.is_some() {
+            self.framing.note(name, value, section)?;
+        }
+        Ok(false)
     }
 
     /// Deals with the end of a line that is no ordinary field.
-    #[cold]
+    #[inline]
     fn end_special_line(
         &mut self,
         section: &[u8],
         start: usize,
         cr: usize,
     ) -> Result<(), ErrorKind> {
-        match self.line {
-            OpenLine::Field => return Err(ErrorKind::TooManyFields),
-            OpenLine::FieldWithControl => {
-                return Err(diagnose::field_line(&section[start..cr]));
-            }
-            OpenLine::First => {}
+        if self.line != OpenLine::First {
+            return Err(self.refuse_line(&section[start..cr]));
         }
         self.line = OpenLine::Field;
         self.fields_left = self.limits.fields_max;
@@ -228,28 +275,50 @@ impl Finder {
         Ok(())
     }
 
-    /// The known name, its length, and the raw value of a line that `lines` begins with.
-    #[inline]
-    fn split<'l>(&mut self, line: &'l [u8], lines: &[u8]) -> Option<(Name, usize, &'l [u8])> {
-        let usual = &mut self.usual[self.entries.len() % USUAL];
-        let (name, len) = if usual.begins(lines) {
-            (usual.name, usual.len)
-        } else {
-            let (name, len) = find_name(line, lines)?;
-            *usual = name.outline();
-            (name, len)
+    /// Finds the name of a line that does not begin with the usual one, which it becomes.
+    ///
+    /// `field-line = field-name ":" OWS field-value OWS` (RFC 9112, section 5). Control characters
+    /// are excluded before, so a name or a value can only be wrong by its other characters.
+    #[cold]
+    fn learn_name(
+        &mut self,
+        lines: &[u8],
+        line_len: usize,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), ErrorKind> {
+        if entries.capacity() == 0 {
+            entries.reserve(USUAL);
+        }
+        let line = &lines[..line_len];
+        let text = scan::position(line, b':').map(|colon| &line[..colon]);
+        let Some(text) = text.filter(|text| text.len() <= usize::from(u16::MAX)) else {
+            return Err(diagnose::field_line(line));
         };
-        Some((name, len, line.get(len + 1..)?))
+        let guess = Name::guess(text);
+        let outline = guess.outline();
+        let is_guessed = outline.len() == text.len() && outline.begins(lines);
+        if !is_guessed && !is_token(text) {
+            return Err(diagnose::field_line(line));
+        }
+        // At the very end of what was received, the outline may miss a known name.
+        let name = if is_guessed { guess } else { Name::parse(text) };
+        let len = text.len() as u16;
+        self.usual[entries.len() % USUAL] = Usual {
+            outline: name.outline(),
+            label: Label {
+                len,
+                name,
+                never_indexed: false,
+            },
+        };
+        Ok(())
     }
 
-    /// Notes what the last field says, if it is a field of a head.
-    #[inline(never)]
-    fn police(&mut self, section: &[u8]) -> Result<(), ErrorKind> {
-        match self.entries.last() {
-            Some(entry) if self.limits.first_line_max.is_some() => {
-                self.framing.note(*entry, entry.value_in(section))
-            }
-            _ => Ok(()),
+    #[cold]
+    fn refuse_line(&self, line: &[u8]) -> ErrorKind {
+        match self.line {
+            OpenLine::Field => ErrorKind::TooManyFields,
+            _ => diagnose::field_line(line),
         }
     }
 
@@ -265,50 +334,22 @@ impl Finder {
     }
 }
 
-// `field-line = field-name ":" OWS field-value OWS` (RFC 9112, section 5). Control characters are
-// excluded before, so a name or a value can only be wrong by its other characters.
-
-/// The known name and the length of what is before the first colon, if that is a token.
-#[cold]
-fn find_name(line: &[u8], lines: &[u8]) -> Option<(Name, usize)> {
-    let len = scan::position(line, b':')?;
-    let text = &line[..len];
-    let guess = Name::guess(text).outline();
-    if guess.len == len && guess.begins(lines) {
-        return Some((guess.name, len));
-    }
-    // At the very end of what was received, a known name may be missed so far.
-    let is_good = is_token(text) && len <= u16::MAX as usize;
-    is_good.then(|| (Name::parse(text), len))
-}
-
-/// A value without the white space around it.
-struct Trimmed {
-    start_from_end: usize,
-    len: usize,
-}
-
+/// How far before its end a value begins without the white space around it, and its length.
 #[inline]
-fn trim(value: &[u8]) -> Trimmed {
+fn trim(value: &[u8]) -> (usize, usize) {
     // Most values have one space before and none after them.
     if let [b' ', rest @ ..] = value
         && let ([first, ..], [.., last]) = (rest, rest)
         && *first > b' '
         && *last > b' '
     {
-        return Trimmed {
-            start_from_end: rest.len(),
-            len: rest.len(),
-        };
+        return (rest.len(), rest.len());
     }
     trim_all(value)
 }
 
 #[cold]
-fn trim_all(value: &[u8]) -> Trimmed {
+fn trim_all(value: &[u8]) -> (usize, usize) {
     let rest = value.trim_ascii_start();
-    Trimmed {
-        start_from_end: rest.len(),
-        len: rest.trim_ascii_end().len(),
-    }
+    (rest.len(), rest.trim_ascii_end().len())
 }

@@ -5,13 +5,14 @@
 //! sees it.
 
 use crate::error::ErrorKind;
-use crate::message::{Entry, Name, Version, is_token, parse_content_length};
+use crate::message::{Name, Span, Version, is_token, parse_content_length};
 use crate::target;
 
 /// What the policed fields of one head say.
 #[derive(Debug, Default)]
 pub(crate) struct Framing {
-    pub(crate) host: Option<Entry>,
+    /// Where the value of `Host` lies.
+    pub(crate) host: Option<Span>,
     pub(crate) content_length: Option<u64>,
     pub(crate) transfer_encoding: Option<TransferEncoding>,
     pub(crate) connection: ConnectionOptions,
@@ -38,18 +39,24 @@ pub(crate) struct ConnectionOptions {
 }
 
 impl Framing {
-    /// Takes note of one field whose name [is policed](Name::is_policed). What nearly every request
-    /// has, is dealt with at once, the rest out of the way.
+    /// Takes note of one field of `section` whose name [is policed](Name::is_policed). What nearly
+    /// every request has, is dealt with at once, the rest out of the way.
     #[inline]
-    pub(crate) fn note(&mut self, field: Entry, value: &[u8]) -> Result<(), ErrorKind> {
-        match field.name {
-            Name::Host => self.note_host(field, value),
-            Name::Connection if value == b"keep-alive" => {
-                self.connection.keep_alive = true;
-                Ok(())
-            }
-            _ => self.note_other(field.name, value),
+    pub(crate) fn note(
+        &mut self,
+        name: Name,
+        value: Span,
+        section: &[u8],
+    ) -> Result<(), ErrorKind> {
+        if name == Name::Host {
+            return self.note_host(value, section);
         }
+        let value = &section[value.start as usize..value.end as usize];
+        if name == Name::Connection && value == b"keep-alive" {
+            self.connection.keep_alive = true;
+            return Ok(());
+        }
+        self.note_other(name, value)
     }
 
     #[cold]
@@ -73,7 +80,7 @@ impl Framing {
     }
 
     #[inline]
-    fn note_host(&mut self, field: Entry, value: &[u8]) -> Result<(), ErrorKind> {
+    fn note_host(&mut self, value: Span, section: &[u8]) -> Result<(), ErrorKind> {
         // RFC 9112, section 3.2: "A server MUST respond with a 400 (Bad Request) status code to
         // any HTTP/1.1 request message that lacks a Host header field and to any request message
         // that contains more than one Host header field line or a Host header field with an
@@ -81,8 +88,9 @@ impl Framing {
         if self.host.is_some() {
             return Err(ErrorKind::HostRepeated);
         }
-        self.host = Some(field);
-        if target::is_authority(value) {
+        self.host = Some(value);
+        let lines = &section[value.start as usize..];
+        if target::begins_with_authority(lines, (value.end - value.start) as usize) {
             Ok(())
         } else {
             Err(ErrorKind::HostMalformed)

@@ -8,7 +8,7 @@ use crate::message::{
     BodyLength, Method, Name, RequestHead, ResponseHead, Status, TargetForm, Version,
     is_valid_value,
 };
-use crate::target;
+use crate::{scan, target};
 
 /// What a request head says about its exchange.
 #[derive(Debug, Clone, Copy)]
@@ -36,10 +36,19 @@ pub(crate) fn parse_request(
     let framing = section.framing();
     let block = &head.fields.block;
     let line = &block[..section.first_line_end()];
-    let (method, target, version) = split_request_line(line)?;
-    let host = framing.host.map(|host| host.value_in(block));
-    head.version = version;
-    head.method = target::parse_request_line(&mut head.target, method, target, host)
+    let parts = split_request_line(line)?;
+    let host = framing
+        .host
+        .map(|host| &block[host.start as usize..host.end as usize]);
+    head.version = parts.version;
+    head.method = parts.method;
+    let RequestLine {
+        method,
+        method_text,
+        target,
+        ..
+    } = parts;
+    target::parse_target(&mut head.target, method, method_text, target, host)
         .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
     settle_host(head, framing)?;
     request_facts(head, framing)
@@ -98,9 +107,16 @@ pub(crate) fn parse_response(
 const HTTP_1_1: u64 = u64::from_ne_bytes(*b"HTTP/1.1");
 const HTTP_1_0: u64 = u64::from_ne_bytes(*b"HTTP/1.0");
 
-/// Method, target and version; the first two may still hold anything but controls.
+/// The parts of a request line; method and target may still hold anything but controls.
+struct RequestLine<'l> {
+    method: Method,
+    method_text: &'l [u8],
+    target: &'l [u8],
+    version: Version,
+}
+
 #[inline]
-fn split_request_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), ErrorKind> {
+fn split_request_line(line: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let malformed = || diagnose::request_line(line).unwrap_or(ErrorKind::RequestLine);
     let (rest, version) = line.split_last_chunk().ok_or_else(malformed)?;
     // As numbers, because eight bytes one by one are sixteen instructions.
@@ -110,22 +126,41 @@ fn split_request_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), ErrorKind>
         _ => return Err(malformed()),
     };
     let rest = rest.strip_suffix(b" ").ok_or_else(malformed)?;
-    let space = rest
-        .iter()
-        .position(|&byte| byte == b' ')
-        .ok_or_else(malformed)?;
-    Ok((&rest[..space], &rest[space + 1..], version))
+    if let Some((method, target)) = rest.split_first_chunk()
+        && u32::from_ne_bytes(*method) == u32::from_ne_bytes(*b"GET ")
+    {
+        return Ok(RequestLine {
+            method: Method::Get,
+            method_text: b"GET",
+            target,
+            version,
+        });
+    }
+    let space = scan::position(rest, b' ').ok_or_else(malformed)?;
+    let method_text = &rest[..space];
+    Ok(RequestLine {
+        method: Method::parse(method_text),
+        method_text,
+        target: &rest[space + 1..],
+        version,
+    })
 }
 
 /// `HTTP-version SP status-code SP [ reason-phrase ]`; that the last space may be missing with an
 /// empty reason is the one liberty everybody takes (RFC 9112, section 4).
 fn parse_status_line(line: &[u8]) -> Result<(Version, Status), ErrorKind> {
     let malformed = || diagnose::status_line(line).unwrap_or(ErrorKind::StatusLine);
-    let (version, rest) = match line.split_first_chunk() {
-        Some((b"HTTP/1.1 ", rest)) => (Version::Http11, rest),
-        Some((b"HTTP/1.0 ", rest)) => (Version::Http10, rest),
+    let (version, rest) = line.split_first_chunk().ok_or_else(malformed)?;
+    let version = match u64::from_ne_bytes(*version) {
+        HTTP_1_1 => Version::Http11,
+        HTTP_1_0 => Version::Http10,
         _ => return Err(malformed()),
     };
+    let rest = rest.strip_prefix(b" ").ok_or_else(malformed)?;
+    // What nearly all responses say, and servers say it in these words.
+    if rest == b"200 OK" {
+        return Ok((version, Status::OK));
+    }
     let digits = match rest {
         [_, _, _] => rest,
         [a, b, c, b' ', ..] => &[*a, *b, *c],

@@ -5,12 +5,14 @@ use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::message::{Fields, is_token_byte};
 
-/// Holds the part of a section that has arrived; empty between two sections.
+/// Collects a section in the block of the fields that it is for.
 #[derive(Debug)]
 pub(crate) struct SectionBuffer {
     finder: Finder,
     has_first_line: bool,
-    partial: Partial,
+    /// Some of the section has arrived.
+    has_begun: bool,
+    recent: Recent,
 }
 
 /// Outcome of one attempt.
@@ -27,23 +29,25 @@ impl SectionBuffer {
         SectionBuffer {
             finder: Finder::new(limits),
             has_first_line: limits.first_line_max.is_some(),
-            partial: Partial::default(),
+            has_begun: false,
+            recent: Recent::CLOSED,
         }
     }
 
     /// Whether no byte of a section has arrived.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.partial.len() == 0
+        !self.has_begun
     }
 
     /// Whether what has arrived, and `input` after it, begins like this, as far as it goes.
     #[inline]
-    pub(crate) fn may_begin(&self, input: &[u8], beginning: &[u8]) -> bool {
-        if self.is_empty() && input.starts_with(beginning) {
-            return true;
+    pub(crate) fn may_begin(&self, fields: &Fields, input: &[u8], beginning: &[u8]) -> bool {
+        if self.is_empty() {
+            let len = input.len().min(beginning.len());
+            return input[..len] == beginning[..len];
         }
-        let arrived = self.partial.bytes().iter().chain(input);
+        let arrived = fields.block.iter().chain(self.recent.bytes()).chain(input);
         arrived.zip(beginning).all(|(byte, wanted)| byte == wanted)
     }
 
@@ -64,14 +68,27 @@ impl SectionBuffer {
     #[inline]
     pub(crate) fn take_in_line(&mut self, byte: u8) -> bool {
         if byte >= b' ' {
-            self.partial.push(byte)
+            self.recent.push(byte)
         } else {
-            byte == b'\r' && self.partial.push_last(byte)
+            byte == b'\r' && self.recent.push_last(byte)
         }
     }
 
-    /// Takes what belongs to the section. Once complete, it is moved into `fields`, whose memory
-    /// is kept for the next one.
+    /// Takes the LF that ends a line which dripped in; false if there is more to the byte.
+    pub(crate) fn take_line_feed(&mut self, fields: &mut Fields) -> Result<bool, ErrorKind> {
+        let Fields { block, entries } = fields;
+        let [_, .., b'\r'] = self.recent.bytes() else {
+            return Ok(false);
+        };
+        self.recent.move_into(block);
+        block.push(b'\n');
+        self.finder.find_line(block, entries)?;
+        self.recent.open(self.finder.room(block.len()));
+        Ok(true)
+    }
+
+    /// Takes what belongs to the section. The same fields have to be presented until it is
+    /// complete; what they held before is lost with the first byte.
     #[inline(always)]
     pub(crate) fn take(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
         if input.is_empty() {
@@ -80,24 +97,24 @@ impl SectionBuffer {
                 complete: false,
             });
         }
-        if !self.is_empty() {
+        if self.has_begun {
             return self.take_more(input, fields);
         }
         self.finder.restart();
+        fields.clear();
         if self.has_first_line {
             check_first_byte(input)?;
         }
-        let Some(end) = self.finder.find(input)? else {
-            self.partial.append(input);
-            self.partial.open(self.finder.open_until(input.len()));
+        let Some(end) = self.finder.find(input, &mut fields.entries)? else {
+            fields.block.extend_from_slice(input);
+            self.has_begun = true;
+            self.recent.open(self.finder.room(input.len()));
             return Ok(Taken {
                 consumed: input.len(),
                 complete: false,
             });
         };
-        fields.block.clear();
         fields.block.extend_from_slice(&input[..end]);
-        std::mem::swap(&mut self.finder.entries, &mut fields.entries);
         Ok(Taken {
             consumed: end,
             complete: true,
@@ -106,21 +123,22 @@ impl SectionBuffer {
 
     #[cold]
     fn take_more(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
-        let before = self.partial.len();
+        let Fields { block, entries } = fields;
+        self.recent.move_into(block);
+        let before = block.len();
         // In pieces, because what follows the section would be copied for nothing.
         for piece in input.chunks(PIECE) {
-            self.partial.append(piece);
-            if let Some(end) = self.finder.find(self.partial.bytes())? {
-                self.partial.move_into(end, &mut fields.block);
-                std::mem::swap(&mut self.finder.entries, &mut fields.entries);
+            block.extend_from_slice(piece);
+            if let Some(end) = self.finder.find(block, entries)? {
+                self.has_begun = false;
+                block.truncate(end);
                 return Ok(Taken {
                     consumed: end - before,
                     complete: true,
                 });
             }
         }
-        self.partial
-            .open(self.finder.open_until(self.partial.len()));
+        self.recent.open(self.finder.room(block.len()));
         Ok(Taken {
             consumed: input.len(),
             complete: false,
@@ -143,45 +161,38 @@ fn check_first_byte(input: &[u8]) -> Result<(), ErrorKind> {
     }
 }
 
-/// A vector whose bytes up to its length are a window that fills up, so that adding one byte is
-/// one comparison, one store and one addition: a head that drips in must cost its sender more
-/// than it costs us.
-#[derive(Debug, Default)]
-struct Partial {
-    window: Vec<u8>,
-    /// Where the next byte in the middle of a line goes; beyond the window if none may.
-    next: usize,
-    /// Bytes of the section, while `next` does not say it.
-    closed_len: usize,
+/// Bytes of a line that came one by one. Adding one is a comparison, a store and an addition: a
+/// head that drips in must cost its sender more than it costs us.
+#[derive(Debug)]
+struct Recent {
+    bytes: [u8; 256],
+    /// Where the first one is: so that the last that may be added is the one before the array's.
+    from: u8,
+    /// Where the next one goes; at the array's last byte, none may be added.
+    at: u8,
+    /// Where they end, if none may be added.
+    end: u8,
 }
 
-impl Partial {
-    const CLOSED: usize = usize::MAX;
-
-    #[inline]
-    fn len(&self) -> usize {
-        if self.next == Self::CLOSED {
-            self.closed_len
-        } else {
-            self.next
-        }
-    }
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        &self.window[..self.len()]
-    }
+impl Recent {
+    const CLOSED: Recent = Recent {
+        bytes: [0; 256],
+        from: u8::MAX,
+        at: u8::MAX,
+        end: u8::MAX,
+    };
 
     #[inline]
     fn push(&mut self, byte: u8) -> bool {
-        match self.window.get_mut(self.next) {
-            Some(slot) => {
-                *slot = byte;
-                self.next += 1;
-                true
-            }
-            None => false,
+        // An index of eight bits needs no check; what is written where none may be added, nobody
+        // reads.
+        self.bytes[usize::from(self.at)] = byte;
+        let next = self.at.wrapping_add(1);
+        if next == 0 {
+            return false;
         }
+        self.at = next;
+        true
     }
 
     /// Adds a byte after which the next one has to be looked at.
@@ -189,49 +200,27 @@ impl Partial {
     fn push_last(&mut self, byte: u8) -> bool {
         let is_pushed = self.push(byte);
         if is_pushed {
-            (self.next, self.closed_len) = (Self::CLOSED, self.next);
+            (self.end, self.at) = (self.at, u8::MAX);
         }
         is_pushed
     }
 
-    /// Adds bytes; none may be pushed until [`Partial::open`].
-    fn append(&mut self, bytes: &[u8]) {
-        let len = self.len();
-        let end = len + bytes.len();
-        if self.window.len() < end {
-            // Growing in steps keeps a connection that sends little from holding much.
-            let room = end.next_multiple_of(PIECE);
-            let has_room = self.window.capacity() >= end;
-            self.window.resize(
-                if has_room {
-                    room.min(self.window.capacity())
-                } else {
-                    room
-                },
-                0,
-            );
-        }
-        match bytes {
-            // A head that drips in ends its lines here.
-            [byte] => self.window[len] = *byte,
-            _ => self.window[len..end].copy_from_slice(bytes),
-        }
-        (self.next, self.closed_len) = (Self::CLOSED, end);
+    fn bytes(&self) -> &[u8] {
+        let end = if self.at < u8::MAX { self.at } else { self.end };
+        self.bytes
+            .get(usize::from(self.from)..usize::from(end))
+            .unwrap_or(&[])
     }
 
-    /// Lets single bytes be pushed until the section has this length.
-    fn open(&mut self, until: usize) {
-        if until > self.closed_len {
-            self.window.truncate(until);
-            self.next = self.closed_len;
-        }
+    /// Lets so many bytes be added.
+    fn open(&mut self, room: usize) {
+        self.from = u8::MAX - room.min(usize::from(u8::MAX)) as u8;
+        (self.at, self.end) = (self.from, u8::MAX);
     }
 
-    /// Hands the first bytes over in exchange for the memory of `block`. The others were only
-    /// looked at and stay with the caller.
-    fn move_into(&mut self, end: usize, block: &mut Vec<u8>) {
-        self.window.truncate(end);
-        std::mem::swap(&mut self.window, block);
-        (self.next, self.closed_len) = (Self::CLOSED, 0);
+    /// Moves the bytes to the end of the block; no more may be added.
+    fn move_into(&mut self, block: &mut Vec<u8>) {
+        block.extend_from_slice(self.bytes());
+        self.open(0);
     }
 }

@@ -82,8 +82,8 @@ impl Server {
 
     /// Takes one step through the input.
     ///
-    /// A head goes to `head`, which is cleared first; trailers to `trailers`. Present the same two
-    /// until the request's `End`.
+    /// A head is collected in `head`, which is cleared with its first byte, trailers in `trailers`.
+    /// Present the same two until the request's `End`.
     ///
     /// # Errors
     /// The violated rule. Nothing more is read afterwards; one response may still be sent if
@@ -104,7 +104,21 @@ impl Server {
                 event: Event::NeedMore,
             });
         }
-        self.step(input, head, trailers)
+        if input == b"\n" {
+            return self.step_line_feed(head, trailers);
+        }
+        match self.reading {
+            // Most requests end with their head.
+            Reading::Body(Body::Length(0)) => {
+                self.reading = Reading::Done;
+                Ok(Step {
+                    consumed: 0,
+                    event: Event::End,
+                })
+            }
+            Reading::Body(_) => self.step_on(input, trailers),
+            _ => self.step(input, head, trailers),
+        }
     }
 
     /// The client closed its sending side. Between requests, and after a complete one, that is
@@ -138,8 +152,7 @@ impl Server {
         }
         // RFC 9110, section 15.2: "A server MUST NOT send a 1xx response to an HTTP/1.0 client."
         if self.exchange.version == Version::Http11 {
-            let options = ConnectionOptions::default();
-            encode::response_head(head, FramingField::None, options, out);
+            encode::response_head(head, out);
         }
     }
 
@@ -148,6 +161,7 @@ impl Server {
     ///
     /// # Panics
     /// If no response is due, or the status is informational and not 101.
+    #[inline]
     pub fn send_head(&mut self, head: &ResponseHead, length: BodyLength, out: &mut Vec<u8>) {
         assert!(
             self.sending == Outgoing::Head,
@@ -163,7 +177,8 @@ impl Server {
             return self.open_tunnel(head, out);
         }
         self.sending = self.content_of(head.status, length);
-        self.decide_keep_alive(head);
+        let found = encode::begin_response(head, out);
+        self.decide_keep_alive(found.connection && says_close(&head.fields));
         let framing = match length {
             BodyLength::Known(length) if head.status != Status::NO_CONTENT => {
                 FramingField::Length(length)
@@ -180,7 +195,7 @@ impl Server {
             keep_alive: self.exchange.keep_alive && is_http10,
             upgrade: false,
         };
-        encode::response_head(head, framing, options, out);
+        encode::finish_head(found, framing, options, out);
     }
 
     /// Whether content is to follow the head that was sent: not for HEAD, 204, 304 and empty
@@ -277,6 +292,22 @@ impl Server {
         self.exchange.keep_alive && !self.draining
     }
 
+    #[inline(never)]
+    fn step_line_feed(
+        &mut self,
+        head: &mut RequestHead,
+        trailers: &mut Fields,
+    ) -> Result<Step, Error> {
+        match self.section.take_line_feed(&mut head.fields) {
+            Ok(true) => Ok(Step {
+                consumed: 1,
+                event: Event::NeedMore,
+            }),
+            Ok(false) => self.step(b"\n", head, trailers),
+            Err(kind) => Err(self.refuse(kind)),
+        }
+    }
+
     fn step(
         &mut self,
         input: &[u8],
@@ -286,6 +317,15 @@ impl Server {
         if matches!(self.reading, Reading::Done) && self.response_done() && !input.is_empty() {
             self.begin_exchange();
         }
+        match self.reading {
+            Reading::Head => self.step_head(input, head),
+            _ => self.step_on(input, trailers),
+        }
+    }
+
+    /// A step anywhere but in a head.
+    #[inline(never)]
+    fn step_on(&mut self, input: &[u8], trailers: &mut Fields) -> Result<Step, Error> {
         let more = |consumed| {
             Ok(Step {
                 consumed,
@@ -293,7 +333,6 @@ impl Server {
             })
         };
         match &mut self.reading {
-            Reading::Head => self.step_head(input, head),
             Reading::Body(body) => {
                 let step = body
                     .step(input, trailers)
@@ -308,6 +347,7 @@ impl Server {
                 Ok(step)
             }
             _ if input.is_empty() => more(0),
+            Reading::Head => unreachable!("heads are taken elsewhere"),
             Reading::Done => {
                 self.exchange.holds_input |= self.exchange.wants_upgrade;
                 Ok(Step {
@@ -323,30 +363,21 @@ impl Server {
         }
     }
 
+    #[inline]
     fn step_head(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Step, Error> {
-        let mut consumed = 0;
-        loop {
-            let taken = match self.section.take(&input[consumed..], &mut head.fields) {
-                Ok(taken) => taken,
-                Err(kind) => return Err(self.refuse(kind)),
-            };
-            consumed += taken.consumed;
-            if !taken.complete {
-                return Ok(Step {
-                    consumed,
-                    event: Event::NeedMore,
-                });
-            }
-            // RFC 9112, section 2.2: "a server that is expecting to receive and parse a
-            // request-line SHOULD ignore at least one empty line (CRLF) received prior to the
-            // request-line."
-            if head.fields.block.len() > b"\r\n".len() {
-                break;
-            }
-            self.empty_lines += 1;
-            if self.empty_lines > self.limits.empty_lines_max {
-                return Err(self.refuse(ErrorKind::EmptyLines));
-            }
+        let taken = match self.section.take(input, &mut head.fields) {
+            Ok(taken) => taken,
+            Err(kind) => return Err(self.refuse(kind)),
+        };
+        let consumed = taken.consumed;
+        if !taken.complete {
+            return Ok(Step {
+                consumed,
+                event: Event::NeedMore,
+            });
+        }
+        if head.fields.block.len() == b"\r\n".len() {
+            return self.skip_empty_line(input, consumed, head);
         }
         let facts = parse_request(head, &self.section).map_err(|kind| self.refuse(kind))?;
         self.take_facts(head, facts);
@@ -354,6 +385,24 @@ impl Server {
             consumed,
             event: Event::Head(facts.length),
         })
+    }
+
+    // RFC 9112, section 2.2: "a server that is expecting to receive and parse a request-line SHOULD
+    // ignore at least one empty line (CRLF) received prior to the request-line."
+    #[cold]
+    fn skip_empty_line(
+        &mut self,
+        input: &[u8],
+        consumed: usize,
+        head: &mut RequestHead,
+    ) -> Result<Step, Error> {
+        self.empty_lines += 1;
+        if self.empty_lines > self.limits.empty_lines_max {
+            return Err(self.refuse(ErrorKind::EmptyLines));
+        }
+        let mut step = self.step(&input[consumed..], head, &mut Fields::new())?;
+        step.consumed += consumed;
+        Ok(step)
     }
 
     fn take_facts(&mut self, head: &RequestHead, facts: RequestFacts) {
@@ -397,17 +446,12 @@ impl Server {
     }
 
     /// Settles whether the connection goes on, which the head is about to say.
-    fn decide_keep_alive(&mut self, head: &ResponseHead) {
+    fn decide_keep_alive(&mut self, says_close: bool) {
         let exchange = &mut self.exchange;
         // After a refused upgrade or CONNECT nobody knows in which protocol held bytes are
         // (RULES 15); and a client that was not told to continue may skip its content or not.
         let is_unclear =
             exchange.holds_input || exchange.method == Method::Connect || exchange.expects_continue;
-        let says_close = head.fields.get_all(Name::Connection).any(|value| {
-            value
-                .split(|&byte| byte == b',')
-                .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
-        });
         let ends_by_close = self.sending == Outgoing::UntilClose;
         exchange.keep_alive &= !(is_unclear || says_close || ends_by_close || self.draining);
         exchange.expects_continue = false;
@@ -427,8 +471,7 @@ impl Server {
         self.sending = Outgoing::Tunnel;
         self.exchange.keep_alive = false;
         self.exchange.wants_upgrade = false;
-        let options = ConnectionOptions::default();
-        encode::response_head(head, FramingField::None, options, out);
+        encode::response_head(head, out);
     }
 
     #[cold]
@@ -444,4 +487,14 @@ impl Server {
         self.exchange.keep_alive = false;
         Error::new(kind, Side::Sending)
     }
+}
+
+/// Whether `Connection` asks for the end of the connection.
+#[cold]
+fn says_close(fields: &Fields) -> bool {
+    fields.get_all(Name::Connection).any(|value| {
+        value
+            .split(|&byte| byte == b',')
+            .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    })
 }

@@ -133,7 +133,7 @@ pub(crate) fn trailers(
     trailers: &Fields,
     out: &mut Vec<u8>,
 ) -> bool {
-    let names = trailers.entries.iter().map(|entry| entry.name);
+    let names = trailers.entries.iter().map(|entry| entry.label.name);
     if names.into_iter().all(Name::is_forbidden_in_trailers) {
         return false;
     }
@@ -209,30 +209,33 @@ fn fields(
     out: &mut Vec<u8>,
 ) {
     for entry in &fields.entries {
-        if is_left_out(entry.name) {
+        if is_left_out(entry.label.name) {
             continue;
         }
         let value = entry.value_in(&fields.block);
         if is_special(entry) {
             special_field(encoder, entry, &fields.block, out);
         } else {
-            encoder.field(Label::Field(entry.name), b"", value, out);
+            encoder.field(Label::Field(entry.label.name), b"", value, out);
         }
     }
 }
 
 #[inline]
 fn is_special(entry: &Entry) -> bool {
-    entry.never_indexed
-        || matches!(entry.name, Name::Other | Name::Te)
-        || matches!(entry.name, Name::Cookie | Name::SetCookie)
-        || matches!(entry.name, Name::Authorization | Name::ProxyAuthorization)
+    entry.label.never_indexed
+        || matches!(entry.label.name, Name::Other | Name::Te)
+        || matches!(entry.label.name, Name::Cookie | Name::SetCookie)
+        || matches!(
+            entry.label.name,
+            Name::Authorization | Name::ProxyAuthorization
+        )
 }
 
 fn special_field(encoder: &mut Encoder, entry: &Entry, block: &[u8], out: &mut Vec<u8>) {
     let value = entry.value_in(block);
-    let label = Label::Field(entry.name);
-    match entry.name {
+    let label = Label::Field(entry.label.name);
+    match entry.label.name {
         Name::Te => {
             // RFC 9113, section 8.2.2: TE "MUST NOT contain any value other than "trailers"".
             let is_trailers = |item: &[u8]| item.trim_ascii().eq_ignore_ascii_case(b"trailers");
@@ -255,7 +258,7 @@ fn special_field(encoder: &mut Encoder, entry: &Entry, block: &[u8], out: &mut V
 
 fn other_field(encoder: &mut Encoder, entry: &Entry, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let label = Label::Field(Name::Other);
-    if entry.never_indexed {
+    if entry.label.never_indexed {
         encoder.never_indexed(label, name, value, out);
     } else {
         encoder.field(label, name, value, out);

@@ -7,7 +7,7 @@ use super::repeat::Repeat;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
 use crate::message::{
-    BodyLength, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, Version,
+    self, BodyLength, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, Version,
     parse_content_length,
 };
 use crate::target::{self, PseudoHeaders};
@@ -277,9 +277,11 @@ impl Section {
             value_start: line.value_start,
             value_len: line.value_len,
             name_start: line.value_start - u32::from(line.name_len),
-            name_len: line.name_len,
-            name,
-            never_indexed: line.never_indexed,
+            label: message::Label {
+                len: line.name_len,
+                name,
+                never_indexed: line.never_indexed,
+            },
         };
         fields.entries.push(entry);
         if name.is_policed() || matches!(name, Name::Cookie | Name::Priority) {
@@ -289,7 +291,7 @@ impl Section {
     }
 
     fn note_special(&mut self, entry: Entry, value: &[u8]) -> Result<(), ErrorKind> {
-        match entry.name {
+        match entry.label.name {
             Name::Cookie => self.cookies += 1,
             Name::Priority => self.priority = Some(Priority::parse(value)),
             Name::Host if self.host.is_some() => return Err(ErrorKind::HostRepeated),
@@ -386,7 +388,7 @@ fn join_cookies(fields: &mut Fields) {
     let mut first = None;
     for at in 0..fields.entries.len() {
         let entry = fields.entries[at];
-        if entry.name != Name::Cookie {
+        if entry.label.name != Name::Cookie {
             continue;
         }
         match first {
@@ -406,7 +408,7 @@ fn join_cookies(fields: &mut Fields) {
         if is_first {
             (entry.value_start, entry.value_len) = (start as u32, len as u32);
         }
-        is_first || entry.name != Name::Cookie
+        is_first || entry.label.name != Name::Cookie
     });
 }
 

@@ -18,13 +18,20 @@ pub(crate) struct Entry {
     pub(crate) value_start: u32,
     pub(crate) value_len: u32,
     pub(crate) name_start: u32,
-    pub(crate) name_len: u16,
+    pub(crate) label: Label,
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+/// What name a field has, and how many bytes of the block are its text. Together, so that both are
+/// copied at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) len: u16,
     pub(crate) name: Name,
     /// Its sender wants it in no compression table on the way (RFC 7541, section 7.1.3).
     pub(crate) never_indexed: bool,
 }
-
-const _: () = assert!(size_of::<Entry>() == 16);
 
 /// A field that must not be sent: its name is not a token, or its value holds CR, LF, NUL or
 /// another control character (RFC 9110, sections 5.1 and 5.5).
@@ -102,6 +109,12 @@ impl Fields {
         self.entries.is_empty()
     }
 
+    /// What names there are, in order; those that are not known as [`Name::Other`].
+    #[inline]
+    pub fn names(&self) -> impl Iterator<Item = Name> {
+        self.entries.iter().map(|entry| entry.label.name)
+    }
+
     /// Removes all fields and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
@@ -139,7 +152,7 @@ impl Fields {
     pub fn text_bytes(&self) -> usize {
         self.entries
             .iter()
-            .map(|e| e.name_len as usize + e.value_len as usize)
+            .map(|e| e.label.len as usize + e.value_len as usize)
             .sum()
     }
 
@@ -191,7 +204,7 @@ impl Fields {
         let block = &self.block;
         self.entries.retain(|entry| {
             index += 1;
-            index <= first + 1 || !matches(entry.name, entry.name_in(block), &name)
+            index <= first + 1 || !matches(entry.label.name, entry.name_in(block), &name)
         });
     }
 
@@ -200,7 +213,7 @@ impl Fields {
         let before = self.entries.len();
         let block = &self.block;
         self.entries
-            .retain(|entry| !matches(entry.name, entry.name_in(block), &name));
+            .retain(|entry| !matches(entry.label.name, entry.name_in(block), &name));
         self.entries.len() != before
     }
 
@@ -228,7 +241,8 @@ impl Fields {
 
     /// Values of all occurrences, in order.
     pub fn get_all<N: AsName>(&self, name: N) -> impl Iterator<Item = &[u8]> + use<'_, N> {
-        let matching = move |entry: &&Entry| matches(entry.name, entry.name_in(&self.block), &name);
+        let matching =
+            move |entry: &&Entry| matches(entry.label.name, entry.name_in(&self.block), &name);
         self.entries
             .iter()
             .filter(matching)
@@ -256,7 +270,7 @@ impl Fields {
         let block = &self.block;
         self.entries
             .iter()
-            .position(|entry| matches(entry.name, entry.name_in(block), name))
+            .position(|entry| matches(entry.label.name, entry.name_in(block), name))
     }
 
     fn store(&mut self, name: &impl AsName, value: &[u8]) -> Entry {
@@ -280,35 +294,30 @@ impl Fields {
             value_start: value_start as u32,
             value_len: value.len() as u32,
             name_start: name_start as u32,
-            name_len: text.len() as u16,
-            name: known,
-            never_indexed: false,
+            label: Label {
+                len: text.len() as u16,
+                name: known,
+                never_indexed: false,
+            },
         }
     }
 }
 
 impl Entry {
-    /// In two words, since heads that repeat are compared again and again.
+    /// In few comparisons, since heads that repeat are compared again and again.
     #[inline]
     fn is_same(&self, other: &Entry) -> bool {
-        let words = |entry: &Entry| {
-            let value = u64::from(entry.value_start) << 32 | u64::from(entry.value_len);
-            let name = u64::from(entry.name_start) << 32 | u64::from(entry.name_len) << 16;
-            (
-                value,
-                name | (entry.name as u64) << 8 | u64::from(entry.never_indexed),
-            )
-        };
-        words(self) == words(other)
+        let numbers = |entry: &Entry| (entry.value_start, entry.value_len, entry.name_start);
+        numbers(self) == numbers(other) && self.label == other.label
     }
 
     /// The name's text; a known name that was not received on the wire has its canonical one.
     #[inline]
     pub(crate) fn name_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {
-        if self.name_len == 0 {
-            return self.name.canonical().as_bytes();
+        if self.label.len == 0 {
+            return self.label.name.canonical().as_bytes();
         }
-        &block[self.name_start as usize..][..self.name_len as usize]
+        &block[self.name_start as usize..][..self.label.len as usize]
     }
 
     #[inline]
@@ -319,7 +328,7 @@ impl Entry {
     #[inline]
     fn field_name<'a>(&self, block: &'a [u8]) -> FieldName<'a> {
         FieldName {
-            known: self.name,
+            known: self.label.name,
             text: self.name_in(block),
         }
     }

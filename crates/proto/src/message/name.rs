@@ -23,8 +23,9 @@ macro_rules! names {
     };
 }
 
-// The names that frame or route an HTTP/1 message come first, up to `Expect`: "is it one of
-// those" is then a single comparison per field, see `Name::is_policed`.
+// The names that frame or route an HTTP/1 message come first, up to `Expect`, then those that are
+// about the connection, up to `HTTP2-Settings`: "is it one of those" is then a single comparison
+// per field, see `Name::is_policed` and `Name::concerns_connection`.
 names! {
     Host "host" "Host"
     ContentLength "content-length" "Content-Length"
@@ -155,7 +156,7 @@ impl Name {
 
     /// What a line that begins with this name looks like.
     #[inline]
-    pub(crate) fn outline(self) -> &'static Outline {
+    pub(crate) const fn outline(self) -> &'static Outline {
         &OUTLINES[self as usize % OUTLINES.len()]
     }
 
@@ -177,10 +178,12 @@ impl Name {
         CANONICAL.get(self as usize).copied().unwrap_or("")
     }
 
-    /// How HTTP/1 begins a line with this name; `None` for [`Name::Other`].
+    /// How HTTP/1 begins a line with this name: a block and how much of it; nothing for
+    /// [`Name::Other`].
     #[inline]
-    pub(crate) fn line_start(self) -> Option<&'static str> {
-        LINE_STARTS.get(self as usize).copied()
+    pub(crate) fn line_start(self) -> (&'static [u8; 32], usize) {
+        let outline = self.outline();
+        (&outline.line_start, outline.line_start_len)
     }
 
     /// All known names, in declaration order.
@@ -192,14 +195,21 @@ impl Name {
     /// Whether an HTTP/1 machine writes this field itself, so that what a head says is skipped.
     #[inline]
     pub(crate) fn is_of_machine(self) -> bool {
-        matches!(
-            self,
-            Name::ContentLength
-                | Name::TransferEncoding
-                | Name::Connection
-                | Name::KeepAlive
-                | Name::ProxyConnection
-        )
+        self.concerns_connection()
+            && matches!(
+                self,
+                Name::ContentLength
+                    | Name::TransferEncoding
+                    | Name::Connection
+                    | Name::KeepAlive
+                    | Name::ProxyConnection
+            )
+    }
+
+    /// Whether the field may be about the connection, not the message: true for a few too many.
+    #[inline]
+    pub(crate) fn concerns_connection(self) -> bool {
+        self as u8 <= Name::Http2Settings as u8
     }
 
     /// Fields for framing, routing, authentication, request modifiers, response control and content
@@ -283,11 +293,19 @@ pub(crate) struct Outline {
     start: scan::Pattern,
     /// The same for the next sixteen bytes.
     end: scan::Pattern,
-    pub(crate) len: usize,
-    pub(crate) name: Name,
+    line_start: [u8; 32],
+    line_start_len: usize,
+    len: usize,
 }
 
+const _: () = assert!(size_of::<Outline>() == 128);
+
 impl Outline {
+    /// Bytes of the name; 0 for `Other`.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether the lines begin with the name, in any case, and a colon; never so for `Other`.
     ///
     /// This runs for every field received, hence in few instructions. It misses names right at the
@@ -312,7 +330,11 @@ static OUTLINES: [Outline; 128] = {
     let mut all = [const { NO_OUTLINE }; 128];
     let mut index = 0;
     while index < LOWER.len() {
-        all[index] = outline(KNOWN[index], LOWER[index].as_bytes());
+        all[index] = outline(LOWER[index].as_bytes());
+        let line_start = LINE_STARTS[index].as_bytes();
+        let (front, _) = all[index].line_start.split_at_mut(line_start.len());
+        front.copy_from_slice(line_start);
+        all[index].line_start_len = line_start.len();
         index += 1;
     }
     all
@@ -321,11 +343,12 @@ static OUTLINES: [Outline; 128] = {
 const NO_OUTLINE: Outline = Outline {
     start: scan::NOTHING,
     end: scan::NOTHING,
+    line_start: [0; 32],
+    line_start_len: 0,
     len: 0,
-    name: Name::Other,
 };
 
-const fn outline(name: Name, spelling: &[u8]) -> Outline {
+const fn outline(spelling: &[u8]) -> Outline {
     assert!(spelling.len() < 32, "no room for the colon");
     let mut text = [0; 32];
     let mut mask = [0; 32];
@@ -351,7 +374,7 @@ const fn outline(name: Name, spelling: &[u8]) -> Outline {
             mask: mask[1],
         },
         len: spelling.len(),
-        name,
+        ..NO_OUTLINE
     }
 }
 

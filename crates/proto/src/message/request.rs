@@ -95,13 +95,9 @@ impl RequestHead {
     /// [`InvalidTarget`] if method or target are not what RFC 9112, section 3, allows.
     pub fn parse(method: &str, target: &str) -> Result<RequestHead, InvalidTarget> {
         let mut head = RequestHead::default();
-        head.method = target::parse_request_line(
-            &mut head.target,
-            method.as_bytes(),
-            target.as_bytes(),
-            None,
-        )
-        .map_err(InvalidTarget)?;
+        head.method =
+            target::parse_method_and_target(&mut head.target, method.as_bytes(), target.as_bytes())
+                .map_err(InvalidTarget)?;
         Ok(head)
     }
 

@@ -1,6 +1,7 @@
 //! Bytes on their way out.
 
 use std::ops::Deref;
+use std::ptr::NonNull;
 
 use bytes::Bytes;
 
@@ -9,19 +10,20 @@ use super::{Buffer, Slice};
 /// Bytes to send, owned by the send until the kernel has taken the last of them.
 #[derive(Debug)]
 pub struct Chunk {
-    bytes: Kind,
-    /// Bytes at the front that have left.
-    sent: usize,
+    /// Start of what is left.
+    bytes: NonNull<u8>,
     /// Bytes that are left.
     left: usize,
+    owner: Owner,
 }
 
-/// Kept apart from [`Chunk`] so that whoever makes one cannot disturb the count.
+/// Keeps the bytes, which stay at their place as long as it does and is not changed.
 #[derive(Debug)]
-enum Kind {
+#[expect(dead_code, reason = "held for the sake of their drop")]
+enum Owner {
     Slice(Slice),
     Buffer(Buffer),
-    Static(&'static [u8]),
+    Static,
     Owned(Vec<u8>),
     Shared(Bytes),
 }
@@ -45,20 +47,21 @@ impl Chunk {
     /// If there are fewer.
     pub fn advance(&mut self, n: usize) {
         assert!(n <= self.left, "cannot advance {n} of {} bytes", self.left);
-        self.sent += n;
+        // SAFETY: as many bytes are left, so this stays inside, or just behind.
+        self.bytes = unsafe { self.bytes.add(n) };
         self.left -= n;
     }
 
     /// Dropping it may run code that is not ours (`Bytes::from_owner`).
     pub(crate) fn is_foreign(&self) -> bool {
-        matches!(self.bytes, Kind::Shared(_))
+        matches!(self.owner, Owner::Shared(_))
     }
 
     /// Moves a small received slice into pooled memory, so that it stops pinning a receive
     /// buffer (rule 3).
     pub fn unpin(self) -> Chunk {
-        match &self.bytes {
-            Kind::Slice(_) => {
+        match &self.owner {
+            Owner::Slice(_) => {
                 let mut copy = Buffer::take();
                 copy.extend_from_slice(&self);
                 copy.into()
@@ -71,15 +74,10 @@ impl Chunk {
 impl Deref for Chunk {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        let all: &[u8] = match &self.bytes {
-            Kind::Slice(bytes) => bytes,
-            Kind::Buffer(bytes) => bytes,
-            Kind::Static(bytes) => bytes,
-            Kind::Owned(bytes) => bytes,
-            Kind::Shared(bytes) => bytes,
-        };
-        &all[self.sent..]
+        // SAFETY: a part of what the owner keeps; nobody writes to it.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.left) }
     }
 }
 
@@ -88,19 +86,19 @@ macro_rules! from {
         impl From<$type> for Chunk {
             #[inline]
             fn from($value: $type) -> Chunk {
-                let left = $value.len();
-                Chunk { bytes: $kind, sent: 0, left }
+                let all: &[u8] = $value.as_ref();
+                Chunk { bytes: NonNull::from(all).cast(), left: all.len(), owner: $kind }
             }
         }
     )*};
 }
 
 from! {
-    Slice => |slice| Kind::Slice(slice);
-    Buffer => |buffer| Kind::Buffer(buffer);
-    &'static [u8] => |bytes| Kind::Static(bytes);
-    &'static str => |text| Kind::Static(text.as_bytes());
-    Vec<u8> => |bytes| Kind::Owned(bytes);
-    String => |text| Kind::Owned(text.into_bytes());
-    Bytes => |bytes| Kind::Shared(bytes);
+    Slice => |slice| Owner::Slice(slice);
+    Buffer => |buffer| Owner::Buffer(buffer);
+    &'static [u8] => |bytes| Owner::Static;
+    &'static str => |text| Owner::Static;
+    Vec<u8> => |bytes| Owner::Owned(bytes);
+    String => |text| Owner::Owned(text.into_bytes());
+    Bytes => |bytes| Owner::Shared(bytes);
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::ptr::NonNull;
 use std::rc::Rc;
 
 use super::pool::{BUFFER_BYTES, Pool};
@@ -12,15 +13,17 @@ use super::pool::{BUFFER_BYTES, Pool};
 /// dropped. A slice stays on its core (`!Send`). Hold slices briefly: a slice of one byte keeps a
 /// whole buffer from being received into (rule 3), so copy what must outlive the turn.
 pub struct Slice {
+    /// Start of the view.
+    bytes: NonNull<u8>,
+    /// Length of the view.
+    len: u16,
     memory: Memory,
-    start: u16,
-    end: u16,
 }
 
-/// Where the bytes live.
-#[derive(Clone)]
+/// Where the bytes live; they stay at their place as long as this does.
 enum Memory {
-    Pooled(Lease),
+    /// One counted view of a buffer.
+    Pooled(Rc<Pool>, u16),
     /// Out of the pool, because that was scarce (rule 3).
     Copied(Rc<Copy>),
 }
@@ -37,54 +40,50 @@ impl Drop for Copy {
     }
 }
 
-/// One counted view of a buffer.
-struct Lease {
-    pool: Rc<Pool>,
-    id: u16,
-}
-
-impl Clone for Lease {
-    fn clone(&self) -> Lease {
-        self.pool.retain(self.id);
-        Lease {
-            pool: Rc::clone(&self.pool),
-            id: self.id,
+impl Clone for Memory {
+    fn clone(&self) -> Memory {
+        match self {
+            Memory::Pooled(pool, id) => {
+                pool.retain(*id);
+                Memory::Pooled(Rc::clone(pool), *id)
+            }
+            Memory::Copied(copy) => Memory::Copied(Rc::clone(copy)),
         }
     }
 }
 
-impl Drop for Lease {
+impl Drop for Memory {
+    #[inline]
     fn drop(&mut self) {
-        self.pool.release(self.id);
+        if let Memory::Pooled(pool, id) = self {
+            pool.release(*id);
+        }
     }
 }
 
 impl Slice {
     /// The first `len` bytes of a lent buffer that the kernel has filled.
+    #[inline]
     pub(crate) fn adopt(pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
         assert!(len <= BUFFER_BYTES, "a receive cannot exceed its buffer");
         pool.retain(id);
-        let lease = Lease {
-            pool: Rc::clone(pool),
-            id,
-        };
         Slice {
-            memory: Memory::Pooled(lease),
-            start: 0,
-            end: len as u16,
+            bytes: pool.address(id),
+            len: len as u16,
+            memory: Memory::Pooled(Rc::clone(pool), id),
         }
     }
 
     /// Copies the bytes out of the pool if that has become scarce and they would pin more than
     /// they are, so that nobody who holds small slices keeps the others from receiving.
-    pub(crate) fn spare_the_pool(self) -> Slice {
-        let Memory::Pooled(Lease { pool, .. }) = &self.memory else {
-            return self;
-        };
-        if self.len() > BUFFER_BYTES / 2 || !pool.is_scarce() {
-            return self;
+    #[inline]
+    pub(crate) fn spare_the_pool(&mut self) {
+        if let Memory::Pooled(pool, _) = &self.memory
+            && pool.is_scarce()
+            && self.len() <= BUFFER_BYTES / 2
+        {
+            *self = Slice::gathered(self, self.to_vec());
         }
-        Slice::gathered(&self, self.to_vec())
     }
 
     /// Small pieces that were gathered, in a slice of the same core as `like`.
@@ -94,30 +93,31 @@ impl Slice {
             "a slice is no longer than a buffer"
         );
         let pool = match &like.memory {
-            Memory::Pooled(lease) => &lease.pool,
+            Memory::Pooled(pool, _) => pool,
             Memory::Copied(copy) => &copy.pool,
         };
-        let end = bytes.len() as u16;
         pool.count_copy(bytes.len());
-        let copy = Copy {
+        let copy = Rc::new(Copy {
             bytes: bytes.into_boxed_slice(),
             pool: Rc::clone(pool),
-        };
+        });
         Slice {
-            memory: Memory::Copied(Rc::new(copy)),
-            start: 0,
-            end,
+            bytes: NonNull::from(&*copy.bytes).cast(),
+            len: copy.bytes.len() as u16,
+            memory: Memory::Copied(copy),
         }
     }
 
     /// Bytes in view.
+    #[inline]
     pub fn len(&self) -> usize {
-        usize::from(self.end - self.start)
+        usize::from(self.len)
     }
 
     /// Whether nothing is in view.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.len == 0
     }
 
     /// Drops the first `n` bytes from view.
@@ -130,13 +130,15 @@ impl Slice {
             "cannot advance {n} of {} bytes",
             self.len()
         );
-        self.start += n as u16;
+        // SAFETY: the view still has as many bytes, so this stays inside, or just behind.
+        self.bytes = unsafe { self.bytes.add(n) };
+        self.len -= n as u16;
     }
 
     /// Cuts the view to its first `n` bytes; a longer `n` changes nothing.
     pub fn truncate(&mut self, n: usize) {
         if n < self.len() {
-            self.end = self.start + n as u16;
+            self.len = n as u16;
         }
     }
 
@@ -161,9 +163,10 @@ impl Slice {
             self.len()
         );
         Slice {
+            // SAFETY: the range was checked to lie in the view.
+            bytes: unsafe { self.bytes.add(range.start) },
+            len: range.len() as u16,
             memory: self.memory.clone(),
-            start: self.start + range.start as u16,
-            end: self.start + range.end as u16,
         }
     }
 }
@@ -177,16 +180,11 @@ impl Clone for Slice {
 impl Deref for Slice {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        let range = usize::from(self.start)..usize::from(self.end);
-        let lease = match &self.memory {
-            Memory::Copied(copy) => return &copy.bytes[range],
-            Memory::Pooled(lease) => lease,
-        };
-        let base = lease.pool.address(lease.id);
-        // SAFETY: `adopt` checked that `end` lies inside the buffer and the kernel has filled it
-        // up to there; nobody writes to it before its last view is dropped.
-        unsafe { std::slice::from_raw_parts(base.as_ptr().add(range.start), range.len()) }
+        // SAFETY: the view never leaves what `adopt` or `gathered` was given: bytes that the
+        // kernel or we have filled, which `memory` keeps and nobody writes to meanwhile.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len()) }
     }
 }
 

@@ -197,15 +197,22 @@ impl Driver {
         }
     }
 
-    /// One turn: hands over what was started, waits, and collects what is reported. Returns
-    /// whether the mailbox was rung.
+    /// One turn: hands over what was started, and waits. What is reported is then taken with the
+    /// driver's own `next`, until there is none.
     pub(crate) fn turn(
         &mut self,
         patience: Patience,
         pool: &Rc<Pool>,
-        events: &mut Vec<Event>,
         counters: &CounterCells,
-    ) -> io::Result<bool> {
-        each!(self, driver => driver.turn(patience, pool, events, counters))
+    ) -> io::Result<()> {
+        match self {
+            Driver::Uring(uring) => uring.turn(patience, pool, counters),
+            Driver::Epoll(epoll) => epoll.turn(patience, counters),
+        }
+    }
+
+    /// Whether the mailbox was rung since the last question.
+    pub(crate) fn take_mail(&mut self) -> bool {
+        each!(self, driver => std::mem::take(&mut driver.mail))
     }
 }

@@ -30,16 +30,16 @@ pub fn spawn(future: impl Future<Output = ()> + 'static) -> TaskKey {
 }
 
 /// As [`spawn`], and gives the task its first turn before it returns: for handlers that are called
-/// with something to work on, whose memory is still in the cache.
+/// with something to work on, whose memory is still in the cache. `None` if it was done with that.
 ///
 /// # Panics
 /// If the thread runs no reactor.
-pub fn spawn_now(future: impl Future<Output = ()> + 'static) -> TaskKey {
+#[inline]
+pub fn spawn_now(future: impl Future<Output = ()> + 'static) -> Option<TaskKey> {
     let future = PoolFuture::new(future);
     core::with(|core| {
         let id = core.tasks.borrow_mut().insert_running(core.slot);
-        run(core, id, future);
-        TaskKey(id)
+        run(core, id, future).then_some(TaskKey(id))
     })
 }
 

@@ -182,17 +182,29 @@ pub(crate) fn run_ready(core: &Core) {
     }
 }
 
-/// Gives a task that is marked as running one turn.
-pub(super) fn run(core: &Core, id: TaskId, mut future: PoolFuture<()>) {
+/// Gives a task that is marked as running one turn; whether there is more to do.
+#[inline]
+pub(super) fn run(core: &Core, id: TaskId, future: PoolFuture<()>) -> bool {
     let waker = id.waker();
-    let mut cx = Context::from_waker(&waker);
-    let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut cx)));
-    if let Ok(Poll::Pending) = polled {
-        return core.tasks.borrow_mut().park(id, future);
-    }
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
-    if polled.is_err() || dropped.is_err() {
+    let mut future = Some(future);
+    let turn = AssertUnwindSafe(|| {
+        let mut cx = Context::from_waker(&waker);
+        let polled = future.as_mut().map(|future| Pin::new(future).poll(&mut cx));
+        if polled == Some(Poll::Ready(())) {
+            future = None;
+        }
+    });
+    let panicked = catch_unwind(turn).is_err();
+    if panicked {
         core.counters.task_panics.add(1);
+        // What is left of it may panic once more.
+        let _ = catch_unwind(AssertUnwindSafe(|| future = None));
     }
-    core.tasks.borrow_mut().vacate(id);
+    let mut tasks = core.tasks.borrow_mut();
+    let goes_on = future.is_some();
+    match future {
+        Some(future) => tasks.park(id, future),
+        None => drop(tasks.vacate(id)),
+    }
+    goes_on
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -57,8 +57,7 @@ impl Sockets<'_> {
     pub(super) fn peer(&mut self, key: SocketKey) -> Option<SocketAddr> {
         let entry = self.table.entry(key);
         if entry.peer.is_none() {
-            let peer = RawAddress::ask(entry.fd, libc::getpeername).ok();
-            entry.peer = peer.and_then(|raw| raw.to_ip());
+            entry.peer = ask_peer(entry.fd);
         }
         entry.peer
     }
@@ -84,7 +83,7 @@ impl Sockets<'_> {
             if !entry.pending.has(Pending::RECEIVE) {
                 self.arm_receive(key);
             }
-            return Poll::Ready(Ok(Some(slice.spare_the_pool())));
+            return Poll::Ready(Ok(Some(slice)));
         }
         match receiving.end {
             End::Fin => Poll::Ready(Ok(None)),
@@ -92,6 +91,9 @@ impl Sockets<'_> {
             End::Open => {
                 if let Some(cx) = cx {
                     receiving.waker = Some(cx.waker().clone());
+                }
+                if !entry.pending.has(Pending::RECEIVE) {
+                    self.arm_receive(key);
                 }
                 Poll::Pending
             }
@@ -106,8 +108,9 @@ impl Sockets<'_> {
         self.table.entry(key).receiving.unread
     }
 
-    /// Queues a chunk; hands it back if it cannot be sent any more.
-    pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) -> Option<Chunk> {
+    /// Queues a chunk, unless nothing can be sent any more.
+    #[inline]
+    pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) {
         let now = self.core.clock.now();
         let table = &mut *self.table;
         let entry = table
@@ -115,8 +118,9 @@ impl Sockets<'_> {
             .get_mut(key)
             .expect("a handle names a live socket");
         assert!(entry.sending.fin == Fin::No, "nothing is sent after FIN");
-        if entry.sending.failed != 0 || chunk.is_empty() {
-            return Some(chunk);
+        if entry.sending.failed != 0 {
+            // Dropping it may run foreign code, which must not find the table borrowed.
+            return table.dead.push(chunk);
         }
         if entry.sending.queue.is_none() {
             entry.sending.progress = now;
@@ -130,7 +134,6 @@ impl Sockets<'_> {
             entry.sending.listed = true;
             table.to_send.push(key);
         }
-        None
     }
 
     pub(super) fn queued(&mut self, key: SocketKey) -> usize {
@@ -167,6 +170,7 @@ impl Sockets<'_> {
         }
     }
 
+    #[inline]
     pub(super) fn park(
         &mut self,
         key: SocketKey,
@@ -174,16 +178,21 @@ impl Sockets<'_> {
         tag: u64,
         within: Duration,
     ) {
-        self.set_deadline(key, within);
+        let deadline = self.deadline(within);
         let entry = self.table.entry(key);
+        entry.deadline = deadline;
         entry.receiving.waker = None;
         entry.sending.waker = None;
         entry.role = Role::Parked(Parking { resume, tag });
-        let armed = entry.pending.has(Pending::RECEIVE);
+        let is_filed = entry.is_filed();
+        let is_armed = entry.pending.has(Pending::RECEIVE);
         if entry.receiving.has_news() {
             self.table.to_resume.push_back(key);
         }
-        if !armed {
+        if !is_filed {
+            self.file_deadline(key);
+        }
+        if !is_armed {
             self.arm_receive(key);
         }
     }
@@ -225,4 +234,9 @@ impl Sockets<'_> {
         entry.role = Role::Resetting;
         self.set_deadline(key, DISCARD_TIME);
     }
+}
+
+#[cold]
+fn ask_peer(fd: RawFd) -> Option<SocketAddr> {
+    RawAddress::ask(fd, libc::getpeername).ok()?.to_ip()
 }

@@ -22,9 +22,12 @@ pub(crate) struct Entry {
     pub(super) receiving: Receiving,
     pub(super) sending: Sending,
     pub(super) peer: Option<SocketAddr>,
-    /// The deadline of its role. It stays filed while the socket is in use, so that a connection
-    /// that is parked after each request costs the wheel a store each time.
-    pub(super) timer: Option<TimerKey>,
+    /// The tick at which its role ends.
+    pub(super) deadline: u64,
+    /// Its one timer and the tick that this is filed at, which is not after the deadline. It stays
+    /// filed while the socket is in use and the deadline moves on, so that a connection that is
+    /// parked after each request never touches the wheel.
+    pub(super) timer: Option<(TimerKey, u64)>,
     /// The last tick in which it received.
     pub(super) active_tick: u64,
 }
@@ -54,7 +57,7 @@ pub(super) enum Role {
     Closing,
 }
 
-pub(super) struct Parking {
+pub(crate) struct Parking {
     pub(super) resume: Rc<dyn Resume>,
     pub(super) tag: u64,
 }
@@ -174,9 +177,14 @@ impl Receiving {
         }
     }
 
-    pub(super) fn push(&mut self, slice: Slice) {
+    /// Nothing waits, and more may come: what arrives now is news.
+    pub(super) fn is_clear(&self) -> bool {
+        self.first.is_none() && self.end == End::Open
+    }
+
+    pub(super) fn push(&mut self, mut slice: Slice) {
         self.unread += slice.len();
-        let slice = slice.spare_the_pool();
+        slice.spare_the_pool();
         if self.first.is_none() {
             self.first = Some(slice);
         } else {
@@ -205,7 +213,7 @@ impl Receiving {
 
     /// Something to tell the owner: bytes, FIN or an error.
     pub(super) fn has_news(&self) -> bool {
-        self.first.is_some() || self.end != End::Open
+        !self.is_clear()
     }
 
     /// How much the kernel may be asked for now. Nothing while more than half of the window is
@@ -279,9 +287,16 @@ impl Entry {
             receiving: Receiving::new(),
             sending: Sending::new(now),
             peer: None,
+            deadline: 0,
             timer: None,
             active_tick: 0,
         }
+    }
+
+    /// Whether the timer will fire no later than the deadline.
+    #[inline]
+    pub(super) fn is_filed(&self) -> bool {
+        self.timer.is_some_and(|(_, filed)| filed <= self.deadline)
     }
 }
 
@@ -289,5 +304,5 @@ impl Entry {
 pub(crate) enum Outcome {
     Nothing,
     /// A parked socket has news or is late.
-    Resume(Rc<dyn Resume>, SocketKey, u64, super::Cause),
+    Resume(Parking, SocketKey, super::Cause),
 }

@@ -3,7 +3,7 @@
 use super::entry::{End, Fin, Outcome, Pending, Role};
 use super::table::{DISCARD_TIME, Sockets, keep, wake};
 use super::{Cause, SocketKey};
-use crate::driver::{Event, Received};
+use crate::driver::{Driver, Event, Received};
 use crate::sys;
 
 /// The turn of the loop.
@@ -12,24 +12,26 @@ impl Sockets<'_> {
     pub(crate) fn start_sends(&mut self) {
         let mut listed = std::mem::take(&mut self.table.to_send);
         for key in listed.drain(..) {
-            let Some(entry) = self.table.slab.get_mut(key) else {
-                continue;
-            };
-            entry.sending.listed = false;
-            let ended = entry.sending.failed != 0 || matches!(entry.role, Role::Closing);
-            if !entry.pending.has(Pending::SEND) && !ended {
+            if let Some(entry) = self.table.slab.get_mut(key) {
+                entry.sending.listed = false;
                 self.continue_sending(key);
             }
         }
         self.table.to_send = listed;
     }
 
-    /// Sends what is queued or, after the last byte, FIN.
+    /// Sends what is queued or, after the last byte, FIN; unless it is sending or has failed.
     pub(super) fn continue_sending(&mut self, key: SocketKey) {
         let table = &mut *self.table;
         let Some(entry) = table.slab.get_mut(key) else {
             return;
         };
+        if entry.pending.has(Pending::SEND)
+            || entry.sending.failed != 0
+            || matches!(entry.role, Role::Closing)
+        {
+            return;
+        }
         if let Some(queue) = &mut entry.sending.queue {
             entry.pending.add(Pending::SEND);
             table.driver.send(key, entry.fd, queue.describe());
@@ -55,10 +57,16 @@ impl Sockets<'_> {
     pub(crate) fn next_to_resume(&mut self) -> Outcome {
         while let Some(key) = self.table.to_resume.pop_front() {
             if let Some(parking) = self.take_parking(key) {
-                return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
+                return Outcome::Resume(parking, key, self.news(key));
             }
         }
         Outcome::Nothing
+    }
+
+    /// What a socket has to say that is no longer parked.
+    fn news(&mut self, key: SocketKey) -> Cause {
+        let slice = self.table.entry(key).receiving.pop();
+        slice.map_or(Cause::Ended, Cause::Received)
     }
 
     /// A timer of a socket has fired.
@@ -66,21 +74,42 @@ impl Sockets<'_> {
         let Some(entry) = self.table.slab.get_mut(key) else {
             return Outcome::Nothing;
         };
+        entry.timer = None;
         match entry.role {
+            Role::Owned | Role::Closing => {}
+            _ if entry.deadline > self.core.clock.tick() => self.file_deadline(key),
             Role::Finishing { .. } => self.close(key),
             Role::Resetting => self.reset(key),
             Role::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
-                    return Outcome::Resume(parking.resume, key, parking.tag, Cause::Expired);
+                    return Outcome::Resume(parking, key, Cause::Expired);
                 }
             }
-            Role::Owned | Role::Closing => {}
         }
         Outcome::Nothing
     }
 
-    /// Takes in what the driver reports.
-    pub(crate) fn handle(&mut self, event: Event) -> Outcome {
+    /// Takes in what the driver reports, until there is something to do about it that needs the
+    /// tables to be free. Most reports lead to nothing of the kind.
+    #[inline]
+    pub(crate) fn next_outcome(&mut self) -> Outcome {
+        loop {
+            // An arm for each driver, so that the compiler sees through from what a completion
+            // says to what is done about it.
+            let outcome = match &mut self.table.driver {
+                Driver::Uring(uring) => uring.next(&self.core.pool).map(|event| self.handle(event)),
+                Driver::Epoll(epoll) => epoll.next(&self.core.pool).map(|event| self.handle(event)),
+            };
+            match outcome {
+                Some(Outcome::Nothing) => {}
+                Some(outcome) => return outcome,
+                None => return Outcome::Nothing,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn handle(&mut self, event: Event) -> Outcome {
         match event {
             Event::Accepted {
                 listener,
@@ -100,7 +129,8 @@ impl Sockets<'_> {
         Outcome::Nothing
     }
 
-    pub(super) fn connected(&mut self, key: SocketKey, error: i32) {
+    #[cold]
+    fn connected(&mut self, key: SocketKey, error: i32) {
         let entry = self.table.entry(key);
         entry.pending.remove(Pending::CONNECT);
         entry.sending.failed = error;
@@ -108,7 +138,8 @@ impl Sockets<'_> {
         self.remove_if_done(key);
     }
 
-    pub(super) fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Outcome {
+    #[inline(always)]
+    fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Outcome {
         let table = &mut *self.table;
         let entry = table
             .slab
@@ -118,12 +149,21 @@ impl Sockets<'_> {
             entry.pending.remove(Pending::RECEIVE);
         }
         match received {
-            Received::Bytes(slice) => {
+            Received::Bytes(mut slice) => {
                 self.core.counters.received_bytes.add(slice.len() as u64);
                 table
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
                 match &mut entry.role {
+                    // The usual case: the first bytes of a request.
+                    Role::Parked(_) if entry.receiving.is_clear() => {
+                        let role = std::mem::replace(&mut entry.role, Role::Owned);
+                        let Role::Parked(parking) = role else {
+                            unreachable!("just looked at")
+                        };
+                        slice.spare_the_pool();
+                        return Outcome::Resume(parking, key, Cause::Received(slice));
+                    }
                     Role::Closing | Role::Resetting => {}
                     Role::Finishing { discard_left } => {
                         *discard_left = discard_left.saturating_sub(slice.len());
@@ -157,7 +197,7 @@ impl Sockets<'_> {
     }
 
     /// Tells whoever has the socket, and goes on receiving.
-    pub(super) fn after_receive(&mut self, key: SocketKey, more: bool) -> Outcome {
+    fn after_receive(&mut self, key: SocketKey, more: bool) -> Outcome {
         let entry = self.table.entry(key);
         let news = entry.receiving.has_news();
         if news && matches!(entry.role, Role::Parked(_)) {
@@ -165,7 +205,7 @@ impl Sockets<'_> {
             let Role::Parked(parking) = role else {
                 unreachable!("just looked at")
             };
-            return Outcome::Resume(parking.resume, key, parking.tag, Cause::Readable);
+            return Outcome::Resume(parking, key, self.news(key));
         }
         match &entry.role {
             Role::Closing => self.remove_if_done(key),
@@ -190,7 +230,8 @@ impl Sockets<'_> {
         Outcome::Nothing
     }
 
-    pub(super) fn sent(&mut self, key: SocketKey, result: Result<usize, i32>) {
+    #[inline(always)]
+    fn sent(&mut self, key: SocketKey, result: Result<usize, i32>) {
         let now = self.core.clock.now();
         let table = &mut *self.table;
         let entry = table

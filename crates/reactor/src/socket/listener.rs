@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -293,9 +294,12 @@ fn unix_listener(path: &Arc<PathBuf>) -> io::Result<Arc<UnixListener>> {
     Ok(listener)
 }
 
+/// Whether this is a socket that nobody serves any more. Any other file refuses connections as
+/// well, and somebody needs it.
 fn is_stale(path: &PathBuf) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    UnixStream::connect(path).err().is_some_and(refused)
+    is_socket && UnixStream::connect(path).err().is_some_and(refused)
 }
 
 impl Drop for UnixListener {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 pub use address::Address;
 pub(crate) use address::RawAddress;
-pub(crate) use entry::{Outcome, Pending};
+pub(crate) use entry::{Outcome, Parking, Pending};
 pub use listener::Listener;
 pub(crate) use outgoing::Shape;
 pub(crate) use slab::SocketKey;
@@ -107,11 +107,12 @@ impl Socket {
 
     /// Queues bytes. All that is queued in a turn leaves together, in order, at its end; a
     /// failure is reported by [`Socket::send_room`].
+    #[inline]
     pub fn send(&self, chunk: impl Into<Chunk>) {
         let chunk = chunk.into();
-        // A chunk that came too late may run foreign code when dropped: outside the borrow.
-        let late = core::with(|core| core.sockets().send(self.key, chunk));
-        drop(late);
+        if !chunk.is_empty() {
+            core::with(|core| core.sockets().send(self.key, chunk));
+        }
     }
 
     /// Bytes queued that the kernel has not taken.
@@ -159,6 +160,7 @@ impl Socket {
 
     /// Gives the socket into the core's keeping until bytes, FIN or an error arrive, or
     /// the time `within` is over; then `resume` gets it back, once (rule 5).
+    #[inline]
     pub fn park(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Parked {
         core::with(|core| core.sockets().park(self.key, resume, tag, within));
         let parked = Parked(self.key);
@@ -177,14 +179,16 @@ impl Drop for Socket {
 /// Gets a parked socket back.
 pub trait Resume {
     /// Called on the socket's core with what [`Socket::park`] was given.
-    fn resume(&self, socket: Socket, tag: u64, cause: Cause);
+    fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause);
 }
 
 /// Why a parked socket came back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Cause {
-    /// Bytes, FIN or an error wait in [`Socket::recv`].
-    Readable,
+    /// The next received bytes.
+    Received(Slice),
+    /// FIN or an error waits in [`Socket::recv`].
+    Ended,
     /// The deadline has passed.
     Expired,
 }
@@ -204,6 +208,7 @@ impl Parked {
 }
 
 /// Hands a socket to its handler. Called with no table borrowed.
-pub(crate) fn resume(resume: &Rc<dyn Resume>, key: SocketKey, tag: u64, cause: Cause) {
-    resume.resume(Socket::new(key), tag, cause);
+#[inline]
+pub(crate) fn resume(parking: Parking, key: SocketKey, cause: Cause) {
+    parking.resume.resume(Socket::new(key), parking.tag, cause);
 }

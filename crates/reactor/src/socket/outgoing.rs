@@ -38,11 +38,11 @@ impl Outgoing {
         })
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, chunk: Chunk) {
-        if !chunk.is_empty() {
-            self.bytes += chunk.len();
-            self.chunks.push_back(chunk);
-        }
+        assert!(!chunk.is_empty(), "an empty piece would be sent for ever");
+        self.bytes += chunk.len();
+        self.chunks.push_back(chunk);
     }
 
     /// Bytes that the kernel has not taken.

@@ -161,15 +161,32 @@ impl Sockets<'_> {
         key
     }
 
-    /// Moves the one timer of a socket.
-    pub(super) fn set_deadline(&mut self, key: SocketKey, within: Duration) {
+    /// The tick at which the time `within` will have passed.
+    #[inline]
+    pub(super) fn deadline(&self, within: Duration) -> u64 {
         // One more, because the running tick has partly passed.
-        let tick = self.core.clock.tick() + ticks_up(within) + 1;
-        let mut wheel = self.core.wheel.borrow_mut();
-        let timer = &mut self.table.entry(key).timer;
-        if !timer.is_some_and(|timer| wheel.reset(timer, tick)) {
-            *timer = Some(wheel.insert(tick, Target::Socket(key)));
+        self.core.clock.tick() + ticks_up(within) + 1
+    }
+
+    /// Moves the deadline of a socket; the wheel is only told of one that comes earlier.
+    pub(super) fn set_deadline(&mut self, key: SocketKey, within: Duration) {
+        let deadline = self.deadline(within);
+        let entry = self.table.entry(key);
+        entry.deadline = deadline;
+        if !entry.is_filed() {
+            self.file_deadline(key);
         }
+    }
+
+    #[cold]
+    pub(super) fn file_deadline(&mut self, key: SocketKey) {
+        let entry = self.table.entry(key);
+        let mut wheel = self.core.wheel.borrow_mut();
+        if let Some((timer, _)) = entry.timer {
+            wheel.cancel(timer);
+        }
+        let timer = wheel.insert(entry.deadline, Target::Socket(key));
+        entry.timer = Some((timer, entry.deadline));
     }
 
     pub(super) fn take_parking(&mut self, key: SocketKey) -> Option<Parking> {
@@ -194,7 +211,7 @@ impl Sockets<'_> {
         let Some(entry) = table.slab.get_mut(key) else {
             return;
         };
-        if let Some(timer) = entry.timer.take() {
+        if let Some((timer, _)) = entry.timer.take() {
             self.core.wheel.borrow_mut().cancel(timer);
         }
         entry.role = Role::Closing;

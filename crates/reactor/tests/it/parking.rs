@@ -13,7 +13,7 @@ use crate::{on_both_drivers, pair};
 struct Inbox(RefCell<Vec<(Socket, u64, Cause)>>);
 
 impl Resume for Inbox {
-    fn resume(&self, socket: Socket, tag: u64, cause: Cause) {
+    fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
         self.0.borrow_mut().push((socket, tag, cause));
     }
 }
@@ -30,9 +30,9 @@ fn a_parked_socket_comes_back_with_the_first_byte() {
         assert!(inbox.0.borrow().is_empty());
         client.send("GET");
         sleep(Duration::from_millis(10)).await;
-        let (server, tag, cause) = inbox.0.borrow_mut().pop().unwrap();
-        assert_eq!((tag, cause), (42, Cause::Readable));
-        assert_eq!(&*server.recv().await.unwrap().unwrap(), b"GET");
+        let (_server, tag, cause) = inbox.0.borrow_mut().pop().unwrap();
+        assert_eq!(tag, 42);
+        assert!(matches!(cause, Cause::Received(bytes) if *bytes == *b"GET"));
     });
 }
 
@@ -78,7 +78,7 @@ fn a_parked_socket_comes_back_at_its_deadline() {
         sleep(Duration::from_millis(20)).await;
         assert!(inbox.0.borrow().is_empty());
         sleep(Duration::from_millis(20)).await;
-        assert_eq!(inbox.0.borrow()[0].2, Cause::Expired);
+        assert!(matches!(inbox.0.borrow()[0].2, Cause::Expired));
     });
 }
 

@@ -225,6 +225,19 @@ fn unix_sockets_work_and_their_file_goes_with_the_listener() {
     });
 }
 
+/// A file refuses connections as a forgotten socket does, and is not ours to remove.
+#[test]
+fn a_file_in_the_place_of_a_unix_socket_stays() {
+    on_both_drivers(|| async {
+        let path = std::env::temp_dir().join(format!("blitz-reactor-{}.txt", std::process::id()));
+        std::fs::write(&path, "precious").unwrap();
+        let error = Listener::bind(&Address::unix(&path)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+    });
+}
+
 #[test]
 fn both_ends_know_their_addresses() {
     on_both_drivers(|| async {
@@ -340,6 +353,30 @@ fn foreign_memory_may_use_the_reactor_when_it_is_dropped() {
         client.send(bytes::Bytes::from_owner(Owner(pattern(10), 1)));
         assert!(client.send_room(0).await.is_err());
         client.send(bytes::Bytes::from_owner(Owner(pattern(10), 1)));
+        yield_now().await;
         drop(client);
+    });
+}
+
+/// More than the submission queue of a ring holds.
+#[test]
+fn a_turn_may_start_any_number_of_sends() {
+    const PAIRS: usize = 700;
+    on_both_drivers(|| async {
+        let (listener, address) = listen();
+        let address = Address::from(address);
+        let mut pairs = Vec::new();
+        for _ in 0..PAIRS {
+            let client = Socket::connect(&address).await.unwrap();
+            pairs.push((client, listener.accept().await));
+        }
+        for (client, server) in &pairs {
+            client.send("from the client");
+            server.send("from the server");
+        }
+        for (client, server) in &pairs {
+            assert_eq!(&*server.recv().await.unwrap().unwrap(), b"from the client");
+            assert_eq!(&*client.recv().await.unwrap().unwrap(), b"from the server");
+        }
     });
 }

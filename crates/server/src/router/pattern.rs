@@ -33,20 +33,25 @@ impl Kind {
     ];
 
     /// Length of the segment in front of `rest`, if it is of this kind; it is never empty.
-    #[inline]
     pub fn measure(self, rest: &[u8]) -> Option<usize> {
+        self.measure_end(rest, tail(rest))
+    }
+
+    /// The same for the end of a path that has this [`tail`].
+    #[inline(always)]
+    pub(super) fn measure_end(self, rest: &[u8], tail: u64) -> Option<usize> {
         if self == Kind::U64 {
-            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            // Nineteen digits always fit; more are looked at below.
-            if digits < 20 {
-                let ends = matches!(rest.get(digits), None | Some(b'/'));
+            // Less than eight digits always fit; more are looked at below.
+            if let Some(digits) = other_than_digit_in(front(rest, tail)) {
+                let ends = digits >= rest.len() || rest[digits] == b'/';
                 return (ends && digits > 0).then_some(digits);
             }
         }
-        let len = segment_len(rest);
+        let len = segment_len(rest, tail);
         (len > 0 && (self == Kind::Text || self.accepts(&rest[..len]))).then_some(len)
     }
 
+    #[inline(never)]
     fn accepts(self, segment: &[u8]) -> bool {
         let (digits, negative) = match segment {
             [b'-', digits @ ..] => (digits, true),
@@ -291,41 +296,99 @@ fn is_uuid(segment: &[u8]) -> bool {
 
 /// Bytes up to the next `/` or the end, counted eight at a time.
 #[inline]
-fn segment_len(rest: &[u8]) -> usize {
+fn segment_len(rest: &[u8], tail: u64) -> usize {
     let mut len = 0;
-    while len < rest.len() {
-        if let Some(offset) = slash_in(word(&rest[len..])) {
+    loop {
+        if let Some(offset) = slash_in(front(&rest[len..], tail)) {
             return len + offset;
+        }
+        if rest.len() - len <= 8 {
+            return rest.len();
         }
         len += 8;
     }
-    rest.len()
+}
+
+/// The last eight bytes of a path as a little-endian word; of a shorter one all, after zeros.
+#[inline]
+pub(super) fn tail(path: &[u8]) -> u64 {
+    match path.last_chunk() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => path
+            .iter()
+            .fold(0, |word, byte| word >> 8 | u64::from(*byte) << 56),
+    }
 }
 
 /// The first eight bytes as a little-endian word, filled up with zeros.
 #[inline]
-fn word(bytes: &[u8]) -> u64 {
-    if let Some(all) = bytes.first_chunk() {
-        return u64::from_le_bytes(*all);
-    }
-    match (bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(front), Some(back)) => {
-            let shift = (bytes.len() - 4) * 8;
-            u64::from(u32::from_le_bytes(*front)) | u64::from(u32::from_le_bytes(*back)) << shift
-        }
-        _ => bytes
-            .iter()
-            .rev()
-            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+fn front(rest: &[u8], tail: u64) -> u64 {
+    match rest.first_chunk() {
+        Some(all) => u64::from_le_bytes(*all),
+        None if rest.is_empty() => 0,
+        None => tail >> (64 - 8 * rest.len()),
     }
 }
+
+const ONES: u64 = u64::MAX / 255;
 
 /// Position of the first `/` in a little-endian word: XOR makes it zero, and a zero is the lowest
 /// byte that a subtraction of one turns negative without having been so before.
 #[inline]
 fn slash_in(word: u64) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 255;
     let zeroed = word ^ (ONES * b'/' as u64);
-    let marks = zeroed.wrapping_sub(ONES) & !zeroed & (ONES << 7);
+    first_marked(zeroed.wrapping_sub(ONES) & !zeroed)
+}
+
+/// Position of the first byte that is no digit. Adding makes those above negative, subtracting
+/// those below, and what is carried only reaches bytes after the first.
+#[inline]
+fn other_than_digit_in(word: u64) -> Option<usize> {
+    const ABOVE: u64 = ONES * (0x7f - b'9' as u64);
+    const BELOW: u64 = ONES * b'0' as u64;
+    first_marked(word.wrapping_add(ABOVE) | word.wrapping_sub(BELOW))
+}
+
+/// Position of the first negative byte.
+#[inline]
+fn first_marked(word: u64) -> Option<usize> {
+    let marks = word & (ONES << 7);
     (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_measured_as_byte_by_byte() {
+        let bytes = [
+            0, b'/', b'0', b'5', b'9', b':', b'-', b'a', 0x7f, 0x80, 0xff,
+        ];
+        let mut state = 1_u64;
+        for round in 0..200_000 {
+            let mut path = [0; 24];
+            for byte in &mut path {
+                state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+                let digit = b'0' + (state >> 40) as u8 % 10;
+                let any = bytes[(state >> 33) as usize % bytes.len()];
+                *byte = if round % 3 == 0 || state >> 60 == 0 {
+                    any
+                } else {
+                    digit
+                };
+            }
+            let path = &path[..round % 25];
+            let rest = &path[round / 25 % (path.len() + 1)..];
+            let len = rest
+                .iter()
+                .position(|&byte| byte == b'/')
+                .unwrap_or(rest.len());
+            let is_number = std::str::from_utf8(&rest[..len])
+                .is_ok_and(|text| !text.starts_with('+') && text.parse::<u64>().is_ok());
+            let measured = |kind: Kind| kind.measure_end(rest, tail(path));
+            assert_eq!(measured(Kind::Text), (len > 0).then_some(len), "{path:?}");
+            assert_eq!(measured(Kind::U64), is_number.then_some(len), "{path:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The radix tree: grown as literals and parameters, then packed for matching.
 
-use super::pattern::{Kind, PARAMS_MAX, Token};
+use super::pattern::{Kind, PARAMS_MAX, Token, tail};
 
 /// No node, no child, no value.
 const NONE: u32 = u32::MAX;
@@ -118,9 +118,15 @@ struct Node {
     /// `jumps[byte - first]` is the child that `byte` leads to.
     jumps: Box<[u32]>,
     first: u8,
-    params: Box<[(Kind, u32)]>,
+    /// The widest parameter and where it leads; most nodes that have one have no other.
+    widest: Option<Kind>,
+    after_widest: u32,
+    /// The others, narrowest first.
+    narrower: Box<[(Kind, u32)]>,
     /// Neither parameters nor a catch-all stand beside the children.
     only_literals: bool,
+    /// Nor is there a literal: all there is to do is to jump.
+    only_jumps: bool,
     rest: u32,
     value: u32,
 }
@@ -142,6 +148,7 @@ impl Tree {
         let mut search = Search {
             nodes: &self.nodes,
             path,
+            tail: tail(path),
             params: Params::default(),
         };
         let value = search.descend(&self.nodes[0], path, 0);
@@ -152,20 +159,28 @@ impl Tree {
     /// index.
     fn add(&mut self, branch: Branch, led: usize) -> u32 {
         let index = self.nodes.len();
+        let only_literals = branch.params.is_empty() && branch.rest.is_none();
         self.nodes.push(Node {
             literal: branch.literal[led..].into(),
             first: 0,
             jumps: Box::default(),
-            params: Box::default(),
-            only_literals: branch.params.is_empty() && branch.rest.is_none(),
+            widest: None,
+            after_widest: NONE,
+            narrower: Box::default(),
+            only_literals,
+            only_jumps: only_literals && branch.literal.len() == led,
             rest: branch.rest.unwrap_or(NONE),
             value: branch.value.unwrap_or(NONE),
         });
-        let params = branch
-            .params
-            .into_iter()
-            .map(|(kind, below)| (kind, self.add(below, 0)));
-        self.nodes[index].params = params.collect();
+        let params = branch.params.into_iter();
+        let mut params: Vec<_> = params
+            .map(|(kind, below)| (kind, self.add(below, 0)))
+            .collect();
+        if let Some((kind, after)) = params.pop() {
+            let node = &mut self.nodes[index];
+            (node.widest, node.after_widest) = (Some(kind), after);
+            node.narrower = params.into();
+        }
 
         let firsts = || branch.children.iter().map(|child| child.literal[0]);
         if let (Some(first), Some(last)) = (firsts().min(), firsts().max()) {
@@ -185,6 +200,7 @@ impl Tree {
 struct Search<'t> {
     nodes: &'t [Node],
     path: &'t [u8],
+    tail: u64,
     params: Params,
 }
 
@@ -221,20 +237,16 @@ impl<'t> Search<'t> {
     /// Takes a segment as a parameter, or all that is left as a catch-all.
     #[inline]
     fn take_param(&mut self, node: &'t Node, rest: &'t [u8], count: usize) -> Taken<'t> {
-        if let Some(((last_kind, last), earlier)) = node.params.split_last() {
-            for (kind, next) in earlier {
-                let Some(len) = kind.measure(rest) else {
-                    continue;
-                };
-                self.set_range(count, rest, len);
-                let value = self.descend(&self.nodes[*next as usize], &rest[len..], count + 1);
+        if let Some(kind) = node.widest {
+            if !node.narrower.is_empty() {
+                let value = self.take_narrower(&node.narrower, rest, count);
                 if value != NONE {
                     return Taken::Found(value);
                 }
             }
-            if let Some(len) = last_kind.measure(rest) {
+            if let Some(len) = kind.measure_end(rest, self.tail) {
                 self.set_range(count, rest, len);
-                let next = &self.nodes[*last as usize];
+                let next = &self.nodes[node.after_widest as usize];
                 if node.rest == NONE {
                     return Taken::Follow(next, &rest[len..]);
                 }
@@ -249,6 +261,21 @@ impl<'t> Search<'t> {
             self.params.count = count as u16 + 1;
         }
         Taken::Found(node.rest)
+    }
+
+    /// Takes a segment as one of these parameters, if the path goes on from there.
+    #[inline(never)]
+    fn take_narrower(&mut self, params: &[(Kind, u32)], rest: &'t [u8], count: usize) -> u32 {
+        for (kind, next) in params {
+            if let Some(len) = kind.measure_end(rest, self.tail) {
+                self.set_range(count, rest, len);
+                let value = self.descend(&self.nodes[*next as usize], &rest[len..], count + 1);
+                if value != NONE {
+                    return value;
+                }
+            }
+        }
+        NONE
     }
 
     /// Notes that parameter `index` is the first `len` bytes of `rest`.
@@ -283,16 +310,20 @@ fn follow_literals<'t>(
     mut rest: &'t [u8],
 ) -> Option<(&'t Node, &'t [u8])> {
     loop {
-        if !node.literal.is_empty() {
-            rest = after_literal(rest, &node.literal)?;
-        }
-        if !node.only_literals {
-            return Some((node, rest));
+        if !node.only_jumps {
+            if !node.literal.is_empty() {
+                rest = after_literal(rest, &node.literal)?;
+            }
+            if !node.only_literals {
+                return Some((node, rest));
+            }
         }
         let Some((byte, after)) = rest.split_first() else {
             return Some((node, rest));
         };
-        node = nodes.get(node.child(*byte) as usize)?;
+        let offset = usize::from(byte.wrapping_sub(node.first));
+        let child = *node.jumps.get(offset)?;
+        node = nodes.get(child as usize)?;
         rest = after;
     }
 }

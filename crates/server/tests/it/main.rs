@@ -1,5 +1,6 @@
 //! How the framework behaves, one file per behaviour.
 
+mod a_service_runs_on_every_core;
 mod arguments_are_taken_from_the_request;
 mod built_in_endpoints_answer;
 mod content_is_streamed_with_back_pressure;

@@ -1,6 +1,8 @@
 //! The peers talk to each other, so that a broken peer is not mistaken for a broken Blitz.
 
-use blitz_testing::{Client, Upstream};
+use std::panic::catch_unwind;
+
+use blitz_testing::{Client, Upstream, is_alone};
 
 #[test]
 fn the_client_reads_what_the_upstream_writes() {
@@ -28,4 +30,15 @@ fn chunks_are_put_together() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n";
     let upstream = Upstream::start(|_| chunked.into());
     assert_eq!(Client::connect(upstream.address()).get("/").body, b"abc");
+}
+
+#[test]
+fn a_test_that_has_its_process_for_itself_can_fail() {
+    // In the other process this panics with the words below, here with what that process said.
+    let panic = catch_unwind(|| assert!(!is_alone(), "it has failed")).expect_err("it fails");
+    let said = panic.downcast_ref::<String>().map_or("", String::as_str);
+    assert!(
+        said.contains("it has failed") && said.contains("1 failed"),
+        "{said}"
+    );
 }

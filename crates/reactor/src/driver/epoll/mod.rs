@@ -5,6 +5,7 @@
 
 mod readiness;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
@@ -36,12 +37,18 @@ pub(crate) struct Epoll {
     epoll: OwnedFd,
     edges: Vec<libc::epoll_event>,
     sockets: Sockets,
-    /// Sockets to be tried this turn, each at most once per kind of operation.
-    to_receive: Vec<(SocketKey, RawFd)>,
-    to_send: Vec<(SocketKey, RawFd)>,
+    /// Sockets to be tried, each at most once per turn and kind of operation.
+    to_receive: VecDeque<(SocketKey, RawFd)>,
+    to_send: VecDeque<(SocketKey, RawFd)>,
+    /// How many of these belong to the running turn.
+    receives_left: usize,
+    sends_left: usize,
     listeners: Vec<Listener>,
-    /// Reports that need no system call: cancelled operations, failed connects.
-    reports: Vec<Event>,
+    /// Reports that need no system call, and connections that were accepted.
+    reports: VecDeque<Event>,
+    /// Reports given since they were last counted.
+    reported: u64,
+    pub(super) mail: bool,
     /// The last turn did not look at the kernel's edges.
     skipped: bool,
 }
@@ -66,10 +73,14 @@ impl Epoll {
             epoll,
             edges: vec![libc::epoll_event { events: 0, u64: 0 }; EDGES],
             sockets: Sockets::default(),
-            to_receive: Vec::new(),
-            to_send: Vec::new(),
+            to_receive: VecDeque::new(),
+            to_send: VecDeque::new(),
+            receives_left: 0,
+            sends_left: 0,
             listeners: Vec::new(),
-            reports: Vec::new(),
+            reports: VecDeque::new(),
+            reported: 0,
+            mail: false,
             skipped: false,
         };
         this.watch(mailbox.event(), libc::EPOLLIN, MAIL)?;
@@ -134,7 +145,7 @@ impl Epoll {
             }),
             Err(error) => {
                 let result = Err(error.raw_os_error().unwrap_or(libc::ENOSPC));
-                self.reports.push(Event::Accepted {
+                self.reports.push_back(Event::Accepted {
                     listener: index,
                     result,
                     more: false,
@@ -151,7 +162,7 @@ impl Epoll {
         if let Some(listener) = armed {
             listener.armed = false;
             let result = Err(libc::ECANCELED);
-            self.reports.push(Event::Accepted {
+            self.reports.push_back(Event::Accepted {
                 listener: index,
                 result,
                 more: false,
@@ -168,7 +179,7 @@ impl Epoll {
         if error == libc::EINPROGRESS {
             self.sockets.get(socket).connecting = true;
         } else {
-            self.reports.push(Event::Connected { socket, error });
+            self.reports.push_back(Event::Connected { socket, error });
         }
     }
 
@@ -176,7 +187,7 @@ impl Epoll {
         let state = self.sockets.get(socket);
         state.receive = Some(Armed { fd, limit });
         if state.readable || state.broken != 0 {
-            self.to_receive.push((socket, fd));
+            self.to_receive.push_back((socket, fd));
         }
     }
 
@@ -184,7 +195,7 @@ impl Epoll {
         let state = self.sockets.get(socket);
         state.send = Some(shape);
         // Tried at once: a socket that was never written to has had no edge yet.
-        self.to_send.push((socket, fd));
+        self.to_send.push_back((socket, fd));
     }
 
     pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
@@ -210,41 +221,67 @@ impl Epoll {
         self.reports.extend(report);
     }
 
-    pub(super) fn turn(
-        &mut self,
-        patience: Patience,
-        pool: &Rc<Pool>,
-        events: &mut Vec<Event>,
-        counters: &CounterCells,
-    ) -> io::Result<bool> {
-        self.try_sends(events);
+    pub(super) fn turn(&mut self, patience: Patience, counters: &CounterCells) -> io::Result<()> {
+        counters.cqes.add(std::mem::take(&mut self.reported));
         let listening = self
             .listeners
             .iter()
             .any(|listener| listener.armed && listener.ready);
         let busy = listening || !self.to_receive.is_empty() || !self.reports.is_empty();
-        // Sends that are done are reported without a system call, but never twice in a row:
-        // whoever sends without end must not keep the others' edges from being seen.
-        self.skipped = !busy && !events.is_empty() && !self.skipped;
-        if self.skipped {
-            return Ok(false);
+        let sending = !self.to_send.is_empty();
+        // When there is only something to send, the kernel is not asked for edges, but never
+        // twice in a row: whoever sends without end must not keep those of others from being seen.
+        self.skipped = sending && !busy && !self.skipped;
+        if !self.skipped {
+            let at_once = busy || sending;
+            self.take_edges(if at_once {
+                Some(Duration::ZERO)
+            } else {
+                patience.wait
+            })?;
+            counters.enters.add(1);
+            self.try_accepts();
         }
-        let busy = busy || !events.is_empty();
-        let mail = self.take_edges(if busy {
-            Some(Duration::ZERO)
-        } else {
-            patience.wait
-        })?;
-        events.append(&mut self.reports);
-        self.try_accepts(events);
-        self.try_receives(pool, events);
-        counters.enters.add(1);
-        counters.cqes.add(events.len() as u64);
-        Ok(mail)
+        // What is started while these are handled waits for the next turn.
+        self.sends_left = self.to_send.len();
+        self.receives_left = self.to_receive.len();
+        Ok(())
+    }
+
+    /// Tries the next operation of this turn that has something to report.
+    #[inline]
+    pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Event> {
+        let event = self.next_event(pool);
+        self.reported += u64::from(event.is_some());
+        event
+    }
+
+    #[inline]
+    fn next_event(&mut self, pool: &Rc<Pool>) -> Option<Event> {
+        while self.sends_left > 0 {
+            self.sends_left -= 1;
+            let (socket, fd) = self.to_send.pop_front()?;
+            if let Some(result) = self.try_send(socket, fd) {
+                return Some(Event::Sent { socket, result });
+            }
+        }
+        // One receive per socket and turn, so that a fast sender starves nobody.
+        while self.receives_left > 0 {
+            self.receives_left -= 1;
+            let (socket, fd) = self.to_receive.pop_front()?;
+            if let Some((received, more)) = self.try_receive(socket, fd, pool) {
+                return Some(Event::Received {
+                    socket,
+                    received,
+                    more,
+                });
+            }
+        }
+        self.reports.pop_front()
     }
 
     /// Waits for edges and notes what became ready.
-    fn take_edges(&mut self, wait: Option<Duration>) -> io::Result<bool> {
+    fn take_edges(&mut self, wait: Option<Duration>) -> io::Result<()> {
         // Rounded up: a timer must not find that it was woken too early, again and again.
         let timeout = wait.map_or(-1, |wait| ticks_up(wait.min(WAIT_MAX)) as libc::c_int);
         // SAFETY: the kernel writes at most EDGES events into a live buffer of that length.
@@ -259,15 +296,14 @@ impl Epoll {
         };
         if edges < 0 {
             return match last_error() {
-                libc::EINTR => Ok(false),
+                libc::EINTR => Ok(()),
                 error => Err(io::Error::from_raw_os_error(error)),
             };
         }
-        let mut mail = false;
         for edge in 0..edges as usize {
             let libc::epoll_event { events, u64: data } = self.edges[edge];
             if data == MAIL {
-                mail = true;
+                self.mail = true;
             } else if data & LISTENER != 0 {
                 let index = (data & !LISTENER) as u32;
                 let listener = self.listeners.iter_mut().find(|l| l.index == index);
@@ -281,7 +317,7 @@ impl Epoll {
                 );
             }
         }
-        Ok(mail)
+        Ok(())
     }
 
     fn edge(&mut self, socket: SocketKey, events: u32) {
@@ -295,13 +331,13 @@ impl Epoll {
             if !state.readable
                 && let Some(armed) = &state.receive
             {
-                self.to_receive.push((socket, armed.fd));
+                self.to_receive.push_back((socket, armed.fd));
             }
             state.readable = true;
         }
         if is(libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) {
             if std::mem::take(&mut state.connecting) {
-                self.reports.push(Event::Connected {
+                self.reports.push_back(Event::Connected {
                     socket,
                     error: state.connect_result(),
                 });
@@ -309,12 +345,12 @@ impl Epoll {
             if std::mem::take(&mut state.send_blocked)
                 && let Some(fd) = state.fd
             {
-                self.to_send.push((socket, fd));
+                self.to_send.push_back((socket, fd));
             }
         }
     }
 
-    fn try_accepts(&mut self, events: &mut Vec<Event>) {
+    fn try_accepts(&mut self) {
         for listener in &mut self.listeners {
             for _ in 0..ACCEPTS_PER_TURN {
                 if !listener.armed || !listener.ready {
@@ -330,13 +366,13 @@ impl Epoll {
                     Err(libc::EINTR | libc::ECONNABORTED) => {}
                     Err(_) => {
                         listener.armed = false;
-                        events.push(Event::Accepted {
+                        self.reports.push_back(Event::Accepted {
                             listener: listener.index,
                             result,
                             more: false,
                         });
                     }
-                    Ok(_) => events.push(Event::Accepted {
+                    Ok(_) => self.reports.push_back(Event::Accepted {
                         listener: listener.index,
                         result,
                         more: true,
@@ -346,56 +382,44 @@ impl Epoll {
         }
     }
 
-    /// One receive per socket and turn, so that a fast sender starves nobody.
-    fn try_receives(&mut self, pool: &Rc<Pool>, events: &mut Vec<Event>) {
-        let mut trying = std::mem::take(&mut self.to_receive);
-        for (socket, fd) in trying.drain(..) {
-            let Some(state) = self.sockets.find(socket) else {
-                continue;
-            };
-            let Some(armed) = state.receive.take() else {
-                continue;
-            };
-            let received = state.try_receive(fd, armed.limit, pool);
-            let left = match &received {
-                Some(Received::Bytes(slice)) => armed.limit - slice.len(),
-                Some(_) => 0,
-                None => armed.limit,
-            };
-            if left > 0 {
-                state.receive = Some(Armed { fd, limit: left });
-                if state.readable {
-                    self.to_receive.push((socket, fd));
-                }
-            }
-            if let Some(received) = received {
-                events.push(Event::Received {
-                    socket,
-                    received,
-                    more: left > 0,
-                });
+    /// Receives once; `None` if there was nothing after all. Says whether more may come.
+    #[inline]
+    fn try_receive(
+        &mut self,
+        socket: SocketKey,
+        fd: RawFd,
+        pool: &Rc<Pool>,
+    ) -> Option<(Received, bool)> {
+        let state = self.sockets.find(socket)?;
+        let armed = state.receive.take()?;
+        let received = state.try_receive(fd, armed.limit, pool);
+        let left = match &received {
+            Some(Received::Bytes(slice)) => armed.limit - slice.len(),
+            Some(_) => 0,
+            None => armed.limit,
+        };
+        if left > 0 {
+            state.receive = Some(Armed { fd, limit: left });
+            if state.readable {
+                self.to_receive.push_back((socket, fd));
             }
         }
-        if self.to_receive.is_empty() {
-            self.to_receive = trying;
-        }
+        received.map(|received| (received, left > 0))
     }
 
-    fn try_sends(&mut self, events: &mut Vec<Event>) {
-        for (socket, fd) in self.to_send.drain(..) {
-            let Some(state) = self.sockets.find(socket) else {
-                continue;
-            };
-            let Some(shape) = &state.send else { continue };
-            match try_send(fd, shape) {
-                Err(libc::EAGAIN) => {
-                    state.send_blocked = true;
-                    state.fd = Some(fd);
-                }
-                result => {
-                    state.send = None;
-                    events.push(Event::Sent { socket, result });
-                }
+    /// Sends once; `None` if the socket is full.
+    #[inline]
+    fn try_send(&mut self, socket: SocketKey, fd: RawFd) -> Option<Result<usize, i32>> {
+        let state = self.sockets.find(socket)?;
+        match try_send(fd, state.send.as_ref()?) {
+            Err(libc::EAGAIN) => {
+                state.send_blocked = true;
+                state.fd = Some(fd);
+                None
+            }
+            result => {
+                state.send = None;
+                Some(result)
             }
         }
     }

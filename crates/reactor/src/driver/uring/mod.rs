@@ -8,7 +8,7 @@ mod buffer_ring;
 mod operation;
 mod probe;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
@@ -55,6 +55,11 @@ pub(crate) struct Uring {
     connecting: HashMap<SocketKey, Box<RawAddress>>,
     mailbox_event: RawFd,
     mailbox_armed: bool,
+    pub(super) mail: bool,
+    /// Submissions that the ring had no room for, in order.
+    backlog: VecDeque<squeue::Entry>,
+    /// Completions of this turn that were not yet looked at.
+    unreaped: usize,
     timespec: Timespec,
     /// The kernel can wait for several completions for a bounded moment (6.12).
     minimum_wait: bool,
@@ -94,6 +99,9 @@ impl Uring {
             connecting: HashMap::new(),
             mailbox_event: mailbox.event(),
             mailbox_armed: false,
+            mail: false,
+            backlog: VecDeque::new(),
+            unreaped: 0,
             timespec: Timespec::new(),
             minimum_wait,
             sends: 0,
@@ -184,15 +192,34 @@ impl Uring {
 
     /// Queues a submission; the next enter takes it along.
     fn push(&mut self, entry: &squeue::Entry) {
+        if !self.backlog.is_empty() || !self.try_push(entry) {
+            self.backlog.push_back(entry.clone());
+        }
+    }
+
+    /// Puts a submission into the ring, which is full only when a turn starts more than it holds;
+    /// what is in it is then submitted early. False if the kernel takes nothing, because too much
+    /// is completed and not yet reaped.
+    #[inline]
+    fn try_push(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: whatever an entry points to is kept until its last completion: sends by the
         // socket's queue, addresses by `connecting`, received bytes by the pool.
-        while unsafe { self.ring.submission().push(entry) }.is_err() {
-            self.enters += 1;
-            self.submitted += self.ring.submission().len() as u64;
-            // Full only when a turn starts more than the queue holds. A completion queue that
-            // is full as well makes this fail; the turn then reaps, so that is tried first.
-            if self.ring.submit().is_err() {
-                std::thread::yield_now();
+        if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            return true;
+        }
+        self.enters += 1;
+        let queued = self.ring.submission().len();
+        let submitted = self.ring.submit().is_ok();
+        self.submitted += (queued - self.ring.submission().len()) as u64;
+        // SAFETY: as above.
+        submitted && unsafe { self.ring.submission().push(entry) }.is_ok()
+    }
+
+    /// Puts what found no room into the ring, as far as it goes.
+    fn push_backlog(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.try_push(&entry) {
+                return self.backlog.push_front(entry);
             }
         }
     }
@@ -201,66 +228,71 @@ impl Uring {
         &mut self,
         patience: Patience,
         pool: &Rc<Pool>,
-        events: &mut Vec<Event>,
         counters: &CounterCells,
-    ) -> io::Result<bool> {
+    ) -> io::Result<()> {
+        self.push_backlog();
         self.arm_mailbox();
         self.buffers.refill(pool);
         self.enter(patience)?;
-        let mut mail = false;
-        let mut reaped = 0;
-        let Uring {
-            ring,
-            buffers,
-            connecting,
-            mailbox_armed,
-            ..
-        } = self;
-        for completion in ring.completion() {
-            reaped += 1;
-            let result = completion.result();
-            let more = cqueue::more(completion.flags());
-            match Operation::unpack(completion.user_data()) {
-                Operation::Receive(socket) => {
-                    let received = received(&completion, buffers, pool);
-                    events.push(Event::Received {
-                        socket,
-                        received,
-                        more,
-                    });
-                }
-                Operation::Send(socket) => {
-                    let result = usize::try_from(result).map_err(|_| -result);
-                    events.push(Event::Sent { socket, result });
-                }
-                Operation::Accept(listener) => {
-                    let result = if result < 0 { Err(-result) } else { Ok(result) };
-                    events.push(Event::Accepted {
-                        listener,
-                        result,
-                        more,
-                    });
-                }
-                Operation::Connect(socket) => {
-                    connecting.remove(&socket);
-                    events.push(Event::Connected {
-                        socket,
-                        error: -result.min(0),
-                    });
-                }
-                Operation::MailEvent => {
-                    *mailbox_armed = more;
-                    mail = true;
-                }
-                Operation::Mail => mail = true,
-                Operation::Message(ring) => mailbox::ring_bell(ring),
-                Operation::Ignored => {}
-            }
-        }
-        counters.cqes.add(reaped);
+        // What is completed while these are handled waits for the next turn.
+        self.unreaped = self.ring.completion().len();
+        counters.cqes.add(self.unreaped as u64);
         counters.enters.add(std::mem::take(&mut self.enters));
         counters.sqes.add(std::mem::take(&mut self.submitted));
-        Ok(mail)
+        Ok(())
+    }
+
+    /// The next report of this turn.
+    #[inline]
+    pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Event> {
+        while self.unreaped > 0 {
+            self.unreaped -= 1;
+            let completion = self.ring.completion().next()?;
+            let result = completion.result();
+            let more = cqueue::more(completion.flags());
+            return Some(match Operation::unpack(completion.user_data()) {
+                Operation::Receive(socket) => Event::Received {
+                    socket,
+                    received: received(&completion, &mut self.buffers, pool),
+                    more,
+                },
+                Operation::Send(socket) => Event::Sent {
+                    socket,
+                    result: usize::try_from(result).map_err(|_| -result),
+                },
+                Operation::Accept(listener) => Event::Accepted {
+                    listener,
+                    result: if result < 0 { Err(-result) } else { Ok(result) },
+                    more,
+                },
+                Operation::Connect(socket) => {
+                    self.connecting.remove(&socket);
+                    Event::Connected {
+                        socket,
+                        error: -result.min(0),
+                    }
+                }
+                other => {
+                    self.note(other, more);
+                    continue;
+                }
+            });
+        }
+        None
+    }
+
+    /// Takes in a completion that is nobody's but the core's own.
+    #[cold]
+    fn note(&mut self, operation: Operation, more: bool) {
+        match operation {
+            Operation::MailEvent => {
+                self.mailbox_armed = more;
+                self.mail = true;
+            }
+            Operation::Mail => self.mail = true,
+            Operation::Message(ring) => mailbox::ring_bell(ring),
+            _ => {}
+        }
     }
 
     fn arm_mailbox(&mut self) {
@@ -279,7 +311,7 @@ impl Uring {
         self.enters += 1;
         let queued = self.ring.submission().len();
         let sends = std::mem::take(&mut self.sends);
-        let entered = if patience.wait == Some(Duration::ZERO) {
+        let entered = if patience.wait == Some(Duration::ZERO) || !self.backlog.is_empty() {
             // Deferred task work is only run by an enter that asks for events.
             // SAFETY: no argument is passed.
             unsafe {
@@ -316,6 +348,7 @@ impl Drop for Uring {
 }
 
 /// What a completion of a receive says.
+#[inline]
 fn received(completion: &cqueue::Entry, buffers: &mut BufferRing, pool: &Rc<Pool>) -> Received {
     let slice = cqueue::buffer_select(completion.flags()).map(|id| {
         buffers.taken();

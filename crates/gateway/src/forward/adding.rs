@@ -1,0 +1,211 @@
+//! What the gateway says about the client and about itself.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
+
+use blitz_http::{Fields, Name, RequestHead, Version};
+
+use super::Client;
+use super::names::Survey;
+
+/// Longest `X-Request-Id` that is kept.
+pub(super) const REQUEST_ID_MAX: usize = 128;
+
+/// "An intermediary … MUST send an appropriate Via header field" (RFC 9110 section 7.6.3). The
+/// version is that of the message as it was received.
+pub(super) fn via(received: Version) -> &'static str {
+    match received {
+        Version::Http10 => "1.0 blitz",
+        Version::Http11 => "1.1 blitz",
+        Version::Http2 => "2 blitz",
+        Version::Http3 => "3 blitz",
+    }
+}
+
+/// The connection's client goes to the right of those that a trusted proxy has vouched for.
+/// `left` is what is left of the received fields: of the claims, those of a trusted proxy, to
+/// whose right the client of this connection goes.
+pub(super) fn add_forwarding(
+    head: &mut RequestHead,
+    client: &Client<'_>,
+    left: Survey,
+    scratch: &mut Vec<u8>,
+) {
+    head.fields.append(Name::Via, via(head.version));
+    let scheme = client.peer.scheme.as_str();
+    let remote = client.peer.remote.map(|remote| remote.ip().to_canonical());
+    // `Forwarded` holds every text that the others need, so each is written once.
+    begin_list(&head.fields, Name::Forwarded, left, scratch);
+    let ip = push_forwarded_for(scratch, remote);
+    scratch.extend_from_slice(b";host=\"");
+    let host_start = scratch.len();
+    scratch.extend_from_slice(head.authority().unwrap_or_default().as_bytes());
+    let host = host_start..scratch.len();
+    scratch.extend_from_slice(b"\";proto=");
+    scratch.extend_from_slice(scheme.as_bytes());
+    let vouched_for = left.has(Name::XForwardedFor);
+    if remote.is_some() && !vouched_for {
+        head.fields.append(Name::XForwardedFor, &scratch[ip]);
+    }
+    if !left.has(Name::XForwardedProto) {
+        head.fields.append(Name::XForwardedProto, scheme);
+    }
+    if let (Some(listener), false) = (client.peer.listener, left.has(Name::XForwardedPort)) {
+        add_port(&mut head.fields, listener.port());
+    }
+    if !left.has(Name::XForwardedHost) {
+        head.fields.append(Name::XForwardedHost, &scratch[host]);
+    }
+    set(&mut head.fields, Name::Forwarded, left, scratch);
+    if let (Some(remote), true) = (remote, vouched_for) {
+        begin_list(&head.fields, Name::XForwardedFor, left, scratch);
+        push_ip(scratch, remote);
+        head.fields.set(Name::XForwardedFor, &*scratch);
+    }
+}
+
+/// Starts the new value of a list with what is there already.
+#[inline]
+fn begin_list(fields: &Fields, name: Name, left: Survey, scratch: &mut Vec<u8>) {
+    scratch.clear();
+    if left.has(name) {
+        for value in fields.get_all(name) {
+            scratch.extend_from_slice(value);
+            scratch.extend_from_slice(b", ");
+        }
+    }
+}
+
+#[inline]
+fn set(fields: &mut Fields, name: Name, left: Survey, value: &[u8]) {
+    if left.has(name) {
+        fields.set(name, value);
+    } else {
+        fields.append(name, value);
+    }
+}
+
+/// A node identifier of RFC 7239 section 6: IPv6 quoted and in brackets. Says where the address
+/// itself stands.
+fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) -> Range<usize> {
+    let (before, after): (&[u8], &[u8]) = match remote {
+        Some(IpAddr::V4(_)) => (b"for=", b""),
+        Some(IpAddr::V6(_)) => (b"for=\"[", b"]\""),
+        None => (b"for=unknown", b""),
+    };
+    out.extend_from_slice(before);
+    let start = out.len();
+    if let Some(ip) = remote {
+        push_ip(out, ip);
+    }
+    let end = out.len();
+    out.extend_from_slice(after);
+    start..end
+}
+
+fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(v4) => push_v4(out, v4),
+        IpAddr::V6(v6) => {
+            // Writing to memory cannot fail.
+            let _ = write!(out, "{v6}");
+        }
+    }
+}
+
+/// By hand: the formatter costs more than all other fields together.
+fn push_v4(out: &mut Vec<u8>, v4: Ipv4Addr) {
+    let mut text = [0; 16];
+    let mut end = 0;
+    for octet in v4.octets() {
+        text[end..end + 4].copy_from_slice(&OCTETS[usize::from(octet)]);
+        end += octet_digits(octet) + 1;
+    }
+    out.extend_from_slice(&text[..end - 1]);
+}
+
+/// Every octet in decimal, followed by a dot.
+static OCTETS: [[u8; 4]; 256] = {
+    let mut octets = [[b'.'; 4]; 256];
+    let mut octet = 0;
+    while octet < octets.len() {
+        let mut rest = octet;
+        let mut at = octet_digits(octet as u8);
+        while at > 0 {
+            at -= 1;
+            octets[octet][at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        octet += 1;
+    }
+    octets
+};
+
+/// Every octet in hexadecimal.
+static HEX: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut octets = [[0; 2]; 256];
+    let mut octet = 0;
+    while octet < octets.len() {
+        octets[octet] = [DIGITS[octet >> 4], DIGITS[octet & 15]];
+        octet += 1;
+    }
+    octets
+};
+
+const fn octet_digits(octet: u8) -> usize {
+    1 + (octet >= 10) as usize + (octet >= 100) as usize
+}
+
+fn add_port(fields: &mut Fields, port: u16) {
+    let mut digits = [b'0'; 5];
+    let mut start = digits.len();
+    let mut rest = port;
+    while rest > 0 || start == digits.len() {
+        start -= 1;
+        digits[start] += (rest % 10) as u8;
+        rest /= 10;
+    }
+    fields.append(Name::XForwardedPort, &digits[start..]);
+}
+
+/// Keeps the client's id, if it is one that logs can bear, or makes one of 128 random bits.
+pub(super) fn add_request_id(fields: &mut Fields, random: fn() -> u64, left: Survey) {
+    let usable =
+        |id: &[u8]| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
+    if left.has(Name::XRequestId) {
+        let mut given = fields.get_all(Name::XRequestId);
+        // Of two nobody knows which one the others log.
+        if given.next().is_some_and(usable) && given.next().is_none() {
+            return;
+        }
+    }
+    let bits = u128::from(random()) << 64 | u128::from(random());
+    let mut id = [0; 32];
+    for (digits, byte) in id.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
+        digits.copy_from_slice(&HEX[usize::from(byte)]);
+    }
+    set(fields, Name::XRequestId, left, &id);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_ports_are_written_as_the_formatter_would() {
+        for octet in 0..=255_u8 {
+            let address = Ipv4Addr::new(octet, 255 - octet, octet / 3, 7);
+            let mut text = Vec::new();
+            push_ip(&mut text, address.into());
+            assert_eq!(text, address.to_string().as_bytes());
+        }
+        for port in [0, 1, 9, 10, 99, 100, 999, 1000, 8080, 9999, 10_000, 65_535] {
+            let mut fields = Fields::new();
+            add_port(&mut fields, port);
+            let text = port.to_string();
+            assert_eq!(fields.get_str(Name::XForwardedPort), Some(text.as_str()));
+        }
+    }
+}

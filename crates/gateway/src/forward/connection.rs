@@ -1,0 +1,57 @@
+//! Lists of tokens, above all `Connection`, which names fields that end with this hop
+//! (RFC 9110 section 7.6.1).
+
+use blitz_http::{Fields, Name};
+
+use super::names::{END_TO_END, HOP, begins_like_claim, set_of};
+
+/// Options that one `Connection` field may name; beyond, the request is refused.
+pub(super) const CONNECTION_OPTIONS_MAX: usize = 16;
+
+/// `Connection` names more fields than any honest client has use for: 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManyConnectionOptions;
+
+/// Removes what `Connection` names, but for what is meant for every recipient.
+pub(super) fn remove_named_by_connection(
+    fields: &mut Fields,
+    scratch: &mut Vec<u8>,
+) -> Result<(), TooManyConnectionOptions> {
+    // What has to go is copied, since the options lie in the block that they name parts of.
+    scratch.clear();
+    let items = fields
+        .get_all(Name::Connection)
+        .flat_map(|value| value.split(|&b| b == b','));
+    let options = items
+        .map(<[u8]>::trim_ascii)
+        .filter(|option| !option.is_empty());
+    for (at, option) in options.enumerate() {
+        if at == CONNECTION_OPTIONS_MAX {
+            return Err(TooManyConnectionOptions);
+        }
+        let is_settled =
+            (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0 || begins_like_claim(option);
+        if !is_settled && !option.eq_ignore_ascii_case(b"close") {
+            scratch.extend_from_slice(option);
+            scratch.push(b',');
+        }
+    }
+    let named = scratch.split(|&b| b == b',').map(std::str::from_utf8);
+    named
+        .flatten()
+        .filter(|name| !name.is_empty())
+        .for_each(|name| {
+            fields.remove(name);
+        });
+    Ok(())
+}
+
+/// Whether a list field contains a token, without its parameters.
+pub(super) fn contains_token(fields: &Fields, name: Name, token: &str) -> bool {
+    fields.get_all(name).any(|value| {
+        value.split(|&byte| byte == b',').any(|item| {
+            let item = item.split(|&byte| byte == b';').next().unwrap_or_default();
+            item.trim_ascii().eq_ignore_ascii_case(token.as_bytes())
+        })
+    })
+}

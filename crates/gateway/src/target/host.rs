@@ -1,0 +1,120 @@
+//! Host and port of a URL: an address, this machine, or a name for the resolver.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::Origin;
+use super::parse::{Fault, fault};
+
+/// Reads what stands between `http://` and the path.
+pub(super) fn origin(authority: &str) -> Result<Origin, Fault> {
+    if authority.contains('@') {
+        return fault(
+            "the URL carries a user name, which would be sent to nobody",
+            "leave out everything up to the @",
+        );
+    }
+    if let Some(rest) = authority.strip_prefix('[') {
+        return parse_ipv6(rest);
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) => (host, parse_port(port)?),
+        None => (authority, 80),
+    };
+    if host.is_empty() {
+        return fault(
+            "the URL names no host",
+            format!("write http://127.0.0.1:{port}"),
+        );
+    }
+    if host.contains(':') {
+        return fault(
+            "an IPv6 address in a URL stands in brackets",
+            format!("write http://[{authority}], or http://[{host}]:{port}"),
+        );
+    }
+    parse_host(host, port)
+}
+
+/// `rest` is what follows the opening bracket (RFC 3986 section 3.2.2).
+fn parse_ipv6(rest: &str) -> Result<Origin, Fault> {
+    let Some((address, after)) = rest.split_once(']') else {
+        return fault(
+            "the [ of an IPv6 address has no ]",
+            format!("write http://[{rest}]"),
+        );
+    };
+    let Ok(ip) = address.parse::<Ipv6Addr>() else {
+        return fault(
+            format!("{address:?} is not an IPv6 address"),
+            "write for example http://[::1]:3000",
+        );
+    };
+    let port = match after.strip_prefix(':') {
+        Some(port) => parse_port(port)?,
+        None if after.is_empty() => 80,
+        None => {
+            return fault(
+                format!("{after:?} cannot follow the ] of an address"),
+                format!("write http://[{address}]:3000"),
+            );
+        }
+    };
+    Ok(Origin::Ip(SocketAddr::new(ip.into(), port)))
+}
+
+fn parse_port(port: &str) -> Result<u16, Fault> {
+    match port.parse::<u16>() {
+        Ok(number) if number > 0 && port.bytes().all(|b| b.is_ascii_digit()) => Ok(number),
+        _ => fault(
+            format!("{port:?} is not a port"),
+            "write a number from 1 to 65535 after the colon, or leave out the colon for port 80",
+        ),
+    }
+}
+
+fn parse_host(host: &str, port: u16) -> Result<Origin, Fault> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(Origin::Ip(SocketAddr::new(ip, port)));
+    }
+    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    // A name whose last label is a number is a mistyped address, never a name (WHATWG URL).
+    let last_label = name.rsplit('.').next().unwrap_or_default();
+    if last_label.bytes().all(|b| b.is_ascii_digit()) && !last_label.is_empty() {
+        return fault(
+            format!("{host:?} looks like an IPv4 address but is none"),
+            "write four numbers from 0 to 255, without leading zeros",
+        );
+    }
+    if let Some(problem) = name_problem(&name) {
+        return fault(
+            format!("{host:?} is not a host name: {problem}"),
+            "write a name of letters, digits, hyphens and dots; international names in their xn-- form",
+        );
+    }
+    // RFC 6761 section 6.3: localhost and the names below it are this machine, never a query.
+    if name == "localhost" || name.ends_with(".localhost") {
+        return Ok(Origin::Localhost(port));
+    }
+    Ok(Origin::Name(name, port))
+}
+
+/// RFC 1123 section 2.1, with the underscore that container platforms put into names.
+fn name_problem(name: &str) -> Option<&'static str> {
+    if name.len() > 253 {
+        return Some("it has more than 253 characters");
+    }
+    name.split('.').find_map(|label| {
+        let ordinary = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        if label.is_empty() {
+            Some("it has an empty part")
+        } else if label.len() > 63 {
+            Some("a part has more than 63 characters")
+        } else if !label.bytes().all(ordinary) {
+            Some("it has a character that names cannot have")
+        } else if label.starts_with('-') || label.ends_with('-') {
+            Some("a part begins or ends with a hyphen")
+        } else {
+            None
+        }
+    })
+}

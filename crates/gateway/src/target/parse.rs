@@ -1,0 +1,186 @@
+//! The value of `--to`, read: a prefix, a URL, and what to say about those that are none.
+
+use std::path::PathBuf;
+
+use super::{Origin, Prefix, Target, host, path};
+
+/// Reads the value of one `--to`.
+pub(super) fn target(value: &str) -> Result<Target, Fault> {
+    if value.is_empty() {
+        return fault(
+            "the value is empty",
+            "write for example --to http://127.0.0.1:3000",
+        );
+    }
+    if let Some(bad) = value.chars().find(|c| c.is_whitespace() || c.is_control()) {
+        return fault(
+            format!("it contains {bad:?}"),
+            "write it without blanks; encode a blank in a path as %20",
+        );
+    }
+    let (prefix, url) = if value.starts_with('/') {
+        let Some((prefix, url)) = value.split_once('=') else {
+            return fault(
+                "a value that begins with / is PREFIX=URL, and the =URL is missing",
+                format!("write for example --to {value}=http://127.0.0.1:3000"),
+            );
+        };
+        (parse_prefix(prefix)?, url)
+    } else {
+        (Prefix::Everything, value)
+    };
+    let Location {
+        origin,
+        path,
+        authority,
+    } = parse_url(url)?;
+    Ok(Target {
+        prefix,
+        origin,
+        path,
+        authority,
+    })
+}
+
+/// A problem and its remedy, before the flag's value is known.
+pub(super) struct Fault {
+    pub(super) problem: String,
+    pub(super) fix: String,
+}
+
+pub(super) fn fault<T>(problem: impl Into<String>, fix: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault {
+        problem: problem.into(),
+        fix: fix.into(),
+    })
+}
+
+fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
+    if text.contains('?') {
+        return fault(
+            "the prefix contains a ?, and targets are chosen by path alone",
+            "leave out the ? and what follows it",
+        );
+    }
+    // The last segment may go on in a request's path: `/.` takes `/.well-known`.
+    let (whole, last) = text.rsplit_once('/').unwrap_or_default();
+    path::check(whole, "the prefix")?;
+    path::check_characters(last, "the prefix")?;
+    if let Some(before) = text.strip_suffix('*') {
+        return Ok(Prefix::Text(before.to_owned()));
+    }
+    if text.ends_with('.') {
+        return Ok(Prefix::Text(text.to_owned()));
+    }
+    Ok(Prefix::Segments(text.to_owned()))
+}
+
+/// Where a URL points.
+struct Location {
+    origin: Origin,
+    path: Option<String>,
+    authority: String,
+}
+
+fn parse_url(url: &str) -> Result<Location, Fault> {
+    if let Some(path) = strip_scheme(url, "unix:") {
+        return parse_unix(path);
+    }
+    let Some(rest) = strip_scheme(url, "http://") else {
+        return Err(wrong_scheme(url));
+    };
+    let (authority, path) = match rest.find(['/', '?', '#']) {
+        Some(end) => rest.split_at(end),
+        None => (rest, ""),
+    };
+    let origin = host::origin(authority)?;
+    if path.contains('?') || path.contains('#') {
+        return fault(
+            "the URL carries a query or a fragment, which a target cannot have",
+            "end it after the path; the client's own query is always passed on",
+        );
+    }
+    let path = if path.is_empty() {
+        None
+    } else {
+        path::check(path, "the URL's path")?;
+        Some(path.to_owned())
+    };
+    Ok(Location {
+        origin,
+        path,
+        authority: authority.to_ascii_lowercase(),
+    })
+}
+
+/// What follows `scheme`, in whatever case it is written (RFC 3986 section 3.1).
+fn strip_scheme<'a>(url: &'a str, scheme: &str) -> Option<&'a str> {
+    let (start, rest) = url.split_at_checked(scheme.len())?;
+    start.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
+fn parse_unix(path: &str) -> Result<Location, Fault> {
+    if !path.starts_with('/') || path.len() < 2 {
+        return fault(
+            "a unix socket is named by its absolute path",
+            format!(
+                "write for example unix:/run/{}",
+                path.trim_start_matches(['.', '/'])
+            ),
+        );
+    }
+    // sockaddr_un holds 108 bytes, the last of them a NUL.
+    if path.len() > 107 {
+        return fault(
+            format!(
+                "the socket path has {} bytes, and Linux takes at most 107",
+                path.len()
+            ),
+            "move the socket to a directory with a shorter name",
+        );
+    }
+    // No authority exists here; upstream applications expect some name, and nginx and curl agree.
+    let authority = String::from("localhost");
+    Ok(Location {
+        origin: Origin::Unix(PathBuf::from(path)),
+        path: None,
+        authority,
+    })
+}
+
+/// Says what to do about a URL that begins with neither `http://` nor `unix:`.
+fn wrong_scheme(url: &str) -> Fault {
+    let example = || format!("write http://{}", url.trim_start_matches('/'));
+    let (problem, fix) = match url.split_once("://").map(|(s, _)| s.to_ascii_lowercase()) {
+        Some(scheme) if scheme == "https" || scheme == "h2c" => (
+            format!("{scheme}:// targets are not built yet"),
+            format!(
+                "write http://{} if the application also listens in clear",
+                &url[scheme.len() + 3..]
+            ),
+        ),
+        Some(scheme) if scheme == "ws" || scheme == "wss" => (
+            format!(
+                "{scheme}:// is not needed for a target, since WebSockets pass through http://"
+            ),
+            format!("write http://{}", &url[scheme.len() + 3..]),
+        ),
+        Some(scheme) => (
+            format!("the scheme {scheme}:// is unknown"),
+            String::from("write http://HOST:PORT or unix:/PATH"),
+        ),
+        None if url.is_empty() => (
+            String::from("the URL is missing"),
+            String::from("write for example http://127.0.0.1:3000"),
+        ),
+        None if url.bytes().all(|b| b.is_ascii_digit()) => (
+            String::from("a port alone is not a URL"),
+            format!("write http://127.0.0.1:{url}"),
+        ),
+        None => (
+            String::from("the URL does not say http:// or unix:/"),
+            example(),
+        ),
+    };
+    Fault { problem, fix }
+}

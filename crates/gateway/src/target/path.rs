@@ -1,0 +1,65 @@
+//! Paths in prefixes and URLs, held to the form in which requests are matched (rule 10).
+
+use super::parse::{Fault, fault};
+
+/// Refuses a path that is not normalised: no request path looks like it (rule 10).
+pub(super) fn check(path: &str, what: &str) -> Result<(), Fault> {
+    if path
+        .split('/')
+        .any(|segment| segment == "." || segment == "..")
+    {
+        return fault(
+            format!("{what} has a . or .. between slashes, which requests are matched without"),
+            "write the path that is left when the dots are followed",
+        );
+    }
+    check_characters(path, what)
+}
+
+/// Refuses what no path contains (RFC 3986 section 3.3).
+pub(super) fn check_characters(text: &str, what: &str) -> Result<(), Fault> {
+    if let Some(bad) = text.chars().find(|&c| !is_path_char(c)) {
+        return fault(
+            format!("{what} contains {bad:?}, which a path cannot"),
+            "write it percent-encoded",
+        );
+    }
+    check_escapes(text, what)
+}
+
+fn is_path_char(c: char) -> bool {
+    // RFC 3986 section 3.3: pchar and "/".
+    c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@%/".contains(c)
+}
+
+fn check_escapes(path: &str, what: &str) -> Result<(), Fault> {
+    let bytes = path.as_bytes();
+    for at in (0..bytes.len()).filter(|&at| bytes[at] == b'%') {
+        let value = path
+            .get(at + 1..at + 3)
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let Some(byte) = value else {
+            return fault(
+                format!("{what} has a % that begins no escape"),
+                "write % itself as %25",
+            );
+        };
+        if byte == 0 {
+            return fault(
+                format!("{what} contains %00"),
+                "leave it out; such requests get 400",
+            );
+        }
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            return fault(
+                format!(
+                    "{what} escapes {:?}, and requests are matched with it decoded",
+                    byte as char
+                ),
+                format!("write {} in its place", byte as char),
+            );
+        }
+    }
+    Ok(())
+}

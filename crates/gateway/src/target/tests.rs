@@ -1,0 +1,205 @@
+use super::*;
+
+fn target(value: &str) -> Target {
+    value.parse().unwrap()
+}
+
+fn origin(value: &str) -> Origin {
+    target(value).origin
+}
+
+fn sent_path(value: &str, path: &str) -> String {
+    let target = target(value);
+    assert!(target.prefix.takes(path), "{value} does not take {path}");
+    let mut out = String::from("leftover");
+    match target.replace_path(path, &mut out) {
+        Replaced::Kept => path.to_owned(),
+        Replaced::Written => out,
+        Replaced::Climbs => String::from("refused"),
+    }
+}
+
+#[test]
+fn a_plain_url_takes_everything() {
+    let plain = target("http://127.0.0.1:3000");
+    assert_eq!(plain.prefix, Prefix::Everything);
+    assert_eq!(plain.origin, Origin::Ip("127.0.0.1:3000".parse().unwrap()));
+    assert_eq!(
+        (plain.path, plain.authority.as_str()),
+        (None, "127.0.0.1:3000")
+    );
+}
+
+#[test]
+fn hosts_are_addresses_names_or_sockets() {
+    assert_eq!(
+        origin("http://[::1]:3000"),
+        Origin::Ip("[::1]:3000".parse().unwrap())
+    );
+    assert_eq!(
+        origin("http://[::1]"),
+        Origin::Ip("[::1]:80".parse().unwrap())
+    );
+    assert_eq!(
+        origin("http://10.0.0.1/x"),
+        Origin::Ip("10.0.0.1:80".parse().unwrap())
+    );
+    assert_eq!(origin("HTTP://LocalHost:1"), Origin::Localhost(1));
+    assert_eq!(origin("http://app.localhost"), Origin::Localhost(80));
+    assert_eq!(
+        origin("http://App_1.Example.:81"),
+        Origin::Name("app_1.example".into(), 81)
+    );
+    assert_eq!(
+        origin("unix:/run/app.sock"),
+        Origin::Unix("/run/app.sock".into())
+    );
+    assert_eq!(
+        origin("/a=unix:/run/a=b.sock"),
+        Origin::Unix("/run/a=b.sock".into())
+    );
+}
+
+#[test]
+fn a_value_with_a_slash_is_split_at_its_first_equals_sign() {
+    let split = target("/a=http://h:1/b=c");
+    assert_eq!(split.prefix, Prefix::Segments("/a".into()));
+    assert_eq!(split.path.as_deref(), Some("/b=c"));
+}
+
+#[test]
+fn a_final_star_or_dot_matches_as_text() {
+    assert_eq!(target("/a*=http://h").prefix, Prefix::Text("/a".into()));
+    assert_eq!(target("/a.=http://h").prefix, Prefix::Text("/a.".into()));
+    assert_eq!(target("/a/.=http://h").prefix, Prefix::Text("/a/.".into()));
+    assert_eq!(target("/=http://h").prefix, Prefix::Segments("/".into()));
+}
+
+#[test]
+fn the_prefix_is_kept_unless_the_url_has_a_path() {
+    for (value, path, sent) in [
+        ("/api=http://h", "/api/x", "/api/x"),
+        ("/api=http://h/", "/api/x", "/x"),
+        ("/api=http://h/", "/api", "/"),
+        ("/api=http://h/", "/api/", "/"),
+        ("/api=http://h/v2", "/api", "/v2"),
+        ("/api=http://h/v2", "/api/", "/v2/"),
+        ("/api=http://h/v2/", "/api", "/v2/"),
+        ("/api=http://h/v2/", "/api/x", "/v2/x"),
+        ("/api/=http://h/v2", "/api/x", "/v2/x"),
+        ("/api/=http://h/", "/api/", "/"),
+        ("/=http://h/base", "/x", "/base/x"),
+        ("http://h/base", "/", "/base/"),
+        ("http://h/base/", "/x/y", "/base/x/y"),
+        ("/img*=http://h/pictures", "/img1/x", "/pictures1/x"),
+        ("/img/*=http://h/pictures/", "/img/x", "/pictures/x"),
+        ("/a.=http://h/b.", "/a.X/Y", "/b.X/Y"),
+    ] {
+        assert_eq!(sent_path(value, path), sent, "{value} {path}");
+    }
+}
+
+#[test]
+fn a_replaced_prefix_cannot_be_climbed_out_of() {
+    assert_eq!(
+        sent_path("/img*=http://h/pictures/", "/img../secret"),
+        "refused"
+    );
+    assert_eq!(sent_path("/img*=http://h/pictures/", "/img."), "refused");
+    assert_eq!(
+        sent_path("/img*=http://h/pictures", "/img../x"),
+        "/pictures../x"
+    );
+    assert_eq!(
+        sent_path("/img*=http://h/pictures/", "/img...x"),
+        "/pictures/...x"
+    );
+}
+
+/// Each line: the value, a word of what must be said to be wrong, a word of the remedy.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("", "empty", "http://127.0.0.1:3000"),
+    (
+        "127.0.0.1:3000",
+        "does not say http://",
+        "http://127.0.0.1:3000",
+    ),
+    (
+        "localhost:3000",
+        "does not say http://",
+        "http://localhost:3000",
+    ),
+    ("3000", "port alone", "http://127.0.0.1:3000"),
+    ("//host", "PREFIX=URL", "--to"),
+    ("/api", "=URL is missing", "/api=http://"),
+    ("/api=", "URL is missing", "http://"),
+    ("/api=4000", "port alone", "http://127.0.0.1:4000"),
+    (
+        "https://h",
+        "https:// targets are not built yet",
+        "http://h",
+    ),
+    ("H2C://h", "h2c:// targets are not built yet", "http://h"),
+    ("ws://h/x", "WebSockets pass", "http://h/x"),
+    ("ftp://h", "ftp:// is unknown", "http://HOST:PORT"),
+    ("http://", "names no host", "http://127.0.0.1:80"),
+    ("http://:3000", "names no host", "http://127.0.0.1:3000"),
+    ("http://h:", "not a port", "1 to 65535"),
+    ("http://h:0", "not a port", "1 to 65535"),
+    ("http://h:+80", "not a port", "1 to 65535"),
+    ("http://h:65536", "not a port", "1 to 65535"),
+    ("http://u:p@h", "user name", "@"),
+    ("http://h/?a=b", "query", "after the path"),
+    ("http://h#top", "fragment", "after the path"),
+    ("http://::1:80", "brackets", "["),
+    ("http://[::1", "no ]", "]"),
+    ("http://[::g]", "not an IPv6 address", "[::1]"),
+    ("http://[::1]80", "cannot follow", "[::1]:"),
+    ("http://10.0.0.256", "looks like an IPv4", "0 to 255"),
+    ("http://10.0.1", "looks like an IPv4", "0 to 255"),
+    ("http://a..b", "empty part", "letters"),
+    ("http://-a", "hyphen", "letters"),
+    ("http://a!b", "cannot have", "letters"),
+    ("http://bücher.example", "cannot have", "xn--"),
+    ("http://h /x", "' '", "%20"),
+    ("http://h/\u{7}", "'\\u{7}'", "blanks"),
+    ("http://h/<x>", "'<'", "percent-encoded"),
+    ("http://h/a/../b", ". or ..", "followed"),
+    ("http://h/a/..", ". or ..", "followed"),
+    ("/a/./b=http://h", ". or ..", "followed"),
+    ("/a?b=http://h", "by path alone", "leave out"),
+    ("/%41=http://h", "escapes 'A'", "write A"),
+    ("/%4=http://h", "begins no escape", "%25"),
+    ("/%00=http://h", "%00", "400"),
+    ("unix:app.sock", "absolute path", "unix:/run/app.sock"),
+    ("unix:/", "absolute path", "unix:/run/"),
+];
+
+#[test]
+fn a_refusal_names_the_value_what_is_wrong_and_what_to_write() {
+    for (value, problem, fix) in REFUSED {
+        let error = value.parse::<Target>().expect_err(value);
+        assert!(error.problem().contains(problem), "{value}: {error}");
+        assert!(error.fix().contains(fix), "{value}: {error}");
+        assert!(error.to_string().contains(value), "{error}");
+    }
+    let long = format!("unix:/{}", "x".repeat(107));
+    assert!(
+        long.parse::<Target>()
+            .unwrap_err()
+            .problem()
+            .contains("107")
+    );
+}
+
+#[test]
+fn what_is_printed_is_what_was_written() {
+    for value in ["/a*", "/a.", "/a", "/a/"] {
+        assert_eq!(
+            target(&format!("{value}=http://h")).prefix.to_string(),
+            value
+        );
+    }
+    assert_eq!(origin("unix:/run/a").to_string(), "unix:/run/a");
+    assert_eq!(origin("http://[::1]:1").to_string(), "http://[::1]:1");
+}

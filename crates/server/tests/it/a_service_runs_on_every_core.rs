@@ -1,0 +1,115 @@
+use blitz::serving::{self, EndError, StartError};
+use blitz_http::{
+    Address, Config, Drain, Exchange, Pooled, ServeOptions, Service, Signals, Status, service_fn,
+};
+use blitz_testing::{Client, PATIENCE};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::rc::Rc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+fn any_port() -> Vec<Address> {
+    vec![Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())]
+}
+
+fn two_cores() -> Config {
+    Config {
+        cores: 2,
+        pin: false,
+        ..Config::default()
+    }
+}
+
+fn teapot() -> Rc<impl Service> {
+    Rc::new(service_fn(async |exchange: Exchange| {
+        let mut head = Pooled::response(Status::NOT_FOUND);
+        exchange.responder.send(&mut head, "a teapot");
+    }))
+}
+
+fn ip(address: &Address) -> SocketAddr {
+    match address {
+        Address::Tcp(address) => *address,
+        Address::Unix(_) => panic!("it listens on TCP"),
+    }
+}
+
+#[test]
+fn it_serves_until_it_is_drained() {
+    let addresses = serving::reserve(&any_port()).expect("a port is free");
+    let make = || (teapot(), ServeOptions::default());
+    let serving = serving::start(addresses, &two_cores(), make).expect("it starts");
+    let mut client = Client::connect(ip(&serving.addresses()[0]));
+    assert_eq!(client.get("/").text(), "a teapot");
+    assert_eq!(serving.ended(), 0);
+    serving.drain(Duration::ZERO);
+    serving.join().expect("it ends in order");
+}
+
+#[test]
+fn an_address_that_cannot_be_had_is_named() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let address = Address::Tcp(taken.local_addr().expect("bound"));
+    let error = serving::reserve(std::slice::from_ref(&address)).expect_err("it is taken");
+    assert!(
+        matches!(&error, StartError::Listen(named, _) if ip(named) == ip(&address)),
+        "{error}"
+    );
+}
+
+/// A socket that nobody serves any more is replaced; nothing else ever is.
+#[test]
+fn a_file_is_not_replaced_by_a_socket() {
+    let folder = std::env::temp_dir().join(format!("blitz-serving-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let address = |name: &str| Address::Unix(std::sync::Arc::new(folder.join(name)));
+    let (file, link, stale) = (
+        folder.join("file"),
+        folder.join("link"),
+        folder.join("stale"),
+    );
+    std::fs::write(&file, "precious").expect("a file");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    drop(UnixListener::bind(&stale).expect("a socket"));
+    for taken in ["file", "link"] {
+        let error = serving::reserve(&[address(taken)]).expect_err(taken);
+        assert!(error.to_string().contains("no socket"), "{error}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(&link).expect("it is there"),
+        "precious"
+    );
+    assert!(serving::reserve(&[address("stale")]).is_ok());
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_core_that_panics_while_it_starts_is_no_start() {
+    let addresses = serving::reserve(&any_port()).expect("a port is free");
+    let make = || {
+        assert!(blitz_http::core_index() == 0, "this core cannot be made");
+        (teapot(), ServeOptions::default())
+    };
+    let error = serving::start(addresses, &two_cores(), make).err();
+    assert!(matches!(error, Some(StartError::Start(_))), "{error:?}");
+}
+
+/// Without a word the program would wait for a signal that has no reason to come.
+#[test]
+fn an_end_that_nobody_asked_for_is_an_error() {
+    let (done, ended) = channel();
+    thread::spawn(move || {
+        let signals = Signals::block().expect("signals can be waited for");
+        let addresses = serving::reserve(&any_port()).expect("a port is free");
+        let make = || {
+            blitz_http::spawn(async { Drain::of_core().trigger(Duration::ZERO) });
+            (teapot(), ServeOptions::default())
+        };
+        let serving = serving::start(addresses, &two_cores(), make).expect("it starts");
+        done.send(serving.obey(&signals, Duration::ZERO))
+    });
+    let outcome = ended.recv_timeout(PATIENCE).expect("it notices");
+    assert!(matches!(outcome, Err(EndError::ByItself)), "{outcome:?}");
+}
