@@ -194,7 +194,7 @@ fn upstream_request(mut asking: Box<Asking>) -> Box<Asking> {
     asking
 }
 
-#[library_benchmark(config = limit(1_450))]
+#[library_benchmark(config = limit(1_440))]
 #[bench::warm(asked())]
 fn upstream_response(mut asking: Box<Asking>) -> Box<Asking> {
     hear(&mut asking);
