@@ -167,18 +167,20 @@ fn authority_of<'a>(
 /// Puts path and authority into an empty target; says where the path ends.
 #[inline]
 fn fill(target: &mut Target, path: &[u8], authority: &[u8]) -> Result<usize, ErrorKind> {
-    // Both become text in one go, since checking that they are is not cheap.
+    // Both become text in one go, with spaces after them, as in `parse_target`.
     let mut bytes = std::mem::take(&mut target.text).into_bytes();
     bytes.clear();
-    bytes.extend_from_slice(path);
-    bytes.extend_from_slice(authority);
+    push_text(path, &mut bytes);
+    push_text(authority, &mut bytes);
+    let end = bytes.len() as u32;
+    push_front(&[b' '; 16], bytes.len().wrapping_neg() % 16, &mut bytes);
     let Ok(text) = String::from_utf8(bytes) else {
         target.clear();
         return Err(ErrorKind::Target);
     };
     let span = Span {
         start: path.len() as u32,
-        end: text.len() as u32,
+        end,
     };
     *target = Target {
         text,
@@ -190,11 +192,14 @@ fn fill(target: &mut Target, path: &[u8], authority: &[u8]) -> Result<usize, Err
 
 #[cold]
 fn parse_authority_alone(target: &mut Target) -> Result<(), ErrorKind> {
-    let port = split_authority(target.text.as_bytes()).and_then(|authority| authority.port);
+    let Some(span) = target.authority else {
+        return Err(ErrorKind::PseudoMissing);
+    };
+    let port = split_authority(target.at(span).as_bytes()).and_then(|authority| authority.port);
     if port.is_none_or(|port| port == 0) {
         return Err(ErrorKind::Target);
     }
-    let end = target.text.len() as u32;
+    let end = span.end;
     target.set_whole(TargetForm::Authority, Span { start: end, end });
     Ok(())
 }

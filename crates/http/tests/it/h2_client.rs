@@ -130,17 +130,6 @@ impl Client {
         while self.receive() {}
     }
 
-    /// Nothing comes for a while.
-    pub(crate) fn expect_silence(&mut self) {
-        self.flush();
-        let moment = Some(Duration::from_millis(100));
-        self.stream.set_read_timeout(moment).expect("sets");
-        let mut byte = [0];
-        let received = self.stream.peek(&mut byte);
-        assert!(received.is_err(), "{received:?}");
-        self.stream.set_read_timeout(Some(SOON)).expect("sets");
-    }
-
     /// Receives once; `false` at the end.
     pub(crate) fn receive(&mut self) -> bool {
         let mut bytes = [0; 16 * 1024];

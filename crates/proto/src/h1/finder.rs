@@ -77,7 +77,6 @@ impl Usual {
         label: Label {
             len: 0,
             name: Name::Other,
-            never_indexed: false,
         },
     };
 }
@@ -305,11 +304,7 @@ impl Finder {
         let len = text.len() as u16;
         self.usual[entries.len() % USUAL] = Usual {
             outline: name.outline(),
-            label: Label {
-                len,
-                name,
-                never_indexed: false,
-            },
+            label: Label { len, name },
         };
         Ok(())
     }

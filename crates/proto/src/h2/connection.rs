@@ -182,9 +182,8 @@ impl Connection {
     /// Streams are open, which are now to be taken for failed. The answers under way of a server
     /// whose client has sent its requests completely may still be finished (RULES 16).
     pub fn handle_eof(&mut self) -> Result<(), Error> {
-        let is_complete = |stream: &Stream| {
-            stream.receiving == Receiving::Done || stream.receiving == Receiving::Reset
-        };
+        let is_complete =
+            |stream: &Stream| !matches!(stream.receiving, Receiving::Head | Receiving::Body);
         self.closing = Closing::Final;
         if self.streams.iter().all(is_complete) {
             return Ok(());
@@ -367,6 +366,14 @@ impl Connection {
     #[must_use]
     pub fn held(&self) -> usize {
         self.flow.held() as usize
+    }
+
+    /// Bytes that were received on one stream and not released.
+    #[must_use]
+    pub fn held_by(&self, stream: StreamId) -> usize {
+        self.streams
+            .get(stream.0)
+            .map_or(0, |stream| stream.held as usize)
     }
 
     /// Bytes of memory that the machine occupies.

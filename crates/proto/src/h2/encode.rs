@@ -223,7 +223,7 @@ fn fields(
 
 #[inline]
 fn is_special(entry: &Entry) -> bool {
-    entry.label.never_indexed
+    entry.is_never_indexed()
         || matches!(entry.label.name, Name::Other | Name::Te)
         || matches!(entry.label.name, Name::Cookie | Name::SetCookie)
         || matches!(
@@ -258,7 +258,7 @@ fn special_field(encoder: &mut Encoder, entry: &Entry, block: &[u8], out: &mut V
 
 fn other_field(encoder: &mut Encoder, entry: &Entry, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let label = Label::Field(Name::Other);
-    if entry.label.never_indexed {
+    if entry.is_never_indexed() {
         encoder.never_indexed(label, name, value, out);
     } else {
         encoder.field(label, name, value, out);

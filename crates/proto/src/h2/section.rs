@@ -7,8 +7,8 @@ use super::repeat::Repeat;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
 use crate::message::{
-    BodyLength, Entry, Fields, Label as FieldLabel, Method, Name, RequestHead, ResponseHead,
-    Status, Version, parse_content_length,
+    self, BodyLength, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, Version,
+    parse_content_length,
 };
 use crate::target::{self, PseudoHeaders};
 
@@ -273,14 +273,18 @@ impl Section {
 
     #[inline]
     fn note_field(&mut self, name: Name, line: Line, fields: &mut Fields) -> Result<(), ErrorKind> {
+        let never_indexed = if line.never_indexed {
+            Entry::NEVER_INDEXED
+        } else {
+            0
+        };
         let entry = Entry {
             value_start: line.value_start,
             value_len: line.value_len,
-            name_start: line.value_start - u32::from(line.name_len),
-            label: FieldLabel {
+            name_start: (line.value_start - u32::from(line.name_len)) | never_indexed,
+            label: message::Label {
                 len: line.name_len,
                 name,
-                never_indexed: line.never_indexed,
             },
         };
         fields.entries.push(entry);

@@ -17,6 +17,7 @@ pub struct Fields {
 pub(crate) struct Entry {
     pub(crate) value_start: u32,
     pub(crate) value_len: u32,
+    /// The highest bit is not part of it, see [`Entry::NEVER_INDEXED`].
     pub(crate) name_start: u32,
     pub(crate) label: Label,
 }
@@ -29,8 +30,6 @@ const _: () = assert!(size_of::<Entry>() == 16);
 pub(crate) struct Label {
     pub(crate) len: u16,
     pub(crate) name: Name,
-    /// Its sender wants it in no compression table on the way (RFC 7541, section 7.1.3).
-    pub(crate) never_indexed: bool,
 }
 
 /// A field that must not be sent: its name is not a token, or its value holds CR, LF, NUL or
@@ -283,8 +282,8 @@ impl Fields {
         };
         let name_start = self.block.len();
         assert!(
-            name_start + text.len() + value.len() <= u32::MAX as usize,
-            "fields over 4 GiB"
+            name_start + text.len() + value.len() < Entry::NEVER_INDEXED as usize,
+            "fields over 2 GiB"
         );
         assert!(text.len() <= u16::MAX as usize, "field name over 64 KiB");
         self.block.extend_from_slice(text.as_bytes());
@@ -297,25 +296,28 @@ impl Fields {
             label: Label {
                 len: text.len() as u16,
                 name: known,
-                never_indexed: false,
             },
         }
     }
 }
 
 impl Entry {
-    /// In two words, since heads that repeat are compared again and again.
+    /// Set where a name begins: the field's sender wants it in no compression table on the way (RFC
+    /// 7541, section 7.1.3). A field of its own would cost each field of HTTP/1, which knows no such
+    /// wish.
+    pub(crate) const NEVER_INDEXED: u32 = 1 << 31;
+
+    /// Whether no compression table may hold the field.
+    #[inline]
+    pub(crate) fn is_never_indexed(&self) -> bool {
+        self.name_start & Entry::NEVER_INDEXED != 0
+    }
+
+    /// In few comparisons, since heads that repeat are compared again and again.
     #[inline]
     fn is_same(&self, other: &Entry) -> bool {
-        let words = |entry: &Entry| {
-            let value = u64::from(entry.value_start) << 32 | u64::from(entry.value_len);
-            let name = u64::from(entry.name_start) << 32 | u64::from(entry.label.len) << 16;
-            (
-                value,
-                name | (entry.label.name as u64) << 8 | u64::from(entry.label.never_indexed),
-            )
-        };
-        words(self) == words(other)
+        let numbers = |entry: &Entry| (entry.value_start, entry.value_len, entry.name_start);
+        numbers(self) == numbers(other) && self.label == other.label
     }
 
     /// The name's text; a known name that was not received on the wire has its canonical one.
@@ -324,7 +326,7 @@ impl Entry {
         if self.label.len == 0 {
             return self.label.name.canonical().as_bytes();
         }
-        &block[self.name_start as usize..][..self.label.len as usize]
+        &block[(self.name_start & !Entry::NEVER_INDEXED) as usize..][..self.label.len as usize]
     }
 
     #[inline]
