@@ -8,7 +8,6 @@
 mod client;
 mod exchange;
 mod inbound;
-mod input;
 mod outbound;
 mod server;
 mod timer;

@@ -3,15 +3,17 @@
 //! A connection without a request is a parked socket and an entry in a table (rule 5). Its first
 //! byte starts a task, which runs exchanges until the connection is idle again.
 
+mod secure;
+
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_proto::{Limits, ResponseHead};
-use blitz_reactor::{Address, Cause, Chunk, Listener, Parked, Resume, Slice, Socket, TaskKey};
+use blitz_reactor::{Address, Cause, Chunk, Listener, Resume, Slice, Socket, TaskKey};
 use slab::Slab;
 
 use crate::counters::count;
@@ -20,6 +22,8 @@ use crate::drain::Drain;
 use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme, Service};
 use crate::h1::{After, Shelf, Wire, run_exchanges};
+use crate::tls::TlsSlot;
+use crate::transport::{Resting, Transport};
 
 /// How connections are served.
 pub struct ServeOptions {
@@ -32,6 +36,9 @@ pub struct ServeOptions {
     pub date: bool,
     /// How clients reach this listener.
     pub scheme: Scheme,
+    /// With it the listener speaks TLS, and requests have the scheme `https` whatever is said
+    /// above.
+    pub tls: Option<TlsSlot>,
     /// Makes the content of answers that the core gives on its own, for example to malformed
     /// requests; may add fields such as `Content-Type`. By default one line of plain text.
     pub refusal: Option<Rc<RefusalContent>>,
@@ -49,6 +56,7 @@ impl Default for ServeOptions {
             server: None,
             date: true,
             scheme: Scheme::Http,
+            tls: None,
             refusal: None,
             drain: Drain::of_core(),
         }
@@ -83,7 +91,7 @@ struct Acceptor<S> {
 enum Connection {
     /// On its way from one to the other.
     Moving,
-    Parked(Parked),
+    Parked(Resting),
     Running(TaskKey),
 }
 
@@ -121,27 +129,33 @@ impl<S: Service> Acceptor<S> {
             counters.connections += 1;
         });
         let key = self.connections.borrow_mut().insert(Connection::Moving);
-        self.park(socket, key);
+        self.park(Transport::plain(socket), key, self.patience_at_first());
     }
 
-    /// Leaves the connection to the reactor until something arrives.
+    /// Leaves the connection to the reactor until something arrives, or the time is over.
     #[inline]
-    fn park(self: &Rc<Self>, socket: Socket, key: usize) {
-        if self.options.drain.is_triggered() {
+    fn park(self: &Rc<Self>, transport: Transport, key: usize, within: Duration) {
+        if self.options.drain.is_triggered() || transport.has_ended() {
             self.remove(key);
-            return socket.finish();
+            return transport.finish();
         }
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
-        let parked = socket.park(me, key as u64, self.options.limits.idle_timeout);
-        self.connections.borrow_mut()[key] = Connection::Parked(parked);
+        let resting = transport.park(me, key as u64, within);
+        self.connections.borrow_mut()[key] = Connection::Parked(resting);
     }
 
-    fn start(self: Rc<Self>, socket: Socket, key: usize, first: Slice) {
+    fn start(self: Rc<Self>, socket: Transport, key: usize, first: Slice) {
         let remote = socket.peer();
+        let tls = socket.info().cloned();
+        let scheme = match tls {
+            Some(_) => Scheme::Https,
+            None => self.options.scheme,
+        };
         let peer = Peer {
             remote,
             listener: self.listener,
-            scheme: self.options.scheme,
+            scheme,
+            tls,
         };
         let wire = Wire::server(socket, peer, &self.options, &self.decoration, &self.shelf);
         let me = Rc::clone(&self);
@@ -167,22 +181,23 @@ impl<S: Service> Acceptor<S> {
     /// Says good-bye on every connection that waits for a request.
     fn close_idle(&self) {
         let idle: Vec<_> = {
-            let connections = self.connections.borrow();
-            let parked = connections
-                .iter()
-                .filter_map(|(key, connection)| match connection {
-                    Connection::Parked(parked) => Some((key, *parked)),
-                    Connection::Moving | Connection::Running(_) => None,
-                });
+            let mut connections = self.connections.borrow_mut();
+            let parked = connections.iter_mut().filter_map(|(key, connection)| {
+                let Connection::Parked(resting) = connection else {
+                    return None;
+                };
+                // One that has just become readable still gets its answer.
+                let socket = resting.unpark()?;
+                let resting = std::mem::replace(connection, Connection::Moving);
+                Some((key, resting, socket))
+            });
             parked.collect()
         };
-        for (key, parked) in idle {
-            // One that has just become readable still gets its answer.
-            let Some(socket) = parked.unpark() else {
-                continue;
-            };
+        for (key, connection, socket) in idle {
             self.remove(key);
-            socket.finish();
+            if let Connection::Parked(resting) = connection {
+                resting.wake(socket).finish();
+            }
         }
     }
 
@@ -245,7 +260,7 @@ async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, key: usize, 
     let after = run_exchanges(&wire, &acceptor.service, first).await;
     if let After::Park(socket) = after {
         guard.key = None;
-        acceptor.park(socket, key);
+        acceptor.park_idle(socket, key);
     }
     acceptor.shelf.put(wire);
 }
@@ -267,8 +282,11 @@ impl<S: Service> Drop for Guard<'_, S> {
 impl<S: Service> Resume for Acceptor<S> {
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
         let key = tag as usize;
+        if self.options.tls.is_some() {
+            return self.resume_secure(socket, key, cause);
+        }
         match cause {
-            Cause::Received(first) => self.start(socket, key, first),
+            Cause::Received(first) => self.start(Transport::plain(socket), key, first),
             Cause::Expired => {
                 count(|counters| counters.idle_timeouts += 1);
                 self.remove(key);

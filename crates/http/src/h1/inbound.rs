@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use blitz_proto::{BodyLength, Fields, Limits};
 use blitz_reactor::Slice;
 
-use super::input::Input;
 use super::wire::{Got, Side, State, Wire};
 use crate::body::Part;
 use crate::error::BodyError;
+use crate::input::Input;
 use crate::recycle::Pooled;
+use crate::transport::Transport;
 
 #[derive(Default)]
 pub(super) struct Inbound {
@@ -205,7 +206,9 @@ impl State {
                 matches!(side.machine.handle_eof(), Ok(blitz_proto::h1::Event::End))
             }
         };
-        if !complete {
+        // Where the end of the connection is the end of the message, TLS tells it from a cut.
+        let is_cut = self.socket.as_ref().is_some_and(Transport::is_truncated);
+        if !complete || is_cut {
             return Err(self.fail_body(BodyError::Truncated));
         }
         self.end_body();

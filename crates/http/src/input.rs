@@ -6,7 +6,7 @@ use blitz_reactor::Slice;
 
 /// A queue of slices that is at its best with one: most requests come in one piece.
 #[derive(Default)]
-pub(super) struct Input {
+pub(crate) struct Input {
     first: Option<Slice>,
     /// Empty unless there is a first.
     more: VecDeque<Slice>,
@@ -14,26 +14,33 @@ pub(super) struct Input {
 
 impl Input {
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
     #[inline]
-    pub(super) fn front(&self) -> Option<&Slice> {
+    pub(crate) fn front(&self) -> Option<&Slice> {
         self.first.as_ref()
     }
 
     #[inline]
-    pub(super) fn push(&mut self, slice: Slice) {
+    pub(crate) fn push(&mut self, slice: Slice) {
         match self.first {
             None => self.first = Some(slice),
             Some(_) => self.more.push_back(slice),
         }
     }
 
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Slice> {
+        let first = self.first.take()?;
+        self.first = self.more.pop_front();
+        Some(first)
+    }
+
     /// Drops the first `n` bytes, which lie in the first slice.
     #[inline]
-    pub(super) fn consume(&mut self, n: usize) {
+    pub(crate) fn consume(&mut self, n: usize) {
         match &mut self.first {
             None => assert_eq!(n, 0, "nothing to consume"),
             Some(first) if n < first.len() => first.advance(n),
@@ -44,12 +51,12 @@ impl Input {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let more: usize = self.more.iter().map(Slice::len).sum();
         more + self.first.as_ref().map_or(0, Slice::len)
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if self.first.take().is_some() {
             self.more.clear();
         }

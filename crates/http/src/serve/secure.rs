@@ -1,0 +1,146 @@
+//! Connections of listeners that speak TLS. The handshake goes on as bytes come, without a task:
+//! until there is a request, a connection is parked.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use blitz_reactor::{Cause, Slice, Socket};
+
+use super::{Acceptor, Connection};
+use crate::counters::{count, count_refused};
+use crate::exchange::Service;
+use crate::tls::{News, Tls, TlsError};
+use crate::transport::{Resting, Transport};
+
+/// What somebody hears who speaks HTTP in clear text where TLS is spoken. Whoever sends such a
+/// request may not know TLS, so it is as simple as can be.
+const CLEAR_TEXT_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain\r\n\
+    Content-Length: 83\r\n\
+    Connection: close\r\n\
+    \r\n\
+    400 Bad Request: this port speaks HTTPS, and the request came without encryption.\r\n";
+
+impl<S: Service> Acceptor<S> {
+    /// How long a connection may take to say its first word.
+    pub(super) fn patience_at_first(&self) -> Duration {
+        let limits = &self.options.limits;
+        match self.options.tls {
+            Some(_) => limits.tls_handshake_timeout,
+            None => limits.idle_timeout,
+        }
+    }
+
+    /// Parks a connection between two requests.
+    #[inline]
+    pub(super) fn park_idle(self: &Rc<Self>, transport: Transport, key: usize) {
+        let within = match self.deadline(&transport) {
+            None => self.options.limits.idle_timeout,
+            Some(deadline) => deadline.saturating_duration_since(blitz_reactor::now()),
+        };
+        self.park(transport, key, within);
+    }
+
+    /// When what TLS has begun must be complete: the handshake, or a record.
+    fn deadline(&self, transport: &Transport) -> Option<Instant> {
+        let tls = transport.tls()?;
+        let since = tls.incomplete_since()?;
+        let limits = &self.options.limits;
+        Some(match tls.is_established() {
+            true => since + limits.head_timeout,
+            false => since + limits.tls_handshake_timeout,
+        })
+    }
+
+    /// A parked connection has news.
+    pub(super) fn resume_secure(self: Rc<Self>, socket: Socket, key: usize, cause: Cause) {
+        let resting = match self.connections.borrow_mut().get_mut(key) {
+            Some(connection) => std::mem::replace(connection, Connection::Moving),
+            None => return,
+        };
+        let Connection::Parked(resting) = resting else {
+            unreachable!("only a parked connection is resumed")
+        };
+        let is_new = matches!(resting, Resting::Plain(_));
+        let transport = resting.wake(socket);
+        match cause {
+            Cause::Received(first) if is_new => self.begin_handshake(transport, key, first),
+            Cause::Received(slice) => self.take_in(transport, key, slice),
+            Cause::Expired | Cause::Ended => {
+                self.count_end(&transport, matches!(cause, Cause::Expired));
+                self.remove(key);
+                transport.finish();
+            }
+        }
+    }
+
+    fn begin_handshake(self: Rc<Self>, mut transport: Transport, key: usize, first: Slice) {
+        if first.first().is_some_and(u8::is_ascii_uppercase) {
+            count(|counters| counters.tls.clear_text += 1);
+            count_refused("clear-text-on-tls-port");
+            transport.send(CLEAR_TEXT_ANSWER.into());
+            self.remove(key);
+            return transport.finish();
+        }
+        let Some(slot) = &self.options.tls else {
+            unreachable!("only listeners with TLS come here")
+        };
+        match Tls::server(slot.config(), &self.options.limits) {
+            Ok(tls) => {
+                transport.secure_with(tls);
+                self.take_in(transport, key, first);
+            }
+            Err(error) => {
+                tracing::error!(%error, "no TLS session could be made");
+                self.remove(key);
+            }
+        }
+    }
+
+    fn take_in(self: Rc<Self>, mut transport: Transport, key: usize, slice: Slice) {
+        let Some((tls, socket)) = transport.secure_parts() else {
+            unreachable!("a handshake has begun")
+        };
+        match tls.handle_received(slice, socket) {
+            News::Content(first) => self.start(transport, key, first),
+            News::Nothing => self.park_idle(transport, key),
+            News::Over => {
+                self.remove(key);
+                transport.finish();
+            }
+        }
+    }
+
+    /// Counts why a connection ends that waited.
+    fn count_end(&self, transport: &Transport, is_late: bool) {
+        let rule = if is_late {
+            TlsError::TimedOut
+        } else {
+            TlsError::Ended
+        };
+        match transport.tls() {
+            Some(tls) if tls.is_established() && is_late => {
+                count(|counters| match tls.incomplete_since() {
+                    Some(_) => counters.tls.record_timeouts += 1,
+                    None => counters.idle_timeouts += 1,
+                })
+            }
+            Some(tls) if tls.is_established() => {}
+            // Who connects and says nothing, as port scanners and load balancers do, has not
+            // tried a handshake.
+            None if !is_late => {}
+            Some(_) | None => count(|counters| counters.tls.count_failure(true, rule.rule())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CLEAR_TEXT_ANSWER;
+
+    #[test]
+    fn the_answer_in_clear_text_has_the_length_it_says() {
+        let (head, content) = CLEAR_TEXT_ANSWER.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", content.len())));
+    }
+}
