@@ -29,11 +29,14 @@ pub struct Upstream(Rc<Endpoint>);
 
 struct Shared {
     options: Rc<ClientOptions>,
-    endpoints: RefCell<HashMap<(Address, Option<TlsKey>), Weak<Endpoint>>>,
+    endpoints: RefCell<HashMap<Key, Weak<Endpoint>>>,
     idle: Cell<usize>,
     next_serial: Cell<u64>,
     shelf: Shelf,
 }
+
+/// An address, and with whom and how TLS is spoken there, if it is.
+type Key = (Address, Option<TlsKey>);
 
 struct Endpoint {
     address: Address,

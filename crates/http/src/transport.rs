@@ -27,7 +27,7 @@ pub(crate) enum Resting {
 }
 
 impl Transport {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn plain(socket: Socket) -> Transport {
         Transport { socket, tls: None }
     }
@@ -40,7 +40,7 @@ impl Transport {
     }
 
     /// The next received bytes; `None` after the end, from then on. An error stays, too.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Slice>>> {
         match &mut self.tls {
             None => self.socket.poll_recv(cx),
@@ -49,7 +49,7 @@ impl Transport {
     }
 
     /// Received bytes that wait to be taken, those of an incomplete record included.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unread_bytes(&mut self) -> usize {
         match &mut self.tls {
             None => self.socket.unread_bytes(),
@@ -58,7 +58,7 @@ impl Transport {
     }
 
     /// Queues bytes; all that is queued in a turn leaves together, at its end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, chunk: Chunk) {
         match &mut self.tls {
             None => self.socket.send(chunk),
@@ -67,7 +67,7 @@ impl Transport {
     }
 
     /// Bytes queued that the kernel has not taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn queued(&self) -> usize {
         self.socket.queued()
     }
@@ -100,7 +100,7 @@ impl Transport {
     }
 
     /// The polite end: what is queued, then the end of TLS and FIN, while input is discarded.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish(mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify(&self.socket);
@@ -119,7 +119,7 @@ impl Transport {
     }
 
     /// What was agreed upon in the handshake; `None` in clear text.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn info(&self) -> Option<&Rc<TlsInfo>> {
         self.tls.as_ref()?.info()
     }
@@ -131,7 +131,7 @@ impl Transport {
     }
 
     /// Whether TLS will receive nothing more, so that parking would wait in vain.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_ended(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_ended())
     }
@@ -147,7 +147,7 @@ impl Transport {
     }
 
     /// The TLS session, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tls(&self) -> Option<&Tls> {
         self.tls.as_deref()
     }
@@ -165,7 +165,7 @@ impl Transport {
     }
 
     /// Leaves the socket to the reactor until something arrives or the time is over.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn park(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Resting {
         let parked = self.socket.park(resume, tag, within);
         match self.tls {

@@ -120,10 +120,11 @@ impl<S: Service> Acceptor<S> {
         };
         match transport.tls() {
             Some(tls) if tls.is_established() && is_late => {
-                count(|counters| match tls.incomplete_since() {
-                    Some(_) => counters.tls.record_timeouts += 1,
-                    None => counters.idle_timeouts += 1,
-                })
+                let is_within_record = tls.incomplete_since().is_some();
+                count(|counters| match is_within_record {
+                    true => counters.tls.record_timeouts += 1,
+                    false => counters.idle_timeouts += 1,
+                });
             }
             Some(tls) if tls.is_established() => {}
             // Who connects and says nothing, as port scanners and load balancers do, has not

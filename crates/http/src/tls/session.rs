@@ -8,7 +8,7 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
-    ConnectionState, EncryptError, ReadTraffic, UnbufferedStatus, WriteTraffic,
+    ConnectionState, EncodeError, EncryptError, ReadTraffic, UnbufferedStatus, WriteTraffic,
 };
 use rustls::{ClientConfig, CommonState, Error, ServerConfig};
 
@@ -209,7 +209,9 @@ fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> Step {
     match state {
         Ok(ConnectionState::ReadTraffic(traffic)) => read(traffic, &mut step),
         Ok(ConnectionState::EncodeTlsData(mut message)) => {
-            if let Err(error) = append(out, 0, |room| message.encode(room).map_err(encode_size)) {
+            if let Err(error) = append(out, 0, |room| {
+                message.encode(room).map_err(|error| encode_size(&error))
+            }) {
                 step.failed = Some(error);
             }
         }
@@ -294,12 +296,15 @@ fn write<D>(
         Ok(ConnectionState::WriteTraffic(mut traffic)) => {
             let bytes = what.bytes() + OVERHEAD_BYTES;
             let written = append(out, bytes, |room| {
-                what.write(&mut traffic, room).map_err(encrypt_size)
+                what.write(&mut traffic, room)
+                    .map_err(|error| encrypt_size(&error))
             });
             Some(written)
         }
         Ok(ConnectionState::EncodeTlsData(mut message)) => {
-            let encoded = append(out, 0, |room| message.encode(room).map_err(encode_size));
+            let encoded = append(out, 0, |room| {
+                message.encode(room).map_err(|error| encode_size(&error))
+            });
             encoded.err().map(Err)
         }
         Ok(ConnectionState::TransmitTlsData(flight)) => {
@@ -338,16 +343,16 @@ fn append(
     Err(Error::EncryptError)
 }
 
-fn encrypt_size(error: EncryptError) -> Result<usize, Error> {
+fn encrypt_size(error: &EncryptError) -> Result<usize, Error> {
     match error {
         EncryptError::InsufficientSize(size) => Ok(size.required_size),
         EncryptError::EncryptExhausted => Err(Error::EncryptError),
     }
 }
 
-fn encode_size(error: rustls::unbuffered::EncodeError) -> Result<usize, Error> {
+fn encode_size(error: &EncodeError) -> Result<usize, Error> {
     match error {
-        rustls::unbuffered::EncodeError::InsufficientSize(size) => Ok(size.required_size),
-        rustls::unbuffered::EncodeError::AlreadyEncoded => Err(Error::EncryptError),
+        EncodeError::InsufficientSize(size) => Ok(size.required_size),
+        EncodeError::AlreadyEncoded => Err(Error::EncryptError),
     }
 }

@@ -109,6 +109,7 @@ impl Tls {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn poll_recv(
         &mut self,
         socket: &Socket,
@@ -135,6 +136,7 @@ impl Tls {
 
     /// Content that waits, and what there is of an incomplete record. What the socket holds is
     /// taken in first, since it need not be content: tickets come whenever the server likes.
+    #[inline(never)]
     pub(crate) fn unread_bytes(&mut self, socket: &Socket) -> usize {
         while self.end == End::Open && socket.unread_bytes() > 0 {
             match socket.try_recv() {
@@ -146,6 +148,7 @@ impl Tls {
     }
 
     /// Queues `content` in records of its size, the largest of 16 KiB (rule 21).
+    #[inline(never)]
     pub(crate) fn send(&mut self, socket: &Socket, content: &Chunk) {
         if self.close_notify_sent || matches!(self.end, End::Failed(_)) {
             return;
@@ -162,6 +165,7 @@ impl Tls {
 
     /// Says that nothing follows, so that the peer can tell the end from a cut (RFC 8446,
     /// section 6.1).
+    #[inline(never)]
     pub(crate) fn send_close_notify(&mut self, socket: &Socket) {
         let can_say = self.info.is_some() && !matches!(self.end, End::Failed(_));
         if !can_say || std::mem::replace(&mut self.close_notify_sent, true) {
@@ -276,9 +280,6 @@ impl Tls {
             gathered.extend_from_slice(&slice[..n]);
             slice.advance(n);
         }
-        if self.seen > self.seen_max {
-            return self.give_up(TlsError::HandshakeTooLarge);
-        }
         if missing(&gathered[self.seen..]).is_some() {
             self.gathered = Some(gathered);
             return;
@@ -296,7 +297,9 @@ impl Tls {
         }
         gathered.drain(..done.consumed);
         self.seen = gathered.len();
-        if self.seen > 0 {
+        if self.seen > self.seen_max && self.end == End::Open {
+            self.give_up(TlsError::HandshakeTooLarge);
+        } else if self.seen > 0 {
             self.gathered = Some(gathered);
         }
     }
