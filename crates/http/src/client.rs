@@ -141,7 +141,7 @@ pub(crate) async fn connect(
 ) -> Result<Transport, ClientError> {
     let socket = connect_socket(address, limits.connect_timeout).await?;
     match target {
-        None => Ok(Transport::plain(socket)),
+        None => Ok(Transport::Plain(socket)),
         Some(target) => {
             let connected = Box::pin(tls::connect(socket, target, limits)).await;
             connected.map_err(ClientError::TlsHandshake)

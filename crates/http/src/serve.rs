@@ -88,8 +88,10 @@ struct Acceptor<S> {
 }
 
 /// Where a connection is.
+#[derive(Default)]
 enum Connection {
     /// On its way from one to the other.
+    #[default]
     Moving,
     Parked(Resting),
     Running(TaskKey),
@@ -129,7 +131,7 @@ impl<S: Service> Acceptor<S> {
             counters.connections += 1;
         });
         let key = self.connections.borrow_mut().insert(Connection::Moving);
-        self.park(Transport::plain(socket), key, self.patience_at_first());
+        self.park(Transport::Plain(socket), key, self.patience_at_first());
     }
 
     /// Leaves the connection to the reactor until something arrives, or the time is over.
@@ -144,6 +146,27 @@ impl<S: Service> Acceptor<S> {
         self.connections.borrow_mut()[key] = Connection::Parked(resting);
     }
 
+    /// What has arrived in clear text; a connection that ends is taken off the table.
+    #[inline]
+    fn receive_plain(
+        &self,
+        socket: Socket,
+        key: usize,
+        cause: Cause,
+    ) -> Option<(Transport, Slice)> {
+        match cause {
+            Cause::Received(first) => return Some((Transport::Plain(socket), first)),
+            Cause::Expired => count(|counters| counters.idle_timeouts += 1),
+            // FIN after the last request, whose answer may still be on its way (rule 16); of an
+            // error nothing more can be said to anybody.
+            Cause::Ended => {}
+        }
+        self.remove(key);
+        socket.finish();
+        None
+    }
+
+    #[inline]
     fn start(self: Rc<Self>, socket: Transport, key: usize, first: Slice) {
         let remote = socket.peer();
         let tls = socket.info().cloned();
@@ -282,22 +305,13 @@ impl<S: Service> Drop for Guard<'_, S> {
 impl<S: Service> Resume for Acceptor<S> {
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
         let key = tag as usize;
-        if self.options.tls.is_some() {
-            return self.resume_secure(socket, key, cause);
-        }
-        match cause {
-            Cause::Received(first) => self.start(Transport::plain(socket), key, first),
-            Cause::Expired => {
-                count(|counters| counters.idle_timeouts += 1);
-                self.remove(key);
-                socket.finish();
-            }
-            // FIN after the last request, whose answer may still be on its way (rule 16); of an
-            // error nothing more can be said to anybody.
-            Cause::Ended => {
-                self.remove(key);
-                socket.finish();
-            }
+        // One way to a request, whichever it came, since what is called once is inlined.
+        let arrived = match self.options.tls {
+            None => self.receive_plain(socket, key, cause),
+            Some(_) => self.receive_secure(socket, key, cause),
+        };
+        if let Some((transport, first)) = arrived {
+            self.start(transport, key, first);
         }
     }
 }

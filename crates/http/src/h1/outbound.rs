@@ -76,7 +76,7 @@ impl Wire {
 
 impl State {
     /// Queues what was encoded; it leaves with everything else that is queued in this turn.
-    #[inline]
+    #[inline(always)]
     pub(super) fn flush(&mut self) {
         let Some(buffer) = self.outbound.pending.take() else {
             return;
@@ -102,7 +102,7 @@ impl State {
         Some(socket.send_progress() + limits.send_stall_timeout)
     }
 
-    #[inline]
+    #[inline(always)]
     fn queue(&mut self, chunk: Chunk) {
         if let Some(socket) = &mut self.socket {
             socket.send(chunk);

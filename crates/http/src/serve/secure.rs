@@ -2,7 +2,7 @@
 //! until there is a request, a connection is parked.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use blitz_reactor::{Cause, Slice, Socket};
 
@@ -10,7 +10,7 @@ use super::{Acceptor, Connection};
 use crate::counters::{count, count_refused};
 use crate::exchange::Service;
 use crate::tls::{News, Tls, TlsError};
-use crate::transport::{Resting, Transport};
+use crate::transport::Transport;
 
 /// What somebody hears who speaks HTTP in clear text where TLS is spoken. Whoever sends such a
 /// request may not know TLS, so it is as simple as can be.
@@ -32,83 +32,101 @@ impl<S: Service> Acceptor<S> {
     }
 
     /// Parks a connection between two requests.
-    #[inline]
+    #[inline(always)]
     pub(super) fn park_idle(self: &Rc<Self>, transport: Transport, key: usize) {
-        let within = match self.deadline(&transport) {
+        let within = match transport.tls() {
             None => self.options.limits.idle_timeout,
-            Some(deadline) => deadline.saturating_duration_since(blitz_reactor::now()),
+            Some(tls) => self.patience_with(tls),
         };
         self.park(transport, key, within);
     }
 
-    /// When what TLS has begun must be complete: the handshake, or a record.
-    fn deadline(&self, transport: &Transport) -> Option<Instant> {
-        let tls = transport.tls()?;
-        let since = tls.incomplete_since()?;
+    /// How long a connection may rest: less if something is incomplete, the handshake or a record.
+    #[inline(never)]
+    fn patience_with(&self, tls: &Tls) -> Duration {
         let limits = &self.options.limits;
-        Some(match tls.is_established() {
-            true => since + limits.head_timeout,
-            false => since + limits.tls_handshake_timeout,
-        })
+        let Some(since) = tls.incomplete_since() else {
+            return limits.idle_timeout;
+        };
+        let limit = match tls.is_established() {
+            true => limits.head_timeout,
+            false => limits.tls_handshake_timeout,
+        };
+        (since + limit).saturating_duration_since(blitz_reactor::now())
     }
 
-    /// A parked connection has news.
-    pub(super) fn resume_secure(self: Rc<Self>, socket: Socket, key: usize, cause: Cause) {
-        let resting = match self.connections.borrow_mut().get_mut(key) {
-            Some(connection) => std::mem::replace(connection, Connection::Moving),
-            None => return,
-        };
-        let Connection::Parked(resting) = resting else {
+    /// What has arrived on a parked connection for those who speak HTTP. Otherwise the connection
+    /// is parked again, or over.
+    #[inline(never)]
+    pub(super) fn receive_secure(
+        self: &Rc<Self>,
+        socket: Socket,
+        key: usize,
+        cause: Cause,
+    ) -> Option<(Transport, Slice)> {
+        let connection = self
+            .connections
+            .borrow_mut()
+            .get_mut(key)
+            .map(std::mem::take);
+        let Some(Connection::Parked(resting)) = connection else {
             unreachable!("only a parked connection is resumed")
         };
-        let is_new = matches!(resting, Resting::Plain(_));
-        let transport = resting.wake(socket);
-        match cause {
-            Cause::Received(first) if is_new => self.begin_handshake(transport, key, first),
-            Cause::Received(slice) => self.take_in(transport, key, slice),
-            Cause::Expired | Cause::Ended => {
+        match (resting.wake(socket), cause) {
+            (Transport::Plain(socket), Cause::Received(first)) => {
+                self.begin_handshake(socket, key, first)
+            }
+            (transport, Cause::Received(slice)) => self.take_in(transport, key, slice),
+            (transport, cause) => {
                 self.count_end(&transport, matches!(cause, Cause::Expired));
                 self.remove(key);
                 transport.finish();
+                None
             }
         }
     }
 
-    fn begin_handshake(self: Rc<Self>, mut transport: Transport, key: usize, first: Slice) {
+    fn begin_handshake(
+        self: &Rc<Self>,
+        socket: Socket,
+        key: usize,
+        first: Slice,
+    ) -> Option<(Transport, Slice)> {
+        let slot = self.options.tls.as_ref()?;
         if first.first().is_some_and(u8::is_ascii_uppercase) {
             count(|counters| counters.tls.clear_text += 1);
             count_refused("clear-text-on-tls-port");
-            transport.send(CLEAR_TEXT_ANSWER.into());
+            socket.send(CLEAR_TEXT_ANSWER);
             self.remove(key);
-            return transport.finish();
+            socket.finish();
+            return None;
         }
-        let Some(slot) = &self.options.tls else {
-            unreachable!("only listeners with TLS come here")
-        };
         match Tls::server(slot.config(), &self.options.limits) {
-            Ok(tls) => {
-                transport.secure_with(tls);
-                self.take_in(transport, key, first);
-            }
+            Ok(tls) => self.take_in(Transport::secure(socket, tls), key, first),
             Err(error) => {
                 tracing::error!(%error, "no TLS session could be made");
                 self.remove(key);
+                None
             }
         }
     }
 
-    fn take_in(self: Rc<Self>, mut transport: Transport, key: usize, slice: Slice) {
-        let Some((tls, socket)) = transport.secure_parts() else {
-            unreachable!("a handshake has begun")
-        };
+    fn take_in(
+        self: &Rc<Self>,
+        mut transport: Transport,
+        key: usize,
+        slice: Slice,
+    ) -> Option<(Transport, Slice)> {
+        let (tls, socket) = transport.secure_parts()?;
         match tls.handle_received(slice, socket) {
-            News::Content(first) => self.start(transport, key, first),
+            News::Content(first) => return Some((transport, first)),
             News::Nothing => self.park_idle(transport, key),
             News::Over => {
                 self.remove(key);
                 transport.finish();
             }
         }
+        None
     }
 
     /// Counts why a connection ends that waited.

@@ -21,7 +21,7 @@ use crate::transport::Transport;
 
 impl Tls {
     /// A server's end that has received nothing yet.
-    pub(crate) fn server(config: Arc<ServerConfig>, limits: &Limits) -> Result<Box<Tls>, TlsError> {
+    pub(crate) fn server(config: Arc<ServerConfig>, limits: &Limits) -> Result<Tls, TlsError> {
         let session = Session::server(config).map_err(|error| TlsError::new(&error))?;
         Ok(Tls::new(session, limits.tls_handshake_bytes_max))
     }

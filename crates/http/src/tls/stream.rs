@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use blitz_reactor::{Buffer, Chunk, Parked, Slice, Socket};
+use blitz_reactor::{Buffer, Chunk, Slice, Socket};
 use rustls::Error;
 
 use super::error::TlsError;
@@ -33,8 +33,6 @@ pub(crate) struct Tls {
     close_notify_sent: bool,
     /// When what is incomplete has begun: the handshake, and later a record.
     since: Option<Instant>,
-    /// Where the socket is while it is parked.
-    pub(crate) parked: Option<Parked>,
 }
 
 /// How receiving ended, if it did.
@@ -59,8 +57,8 @@ pub(crate) enum News {
 }
 
 impl Tls {
-    pub(super) fn new(session: Session, handshake_bytes_max: usize) -> Box<Tls> {
-        Box::new(Tls {
+    pub(super) fn new(session: Session, handshake_bytes_max: usize) -> Tls {
+        Tls {
             session,
             gathered: None,
             seen: 0,
@@ -71,8 +69,7 @@ impl Tls {
             choice: None,
             close_notify_sent: false,
             since: Some(blitz_reactor::now()),
-            parked: None,
-        })
+        }
     }
 
     pub(crate) fn info(&self) -> Option<&Rc<TlsInfo>> {
@@ -109,7 +106,6 @@ impl Tls {
         }
     }
 
-    #[inline(never)]
     pub(crate) fn poll_recv(
         &mut self,
         socket: &Socket,
@@ -136,7 +132,6 @@ impl Tls {
 
     /// Content that waits, and what there is of an incomplete record. What the socket holds is
     /// taken in first, since it need not be content: tickets come whenever the server likes.
-    #[inline(never)]
     pub(crate) fn unread_bytes(&mut self, socket: &Socket) -> usize {
         while self.end == End::Open && socket.unread_bytes() > 0 {
             match socket.try_recv() {
@@ -148,7 +143,6 @@ impl Tls {
     }
 
     /// Queues `content` in records of its size, the largest of 16 KiB (rule 21).
-    #[inline(never)]
     pub(crate) fn send(&mut self, socket: &Socket, content: &Chunk) {
         if self.close_notify_sent || matches!(self.end, End::Failed(_)) {
             return;
@@ -165,7 +159,6 @@ impl Tls {
 
     /// Says that nothing follows, so that the peer can tell the end from a cut (RFC 8446,
     /// section 6.1).
-    #[inline(never)]
     pub(crate) fn send_close_notify(&mut self, socket: &Socket) {
         let can_say = self.info.is_some() && !matches!(self.end, End::Failed(_));
         if !can_say || std::mem::replace(&mut self.close_notify_sent, true) {
