@@ -1,7 +1,7 @@
 //! What a client is told when its request got no answer from an upstream: the one map from
 //! failures to status codes and to the registered `Proxy-Status` errors (RFC 9209 section 2.3).
 
-use blitz_http::{ClientError, ErrorKind, Status};
+use blitz_http::{ClientError, ErrorKind, Status, TlsError};
 
 use crate::upstream::NameFailure;
 
@@ -60,6 +60,12 @@ failures! {
     DestinationUnavailable "destination_unavailable" SERVICE_UNAVAILABLE "no connection to the upstream could be made"
     /// There is no route to the upstream's address.
     DestinationIpUnroutable "destination_ip_unroutable" BAD_GATEWAY "the upstream's address cannot be reached"
+    /// The upstream's certificate was not accepted.
+    TlsCertificateError "tls_certificate_error" BAD_GATEWAY "the upstream's certificate was not accepted"
+    /// The upstream gave the TLS connection up and said why.
+    TlsAlertReceived "tls_alert_received" BAD_GATEWAY "the upstream refused the TLS connection"
+    /// TLS failed otherwise.
+    TlsProtocolError "tls_protocol_error" BAD_GATEWAY "no TLS connection to the upstream could be made"
     /// The response head did not come in time.
     HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to answer"
     /// The connection ended within the response head.
@@ -90,12 +96,22 @@ impl From<&ClientError> for Failure {
             ClientError::ConnectTimedOut => Failure::ConnectionTimeout,
             ClientError::Unreachable => Failure::DestinationIpUnroutable,
             ClientError::ConnectFailed(_) => Failure::DestinationUnavailable,
+            ClientError::TlsHandshake(error) | ClientError::Tls(error) => tls(*error),
             ClientError::Reset { .. } => Failure::ConnectionTerminated,
             ClientError::Truncated => Failure::HttpResponseIncomplete,
             ClientError::TimedOut => Failure::HttpResponseTimeout,
             ClientError::Malformed(error) => malformed(error.kind()),
             ClientError::Cancelled => Failure::ProxyInternalError,
         }
+    }
+}
+
+fn tls(error: TlsError) -> Failure {
+    match error {
+        TlsError::Certificate(_) => Failure::TlsCertificateError,
+        TlsError::Alert(_) => Failure::TlsAlertReceived,
+        TlsError::TimedOut => Failure::ConnectionTimeout,
+        _ => Failure::TlsProtocolError,
     }
 }
 

@@ -159,6 +159,7 @@ mod tests {
             remote,
             listener: None,
             scheme: Scheme::Http,
+            tls: None,
         })
     }
 

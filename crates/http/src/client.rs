@@ -15,6 +15,8 @@ use crate::error::ClientError;
 use crate::h1::Wire;
 use crate::pool::Upstream;
 use crate::recycle::Pooled;
+use crate::tls::{self, Target, TlsInfo, UpstreamTls};
+use crate::transport::Transport;
 
 /// How connections to servers behave.
 #[derive(Debug, Clone)]
@@ -42,7 +44,7 @@ impl Default for ClientOptions {
 
 /// A connection that is ready for a request. Dropped unused, it returns to its pool or closes.
 pub struct Connection {
-    socket: Option<Socket>,
+    socket: Option<Transport>,
     options: Rc<ClientOptions>,
     upstream: Option<Upstream>,
     reused: bool,
@@ -57,12 +59,25 @@ impl Connection {
         address: &Address,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let socket = connect_socket(address, options.limits.connect_timeout).await?;
-        Ok(Connection::new(socket, Rc::clone(options), None, false))
+        let transport = connect(address, None, &options.limits).await?;
+        Ok(Connection::new(transport, Rc::clone(options), None, false))
+    }
+
+    /// As [`Connection::connect`], over TLS.
+    ///
+    /// # Errors
+    /// Those of [`ClientError`] that are about connecting and TLS.
+    pub async fn connect_tls(
+        address: &Address,
+        tls: &UpstreamTls,
+        options: &Rc<ClientOptions>,
+    ) -> Result<Connection, ClientError> {
+        let transport = connect(address, Some(&tls.target()), &options.limits).await?;
+        Ok(Connection::new(transport, Rc::clone(options), None, false))
     }
 
     pub(crate) fn new(
-        socket: Socket,
+        socket: Transport,
         options: Rc<ClientOptions>,
         upstream: Option<Upstream>,
         reused: bool,
@@ -73,6 +88,12 @@ impl Connection {
             upstream,
             reused,
         }
+    }
+
+    /// What the TLS handshake has established; `None` in clear text.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Rc<TlsInfo>> {
+        self.socket.as_ref()?.info()
     }
 
     /// Whether it has carried a request before, so that the server may be closing it just now.
@@ -112,10 +133,23 @@ impl Drop for Connection {
     }
 }
 
-pub(crate) async fn connect_socket(
+/// A connection that is ready to be used, with TLS if there is a target for it.
+pub(crate) async fn connect(
     address: &Address,
-    limit: Duration,
-) -> Result<Socket, ClientError> {
+    target: Option<&Rc<Target>>,
+    limits: &Limits,
+) -> Result<Transport, ClientError> {
+    let socket = connect_socket(address, limits.connect_timeout).await?;
+    match target {
+        None => Ok(Transport::Plain(socket)),
+        Some(target) => {
+            let connected = Box::pin(tls::connect(socket, target, limits)).await;
+            connected.map_err(ClientError::TlsHandshake)
+        }
+    }
+}
+
+async fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, ClientError> {
     let connected = match blitz_reactor::timeout(limit, Socket::connect(address)).await {
         Ok(Ok(socket)) => Ok(socket),
         Ok(Err(error)) => Err(ClientError::from_connect(&error)),

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use crate::tls::TlsCounters;
+
 /// Counts of one core since its start; `connections` and `upstream_idle` are gauges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -40,6 +42,8 @@ pub struct Counters {
     pub upstream_idle_lost: u64,
     /// Idle upstream connections in the pool now.
     pub upstream_idle: u64,
+    /// TLS, on both sides.
+    pub tls: TlsCounters,
     /// Refused requests by the name of the violated rule.
     pub refused: Vec<(&'static str, u64)>,
 }
@@ -65,6 +69,7 @@ impl Counters {
         upstream_not_reused: 0,
         upstream_idle_lost: 0,
         upstream_idle: 0,
+        tls: TlsCounters::NONE,
         refused: Vec::new(),
     };
 
@@ -89,6 +94,7 @@ impl Counters {
         self.upstream_not_reused += other.upstream_not_reused;
         self.upstream_idle_lost += other.upstream_idle_lost;
         self.upstream_idle += other.upstream_idle;
+        self.tls.add(&other.tls);
         for &(rule, count) in &other.refused {
             self.add_refused(rule, count);
         }

@@ -9,6 +9,8 @@ use blitz_reactor::Chunk;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
 
+use crate::tls::TlsError;
+
 /// Why no more of a received body will come.
 #[derive(Debug, Clone)]
 pub enum BodyError {
@@ -88,6 +90,11 @@ pub enum ClientError {
     Unreachable,
     /// Another failure to connect, for example no free descriptor here.
     ConnectFailed(io::ErrorKind),
+    /// The TLS handshake failed, so that the request was not sent.
+    TlsHandshake(TlsError),
+    /// TLS failed after the handshake, for example with an alert: a server of TLS 1.3 that does
+    /// not accept the client's certificate can only say so then.
+    Tls(TlsError),
     /// The connection ended before any byte of a response. On a `reused` connection that is
     /// ordinary: the peer may have closed it while the request was on its way.
     Reset {
@@ -105,7 +112,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether no connection was made, so that the request had no effect anywhere.
+    /// Whether no usable connection was made, so that the request had no effect anywhere.
     #[must_use]
     pub fn is_connect(&self) -> bool {
         matches!(
@@ -114,6 +121,7 @@ impl ClientError {
                 | ClientError::ConnectTimedOut
                 | ClientError::Unreachable
                 | ClientError::ConnectFailed(_)
+                | ClientError::TlsHandshake(_)
         )
     }
 
@@ -144,6 +152,9 @@ impl fmt::Display for ClientError {
             ClientError::ConnectTimedOut => f.write_str("connecting took too long"),
             ClientError::Unreachable => f.write_str("address not reachable"),
             ClientError::ConnectFailed(kind) => write!(f, "connecting failed: {kind}"),
+            ClientError::TlsHandshake(error) | ClientError::Tls(error) => {
+                write!(f, "TLS: {error}")
+            }
             ClientError::Reset { .. } => f.write_str("connection ended before a response"),
             ClientError::Truncated => f.write_str("connection ended within the response head"),
             ClientError::Malformed(error) => write!(f, "malformed response: {}", error.rule()),

@@ -11,6 +11,7 @@ use blitz_reactor::Chunk;
 
 use crate::body::{RecvBody, SendBody, Tunnel};
 use crate::recycle::Pooled;
+use crate::tls::TlsInfo;
 use crate::{h1, h2};
 
 /// Answers requests. One value serves all connections of a core.
@@ -59,7 +60,7 @@ pub struct Exchange {
 }
 
 /// Who is at the other end of the connection that a request came in on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Address of the client; `None` on a unix socket.
     pub remote: Option<SocketAddr>,
@@ -67,6 +68,8 @@ pub struct Peer {
     pub listener: Option<SocketAddr>,
     /// Whether the connection is encrypted.
     pub scheme: Scheme,
+    /// What the TLS handshake has established; `None` in clear text.
+    pub tls: Option<Rc<TlsInfo>>,
 }
 
 /// How the request came to us.

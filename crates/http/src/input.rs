@@ -31,6 +31,13 @@ impl Input {
         }
     }
 
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Slice> {
+        let first = self.first.take()?;
+        self.first = self.more.pop_front();
+        Some(first)
+    }
+
     /// Drops the first `n` bytes, which lie in the first slice.
     #[inline]
     pub(crate) fn consume(&mut self, n: usize) {

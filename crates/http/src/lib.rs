@@ -24,6 +24,8 @@ mod pool;
 mod recycle;
 mod serve;
 mod timer;
+mod tls;
+mod transport;
 
 pub use body::{Part, RecvBody, SendBody, Tunnel};
 pub use client::{ClientOptions, Connection, Response, ResponseEvent, ResponseStream};
@@ -35,6 +37,11 @@ pub use exchange::{Exchange, Peer, Responder, Scheme, Service, ServiceFn, servic
 pub use pool::{Pool, Upstream};
 pub use recycle::{Pooled, Recycle};
 pub use serve::{RefusalContent, ServeOptions, serve};
+pub use tls::{
+    CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,
+    ClientTlsBuilder, ServerTls, ServerTlsBuilder, TicketKeys, TlsConfigError, TlsCounters,
+    TlsError, TlsInfo, TlsSlot, TlsVersion, UpstreamTls, ValidityProblem,
+};
 
 pub use blitz_proto::{
     AsName, Blame, BodyLength, Error, ErrorKind, FieldName, Fields, InvalidField, InvalidTarget,

@@ -8,12 +8,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 
-use blitz_reactor::{Address, Cause, Parked, Resume, Socket};
+use blitz_reactor::{Address, Cause, Resume, Socket};
 
-use crate::client::{ClientOptions, Connection, connect_socket};
+use crate::client::{ClientOptions, Connection, connect};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::h1::Shelf;
+use crate::tls::{News, Target, TlsKey, UpstreamTls};
+use crate::transport::{Resting, Transport};
 
 /// The upstream connections of a core. Cloning gives another handle to the same pool.
 #[derive(Clone)]
@@ -27,14 +29,19 @@ pub struct Upstream(Rc<Endpoint>);
 
 struct Shared {
     options: Rc<ClientOptions>,
-    endpoints: RefCell<HashMap<Address, Weak<Endpoint>>>,
+    endpoints: RefCell<HashMap<Key, Weak<Endpoint>>>,
     idle: Cell<usize>,
     next_serial: Cell<u64>,
     shelf: Shelf,
 }
 
+/// An address, and with whom and how TLS is spoken there, if it is.
+type Key = (Address, Option<TlsKey>);
+
 struct Endpoint {
     address: Address,
+    /// Present if connections are to be encrypted.
+    tls: Option<Rc<Target>>,
     pool: Rc<Shared>,
     /// Oldest first.
     idle: RefCell<VecDeque<Idle>>,
@@ -42,7 +49,7 @@ struct Endpoint {
 }
 
 struct Idle {
-    parked: Parked,
+    resting: Resting,
     /// Tells this stay in the pool from earlier ones, and orders stays by age.
     serial: u64,
 }
@@ -63,19 +70,32 @@ impl Pool {
     /// The connections to this address.
     #[must_use]
     pub fn upstream(&self, address: &Address) -> Upstream {
+        self.endpoint(address, None)
+    }
+
+    /// The connections to this address over TLS. They are never used for other settings or for
+    /// another name.
+    #[must_use]
+    pub fn upstream_tls(&self, address: &Address, tls: &UpstreamTls) -> Upstream {
+        self.endpoint(address, Some(tls))
+    }
+
+    fn endpoint(&self, address: &Address, tls: Option<&UpstreamTls>) -> Upstream {
+        let key = (address.clone(), tls.map(UpstreamTls::key));
         let mut endpoints = self.0.endpoints.borrow_mut();
-        if let Some(endpoint) = endpoints.get(address).and_then(Weak::upgrade) {
+        if let Some(endpoint) = endpoints.get(&key).and_then(Weak::upgrade) {
             return Upstream(endpoint);
         }
         // Addresses come and go with resolution; those that nobody names any more make room here.
         endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
         let endpoint = Rc::new(Endpoint {
             address: address.clone(),
+            tls: tls.map(UpstreamTls::target),
             pool: Rc::clone(&self.0),
             idle: RefCell::default(),
             active: Cell::new(0),
         });
-        endpoints.insert(address.clone(), Rc::downgrade(&endpoint));
+        endpoints.insert(key, Rc::downgrade(&endpoint));
         Upstream(endpoint)
     }
 
@@ -111,10 +131,10 @@ impl Upstream {
             let idle = self.0.idle.borrow_mut().pop_back()?;
             self.0.pool.left();
             // One that has just become readable is not ours any more: `resume` will drop it.
-            if let Some(socket) = idle.parked.unpark() {
+            if let Some(socket) = idle.resting.unpark() {
                 self.0.active.set(self.0.active.get() + 1);
                 count(|counters| counters.upstream_reused += 1);
-                return Some(self.connection(socket, true));
+                return Some(self.connection(idle.resting.wake(socket), true));
             }
         }
     }
@@ -124,10 +144,12 @@ impl Upstream {
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
     pub async fn connect(&self) -> Result<Connection, ClientError> {
-        let limit = self.0.pool.options.limits.connect_timeout;
-        let socket = connect_socket(&self.0.address, limit).await?;
+        let Endpoint {
+            address, tls, pool, ..
+        } = &*self.0;
+        let transport = connect(address, tls.as_ref(), &pool.options.limits).await?;
         self.0.active.set(self.0.active.get() + 1);
-        Ok(self.connection(socket, false))
+        Ok(self.connection(transport, false))
     }
 
     /// Idle connections.
@@ -142,7 +164,7 @@ impl Upstream {
         self.0.active.get()
     }
 
-    fn connection(&self, socket: Socket, reused: bool) -> Connection {
+    fn connection(&self, socket: Transport, reused: bool) -> Connection {
         let options = Rc::clone(&self.0.pool.options);
         Connection::new(socket, options, Some(self.clone()), reused)
     }
@@ -153,15 +175,15 @@ impl Upstream {
     }
 
     /// Takes a connection back. The caller has made sure that it is in the state of a new one.
-    pub(crate) fn put_back(&self, socket: Socket) {
+    pub(crate) fn put_back(&self, socket: Transport) {
         let Endpoint { pool, active, .. } = &*self.0;
         active.set(active.get() - 1);
         pool.make_room();
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
-        let parked = socket.park(resume, serial, pool.options.idle_timeout);
-        self.0.idle.borrow_mut().push_back(Idle { parked, serial });
+        let resting = socket.park(resume, serial, pool.options.idle_timeout);
+        self.0.idle.borrow_mut().push_back(Idle { resting, serial });
         pool.idle.set(pool.idle.get() + 1);
         count(|counters| counters.upstream_idle += 1);
     }
@@ -198,22 +220,45 @@ impl Shared {
         let front = oldest.and_then(|endpoint| endpoint.idle.borrow_mut().pop_front());
         if let Some(idle) = front {
             self.left();
-            drop(idle.parked.unpark());
+            drop(idle.resting.unpark());
         }
+    }
+}
+
+impl Endpoint {
+    /// Takes in what has arrived on an idle connection and gives it back if that was for TLS
+    /// alone, such as a ticket to resume the session with.
+    fn take_in(idle: Idle, socket: Socket, cause: Cause) -> Option<Transport> {
+        let mut transport = idle.resting.wake(socket);
+        let Cause::Received(slice) = cause else {
+            return None;
+        };
+        let (tls, socket) = transport.secure_parts()?;
+        let is_quiet = matches!(tls.handle_received(slice, socket), News::Nothing);
+        (is_quiet && transport.is_untouched()).then_some(transport)
     }
 }
 
 impl Resume for Endpoint {
     /// FIN, an error, a byte that nobody asked for, or the idle timeout: the connection closes.
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
-        drop(socket);
-        let mut idle = self.idle.borrow_mut();
-        let Some(at) = idle.iter().rposition(|idle| idle.serial == tag) else {
+        let mut all = self.idle.borrow_mut();
+        let Some(at) = all.iter().rposition(|idle| idle.serial == tag) else {
             return;
         };
-        idle.remove(at);
+        let Some(idle) = all.remove(at) else {
+            unreachable!("it was just found")
+        };
+        let is_late = matches!(cause, Cause::Expired);
+        if let Some(transport) = Endpoint::take_in(idle, socket, cause) {
+            let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self);
+            let resting = transport.park(resume, tag, self.pool.options.idle_timeout);
+            let serial = tag;
+            return all.insert(at, Idle { resting, serial });
+        }
+        drop(all);
         self.pool.left();
-        if !matches!(cause, Cause::Expired) {
+        if !is_late {
             count(|counters| counters.upstream_idle_lost += 1);
         }
     }

@@ -3,17 +3,21 @@
 //! A connection without a request is a parked socket and an entry in a table (rule 5). Its first
 //! byte starts a task, which runs exchanges until the connection is idle again.
 
+mod multiplexed;
+mod secure;
+
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_proto::{Limits, ResponseHead};
 use blitz_reactor::{Address, Cause, Chunk, Listener, Parked, Resume, Slice, Socket, TaskKey};
 use slab::Slab;
 
+use self::multiplexed::IS_H2;
 use crate::counters::count;
 use crate::decoration::Decoration;
 use crate::drain::Drain;
@@ -21,6 +25,8 @@ use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme, Service};
 use crate::h1::{After, Shelf, Wire, run_exchanges};
 use crate::h2;
+use crate::tls::TlsSlot;
+use crate::transport::{Resting, Transport};
 
 /// How connections are served.
 pub struct ServeOptions {
@@ -33,6 +39,9 @@ pub struct ServeOptions {
     pub date: bool,
     /// How clients reach this listener.
     pub scheme: Scheme,
+    /// With it the listener speaks TLS, and requests have the scheme `https` whatever is said
+    /// above.
+    pub tls: Option<TlsSlot>,
     /// Makes the content of answers that the core gives on its own, for example to malformed
     /// requests; may add fields such as `Content-Type`. By default one line of plain text.
     pub refusal: Option<Rc<RefusalContent>>,
@@ -50,6 +59,7 @@ impl Default for ServeOptions {
             server: None,
             date: true,
             scheme: Scheme::Http,
+            tls: None,
             refusal: None,
             drain: Drain::of_core(),
         }
@@ -88,12 +98,21 @@ struct Connection {
     parked: Option<Parked>,
     /// The last task that was not done at once.
     task: Option<TaskKey>,
-    /// What is kept of an HTTP/2 connection while it has no streams.
-    h2: Option<Rc<h2::Wire>>,
+    /// What else is left of it while it is parked.
+    rest: Rest,
 }
 
-/// Marks the tag of a parked HTTP/2 connection.
-const IS_H2: u64 = 1 << 63;
+/// What is kept of a parked connection beside its socket.
+#[derive(Default)]
+enum Rest {
+    /// Nothing: it speaks HTTP/1.1 in clear text, has said nothing yet, or is not parked.
+    #[default]
+    Nothing,
+    /// Its TLS session, until a request, or more of the handshake.
+    Tls(Resting),
+    /// The state of HTTP/2, with the TLS session if there is one.
+    H2(Rc<h2::Wire>),
+}
 
 impl<S: Service> Acceptor<S> {
     fn new(service: Rc<S>, options: Rc<ServeOptions>, address: &Address) -> Rc<Acceptor<S>> {
@@ -132,82 +151,88 @@ impl<S: Service> Acceptor<S> {
         let key = self.connections.borrow_mut().insert(Connection {
             parked: None,
             task: None,
-            h2: None,
+            rest: Rest::Nothing,
         });
-        if let Some(parked) = self.park(socket, key) {
+        let within = self.patience_at_first();
+        if let Some(parked) = self.park(Transport::Plain(socket), key, within) {
             self.connections.borrow_mut()[key].parked = Some(parked);
         }
     }
 
-    /// Leaves the connection to the reactor until something arrives, unless it is draining.
+    /// Leaves the connection to the reactor until something arrives or the time is over, unless it
+    /// is draining. Gives the name of a socket that is all there is of the connection.
     #[inline]
-    fn park(self: &Rc<Self>, socket: Socket, key: usize) -> Option<Parked> {
-        if self.options.drain.is_triggered() {
+    fn park(self: &Rc<Self>, transport: Transport, key: usize, within: Duration) -> Option<Parked> {
+        if self.options.drain.is_triggered() || transport.has_ended() {
             self.remove(key);
-            socket.finish();
+            transport.finish();
             return None;
         }
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
-        Some(socket.park(me, key as u64, self.options.limits.idle_timeout))
+        match transport.park(me, key as u64, within) {
+            Resting::Plain(parked) => Some(parked),
+            resting @ Resting::Tls(_) => {
+                self.connections.borrow_mut()[key].rest = Rest::Tls(resting);
+                None
+            }
+        }
     }
 
-    fn start(self: Rc<Self>, socket: Socket, key: usize, first: Slice) {
-        let peer = self.peer(&socket);
-        if h2::begins_like_http2(&first) {
-            let wire = h2::Wire::server(peer, &self.h2);
-            self.connections.borrow_mut()[key].h2 = Some(Rc::clone(&wire));
-            return self.start_h2(wire, socket, key, first);
+    /// What has arrived in clear text; a connection that ends is taken off the table.
+    #[inline]
+    fn receive_plain(
+        &self,
+        socket: Socket,
+        key: usize,
+        cause: Cause,
+    ) -> Option<(Transport, Slice)> {
+        match cause {
+            Cause::Received(first) => return Some((Transport::Plain(socket), first)),
+            Cause::Expired => count(|counters| counters.idle_timeouts += 1),
+            // FIN after the last request, whose answer may still be on its way (rule 16); of an
+            // error nothing more can be said to anybody.
+            Cause::Ended => {}
         }
-        let wire = Wire::server(socket, peer, &self.options, &self.decoration, &self.shelf);
+        self.remove(key);
+        socket.finish();
+        None
+    }
+
+    #[inline]
+    fn start(self: Rc<Self>, transport: Transport, key: usize, first: Slice) {
+        let is_h2 = match transport.info() {
+            None => h2::begins_like_http2(&first),
+            Some(tls) => tls.is_h2(),
+        };
+        let peer = self.peer(&transport);
+        if is_h2 {
+            let wire = h2::Wire::server(peer, &self.h2);
+            return self.start_h2(wire, transport, key, first);
+        }
+        let wire = Wire::server(
+            transport,
+            peer,
+            &self.options,
+            &self.decoration,
+            &self.shelf,
+        );
         let me = Rc::clone(&self);
         if let Some(task) = blitz_reactor::spawn_now(run(self, wire, key, first)) {
             me.connections.borrow_mut()[key].task = Some(task);
         }
     }
 
-    fn peer(&self, socket: &Socket) -> Peer {
-        Peer {
-            remote: socket.peer(),
-            listener: self.listener,
-            scheme: self.options.scheme,
-        }
-    }
-
-    /// Wakes an HTTP/2 connection.
-    fn start_h2(self: Rc<Self>, wire: Rc<h2::Wire>, socket: Socket, key: usize, first: Slice) {
-        let me = Rc::clone(&self);
-        let task = blitz_reactor::spawn_now(run_h2(self, wire, socket, key, first));
-        if task.is_some() {
-            me.connections.borrow_mut()[key].task = task;
-        }
-    }
-
-    /// As [`park`](Acceptor::park), for an HTTP/2 connection without streams.
-    fn park_h2(self: &Rc<Self>, wire: &h2::Wire, socket: Socket, key: usize) {
-        if self.options.drain.is_triggered() {
-            self.remove(key);
-            return wire.finish(socket);
-        }
-        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
-        socket.park(me, key as u64 | IS_H2, self.options.limits.idle_timeout);
-    }
-
-    /// Takes back an HTTP/2 connection that was parked.
-    fn resume_h2(self: Rc<Self>, socket: Socket, key: usize, cause: Cause) {
-        let Some(wire) = self.connections.borrow()[key].h2.clone() else {
-            unreachable!("its tag says what it is")
+    fn peer(&self, transport: &Transport) -> Peer {
+        let tls = transport.info().cloned();
+        let scheme = match tls {
+            Some(_) => Scheme::Https,
+            None => self.options.scheme,
         };
-        match cause {
-            Cause::Received(first) => self.start_h2(wire, socket, key, first),
-            Cause::Expired => {
-                count(|counters| counters.idle_timeouts += 1);
-                self.remove(key);
-                wire.finish(socket);
-            }
-            Cause::Ended => {
-                self.remove(key);
-                socket.finish();
-            }
+        Peer {
+            remote: transport.peer(),
+            listener: self.listener,
+            scheme,
+            tls,
         }
     }
 
@@ -236,11 +261,12 @@ impl<S: Service> Acceptor<S> {
             let Some(socket) = parked.unpark() else {
                 continue;
             };
-            let h2 = self.connections.borrow()[key].h2.clone();
+            let rest = std::mem::take(&mut self.connections.borrow_mut()[key].rest);
             self.remove(key);
-            match h2 {
-                Some(wire) => wire.finish(socket),
-                None => socket.finish(),
+            match rest {
+                Rest::Nothing => socket.finish(),
+                Rest::Tls(resting) => resting.wake(socket).finish(),
+                Rest::H2(wire) => wire.finish(wire.wake(socket)),
             }
         }
     }
@@ -298,30 +324,11 @@ async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, key: usize, 
         key: Some(key),
     };
     let after = run_exchanges(&wire, &acceptor.service, first).await;
-    if let After::Park(socket) = after {
+    if let After::Park(transport) = after {
         guard.key = None;
-        acceptor.park(socket, key);
+        acceptor.park_idle(transport, key);
     }
     acceptor.shelf.put(wire);
-}
-
-/// The task of an HTTP/2 connection: from a byte until it has no streams.
-async fn run_h2<S: Service>(
-    acceptor: Rc<Acceptor<S>>,
-    wire: Rc<h2::Wire>,
-    socket: Socket,
-    key: usize,
-    first: Slice,
-) {
-    let mut guard = Guard {
-        acceptor: &acceptor,
-        key: Some(key),
-    };
-    let after = h2::run_connection(&wire, &acceptor.service, socket, first).await;
-    if let h2::After::Park(socket) = after {
-        guard.key = None;
-        acceptor.park_h2(&wire, socket, key);
-    }
 }
 
 /// Takes the connection off the table when its task ends, also when it is aborted.
@@ -340,23 +347,17 @@ impl<S: Service> Drop for Guard<'_, S> {
 
 impl<S: Service> Resume for Acceptor<S> {
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
-        let key = (tag & !IS_H2) as usize;
         if tag & IS_H2 != 0 {
-            return self.resume_h2(socket, key, cause);
+            return self.resume_h2(socket, (tag & !IS_H2) as usize, cause);
         }
-        match cause {
-            Cause::Received(first) => self.start(socket, key, first),
-            Cause::Expired => {
-                count(|counters| counters.idle_timeouts += 1);
-                self.remove(key);
-                socket.finish();
-            }
-            // FIN after the last request, whose answer may still be on its way (rule 16); of an
-            // error nothing more can be said to anybody.
-            Cause::Ended => {
-                self.remove(key);
-                socket.finish();
-            }
+        let key = tag as usize;
+        // One way to a request, whichever it came, since what is called once is inlined.
+        let arrived = match self.options.tls {
+            None => self.receive_plain(socket, key, cause),
+            Some(_) => self.receive_secure(socket, key, cause),
+        };
+        if let Some((transport, first)) = arrived {
+            self.start(transport, key, first);
         }
     }
 }
@@ -378,7 +379,7 @@ mod tests {
         let task = size_of_output(run::<Immediate>);
         assert!(task <= 512, "a task takes {task} bytes");
         assert!(
-            size_of::<Connection>() <= 40,
+            size_of::<Connection>() <= 48,
             "an entry takes {}",
             size_of::<Connection>()
         );

@@ -97,6 +97,12 @@ pub struct Limits {
     pub pool_idle_max: usize,
     /// Time to connect to an upstream; beyond: 504.
     pub connect_timeout: Duration,
+
+    /// Time from a connection's first byte, or from its being accepted, to the end of its TLS
+    /// handshake; beyond: closed.
+    pub tls_handshake_timeout: Duration,
+    /// Bytes of an incomplete message of a TLS handshake; beyond: closed.
+    pub tls_handshake_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -148,6 +154,9 @@ impl Default for Limits {
             unknown_frames_max: 500,
             pool_idle_max: 256,
             connect_timeout: Duration::from_secs(1),
+
+            tls_handshake_timeout: Duration::from_secs(10),
+            tls_handshake_bytes_max: 32 * KIB,
         }
     }
 }

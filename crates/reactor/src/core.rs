@@ -243,6 +243,8 @@ impl Core {
     /// Drops the tasks, closes the sockets and waits for the last completions, so that no
     /// operation outlives the memory it was given.
     fn end(&self) -> io::Result<()> {
+        // What was queued last leaves, as far as the kernel takes it at once.
+        self.turn(Some(Duration::ZERO))?;
         loop {
             // A task may own sockets and more tasks, so it is dropped outside the borrow.
             let task = self.tasks.borrow_mut().remove_any();

@@ -20,6 +20,7 @@ fn peer(remote: &str) -> Peer {
         remote: Some(remote.parse().unwrap()),
         listener: Some("192.0.2.80:8080".parse().unwrap()),
         scheme: Scheme::Http,
+        tls: None,
     }
 }
 
@@ -124,6 +125,7 @@ fn a_client_on_a_unix_socket_has_no_address() {
         remote: None,
         listener: None,
         scheme: Scheme::Http,
+        tls: None,
     };
     edit(&mut head, &nobody, false).unwrap();
     assert!(!head.fields.contains(Name::XForwardedFor));

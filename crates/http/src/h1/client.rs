@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use blitz_proto::h1;
 use blitz_proto::{BodyLength, ErrorKind, RequestHead, ResponseHead};
-use blitz_reactor::Socket;
 
 use super::outbound::Message;
 use super::wire::{Got, Side, State, Wire};
@@ -16,6 +15,7 @@ use crate::counters::count;
 use crate::error::ClientError;
 use crate::pool::Upstream;
 use crate::recycle::Pooled;
+use crate::transport::Transport;
 
 pub(super) struct ClientSide {
     pub(super) machine: h1::Client,
@@ -49,7 +49,7 @@ impl ClientSide {
 impl Wire {
     /// The state for a connection that is about to carry a request.
     pub(crate) fn client(
-        socket: Socket,
+        socket: Transport,
         options: Rc<ClientOptions>,
         upstream: Option<Upstream>,
         reused: bool,
@@ -72,7 +72,7 @@ impl Wire {
 
     #[cold]
     fn new_client(
-        socket: Socket,
+        socket: Transport,
         options: Rc<ClientOptions>,
         upstream: Option<Upstream>,
         reused: bool,
@@ -238,7 +238,7 @@ impl State {
 
     /// When the server will have been silent for too long.
     fn response_due(&mut self) -> Instant {
-        let progress = self.socket.as_ref().map(Socket::send_progress);
+        let progress = self.socket.as_ref().map(Transport::send_progress);
         let side = self.side.client();
         let since = side.since.into_iter().chain(progress).max();
         since.unwrap_or_else(blitz_reactor::now) + side.options.response_timeout
@@ -246,6 +246,9 @@ impl State {
 
     /// What it means that the connection ended instead of a response head.
     fn response_ended(&mut self, reset: bool) -> ClientError {
+        if let Some(error) = self.socket.as_ref().and_then(Transport::failure) {
+            return ClientError::Tls(error);
+        }
         let side = self.side.client();
         let reused = side.reused;
         if reset {
@@ -278,10 +281,7 @@ impl State {
             && self.side.client_machine().reusable()
             && self.inbound.input.is_empty()
             && !self.inbound.fin;
-        let Some(socket) = self
-            .socket
-            .take_if(|socket| clean && socket.unread_bytes() == 0 && socket.queued() == 0)
-        else {
+        let Some(socket) = self.socket.take_if(|socket| clean && socket.is_untouched()) else {
             return self.close_client();
         };
         match self.side.client().upstream.take() {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use blitz_proto::h1::Event;
 use blitz_proto::{BodyLength, Error, RequestHead, Status};
-use blitz_reactor::{Slice, Socket};
+use blitz_reactor::Slice;
 
 use super::inbound::Body;
 use super::outbound::Message;
@@ -18,13 +18,14 @@ use crate::counters::{count, count_refused};
 use crate::error::{BodyError, Refusal, content_of};
 use crate::exchange::{Exchange, Responder, Service};
 use crate::recycle::Pooled;
+use crate::transport::Transport;
 
 /// Requests run before the connection lets others have a turn.
 const BURST_REQUESTS_MAX: u32 = 16;
 /// What becomes of the connection.
 pub(crate) enum After {
     /// It is idle and can be parked.
-    Park(Socket),
+    Park(Transport),
     /// It is over; nothing is left to do.
     Closed,
 }
@@ -104,7 +105,7 @@ pub(super) enum Outcome {
 
 enum Next {
     Request,
-    Idle(Socket),
+    Idle(Transport),
     Closed,
 }
 
@@ -117,7 +118,7 @@ impl Wire {
             Body::Done => RecvBody::done(length),
             _ => RecvBody::h1(Rc::clone(self), number, length),
         };
-        let peer = state.side.server().peer;
+        let peer = state.side.server().peer.clone();
         let responder = Responder::h1(Rc::clone(self), number);
         Exchange {
             request,
@@ -388,8 +389,8 @@ impl State {
         self.socket.take().map_or(Next::Closed, Next::Idle)
     }
 
-    pub(super) fn nothing_received(&self) -> bool {
-        let unread = self.socket.as_ref().map_or(0, Socket::unread_bytes);
+    pub(super) fn nothing_received(&mut self) -> bool {
+        let unread = self.socket.as_mut().map_or(0, Transport::unread_bytes);
         self.inbound.input.is_empty() && !self.inbound.fin && unread == 0
     }
 

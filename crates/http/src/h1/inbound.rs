@@ -11,6 +11,7 @@ use crate::body::Part;
 use crate::error::BodyError;
 use crate::input::Input;
 use crate::recycle::Pooled;
+use crate::transport::Transport;
 
 #[derive(Default)]
 pub(super) struct Inbound {
@@ -224,7 +225,9 @@ impl State {
                 matches!(side.machine.handle_eof(), Ok(blitz_proto::h1::Event::End))
             }
         };
-        if !complete {
+        // Where the end of the connection is the end of the message, TLS tells it from a cut.
+        let is_cut = self.socket.as_ref().is_some_and(Transport::is_truncated);
+        if !complete || is_cut {
             return Err(self.fail_body(BodyError::Truncated));
         }
         self.end_body();

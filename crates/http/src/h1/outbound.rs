@@ -4,10 +4,11 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::{Fields, Limits};
-use blitz_reactor::{Buffer, Chunk, Socket};
+use blitz_reactor::{Buffer, Chunk};
 
 use super::wire::{Side, State, Wire};
 use crate::error::SendError;
+use crate::transport::Transport;
 
 #[derive(Default)]
 pub(super) struct Outbound {
@@ -75,7 +76,7 @@ impl Wire {
 
 impl State {
     /// Queues what was encoded; it leaves with everything else that is queued in this turn.
-    #[inline]
+    #[inline(always)]
     pub(super) fn flush(&mut self) {
         let Some(buffer) = self.outbound.pending.take() else {
             return;
@@ -92,7 +93,7 @@ impl State {
             .pending
             .as_ref()
             .map_or(0, |buffer| buffer.len());
-        pending + self.socket.as_ref().map_or(0, Socket::queued)
+        pending + self.socket.as_ref().map_or(0, Transport::queued)
     }
 
     /// When the peer will have taken nothing for too long.
@@ -101,9 +102,9 @@ impl State {
         Some(socket.send_progress() + limits.send_stall_timeout)
     }
 
-    #[inline]
+    #[inline(always)]
     fn queue(&mut self, chunk: Chunk) {
-        if let Some(socket) = &self.socket {
+        if let Some(socket) = &mut self.socket {
             socket.send(chunk);
         }
     }
@@ -193,7 +194,7 @@ impl State {
         }
         if self.is_tunnel {
             self.flush();
-            if let Some(socket) = &self.socket {
+            if let Some(socket) = &mut self.socket {
                 socket.shutdown_write();
             }
         } else if self

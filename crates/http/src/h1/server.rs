@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use blitz_proto::h1;
 use blitz_proto::{BodyLength, RequestHead, ResponseHead, Status};
-use blitz_reactor::{Chunk, Socket};
+use blitz_reactor::Chunk;
 
 use super::inbound::Body;
 use super::outbound::Message;
@@ -16,6 +16,7 @@ use crate::decoration::Decoration;
 use crate::exchange::Peer;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
+use crate::transport::Transport;
 
 pub(super) struct ServerSide {
     pub(super) machine: h1::Server,
@@ -55,6 +56,7 @@ impl ServerSide {
         if !self.machine.is_idle() || !self.machine.keep_alive() {
             self.machine = h1::Server::new(&self.options.limits);
         }
+        self.peer.tls = None;
         self.gone = false;
         self.task = None;
         self.closed = None;
@@ -64,7 +66,7 @@ impl ServerSide {
 impl Wire {
     /// The state for a connection that has something to say, from the shelf if possible.
     pub(crate) fn server(
-        socket: Socket,
+        socket: Transport,
         peer: Peer,
         options: &Rc<ServeOptions>,
         decoration: &Rc<Decoration>,
@@ -82,7 +84,7 @@ impl Wire {
 
     #[cold]
     fn new_server(
-        socket: Socket,
+        socket: Transport,
         peer: Peer,
         options: &Rc<ServeOptions>,
         decoration: &Rc<Decoration>,

@@ -5,13 +5,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use blitz_reactor::Socket;
-
 use super::exchange::Outcome;
 use super::inbound::Body;
 use super::outbound::Message;
 use super::wire::{Got, State};
 use crate::counters::count;
+use crate::transport::Transport;
 
 /// Bytes of answers queued before a pipelined request has to wait.
 const PIPELINED_ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -26,7 +25,7 @@ impl State {
         }
         while !self.inbound.fin && self.inbound.input.bytes() < bytes_max {
             // Before taking, because that lets the socket ask for as much again at once.
-            let unread = self.socket.as_ref().map_or(0, Socket::unread_bytes);
+            let unread = self.socket.as_mut().map_or(0, Transport::unread_bytes);
             if unread > 0 {
                 self.shrink_window(unread);
             }
@@ -69,7 +68,7 @@ impl State {
 
     /// When bytes last moved in either direction.
     fn last_moved(&self) -> Instant {
-        let sent = self.socket.as_ref().map(Socket::send_progress);
+        let sent = self.socket.as_ref().map(Transport::send_progress);
         let moved = self.inbound.pace.last.into_iter().chain(sent).max();
         moved.unwrap_or_else(blitz_reactor::now)
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use blitz_proto::h1::{self, Event};
 use blitz_proto::{Error, Fields, RequestHead, ResponseHead};
-use blitz_reactor::{Slice, Socket};
+use blitz_reactor::Slice;
 
 use super::client::ClientSide;
 use super::inbound::Inbound;
@@ -15,6 +15,7 @@ use super::outbound::Outbound;
 use super::server::ServerSide;
 use crate::recycle::Pooled;
 use crate::timer::LazyTimer;
+use crate::transport::Transport;
 
 /// Most connection states kept on one shelf.
 const SHELF_MAX: usize = 256;
@@ -31,7 +32,7 @@ pub(crate) struct Wire {
 
 pub(super) struct State {
     /// `None` once closed or given away.
-    pub(super) socket: Option<Socket>,
+    pub(super) socket: Option<Transport>,
     /// Number of the current exchange.
     pub(super) exchange: u32,
     /// The connection left HTTP.
@@ -68,7 +69,7 @@ impl Shelf {
 }
 
 impl Wire {
-    pub(super) fn new(socket: Socket, side: Side) -> Rc<Wire> {
+    pub(super) fn new(socket: Transport, side: Side) -> Rc<Wire> {
         let state = State {
             socket: Some(socket),
             exchange: 0,
@@ -175,7 +176,7 @@ impl State {
 
     /// As [`State::poll_receive`], on top of what is held already.
     pub(super) fn poll_receive_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let Some(socket) = &self.socket else {
+        let Some(socket) = &mut self.socket else {
             return Poll::Ready(Ok(false));
         };
         match socket.poll_recv(cx)? {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use blitz_proto::h2::{Event, StreamId};
 use blitz_proto::{BodyLength, Error, RequestHead};
-use blitz_reactor::{Slice, Socket};
+use blitz_reactor::Slice;
 
 use super::stream::{Body, Stream};
 use super::wire::{State, Wire};
@@ -14,6 +14,7 @@ use crate::counters::{count, count_refused};
 use crate::error::{BodyError, Refusal};
 use crate::exchange::Service;
 use crate::recycle::Pooled;
+use crate::transport::Transport;
 
 /// Requests begun before the connection lets others have a turn.
 const BURST_REQUESTS_MAX: usize = 64;
@@ -35,7 +36,7 @@ pub(crate) fn begins_like_http2(first: &[u8]) -> bool {
 /// What becomes of the connection.
 pub(crate) enum After {
     /// It has no streams and can be parked.
-    Park(Socket),
+    Park(Transport),
     /// It is over; nothing is left to do.
     Closed,
 }
@@ -44,10 +45,10 @@ pub(crate) enum After {
 pub(crate) async fn run_connection<S: Service>(
     wire: &Rc<Wire>,
     service: &Rc<S>,
-    socket: Socket,
+    transport: Transport,
     first: Slice,
 ) -> After {
-    wire.state.borrow_mut().wake_up(socket, first);
+    wire.state.borrow_mut().wake_up(transport, first);
     let _guard = Guard(wire);
     poll_fn(|cx| wire.poll_drive(service, cx)).await
 }
@@ -121,7 +122,7 @@ impl Wire {
 }
 
 impl State {
-    fn wake_up(&mut self, socket: Socket, first: Slice) {
+    fn wake_up(&mut self, socket: Transport, first: Slice) {
         // Streams have windows of their own; this is for all of them together.
         socket.set_window(self.limits().stream_buffer_bytes_max);
         self.socket = Some(socket);
@@ -200,7 +201,7 @@ impl State {
         if self.fin || self.queued() > UNSENT_BYTES_MAX {
             return Poll::Pending;
         }
-        let Some(socket) = &self.socket else {
+        let Some(socket) = &mut self.socket else {
             return Poll::Pending;
         };
         match socket.poll_recv(cx) {

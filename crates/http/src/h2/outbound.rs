@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use blitz_proto::h2::{Code, StreamId};
 use blitz_proto::{BodyLength, Fields, ResponseHead};
-use blitz_reactor::{Buffer, Chunk, Socket};
+use blitz_reactor::{Buffer, Chunk};
 
 use super::stream::{Body, Ending, Message, note, wake};
 use super::wire::{State, Wire};
@@ -375,10 +375,7 @@ impl State {
 
     /// Room at the socket, for whoever wants to know how much waits there.
     pub(super) fn stall_due(&self) -> Option<std::time::Instant> {
-        let socket = self
-            .socket
-            .as_ref()
-            .filter(|socket| Socket::queued(socket) > 0)?;
+        let socket = self.socket.as_ref().filter(|socket| socket.queued() > 0)?;
         Some(socket.send_progress() + self.limits().send_stall_timeout)
     }
 }

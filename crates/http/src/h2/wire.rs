@@ -16,6 +16,7 @@ use crate::exchange::Peer;
 use crate::input::Input;
 use crate::serve::ServeOptions;
 use crate::timer::LazyTimer;
+use crate::transport::{Resting, Transport};
 
 /// One HTTP/2 connection of a server.
 ///
@@ -28,7 +29,9 @@ pub(crate) struct Wire {
 
 pub(super) struct State {
     /// `None` while parked, and once closed.
-    pub(super) socket: Option<Socket>,
+    pub(super) socket: Option<Transport>,
+    /// What is left of it while parked, if that is more than the socket.
+    resting: Option<Resting>,
     /// The time as the machine knows it.
     pub(super) now: Duration,
     pub(super) machine: h2::Connection,
@@ -105,6 +108,7 @@ impl Wire {
     pub(crate) fn server(peer: Peer, shared: &Rc<Shared>) -> Rc<Wire> {
         let mut state = State {
             socket: None,
+            resting: None,
             now: Duration::ZERO,
             machine: h2::Connection::server(&shared.options.limits),
             input: Input::default(),
@@ -145,14 +149,27 @@ impl Wire {
         Some(done)
     }
 
+    /// Keeps what is left of a transport that is parked.
+    pub(crate) fn rest(&self, resting: Resting) {
+        if let Resting::Tls(_) = resting {
+            self.state.borrow_mut().resting = Some(resting);
+        }
+    }
+
+    /// Puts the transport together again with its socket, which has come back.
+    pub(crate) fn wake(&self, socket: Socket) -> Transport {
+        match self.state.borrow_mut().resting.take() {
+            Some(resting) => resting.wake(socket),
+            None => Transport::Plain(socket),
+        }
+    }
+
     /// Says good-bye on a connection without streams.
-    pub(crate) fn finish(&self, socket: Socket) {
+    pub(crate) fn finish(&self, transport: Transport) {
         let mut state = self.state.borrow_mut();
-        state.socket = Some(socket);
-        let State {
-            machine, pending, ..
-        } = &mut *state;
-        machine.drain_now(pending.get_or_insert_with(Buffer::take));
+        state.socket = Some(transport);
+        let (machine, out) = state.machine();
+        machine.drain_now(out);
         state.close_politely();
     }
 }
@@ -179,7 +196,7 @@ impl State {
     /// Queues what was encoded; it leaves with everything else that is queued in this turn.
     pub(super) fn flush(&mut self) {
         if let Some(buffer) = self.pending.take_if(|buffer| !buffer.is_empty())
-            && let Some(socket) = &self.socket
+            && let Some(socket) = &mut self.socket
         {
             socket.send(Chunk::from(buffer));
         }
@@ -192,7 +209,7 @@ impl State {
             self.machine().1.extend_from_slice(&chunk);
         } else {
             self.flush();
-            if let Some(socket) = &self.socket {
+            if let Some(socket) = &mut self.socket {
                 socket.send(chunk);
             }
         }
@@ -201,7 +218,7 @@ impl State {
     /// Bytes that wait for the peer to take them.
     pub(super) fn queued(&self) -> usize {
         let pending = self.pending.as_ref().map_or(0, |buffer| buffer.len());
-        pending + self.socket.as_ref().map_or(0, Socket::queued)
+        pending + self.socket.as_ref().map_or(0, Transport::queued)
     }
 
     /// `Date` and `Server`, where they are missing.

@@ -18,4 +18,7 @@ mod half_close_and_reset;
 mod keep_alive;
 mod pool;
 mod refusals;
+mod tls_client;
+mod tls_server;
+mod tls_support;
 mod upgrade;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{
     Address, BodyLength, Chunk, Config, Cores, Counters, Drain, Exchange, IoChoice, Listener, Name,
-    Part, Pooled, ResponseHead, ServeOptions, Status, counters, serve, service_fn,
+    Part, Pooled, ResponseHead, Scheme, ServeOptions, Status, counters, serve, service_fn,
 };
 
 /// Longest wait for anything that should happen at once.
@@ -147,6 +147,7 @@ async fn answer(exchange: Exchange) {
     let path = exchange.request.path().to_owned();
     match path.as_str() {
         "/echo" => echo(exchange).await,
+        "/who" => who(exchange),
         "/whole" => whole(exchange).await,
         "/stream" => stream(exchange).await,
         "/never" => never(exchange).await,
@@ -196,6 +197,22 @@ async fn echo(mut exchange: Exchange) {
             Err(_) => return send.abort(),
         }
     }
+}
+
+/// Tells the client who it is.
+fn who(exchange: Exchange) {
+    let name = match &exchange.peer.tls {
+        None => "clear text".to_owned(),
+        Some(tls) => {
+            assert_eq!(exchange.peer.scheme, Scheme::Https);
+            let client = tls.client.as_ref();
+            let field = client.map_or("nobody".into(), blitz_http::ClientCertificate::field_value);
+            format!("{} {field}", tls.server_name.as_deref().unwrap_or("-"))
+        }
+    };
+    exchange
+        .responder
+        .send(&mut Pooled::response(Status::OK), name);
 }
 
 /// Answers with the content once it is complete.

@@ -25,6 +25,12 @@ impl Buffer {
     }
 }
 
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Buffer {
+        Buffer(bytes)
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.0);

@@ -114,6 +114,11 @@ impl Pool {
         unsafe { self.memory.add(usize::from(id) * STRIDE) }
     }
 
+    /// How many views a buffer has.
+    pub(super) fn views(&self, id: u16) -> u32 {
+        self.views[usize::from(id)].get()
+    }
+
     /// Counts one more view of a buffer.
     pub(super) fn retain(&self, id: u16) {
         let views = &self.views[usize::from(id)];

@@ -5,7 +5,9 @@ use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
+use super::Buffer;
 use super::pool::{BUFFER_BYTES, Pool};
+use crate::core;
 
 /// Received bytes: a range of one buffer of the core's pool.
 ///
@@ -30,13 +32,13 @@ enum Memory {
 
 /// Bytes that left the pool and still count against the core's cap.
 struct Copy {
-    bytes: Box<[u8]>,
+    bytes: Buffer,
     pool: Rc<Pool>,
 }
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        self.pool.uncount_copy(self.bytes.len());
+        self.pool.uncount_copy(self.bytes.capacity());
     }
 }
 
@@ -94,7 +96,7 @@ impl Slice {
     }
 
     /// Small pieces that were gathered, in a slice of the same core as `like`.
-    pub(crate) fn gathered(like: &Slice, bytes: Vec<u8>) -> Slice {
+    pub(crate) fn gathered(like: &Slice, mut bytes: Vec<u8>) -> Slice {
         assert!(
             bytes.len() <= BUFFER_BYTES,
             "a slice is no longer than a buffer"
@@ -103,15 +105,59 @@ impl Slice {
             Memory::Pooled(pool, _) => pool,
             Memory::Copied(copy) => &copy.pool,
         };
-        pool.count_copy(bytes.len());
+        bytes.shrink_to_fit();
+        Slice::of_copy(pool, Buffer::from(bytes))
+    }
+
+    /// Bytes that were gathered or made by the caller, as if they had been received; they count
+    /// against the core's cap as long as they are held.
+    ///
+    /// # Panics
+    /// If the buffer holds 64 KiB or more.
+    pub fn from_buffer(bytes: Buffer) -> Slice {
+        core::with(|core| Slice::of_copy(&core.pool, bytes))
+    }
+
+    fn of_copy(pool: &Rc<Pool>, bytes: Buffer) -> Slice {
+        assert!(
+            bytes.len() <= usize::from(u16::MAX),
+            "{} bytes are too many for a slice",
+            bytes.len()
+        );
+        pool.count_copy(bytes.capacity());
         let copy = Rc::new(Copy {
-            bytes: bytes.into_boxed_slice(),
+            bytes,
             pool: Rc::clone(pool),
         });
         Slice {
-            bytes: NonNull::from(&*copy.bytes).cast(),
+            bytes: NonNull::from(copy.bytes.as_slice()).cast(),
             len: copy.bytes.len() as u16,
             memory: Memory::Copied(copy),
+        }
+    }
+
+    /// The bytes in view, to be changed in place; `None` if others can see their buffer.
+    pub fn try_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.memory {
+            Memory::Pooled(pool, id) => {
+                if pool.views(*id) > 1 {
+                    return None;
+                }
+                // SAFETY: the view lies in what `adopt` was given. The buffer's one view is this,
+                // which the result borrows, so no other can come to be; and the kernel writes to
+                // lent buffers only, which have no view.
+                // JUSTIFICATION: decryption in place spares a copy of all that is received.
+                Some(unsafe {
+                    std::slice::from_raw_parts_mut(self.bytes.as_ptr(), usize::from(self.len))
+                })
+            }
+            Memory::Copied(copy) => {
+                let bytes = Rc::get_mut(copy)?.bytes.as_mut_slice();
+                let start = self.bytes.as_ptr().addr() - bytes.as_ptr().addr();
+                let view = &mut bytes[start..start + usize::from(self.len)];
+                self.bytes = NonNull::from(&mut *view).cast();
+                Some(view)
+            }
         }
     }
 
@@ -234,6 +280,37 @@ mod tests {
         assert_eq!(&*again, b"head");
         drop(again);
         assert_eq!(pool.free(), all);
+    }
+
+    #[test]
+    fn only_a_sole_view_can_be_changed() {
+        let pool = Rc::new(Pool::new().unwrap());
+        let received = filled(&pool, b"0123456789");
+        let gathered = Slice::gathered(&received, b"0123456789".to_vec());
+        for mut slice in [received, gathered] {
+            slice.advance(2);
+            slice.truncate(4);
+            slice.try_mut().unwrap().copy_from_slice(b"abcd");
+            assert_eq!(&*slice, b"abcd");
+            let mut tail = slice.split_to(1);
+            std::mem::swap(&mut tail, &mut slice);
+            assert!(slice.try_mut().is_none() && tail.try_mut().is_none());
+            drop(slice);
+            tail.try_mut().unwrap()[0] = b'x';
+            assert_eq!(&*tail, b"xcd");
+        }
+    }
+
+    #[test]
+    fn a_copy_counts_until_its_last_view_goes() {
+        let pool = Rc::new(Pool::new().unwrap());
+        let all = pool.available();
+        let copy = Slice::gathered(&filled(&pool, b"x"), vec![7; 1000]);
+        let part = copy.slice(10..20);
+        drop(copy);
+        assert_eq!(pool.available(), all - 1000);
+        drop(part);
+        assert_eq!(pool.available(), all);
     }
 
     #[test]

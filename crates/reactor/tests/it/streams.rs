@@ -3,11 +3,13 @@
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
-use blitz_reactor::{Address, Buffer, Listener, Socket, counters, sleep, spawn, yield_now};
+use blitz_reactor::{
+    Address, Buffer, IoChoice, Listener, Socket, block_on, counters, sleep, spawn, yield_now,
+};
 
 use crate::{
-    listen, on_both_drivers, outside, pair, pattern, read_exactly, read_to_end, with_outsider,
-    write_all,
+    config, listen, on_both_drivers, outside, pair, pattern, read_exactly, read_to_end,
+    with_outsider, write_all,
 };
 
 #[test]
@@ -113,6 +115,22 @@ fn a_closed_window_receives_nothing_until_it_opens() {
         drop(outsider);
         assert_eq!(read_to_end(&socket).await, pattern(200_000));
     });
+}
+
+#[test]
+fn what_was_queued_last_leaves_before_the_core_ends() {
+    for io in [IoChoice::Uring, IoChoice::Epoll] {
+        let mut outsider = block_on(&config(io), async {
+            let (socket, outsider) = with_outsider().await;
+            socket.send("good-bye");
+            socket.finish();
+            outsider
+        })
+        .unwrap();
+        let mut heard = String::new();
+        outsider.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "good-bye");
+    }
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! Connections of listeners that speak TLS. The handshake goes on as bytes come, without a task:
+//! until there is a request, a connection is parked.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_reactor::{Cause, Slice, Socket};
+
+use super::{Acceptor, Rest};
+use crate::counters::{count, count_refused};
+use crate::exchange::Service;
+use crate::tls::{News, Tls, TlsError};
+use crate::transport::Transport;
+
+/// What somebody hears who speaks HTTP in clear text where TLS is spoken. Whoever sends such a
+/// request may not know TLS, so it is as simple as can be.
+const CLEAR_TEXT_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain\r\n\
+    Content-Length: 83\r\n\
+    Connection: close\r\n\
+    \r\n\
+    400 Bad Request: this port speaks HTTPS, and the request came without encryption.\r\n";
+
+impl<S: Service> Acceptor<S> {
+    /// How long a connection may take to say its first word.
+    pub(super) fn patience_at_first(&self) -> Duration {
+        let limits = &self.options.limits;
+        match self.options.tls {
+            Some(_) => limits.tls_handshake_timeout,
+            None => limits.idle_timeout,
+        }
+    }
+
+    /// Parks a connection between two requests.
+    #[inline(always)]
+    pub(super) fn park_idle(self: &Rc<Self>, transport: Transport, key: usize) {
+        let within = self.patience_between(&transport);
+        self.park(transport, key, within);
+    }
+
+    #[inline(always)]
+    pub(super) fn patience_between(&self, transport: &Transport) -> Duration {
+        match transport.tls() {
+            None => self.options.limits.idle_timeout,
+            Some(tls) => self.patience_with(tls),
+        }
+    }
+
+    /// How long a connection may rest: less if something is incomplete, the handshake or a record.
+    #[inline(never)]
+    fn patience_with(&self, tls: &Tls) -> Duration {
+        let limits = &self.options.limits;
+        let Some(since) = tls.incomplete_since() else {
+            return limits.idle_timeout;
+        };
+        let limit = match tls.is_established() {
+            true => limits.head_timeout,
+            false => limits.tls_handshake_timeout,
+        };
+        (since + limit).saturating_duration_since(blitz_reactor::now())
+    }
+
+    /// What has arrived on a parked connection for those who speak HTTP. Otherwise the connection
+    /// is parked again, or over.
+    #[inline(never)]
+    pub(super) fn receive_secure(
+        self: &Rc<Self>,
+        socket: Socket,
+        key: usize,
+        cause: Cause,
+    ) -> Option<(Transport, Slice)> {
+        let rest = std::mem::take(&mut self.connections.borrow_mut()[key].rest);
+        let transport = match rest {
+            Rest::Tls(resting) => resting.wake(socket),
+            Rest::Nothing | Rest::H2(_) => Transport::Plain(socket),
+        };
+        match (transport, cause) {
+            (Transport::Plain(socket), Cause::Received(first)) => {
+                self.begin_handshake(socket, key, first)
+            }
+            (transport, Cause::Received(slice)) => self.take_in(transport, key, slice),
+            (transport, cause) => {
+                self.count_end(&transport, matches!(cause, Cause::Expired));
+                self.remove(key);
+                transport.finish();
+                None
+            }
+        }
+    }
+
+    fn begin_handshake(
+        self: &Rc<Self>,
+        socket: Socket,
+        key: usize,
+        first: Slice,
+    ) -> Option<(Transport, Slice)> {
+        let slot = self.options.tls.as_ref()?;
+        if first.first().is_some_and(u8::is_ascii_uppercase) {
+            count(|counters| counters.tls.clear_text += 1);
+            count_refused("clear-text-on-tls-port");
+            socket.send(CLEAR_TEXT_ANSWER);
+            self.remove(key);
+            socket.finish();
+            return None;
+        }
+        match Tls::server(slot.config(), &self.options.limits) {
+            Ok(tls) => self.take_in(Transport::secure(socket, tls), key, first),
+            Err(error) => {
+                tracing::error!(%error, "no TLS session could be made");
+                self.remove(key);
+                None
+            }
+        }
+    }
+
+    fn take_in(
+        self: &Rc<Self>,
+        mut transport: Transport,
+        key: usize,
+        slice: Slice,
+    ) -> Option<(Transport, Slice)> {
+        let (tls, socket) = transport.secure_parts()?;
+        let news = tls.handle_received(slice, socket);
+        if let Some(first) = self.content_of(news, key) {
+            return Some((transport, first));
+        }
+        if self.connections.borrow().contains(key) {
+            self.park_idle(transport, key);
+        } else {
+            transport.finish();
+        }
+        None
+    }
+
+    /// The content among the news, if there is any. A connection that is over is taken off the
+    /// table.
+    pub(super) fn content_of(&self, news: News, key: usize) -> Option<Slice> {
+        match news {
+            News::Content(first) => return Some(first),
+            News::Nothing => {}
+            News::Over => self.remove(key),
+        }
+        None
+    }
+
+    /// Counts why a connection ends that waited.
+    fn count_end(&self, transport: &Transport, is_late: bool) {
+        let rule = if is_late {
+            TlsError::TimedOut
+        } else {
+            TlsError::Ended
+        };
+        match transport.tls() {
+            Some(tls) if tls.is_established() && is_late => {
+                let is_within_record = tls.incomplete_since().is_some();
+                count(|counters| match is_within_record {
+                    true => counters.tls.record_timeouts += 1,
+                    false => counters.idle_timeouts += 1,
+                });
+            }
+            Some(tls) if tls.is_established() => {}
+            // Who connects and says nothing, as port scanners and load balancers do, has not
+            // tried a handshake.
+            None if !is_late => {}
+            Some(_) | None => count(|counters| counters.tls.count_failure(true, rule.rule())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CLEAR_TEXT_ANSWER;
+
+    #[test]
+    fn the_answer_in_clear_text_has_the_length_it_says() {
+        let (head, content) = CLEAR_TEXT_ANSWER.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", content.len())));
+    }
+}

@@ -1,0 +1,185 @@
+//! How servers are spoken to over TLS: whom to believe, what to show, what to ask for.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use rustls::ClientConfig;
+use rustls::client::{ResolvesClientCert, Resumption};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::ServerName;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use super::certificate::Certificate;
+use super::error::TlsConfigError;
+use super::pem::CaSet;
+use super::time::CoreTime;
+
+/// Sessions that a core keeps per settings to resume them, by server.
+const SESSIONS_MAX: usize = 256;
+
+/// TLS towards servers. It never changes, and every core can use it; a server's certificate is
+/// always verified. Connections of one are never used for requests of another.
+#[derive(Clone)]
+pub struct ClientTls(Arc<Settings>);
+
+struct Settings {
+    /// Tells settings apart; never used again.
+    id: u64,
+    config: ClientConfig,
+}
+
+/// Collects what makes a [`ClientTls`].
+#[derive(Debug, Default)]
+pub struct ClientTlsBuilder {
+    authorities: Option<CaSet>,
+    certificate: Option<Certificate>,
+    alpn: Vec<Vec<u8>>,
+}
+
+impl ClientTls {
+    /// A builder that believes the well-known authorities, shows no certificate and asks for
+    /// HTTP/1.1.
+    #[must_use]
+    pub fn builder() -> ClientTlsBuilder {
+        ClientTlsBuilder {
+            alpn: vec![b"http/1.1".to_vec()],
+            ..ClientTlsBuilder::default()
+        }
+    }
+}
+
+impl ClientTlsBuilder {
+    /// Believes these authorities and no others.
+    #[must_use]
+    pub fn authorities(mut self, authorities: CaSet) -> ClientTlsBuilder {
+        self.authorities = Some(authorities);
+        self
+    }
+
+    /// Shows this certificate to servers that ask for one.
+    #[must_use]
+    pub fn certificate(mut self, certificate: Certificate) -> ClientTlsBuilder {
+        self.certificate = Some(certificate);
+        self
+    }
+
+    /// The application protocols to offer, the preferred first.
+    #[must_use]
+    pub fn alpn<'a>(mut self, protocols: impl IntoIterator<Item = &'a str>) -> ClientTlsBuilder {
+        let protocols = protocols.into_iter();
+        self.alpn = protocols.map(|name| name.as_bytes().to_vec()).collect();
+        self
+    }
+
+    /// The settings.
+    ///
+    /// # Errors
+    /// If they cannot be used with the cryptography at hand.
+    pub fn build(self) -> Result<ClientTls, TlsConfigError> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let authorities = self.authorities.unwrap_or_else(CaSet::well_known);
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_details(provider, Arc::new(CoreTime))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsConfigError::new(None, error.to_string(), ""))?
+            .with_root_certificates(authorities.roots);
+        let mut config = match self.certificate {
+            None => builder.with_no_client_auth(),
+            Some(certificate) => {
+                let key = CertifiedKey::clone(&certificate.key);
+                let resolver: Arc<dyn ResolvesClientCert> = Arc::new(SingleCertAndKey::from(key));
+                builder.with_client_cert_resolver(resolver)
+            }
+        };
+        config.alpn_protocols = self.alpn;
+        Ok(ClientTls(Arc::new(Settings {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            config,
+        })))
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClientTls({})", self.0.id)
+    }
+}
+
+/// A server to be spoken to over TLS: the settings, and the name that its certificate must have.
+#[derive(Debug, Clone)]
+pub struct UpstreamTls {
+    tls: ClientTls,
+    name: ServerName<'static>,
+}
+
+impl UpstreamTls {
+    /// For a server whose certificate is for `host`: the host of the URL, without brackets or
+    /// port. A name is also sent (SNI), an address is not (RFC 6066, section 3).
+    ///
+    /// # Errors
+    /// If it is neither a name nor an address.
+    pub fn new(tls: &ClientTls, host: &str) -> Result<UpstreamTls, TlsConfigError> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            let problem = format!("`{host}` is no name that a certificate can have");
+            TlsConfigError::new(None, problem, "Write a name such as www.example.com.")
+        })?;
+        Ok(UpstreamTls {
+            tls: tls.clone(),
+            name,
+        })
+    }
+
+    pub(crate) fn key(&self) -> TlsKey {
+        (self.tls.0.id, self.name.clone())
+    }
+
+    /// What a core of it needs to connect.
+    pub(crate) fn target(&self) -> Rc<Target> {
+        Rc::new(Target {
+            config: config_of_core(&self.tls),
+            name: self.name.clone(),
+        })
+    }
+}
+
+/// Tells connections apart that must not be mixed.
+pub(crate) type TlsKey = (u64, ServerName<'static>);
+
+/// A server to connect to, on one core.
+pub(crate) struct Target {
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) name: ServerName<'static>,
+}
+
+impl Target {
+    pub(super) fn server_name(&self) -> Option<Box<str>> {
+        match &self.name {
+            ServerName::DnsName(name) => Some(Box::from(name.as_ref())),
+            _ => None,
+        }
+    }
+}
+
+/// A core's own copy of settings, with the sessions that it can resume: they are behind a lock in
+/// rustls, which is never contended where only one core knows it.
+fn config_of_core(tls: &ClientTls) -> Arc<ClientConfig> {
+    thread_local! {
+        static CONFIGS: RefCell<Vec<(u64, Weak<ClientConfig>)>> =
+            const { RefCell::new(Vec::new()) };
+    }
+    CONFIGS.with_borrow_mut(|configs| {
+        configs.retain(|(_, config)| config.strong_count() > 0);
+        let known = configs.iter().find(|(id, _)| *id == tls.0.id);
+        if let Some(config) = known.and_then(|(_, config)| config.upgrade()) {
+            return config;
+        }
+        let mut config = tls.0.config.clone();
+        config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+        let config = Arc::new(config);
+        configs.push((tls.0.id, Arc::downgrade(&config)));
+        config
+    })
+}

@@ -1,0 +1,122 @@
+//! The handshake: on a server as bytes come, on a client awaited.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use blitz_proto::Limits;
+use blitz_reactor::Socket;
+use rustls::ServerConfig;
+
+use super::client::Target;
+use super::error::TlsError;
+use super::info::{TlsInfo, TlsVersion};
+use super::server::{Choice, take_choice};
+use super::session::Session;
+use super::stream::Tls;
+use crate::counters::count;
+use crate::transport::Transport;
+
+impl Tls {
+    /// A server's end that has received nothing yet.
+    pub(crate) fn server(config: Arc<ServerConfig>, limits: &Limits) -> Result<Tls, TlsError> {
+        let session = Session::server(config).map_err(|error| TlsError::new(&error))?;
+        Ok(Tls::new(session, limits.tls_handshake_bytes_max))
+    }
+
+    /// Whether the handshake is complete.
+    pub(crate) fn is_established(&self) -> bool {
+        self.info.is_some()
+    }
+
+    /// Notes what a handshake of a server has led to, as soon as it is complete.
+    pub(super) fn notice_handshake(&mut self) {
+        if self.info.is_some() || self.session.common().is_handshaking() {
+            return;
+        }
+        let is_server = matches!(self.session, Session::Server(_));
+        let info = TlsInfo::new(self.session.common(), is_server, self.choice.take());
+        count(|counters| match self.session {
+            Session::Server(_) => {
+                let tls = &mut counters.tls;
+                tls.handshakes += 1;
+                tls.resumed += u64::from(info.is_resumed);
+                match info.version {
+                    TlsVersion::V1_2 => tls.version_1_2 += 1,
+                    TlsVersion::V1_3 => tls.version_1_3 += 1,
+                }
+            }
+            Session::Client(_) => {
+                counters.tls.upstream_handshakes += 1;
+                counters.tls.upstream_resumed += u64::from(info.is_resumed);
+            }
+        });
+        self.info = Some(info);
+    }
+
+    /// Keeps which certificate was chosen while the session took in the client's first message.
+    pub(super) fn keep_choice(&mut self) {
+        if self.info.is_none()
+            && let Some(choice) = take_choice()
+        {
+            self.choice = Some(choice);
+        }
+    }
+}
+
+/// Puts TLS onto a connection that was just made, as a client.
+pub(crate) async fn connect(
+    socket: Socket,
+    target: &Rc<Target>,
+    limits: &Limits,
+) -> Result<Transport, TlsError> {
+    let (config, name) = (Arc::clone(&target.config), target.name.clone());
+    let session = Session::client(config, name).map_err(|error| TlsError::new(&error))?;
+    let mut tls = Tls::new(session, limits.tls_handshake_bytes_max);
+    tls.choice = Some(Choice {
+        server_name: target.server_name(),
+        certificate: None,
+    });
+    tls.start(&socket);
+    let mut transport = Transport::secure(socket, tls);
+    let limit: Duration = limits.tls_handshake_timeout;
+    let done = blitz_reactor::timeout(limit, poll_fn(|cx| poll_established(&mut transport, cx)));
+    match done.await {
+        Ok(Ok(())) => Ok(transport),
+        Ok(Err(error)) => {
+            // The server learns from an alert why it is left.
+            transport.finish();
+            Err(error)
+        }
+        Err(_) => {
+            if let Some((tls, _)) = transport.secure_parts() {
+                tls.give_up(TlsError::TimedOut);
+            }
+            Err(TlsError::TimedOut)
+        }
+    }
+}
+
+fn poll_established(transport: &mut Transport, cx: &mut Context<'_>) -> Poll<Result<(), TlsError>> {
+    let Some((tls, socket)) = transport.secure_parts() else {
+        return Poll::Ready(Err(TlsError::Internal));
+    };
+    loop {
+        if tls.is_established() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = tls.failure() {
+            return Poll::Ready(Err(error));
+        }
+        match socket.poll_recv(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Some(slice))) => tls.receive(slice, socket),
+            Poll::Ready(Ok(None) | Err(_)) => {
+                tls.give_up(TlsError::Ended);
+                return Poll::Ready(Err(TlsError::Ended));
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Reading files in PEM, with errors that say what is in them instead.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::error::TlsConfigError;
+
+/// Certificates of authorities, whose word about others is believed.
+#[derive(Clone)]
+pub struct CaSet {
+    pub(super) roots: Arc<RootCertStore>,
+    /// Tells sets with the same certificates from others.
+    pub(super) digest: [u8; 32],
+}
+
+impl CaSet {
+    /// Reads the authorities' certificates from a file in PEM.
+    ///
+    /// # Errors
+    /// That the file cannot be read, or what it has instead of certificates.
+    pub fn load(file: impl AsRef<Path>) -> Result<CaSet, TlsConfigError> {
+        let file = file.as_ref();
+        CaSet::build(&read(file)?, Some(file))
+    }
+
+    /// As [`CaSet::load`], from the content of such a file.
+    ///
+    /// # Errors
+    /// As [`CaSet::load`].
+    pub fn from_pem(content: &[u8]) -> Result<CaSet, TlsConfigError> {
+        CaSet::build(content, None)
+    }
+
+    /// The authorities that Mozilla's browsers believe, as they were when this program was built.
+    #[must_use]
+    pub fn well_known() -> CaSet {
+        let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        CaSet {
+            roots: Arc::new(roots),
+            digest: [0; 32],
+        }
+    }
+
+    /// How many authorities there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// Whether nobody is believed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
+    fn build(content: &[u8], file: Option<&Path>) -> Result<CaSet, TlsConfigError> {
+        let mut certificates = certificates(content, file)?;
+        certificates.sort_by(|a, b| a.as_ref().cmp(b.as_ref()));
+        let mut roots = RootCertStore::empty();
+        let mut digest = digest::Context::new(&digest::SHA256);
+        for (at, certificate) in certificates.into_iter().enumerate() {
+            digest.update(&certificate);
+            roots.add(certificate).map_err(|error| {
+                let problem = format!("certificate {} cannot be used: {error}", at + 1);
+                TlsConfigError::new(
+                    file,
+                    problem,
+                    "Authorities' certificates are X.509 version 3.",
+                )
+            })?;
+        }
+        let mut digest_bytes = [0; 32];
+        digest_bytes.copy_from_slice(digest.finish().as_ref());
+        Ok(CaSet {
+            roots: Arc::new(roots),
+            digest: digest_bytes,
+        })
+    }
+}
+
+impl fmt::Debug for CaSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CaSet({} authorities)", self.len())
+    }
+}
+
+pub(super) fn read(file: &Path) -> Result<Vec<u8>, TlsConfigError> {
+    std::fs::read(file).map_err(|error| {
+        let remedy = match error.kind() {
+            std::io::ErrorKind::NotFound => "Look whether the path is right.",
+            std::io::ErrorKind::PermissionDenied => {
+                "Let the user that runs this read it, for example with chgrp and chmod g+r."
+            }
+            _ => "",
+        };
+        TlsConfigError::new(Some(file), format!("cannot be read: {error}"), remedy)
+    })
+}
+
+/// All certificates of a file; at least one.
+pub(super) fn certificates(
+    content: &[u8],
+    file: Option<&Path>,
+) -> Result<Vec<CertificateDer<'static>>, TlsConfigError> {
+    let mut certificates = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(content) {
+        certificates.push(certificate.map_err(|error| malformed(file, &error))?);
+    }
+    if !certificates.is_empty() {
+        return Ok(certificates);
+    }
+    let problem = format!("has no certificate: {}", contents(content));
+    let remedy = "A certificate begins with a line -----BEGIN CERTIFICATE-----. From DER it is \
+        made with: openssl x509 -inform der -in FILE -out FILE.pem";
+    Err(TlsConfigError::new(file, problem, remedy))
+}
+
+pub(super) fn private_key(
+    content: &[u8],
+    file: Option<&Path>,
+) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+    match PrivateKeyDer::from_pem_slice(content) {
+        Ok(key) => Ok(key),
+        Err(rustls::pki_types::pem::Error::NoItemsFound) => {
+            let problem = format!("has no private key: {}", contents(content));
+            let remedy = if has(content, "BEGIN ENCRYPTED PRIVATE KEY") {
+                "Write the key without its password: openssl pkey -in FILE -out FILE.key, and \
+                 let nobody else read it."
+            } else {
+                "A key begins with a line -----BEGIN PRIVATE KEY-----. Perhaps the files of the \
+                 key and of the certificate were mixed up."
+            };
+            Err(TlsConfigError::new(file, problem, remedy))
+        }
+        Err(error) => Err(malformed(file, &error)),
+    }
+}
+
+fn malformed(file: Option<&Path>, error: &rustls::pki_types::pem::Error) -> TlsConfigError {
+    let remedy = "The file was perhaps cut off or edited; copy it again.";
+    TlsConfigError::new(file, format!("is not valid PEM: {error}"), remedy)
+}
+
+/// What there is instead.
+fn contents(content: &[u8]) -> &'static str {
+    if content.is_empty() {
+        "it is empty"
+    } else if has(content, "BEGIN ENCRYPTED PRIVATE KEY") {
+        "its key is encrypted"
+    } else if has(content, "PRIVATE KEY-----") {
+        "it has a private key"
+    } else if has(content, "BEGIN CERTIFICATE REQUEST") {
+        "it has a request for a certificate"
+    } else if has(content, "BEGIN CERTIFICATE-----") {
+        "it has a certificate"
+    } else if has(content, "-----BEGIN") {
+        "it has something else in PEM"
+    } else {
+        "it is not in PEM"
+    }
+}
+
+fn has(content: &[u8], text: &str) -> bool {
+    content
+        .windows(text.len())
+        .any(|window| window == text.as_bytes())
+}

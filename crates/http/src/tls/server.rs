@@ -1,0 +1,285 @@
+//! What a listener shows, asks for and agrees to: an immutable snapshot that all cores share.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+
+use super::certificate::Certificate;
+use super::error::TlsConfigError;
+use super::pem::CaSet;
+use super::tickets::TicketKeys;
+use super::time::CoreTime;
+
+/// The TLS of a listener. It never changes; another takes its place: see [`TlsSlot`].
+///
+/// It speaks TLS 1.3 and 1.2 with the suites that rustls calls safe, prefers the key exchange
+/// X25519MLKEM768, and takes no early data.
+#[derive(Clone)]
+pub struct ServerTls {
+    pub(super) config: Arc<ServerConfig>,
+    choices: Arc<Choices>,
+    client_auth: ClientAuth,
+}
+
+/// Whether clients have to say who they are.
+#[derive(Debug, Clone, Default)]
+pub enum ClientAuth {
+    /// They are not asked.
+    #[default]
+    None,
+    /// They may show a certificate, which must then be one that these authorities have issued.
+    Optional(CaSet),
+    /// They must show one that these authorities have issued.
+    Required(CaSet),
+}
+
+/// Collects what makes a [`ServerTls`].
+#[derive(Debug, Default)]
+pub struct ServerTlsBuilder {
+    certificates: Vec<Certificate>,
+    alpn: Vec<Vec<u8>>,
+    client_auth: ClientAuth,
+    ticket_keys: Option<TicketKeys>,
+}
+
+impl ServerTls {
+    /// A builder without certificates, whose listener agrees to HTTP/2 and HTTP/1.1.
+    #[must_use]
+    pub fn builder() -> ServerTlsBuilder {
+        ServerTlsBuilder {
+            alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            ..ServerTlsBuilder::default()
+        }
+    }
+
+    /// The certificates, the default first.
+    pub fn certificates(&self) -> impl Iterator<Item = &Certificate> {
+        self.choices.all.iter().map(|certificate| &**certificate)
+    }
+
+    /// Whether clients are asked for certificates.
+    #[must_use]
+    pub fn client_auth(&self) -> &ClientAuth {
+        &self.client_auth
+    }
+
+    /// The same with other ticket keys: what a rotation makes of every listener's snapshot.
+    ///
+    /// # Errors
+    /// If no keys can be derived from them.
+    pub fn with_ticket_keys(&self, keys: &TicketKeys) -> Result<ServerTls, TlsConfigError> {
+        let mut config = ServerConfig::clone(&self.config);
+        config.ticketer = Arc::new(keys.for_policy(&self.client_auth.policy())?);
+        Ok(ServerTls {
+            config: Arc::new(config),
+            ..self.clone()
+        })
+    }
+}
+
+impl std::fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerTls")
+            .field("certificates", &self.choices.all)
+            .field("client_auth", &self.client_auth)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ServerTlsBuilder {
+    /// Adds a certificate. The first one is shown to clients that ask for a name that none has,
+    /// or for no name. Of several for one name, the first whose kind of key the client knows is
+    /// shown.
+    #[must_use]
+    pub fn certificate(mut self, certificate: Certificate) -> ServerTlsBuilder {
+        self.certificates.push(certificate);
+        self
+    }
+
+    /// The application protocols to agree to, the preferred first.
+    #[must_use]
+    pub fn alpn<'a>(mut self, protocols: impl IntoIterator<Item = &'a str>) -> ServerTlsBuilder {
+        let protocols = protocols.into_iter();
+        self.alpn = protocols.map(|name| name.as_bytes().to_vec()).collect();
+        self
+    }
+
+    /// Whether clients have to show certificates.
+    #[must_use]
+    pub fn client_auth(mut self, client_auth: ClientAuth) -> ServerTlsBuilder {
+        self.client_auth = client_auth;
+        self
+    }
+
+    /// The secrets of session tickets, to be shared with all listeners. Without them a listener
+    /// makes its own, and its sessions do not outlive the snapshot.
+    #[must_use]
+    pub fn ticket_keys(mut self, keys: &TicketKeys) -> ServerTlsBuilder {
+        self.ticket_keys = Some(keys.clone());
+        self
+    }
+
+    /// The snapshot.
+    ///
+    /// # Errors
+    /// If there is no certificate, no authority where clients are asked, or no randomness.
+    pub fn build(self) -> Result<ServerTls, TlsConfigError> {
+        let failed = |problem: String| TlsConfigError::new(None, problem, "");
+        if self.certificates.is_empty() {
+            return Err(failed("a TLS listener needs a certificate".into()));
+        }
+        let keys = match self.ticket_keys {
+            Some(keys) => keys,
+            None => TicketKeys::new()?,
+        };
+        let choices = Arc::new(Choices::new(self.certificates));
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(CoreTime))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| failed(error.to_string()))?;
+        let builder = match &self.client_auth {
+            ClientAuth::None => builder.with_no_client_auth(),
+            ClientAuth::Optional(set) | ClientAuth::Required(set) => {
+                let roots = Arc::clone(&set.roots);
+                let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                if matches!(self.client_auth, ClientAuth::Optional(_)) {
+                    verifier = verifier.allow_unauthenticated();
+                }
+                let verifier = verifier.build();
+                builder.with_client_cert_verifier(verifier.map_err(|e| failed(e.to_string()))?)
+            }
+        };
+        let resolver: Arc<dyn ResolvesServerCert> = Arc::<Choices>::clone(&choices);
+        let mut config = builder.with_cert_resolver(resolver);
+        config.alpn_protocols = self.alpn;
+        // Sessions live in tickets alone: a store would be a lock that all cores share.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.ticketer = Arc::new(keys.for_policy(&self.client_auth.policy())?);
+        Ok(ServerTls {
+            config: Arc::new(config),
+            choices,
+            client_auth: self.client_auth,
+        })
+    }
+}
+
+impl ClientAuth {
+    /// What tells policies from each other whose sessions must not be mixed.
+    fn policy(&self) -> Vec<u8> {
+        let (mode, set) = match self {
+            ClientAuth::None => (0, None),
+            ClientAuth::Optional(set) => (1, Some(set)),
+            ClientAuth::Required(set) => (2, Some(set)),
+        };
+        let mut policy = vec![mode];
+        policy.extend(set.iter().flat_map(|set| set.digest));
+        policy
+    }
+}
+
+/// Where a listener finds its TLS. Cloning gives another handle to the same, on any thread.
+///
+/// What is put in later is for handshakes that begin later; connections go on with what they
+/// began with.
+#[derive(Debug, Clone)]
+pub struct TlsSlot(Arc<ArcSwap<ServerTls>>);
+
+impl TlsSlot {
+    /// A slot with a snapshot in it.
+    #[must_use]
+    pub fn new(tls: ServerTls) -> TlsSlot {
+        TlsSlot(Arc::new(ArcSwap::from_pointee(tls)))
+    }
+
+    /// Puts another snapshot in.
+    pub fn replace(&self, tls: ServerTls) {
+        self.0.store(Arc::new(tls));
+    }
+
+    /// The present snapshot.
+    #[must_use]
+    pub fn current(&self) -> Arc<ServerTls> {
+        self.0.load_full()
+    }
+
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.load().config)
+    }
+}
+
+/// Which certificate is for which name: the name itself, then `*` for its first label, then the
+/// default.
+struct Choices {
+    all: Vec<Arc<Certificate>>,
+    by_name: HashMap<String, Vec<usize>>,
+}
+
+/// What a client has asked for, and gets.
+#[derive(Default)]
+pub(super) struct Choice {
+    pub(super) server_name: Option<Box<str>>,
+    pub(super) certificate: Option<Arc<Certificate>>,
+}
+
+thread_local! {
+    /// The choice made last: rustls calls back in the middle of taking a message in, and its
+    /// unbuffered connections do not tell the name afterwards.
+    static CHOSEN: RefCell<Option<Choice>> = const { RefCell::new(None) };
+}
+
+/// The choice that was made while the calling thread let rustls take in a message, if one was.
+pub(super) fn take_choice() -> Option<Choice> {
+    CHOSEN.take()
+}
+
+impl Choices {
+    fn new(certificates: Vec<Certificate>) -> Choices {
+        let all: Vec<_> = certificates.into_iter().map(Arc::new).collect();
+        let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, certificate) in all.iter().enumerate() {
+            for name in certificate.names() {
+                by_name.entry(name.clone()).or_default().push(at);
+            }
+        }
+        Choices { all, by_name }
+    }
+
+    fn find(&self, hello: &ClientHello<'_>) -> Option<&Arc<Certificate>> {
+        let fits = |at: &&usize| {
+            let key = &self.all[**at].key.key;
+            key.choose_scheme(hello.signature_schemes()).is_some()
+        };
+        let for_name = |name: &str| self.by_name.get(name)?.iter().find(fits);
+        let found = hello.server_name().and_then(|name| {
+            let name = name.to_ascii_lowercase();
+            let wildcard = || for_name(&format!("*.{}", name.split_once('.')?.1));
+            for_name(&name).or_else(wildcard)
+        });
+        self.all.get(found.copied().unwrap_or(0))
+    }
+}
+
+impl ResolvesServerCert for Choices {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let certificate = self.find(&hello)?;
+        CHOSEN.set(Some(Choice {
+            server_name: hello.server_name().map(Box::from),
+            certificate: Some(Arc::clone(certificate)),
+        }));
+        Some(Arc::clone(&certificate.key))
+    }
+}
+
+impl std::fmt::Debug for Choices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.all.fmt(f)
+    }
+}

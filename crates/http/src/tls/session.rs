@@ -1,0 +1,358 @@
+//! The one file that knows how rustls wants to be called: its unbuffered interface, in which all
+//! bytes belong to the caller.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncryptError, ReadTraffic, UnbufferedStatus, WriteTraffic,
+};
+use rustls::{ClientConfig, CommonState, Error, ServerConfig};
+
+/// Bytes of a record's header: type, version, length.
+pub(super) const HEADER_BYTES: usize = 5;
+/// Most content of one record (RFC 8446, section 5.1).
+pub(super) const CONTENT_BYTES_MAX: usize = 16 * 1024;
+/// Most bytes behind a record's header (RFC 5246, section 6.2.3).
+const PAYLOAD_BYTES_MAX: usize = CONTENT_BYTES_MAX + 2048;
+/// What encrypting adds at most: header, nonce, content type and tag, and a key update before it.
+const OVERHEAD_BYTES: usize = 96;
+/// The nonce that AES-GCM records of TLS 1.2 begin with (RFC 5288, section 3).
+const EXPLICIT_NONCE_BYTES: usize = 8;
+
+/// One end of a TLS connection.
+pub(super) enum Session {
+    Server(UnbufferedServerConnection),
+    Client(UnbufferedClientConnection),
+}
+
+/// What became of received bytes.
+#[derive(Default)]
+pub(super) struct Processed {
+    /// Bytes at the front that are done with. Others belong to a message of the handshake that is
+    /// incomplete, and must come again, in front of what follows them.
+    pub(super) consumed: usize,
+    /// Where the content lies now, in clear text.
+    pub(super) content: Option<Range<usize>>,
+    /// The peer has ended its direction.
+    pub(super) closed: bool,
+    /// It is over; an alert that says so may have been written.
+    pub(super) failed: Option<Error>,
+}
+
+/// How long the record at the front is; `None` while that is not known. What cannot be a record
+/// is as long as what there is of it, so that rustls refuses it at once.
+pub(super) fn record_bytes(bytes: &[u8]) -> Option<usize> {
+    let &[kind, major, _, high, low] = bytes.first_chunk::<HEADER_BYTES>()?;
+    let payload = usize::from(u16::from_be_bytes([high, low]));
+    let possible = (20..=23).contains(&kind) && major == 3 && payload <= PAYLOAD_BYTES_MAX;
+    Some(match possible {
+        true => HEADER_BYTES + payload,
+        false => HEADER_BYTES,
+    })
+}
+
+impl Session {
+    pub(super) fn server(config: Arc<ServerConfig>) -> Result<Session, Error> {
+        UnbufferedServerConnection::new(config).map(Session::Server)
+    }
+
+    pub(super) fn client(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Session, Error> {
+        UnbufferedClientConnection::new(config, name).map(Session::Client)
+    }
+
+    /// What both sides know of the connection.
+    pub(super) fn common(&self) -> &CommonState {
+        match self {
+            Session::Server(server) => server,
+            Session::Client(client) => client,
+        }
+    }
+
+    /// Takes in `input`: one record, behind what an earlier call did not consume. Content is
+    /// decrypted in place; what has to be said in return goes to `out`.
+    pub(super) fn process(&mut self, input: &mut [u8], out: &mut Vec<u8>) -> Processed {
+        let mut done = Processed::default();
+        loop {
+            let rest = &mut input[done.consumed..];
+            let next = match self {
+                Session::Server(server) => step(server.process_tls_records(rest), out),
+                Session::Client(client) => step(client.process_tls_records(rest), out),
+            };
+            if let Some(content) = &next.content {
+                match content.find(rest) {
+                    Some(range) => {
+                        let from = done.consumed;
+                        done.content = Some(range.start + from..range.end + from);
+                    }
+                    None => done.failed = Some(Error::General("content not in place".into())),
+                }
+            }
+            done.consumed += next.discard;
+            done.closed |= next.closed;
+            done.failed = done.failed.or(next.failed);
+            if done.failed.is_some() {
+                self.write_alert(out);
+                return done;
+            }
+            let is_all = done.content.is_some() && done.consumed == input.len();
+            if !next.goes_on || (is_all && !self.common().wants_write()) {
+                return done;
+            }
+        }
+    }
+
+    /// Writes what is to be said after a failure. As long as there is something, rustls looks at
+    /// no input, which is why it can be empty.
+    fn write_alert(&mut self, out: &mut Vec<u8>) {
+        while self.common().wants_write() {
+            match self {
+                Session::Server(server) => step(server.process_tls_records(&mut []), out),
+                Session::Client(client) => step(client.process_tls_records(&mut []), out),
+            };
+        }
+    }
+
+    /// Writes a record with `content`, which is not longer than [`CONTENT_BYTES_MAX`], to `out`.
+    /// `held` is what [`Session::process`] did not consume.
+    pub(super) fn encrypt(
+        &mut self,
+        content: &[u8],
+        held: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        self.write(held, out, &mut Content(content))
+    }
+
+    /// Writes the end of our direction to `out`.
+    pub(super) fn close_notify(&mut self, held: &mut [u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        self.write(held, out, &mut CloseNotify)
+    }
+
+    fn write(
+        &mut self,
+        held: &mut [u8],
+        out: &mut Vec<u8>,
+        what: &mut impl Write,
+    ) -> Result<(), Error> {
+        loop {
+            let written = match self {
+                Session::Server(server) => write(server.process_tls_records(held), out, what),
+                Session::Client(client) => write(client.process_tls_records(held), out, what),
+            };
+            if let Some(result) = written {
+                return result;
+            }
+        }
+    }
+}
+
+/// Outcome of one call of rustls.
+#[derive(Default)]
+struct Step {
+    discard: usize,
+    content: Option<Decrypted>,
+    closed: bool,
+    failed: Option<Error>,
+    goes_on: bool,
+}
+
+/// Content that rustls has decrypted in place, by its length and its ends. It does not say where,
+/// and gives us a copy that we have no use for.
+struct Decrypted {
+    bytes: usize,
+    first: [u8; 16],
+    last: [u8; 16],
+}
+
+impl Decrypted {
+    fn new(content: &[u8]) -> Decrypted {
+        let (mut first, mut last) = ([0; 16], [0; 16]);
+        let n = content.len().min(16);
+        first[..n].copy_from_slice(&content[..n]);
+        last[..n].copy_from_slice(&content[content.len() - n..]);
+        Decrypted {
+            bytes: content.len(),
+            first,
+            last,
+        }
+    }
+
+    /// Where in the record it lies: behind the header and, in TLS 1.2, perhaps a nonce. Should
+    /// another version of rustls put it elsewhere, the connection fails.
+    fn find(&self, record: &[u8]) -> Option<Range<usize>> {
+        let n = self.bytes.min(16);
+        [HEADER_BYTES, HEADER_BYTES + EXPLICIT_NONCE_BYTES]
+            .into_iter()
+            .map(|start| start..start + self.bytes)
+            .find(|range| {
+                record.get(range.clone()).is_some_and(|content| {
+                    content.starts_with(&self.first[..n]) && content.ends_with(&self.last[..n])
+                })
+            })
+    }
+}
+
+fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> Step {
+    let UnbufferedStatus { discard, state } = status;
+    let mut step = Step {
+        discard,
+        goes_on: true,
+        ..Step::default()
+    };
+    match state {
+        Ok(ConnectionState::ReadTraffic(traffic)) => read(traffic, &mut step),
+        Ok(ConnectionState::EncodeTlsData(mut message)) => {
+            if let Err(error) = append(out, 0, |room| {
+                message.encode(room).map_err(|error| encode_size(&error))
+            }) {
+                step.failed = Some(error);
+            }
+        }
+        Ok(ConnectionState::TransmitTlsData(flight)) => flight.done(),
+        Ok(ConnectionState::PeerClosed) => step.closed = true,
+        Ok(ConnectionState::Closed) => {
+            step.closed = true;
+            step.goes_on = false;
+        }
+        Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
+            step.goes_on = false;
+        }
+        // Early data is not enabled, and there are no other states.
+        Ok(_) => step.failed = Some(Error::General("a state that was not asked for".into())),
+        Err(error) => step.failed = Some(error),
+    }
+    step
+}
+
+/// Takes the one record of content that a call yields at most, since it was given only one.
+fn read<D>(mut traffic: ReadTraffic<'_, '_, D>, step: &mut Step) {
+    while let Some(record) = traffic.next_record() {
+        match record {
+            Ok(record) if step.content.is_none() => {
+                step.discard += record.discard;
+                step.content = Some(Decrypted::new(record.payload));
+            }
+            Ok(_) => step.failed = Some(Error::General("two records out of one".into())),
+            Err(error) => step.failed = Some(error),
+        }
+    }
+}
+
+/// What can be written once the handshake allows it.
+trait Write {
+    fn bytes(&self) -> usize;
+    fn write<D>(
+        &self,
+        traffic: &mut WriteTraffic<'_, D>,
+        room: &mut [u8],
+    ) -> Result<usize, EncryptError>;
+}
+
+struct Content<'a>(&'a [u8]);
+struct CloseNotify;
+
+impl Write for Content<'_> {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn write<D>(
+        &self,
+        traffic: &mut WriteTraffic<'_, D>,
+        room: &mut [u8],
+    ) -> Result<usize, EncryptError> {
+        traffic.encrypt(self.0, room)
+    }
+}
+
+impl Write for CloseNotify {
+    fn bytes(&self) -> usize {
+        2
+    }
+
+    fn write<D>(
+        &self,
+        traffic: &mut WriteTraffic<'_, D>,
+        room: &mut [u8],
+    ) -> Result<usize, EncryptError> {
+        traffic.queue_close_notify(room)
+    }
+}
+
+/// `None` if there is something else to be done first.
+fn write<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    out: &mut Vec<u8>,
+    what: &mut impl Write,
+) -> Option<Result<(), Error>> {
+    match status.state {
+        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+            let bytes = what.bytes() + OVERHEAD_BYTES;
+            let written = append(out, bytes, |room| {
+                what.write(&mut traffic, room)
+                    .map_err(|error| encrypt_size(&error))
+            });
+            Some(written)
+        }
+        Ok(ConnectionState::EncodeTlsData(mut message)) => {
+            let encoded = append(out, 0, |room| {
+                message.encode(room).map_err(|error| encode_size(&error))
+            });
+            encoded.err().map(Err)
+        }
+        Ok(ConnectionState::TransmitTlsData(flight)) => {
+            flight.done();
+            None
+        }
+        Ok(ConnectionState::PeerClosed) => None,
+        Ok(_) => Some(Err(Error::HandshakeNotComplete)),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Lets `write` write behind what `out` holds, with room for `bytes` at first and for what it asks
+/// for in a second attempt.
+fn append(
+    out: &mut Vec<u8>,
+    mut bytes: usize,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, Result<usize, Error>>,
+) -> Result<(), Error> {
+    let start = out.len();
+    for _ in 0..2 {
+        out.resize(start + bytes, 0);
+        match write(&mut out[start..]) {
+            Ok(written) => {
+                out.truncate(start + written);
+                return Ok(());
+            }
+            Err(Ok(required)) => bytes = required,
+            Err(Err(error)) => {
+                out.truncate(start);
+                return Err(error);
+            }
+        }
+    }
+    out.truncate(start);
+    Err(Error::EncryptError)
+}
+
+fn encrypt_size(error: &EncryptError) -> Result<usize, Error> {
+    match error {
+        EncryptError::InsufficientSize(size) => Ok(size.required_size),
+        EncryptError::EncryptExhausted => Err(Error::EncryptError),
+    }
+}
+
+fn encode_size(error: &EncodeError) -> Result<usize, Error> {
+    match error {
+        EncodeError::InsufficientSize(size) => Ok(size.required_size),
+        EncodeError::AlreadyEncoded => Err(Error::EncryptError),
+    }
+}

@@ -1,0 +1,330 @@
+//! One TLS connection: records in, bytes of messages out, and back.
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_reactor::{Buffer, Chunk, Slice, Socket};
+use rustls::Error;
+
+use super::error::TlsError;
+use super::info::TlsInfo;
+use super::server::Choice;
+use super::session::{CONTENT_BYTES_MAX, Processed, Session, record_bytes};
+use crate::counters::count;
+use crate::input::Input;
+
+/// A TLS session with what was received and is not yet taken. An idle one holds no buffer.
+pub(crate) struct Tls {
+    pub(super) session: Session,
+    /// An incomplete record, behind records that hold an incomplete message of the handshake.
+    gathered: Option<Buffer>,
+    /// Bytes of `gathered` that the session has seen.
+    seen: usize,
+    /// Most bytes of an incomplete message of the handshake.
+    seen_max: usize,
+    /// Content that nobody has taken.
+    content: Input,
+    end: End,
+    pub(super) info: Option<Rc<TlsInfo>>,
+    /// What the client asked for and gets, or we ask for, until it is part of `info`.
+    pub(super) choice: Option<Choice>,
+    close_notify_sent: bool,
+    /// When what is incomplete has begun: the handshake, and later a record.
+    since: Option<Instant>,
+}
+
+/// How receiving ended, if it did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    /// The peer said that it was the end.
+    Closed,
+    /// The connection ended without a word: perhaps somebody has cut it.
+    Truncated,
+    Failed(TlsError),
+}
+
+/// What has become of a connection after bytes were taken in.
+pub(crate) enum News {
+    /// Content for those who speak HTTP.
+    Content(Slice),
+    /// Nothing yet: of the handshake or, later, of a record.
+    Nothing,
+    /// The peer has ended it, or nobody can go on.
+    Over,
+}
+
+impl Tls {
+    pub(super) fn new(session: Session, handshake_bytes_max: usize) -> Tls {
+        Tls {
+            session,
+            gathered: None,
+            seen: 0,
+            seen_max: handshake_bytes_max,
+            content: Input::default(),
+            end: End::Open,
+            info: None,
+            choice: None,
+            close_notify_sent: false,
+            since: Some(blitz_reactor::now()),
+        }
+    }
+
+    pub(crate) fn info(&self) -> Option<&Rc<TlsInfo>> {
+        self.info.as_ref()
+    }
+
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.end == End::Truncated
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end != End::Open
+    }
+
+    pub(crate) fn failure(&self) -> Option<TlsError> {
+        match self.end {
+            End::Failed(error) => Some(error),
+            End::Open | End::Closed | End::Truncated => None,
+        }
+    }
+
+    /// Since when the handshake or a record is incomplete, which must not take for ever.
+    pub(crate) fn incomplete_since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Takes in bytes that the caller has received.
+    pub(crate) fn handle_received(&mut self, slice: Slice, socket: &Socket) -> News {
+        self.receive(slice, socket);
+        match self.content.pop() {
+            Some(content) => News::Content(content),
+            None if self.has_ended() => News::Over,
+            None => News::Nothing,
+        }
+    }
+
+    pub(crate) fn poll_recv(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Slice>>> {
+        loop {
+            if let Some(content) = self.content.pop() {
+                return Poll::Ready(Ok(Some(content)));
+            }
+            match self.end {
+                End::Open => {}
+                End::Closed | End::Truncated => return Poll::Ready(Ok(None)),
+                End::Failed(error) => {
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+                }
+            }
+            match socket.poll_recv(cx)? {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(slice)) => self.receive(slice, socket),
+                Poll::Ready(None) => self.end = End::Truncated,
+            }
+        }
+    }
+
+    /// Content that waits, and what there is of an incomplete record. What the socket holds is
+    /// taken in first, since it need not be content: tickets come whenever the server likes.
+    pub(crate) fn unread_bytes(&mut self, socket: &Socket) -> usize {
+        while self.end == End::Open && socket.unread_bytes() > 0 {
+            match socket.try_recv() {
+                Some(Ok(Some(slice))) => self.receive(slice, socket),
+                _ => break,
+            }
+        }
+        self.content.bytes() + self.gathered.as_ref().map_or(0, |bytes| bytes.len())
+    }
+
+    /// Queues `content` in records of its size, the largest of 16 KiB (rule 21).
+    pub(crate) fn send(&mut self, socket: &Socket, content: &Chunk) {
+        if self.close_notify_sent || matches!(self.end, End::Failed(_)) {
+            return;
+        }
+        for piece in content.chunks(CONTENT_BYTES_MAX) {
+            let mut out = Buffer::take();
+            let held = self.gathered.as_mut().map_or(&mut [][..], |held| held);
+            if let Err(error) = self.session.encrypt(piece, held, &mut out) {
+                return self.fail(&error);
+            }
+            socket.send(out);
+        }
+    }
+
+    /// Says that nothing follows, so that the peer can tell the end from a cut (RFC 8446,
+    /// section 6.1).
+    pub(crate) fn send_close_notify(&mut self, socket: &Socket) {
+        let can_say = self.info.is_some() && !matches!(self.end, End::Failed(_));
+        if !can_say || std::mem::replace(&mut self.close_notify_sent, true) {
+            return;
+        }
+        let mut out = Buffer::take();
+        let held = self.gathered.as_mut().map_or(&mut [][..], |held| held);
+        if self.session.close_notify(held, &mut out).is_ok() {
+            socket.send(out);
+        }
+    }
+
+    /// Lets the session begin: a client's first message.
+    pub(super) fn start(&mut self, socket: &Socket) {
+        let mut out = Buffer::take();
+        let done = self.session.process(&mut [], &mut out);
+        self.after(&done);
+        send(out, socket);
+    }
+
+    /// Notes that something failed that rustls does not know of.
+    pub(super) fn give_up(&mut self, error: TlsError) {
+        let is_server = matches!(self.session, Session::Server(_));
+        self.end = End::Failed(error);
+        count(|counters| counters.tls.count_failure(is_server, error.rule()));
+        tracing::debug!(rule = error.rule(), is_server, "TLS failed");
+    }
+
+    /// Takes in what was received, and answers what TLS itself has to answer.
+    pub(super) fn receive(&mut self, mut slice: Slice, socket: &Socket) {
+        let mut out = Buffer::take();
+        while self.end == End::Open && !slice.is_empty() {
+            match self.gathered.take() {
+                Some(gathered) => self.complete(gathered, &mut slice, &mut out),
+                None => self.decrypt(&mut slice, &mut out),
+            }
+        }
+        self.notice_handshake();
+        if self.info.is_some() && self.gathered.is_none() {
+            self.since = None;
+        }
+        send(out, socket);
+    }
+
+    /// Handles the records at the front of `slice` where they lie. Their content is moved
+    /// together, so that it makes one slice however small the records are.
+    fn decrypt(&mut self, slice: &mut Slice, out: &mut Buffer) {
+        if slice.try_mut().is_none() {
+            let mut copy = Buffer::take();
+            copy.extend_from_slice(slice);
+            *slice = Slice::from_buffer(copy);
+        }
+        let Some(bytes) = slice.try_mut() else {
+            unreachable!("nobody else knows the copy")
+        };
+        let (mut at, mut seen, mut records) = (0, 0, 0);
+        let mut content = 0..0;
+        while let Some(end) = record_bytes(&bytes[at..]).map(|len| at + len)
+            && end <= bytes.len()
+        {
+            let done = self.session.process(&mut bytes[at..end], out);
+            if let Some(range) = &done.content {
+                let range = range.start + at..range.end + at;
+                if content.is_empty() {
+                    content = range;
+                } else {
+                    let len = range.len();
+                    bytes.copy_within(range, content.end);
+                    content.end += len;
+                }
+            }
+            at += done.consumed;
+            seen = end - at;
+            records += 1;
+            self.after(&done);
+            if seen > 0 || self.end != End::Open {
+                break;
+            }
+        }
+        count(|counters| counters.tls.records_in_place += records);
+        if !content.is_empty() {
+            self.content.push(slice.slice(content));
+        }
+        slice.advance(at);
+        self.hold(slice, seen);
+    }
+
+    /// Keeps the start of what is not complete, of which the session has seen `seen` bytes. It is
+    /// copied, since it would pin the buffer for as long as the peer likes (rule 3).
+    fn hold(&mut self, slice: &mut Slice, seen: usize) {
+        let is_incomplete = seen > 0 || record_bytes(slice).is_none_or(|len| len > slice.len());
+        if self.end != End::Open || slice.is_empty() || !is_incomplete {
+            return;
+        }
+        let n = if seen > 0 { seen } else { slice.len() };
+        let mut gathered = Buffer::take();
+        gathered.extend_from_slice(&slice[..n]);
+        slice.advance(n);
+        self.seen = seen;
+        self.gathered = Some(gathered);
+        if self.info.is_some() {
+            self.since = Some(blitz_reactor::now());
+        }
+    }
+
+    /// Completes the record that was gathered as far as `slice` has it.
+    fn complete(&mut self, mut gathered: Buffer, slice: &mut Slice, out: &mut Buffer) {
+        while let Some(missing) = missing(&gathered[self.seen..])
+            && !slice.is_empty()
+        {
+            let n = missing.min(slice.len());
+            gathered.extend_from_slice(&slice[..n]);
+            slice.advance(n);
+        }
+        if missing(&gathered[self.seen..]).is_some() {
+            self.gathered = Some(gathered);
+            return;
+        }
+        count(|counters| counters.tls.records_gathered += 1);
+        let done = self.session.process(&mut gathered, out);
+        self.after(&done);
+        if let Some(range) = done.content {
+            let mut content = Slice::from_buffer(gathered);
+            content.truncate(range.end);
+            content.advance(range.start);
+            self.content.push(content);
+            self.seen = 0;
+            return;
+        }
+        gathered.drain(..done.consumed);
+        self.seen = gathered.len();
+        if self.seen > self.seen_max && self.end == End::Open {
+            self.give_up(TlsError::HandshakeTooLarge);
+        } else if self.seen > 0 {
+            self.gathered = Some(gathered);
+        }
+    }
+
+    fn after(&mut self, done: &Processed) {
+        self.keep_choice();
+        if let Some(error) = &done.failed {
+            self.fail(error);
+        } else if done.closed {
+            self.end = End::Closed;
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        tracing::debug!(%error, "TLS failed");
+        self.give_up(TlsError::new(error));
+    }
+}
+
+/// Bytes that a record lacks, as far as is known; `None` if nothing.
+fn missing(record: &[u8]) -> Option<usize> {
+    let wanted = match record_bytes(record) {
+        Some(wanted) => wanted,
+        None => super::session::HEADER_BYTES,
+    };
+    wanted
+        .checked_sub(record.len())
+        .filter(|&missing| missing > 0)
+}
+
+fn send(out: Buffer, socket: &Socket) {
+    if !out.is_empty() {
+        socket.send(out);
+    }
+}

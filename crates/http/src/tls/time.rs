@@ -1,0 +1,19 @@
+//! The reactor's clock, as rustls asks for it.
+
+use std::time::UNIX_EPOCH;
+
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
+
+/// What certificates are valid at. To be asked on cores only.
+#[derive(Debug)]
+pub(super) struct CoreTime;
+
+impl TimeProvider for CoreTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = blitz_reactor::wall_clock()
+            .duration_since(UNIX_EPOCH)
+            .ok()?;
+        Some(UnixTime::since_unix_epoch(since))
+    }
+}

@@ -1,0 +1,154 @@
+//! The time for which a certificate is valid, read from its DER: webpki checks it but does not
+//! tell.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+/// RFC 5280, section 4.1.2.5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub(super) not_before: SystemTime,
+    pub(super) not_after: SystemTime,
+}
+
+impl Validity {
+    /// Reads it from a certificate; `None` if that is malformed.
+    pub(super) fn read(certificate: &[u8]) -> Option<Validity> {
+        let mut outer = Der(certificate);
+        let mut signed = Der(Der(outer.next(SEQUENCE)?).next(SEQUENCE)?);
+        if signed.0.first() == Some(&VERSION) {
+            signed.next(VERSION)?;
+        }
+        signed.next(INTEGER)?;
+        // The algorithm and the issuer.
+        signed.next(SEQUENCE)?;
+        signed.next(SEQUENCE)?;
+        let mut times = Der(signed.next(SEQUENCE)?);
+        Some(Validity {
+            not_before: times.next_time()?,
+            not_after: times.next_time()?,
+        })
+    }
+}
+
+/// Elements of DER (X.690) one after the other.
+struct Der<'a>(&'a [u8]);
+
+impl<'a> Der<'a> {
+    /// The content of the next element, if it has this tag.
+    fn next(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let (&found, rest) = self.0.split_first()?;
+        let (&short, mut rest) = rest.split_first()?;
+        let mut len = usize::from(short);
+        if short >= 0x80 {
+            let (bytes, after) = rest.split_at_checked(usize::from(short & 0x7f))?;
+            if bytes.len() > 3 {
+                return None;
+            }
+            len = bytes
+                .iter()
+                .fold(0, |len, &byte| len << 8 | usize::from(byte));
+            rest = after;
+        }
+        let (content, after) = rest.split_at_checked(len)?;
+        self.0 = after;
+        (found == tag).then_some(content)
+    }
+
+    fn next_time(&mut self) -> Option<SystemTime> {
+        match *self.0.first()? {
+            UTC_TIME => {
+                let (year, rest) = digits(self.next(UTC_TIME)?, 2)?;
+                let century = if year < 50 { 2000 } else { 1900 };
+                time(century + year, rest)
+            }
+            _ => {
+                let (year, rest) = digits(self.next(GENERALIZED_TIME)?, 4)?;
+                time(year, rest)
+            }
+        }
+    }
+}
+
+fn digits(text: &[u8], n: usize) -> Option<(u64, &[u8])> {
+    let (digits, rest) = text.split_at_checked(n)?;
+    let number = digits.iter().try_fold(0, |number, byte| {
+        byte.is_ascii_digit()
+            .then(|| number * 10 + u64::from(byte - b'0'))
+    })?;
+    Some((number, rest))
+}
+
+/// `MMDDhhmmssZ` of a year. What is before 1970 counts as 1970.
+fn time(year: u64, text: &[u8]) -> Option<SystemTime> {
+    let (month, rest) = digits(text, 2)?;
+    let (day, rest) = digits(rest, 2)?;
+    let (hour, rest) = digits(rest, 2)?;
+    let (minute, rest) = digits(rest, 2)?;
+    let (second, rest) = digits(rest, 2)?;
+    let plausible = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24;
+    if rest != b"Z" || !plausible || minute > 59 || second > 60 {
+        return None;
+    }
+    let days = days_since_1970(year, month, day);
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
+    if year < 1970 {
+        return 0;
+    }
+    // Years begin in March, so that the day that some have comes last.
+    let (year, month) = match month {
+        1 | 2 => (year - 1, month + 9),
+        _ => (year, month - 3),
+    };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    let days = year * 365 + leap_days + (153 * month + 2) / 5 + day - 1;
+    // 719,468 days lie between the first of March of the year 0 and 1970.
+    days.saturating_sub(719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(year: u64, text: &str) -> Option<u64> {
+        let time = time(year, text.as_bytes())?;
+        Some(time.duration_since(UNIX_EPOCH).unwrap().as_secs())
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(seconds(1970, "0101000000Z"), Some(0));
+        assert_eq!(seconds(2000, "0229120000Z"), Some(951_825_600));
+        assert_eq!(seconds(2026, "1122013000Z"), Some(1_795_311_000));
+        assert_eq!(seconds(2049, "1231235959Z"), Some(2_524_607_999));
+        assert_eq!(seconds(9999, "1231235959Z"), Some(253_402_300_799));
+        assert_eq!(seconds(2026, "1322013000Z"), None);
+        assert_eq!(seconds(2026, "1122013000"), None);
+        assert_eq!(seconds(2026, "11220130+0Z"), None);
+    }
+
+    #[test]
+    fn no_cut_or_change_makes_reading_panic() {
+        let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let der = made.cert.der();
+        let validity = Validity::read(der).unwrap();
+        assert!(validity.not_before < validity.not_after);
+        for at in 0..der.len() {
+            let _ = Validity::read(&der[..at]);
+            for change in [0x80, 0xff, 0x7f] {
+                let mut changed = der.to_vec();
+                changed[at] ^= change;
+                let _ = Validity::read(&changed);
+            }
+        }
+    }
+}
