@@ -36,7 +36,11 @@ impl<S: Service> Acceptor<S> {
     pub(super) fn park_idle(self: &Rc<Self>, transport: Transport, key: usize) {
         let within = match transport.tls() {
             None => self.options.limits.idle_timeout,
-            Some(tls) => self.patience_with(tls),
+            Some(tls) if !tls.has_ended() => self.patience_with(tls),
+            Some(_) => {
+                self.remove(key);
+                return transport.finish();
+            }
         };
         self.park(transport, key, within);
     }
@@ -96,9 +100,10 @@ impl<S: Service> Acceptor<S> {
         if first.first().is_some_and(u8::is_ascii_uppercase) {
             count(|counters| counters.tls.clear_text += 1);
             count_refused("clear-text-on-tls-port");
-            socket.send(CLEAR_TEXT_ANSWER);
+            let mut transport = Transport::Plain(socket);
+            transport.send_rarely(CLEAR_TEXT_ANSWER);
             self.remove(key);
-            socket.finish();
+            transport.finish();
             return None;
         }
         match Tls::server(slot.config(), &self.options.limits) {
