@@ -61,7 +61,7 @@ pub(crate) struct Request {
     pub(crate) upload: Upload,
     /// Gone once the answer has begun.
     pub(crate) responder: Option<Responder>,
-    pub(crate) peer: Peer,
+    pub(crate) peer: Rc<Peer>,
     /// Whether it asks for a WebSocket.
     pub(crate) websocket: bool,
     pub(crate) tried: Tried,

@@ -55,8 +55,8 @@ pub struct Exchange {
     pub body: RecvBody,
     /// What the answer is given to.
     pub responder: Responder,
-    /// Who asks.
-    pub peer: Peer,
+    /// Who asks; the requests of a connection share it.
+    pub peer: Rc<Peer>,
 }
 
 /// Who is at the other end of the connection that a request came in on.

@@ -163,7 +163,7 @@ impl<S: Service> Acceptor<S> {
     /// is draining. Gives the name of a socket that is all there is of the connection.
     #[inline]
     fn park(self: &Rc<Self>, transport: Transport, key: usize, within: Duration) -> Option<Parked> {
-        if self.options.drain.is_triggered() || transport.has_ended() {
+        if self.options.drain.is_triggered() {
             self.remove(key);
             transport.finish();
             return None;
@@ -178,24 +178,16 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    /// What has arrived in clear text; a connection that ends is taken off the table.
-    #[inline]
-    fn receive_plain(
-        &self,
-        socket: Socket,
-        key: usize,
-        cause: Cause,
-    ) -> Option<(Transport, Slice)> {
-        match cause {
-            Cause::Received(first) => return Some((Transport::Plain(socket), first)),
-            Cause::Expired => count(|counters| counters.idle_timeouts += 1),
-            // FIN after the last request, whose answer may still be on its way (rule 16); of an
-            // error nothing more can be said to anybody.
-            Cause::Ended => {}
+    /// A connection in clear text that waited for a request gets none.
+    #[inline(never)]
+    fn end_plain(&self, socket: Socket, key: usize, cause: &Cause) {
+        // Otherwise it is FIN after the last request, whose answer may still be on its way (rule
+        // 16); of an error nothing more can be said to anybody.
+        if matches!(cause, Cause::Expired) {
+            count(|counters| counters.idle_timeouts += 1);
         }
         self.remove(key);
         socket.finish();
-        None
     }
 
     #[inline]
@@ -352,13 +344,15 @@ impl<S: Service> Resume for Acceptor<S> {
         }
         let key = tag as usize;
         // One way to a request, whichever it came, since what is called once is inlined.
-        let arrived = match self.options.tls {
-            None => self.receive_plain(socket, key, cause),
-            Some(_) => self.receive_secure(socket, key, cause),
+        let (transport, first) = match (&self.options.tls, cause) {
+            (None, Cause::Received(first)) => (Transport::Plain(socket), first),
+            (None, cause) => return self.end_plain(socket, key, &cause),
+            (Some(_), cause) => match self.receive_secure(socket, key, cause) {
+                Some(arrived) => arrived,
+                None => return,
+            },
         };
-        if let Some((transport, first)) = arrived {
-            self.start(transport, key, first);
-        }
+        self.start(transport, key, first);
     }
 }
 

@@ -72,6 +72,12 @@ impl Transport {
         }
     }
 
+    /// As [`Transport::send`], where it does not have to be quick.
+    #[inline(never)]
+    pub(crate) fn send_rarely(&mut self, chunk: impl Into<Chunk>) {
+        self.send(chunk.into());
+    }
+
     /// Bytes queued that the kernel has not taken.
     #[inline(always)]
     pub(crate) fn queued(&self) -> usize {
@@ -274,5 +280,19 @@ impl Place {
             Place::Here(socket) => socket,
             Place::Parked(_) | Place::Moving => unreachable!("a transport has its socket"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beside this an idle connection over TLS has what rustls keeps of its own: keys and the
+    /// secrets they come from.
+    #[test]
+    fn idle_connections_are_small() {
+        assert!(size_of::<Transport>() <= 16 && size_of::<Resting>() <= 16);
+        let bytes = size_of::<Secure>();
+        assert!(bytes <= 2048, "TLS on a socket takes {bytes} bytes");
     }
 }

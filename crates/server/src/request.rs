@@ -12,7 +12,7 @@ pub struct Request {
     pub(crate) params: Params,
     pub(crate) route: RouteId,
     pub(crate) body: Option<Body>,
-    pub(crate) peer: Peer,
+    pub(crate) peer: Rc<Peer>,
     pub(crate) core: Rc<Core>,
 }
 

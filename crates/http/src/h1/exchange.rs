@@ -118,7 +118,7 @@ impl Wire {
             Body::Done => RecvBody::done(length),
             _ => RecvBody::h1(Rc::clone(self), number, length),
         };
-        let peer = state.side.server().peer.clone();
+        let peer = Rc::clone(&state.side.server().peer);
         let responder = Responder::h1(Rc::clone(self), number);
         Exchange {
             request,

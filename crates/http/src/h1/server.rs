@@ -24,7 +24,8 @@ pub(super) struct ServerSide {
     pub(super) head: Option<Pooled<RequestHead>>,
     pub(super) options: Rc<ServeOptions>,
     pub(super) decoration: Rc<Decoration>,
-    pub(super) peer: Peer,
+    /// Who asks; written anew for another connection unless somebody still looks at it.
+    pub(super) peer: Rc<Peer>,
     /// The client went away.
     pub(super) gone: bool,
     /// The exchange's task, while it waits.
@@ -56,7 +57,11 @@ impl ServerSide {
         if !self.machine.is_idle() || !self.machine.keep_alive() {
             self.machine = h1::Server::new(&self.options.limits);
         }
-        self.peer.tls = None;
+        if self.options.tls.is_some()
+            && let Some(peer) = Rc::get_mut(&mut self.peer)
+        {
+            peer.tls = None;
+        }
         self.gone = false;
         self.task = None;
         self.closed = None;
@@ -75,7 +80,11 @@ impl Wire {
         if let Some(wire) = shelf.take() {
             let mut state = wire.state.borrow_mut();
             state.socket = Some(socket);
-            state.side.server().peer = peer;
+            let side = state.side.server();
+            match Rc::get_mut(&mut side.peer) {
+                Some(known) => *known = peer,
+                None => side.peer = Rc::new(peer),
+            }
             drop(state);
             return wire;
         }
@@ -94,7 +103,7 @@ impl Wire {
             head: None,
             options: Rc::clone(options),
             decoration: Rc::clone(decoration),
-            peer,
+            peer: Rc::new(peer),
             gone: false,
             task: None,
             closed: None,

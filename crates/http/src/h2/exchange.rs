@@ -53,7 +53,7 @@ impl Wire {
             known.receiving.body = Body::Open;
         }
         state.streams.insert(stream, known);
-        let peer = state.peer.clone();
+        let peer = Rc::clone(&state.peer);
         drop(state);
         let body = if is_done {
             RecvBody::done(length)

@@ -45,7 +45,7 @@ pub(super) struct State {
     /// Streams that are answered and not yet received to their end, with the time for it.
     pub(super) lingering: VecDeque<(StreamId, Instant)>,
     pub(super) shared: Rc<Shared>,
-    pub(super) peer: Peer,
+    pub(super) peer: Rc<Peer>,
     /// The connection's task, while it waits.
     pub(super) task: Option<Waker>,
     pub(super) timer: LazyTimer,
@@ -117,7 +117,7 @@ impl Wire {
             streams: Streams::default(),
             lingering: VecDeque::new(),
             shared: Rc::clone(shared),
-            peer,
+            peer: Rc::new(peer),
             task: None,
             timer: LazyTimer::default(),
             partial_since: None,

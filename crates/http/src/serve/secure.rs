@@ -34,6 +34,10 @@ impl<S: Service> Acceptor<S> {
     /// Parks a connection between two requests.
     #[inline(always)]
     pub(super) fn park_idle(self: &Rc<Self>, transport: Transport, key: usize) {
+        if transport.has_ended() {
+            self.remove(key);
+            return transport.finish();
+        }
         let within = self.patience_between(&transport);
         self.park(transport, key, within);
     }
@@ -98,9 +102,10 @@ impl<S: Service> Acceptor<S> {
         if first.first().is_some_and(u8::is_ascii_uppercase) {
             count(|counters| counters.tls.clear_text += 1);
             count_refused("clear-text-on-tls-port");
-            socket.send(CLEAR_TEXT_ANSWER);
+            let mut transport = Transport::Plain(socket);
+            transport.send_rarely(CLEAR_TEXT_ANSWER);
             self.remove(key);
-            socket.finish();
+            transport.finish();
             return None;
         }
         match Tls::server(slot.config(), &self.options.limits) {

@@ -602,6 +602,79 @@ fn tunnels_pass_through_tls() {
     });
 }
 
+/// A generator that makes the same of the same seed (xorshift, Marsaglia 2003).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+
+    /// Changes a few bytes, and perhaps cuts the end off or repeats a part.
+    fn spoil(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..1 + self.below(4) {
+            let at = self.below(bytes.len());
+            bytes[at] = self.below(256) as u8;
+        }
+        match self.below(4) {
+            0 => bytes.truncate(1 + self.below(bytes.len())),
+            1 => bytes.extend_from_within(self.below(bytes.len())..),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn spoiled_bytes_end_a_connection_and_nothing_else() {
+    on_each_driver(|io| {
+        let authority = Authority::new();
+        let auth = ClientAuth::Optional(authority.set());
+        let keys = TicketKeys::new().unwrap();
+        let (server, _) = start(io, authority.server_with(auth, &keys));
+        let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+        for round in 0..400 {
+            let version = match round % 2 {
+                0 => &rustls::version::TLS13,
+                _ => &rustls::version::TLS12,
+            };
+            let name = "localhost".try_into().unwrap();
+            let config = authority.client_of(&[version], None).config;
+            let mut session = ClientConnection::new(config, name).unwrap();
+            let mut tcp = tcp(server.address);
+            let spoiled_flight = chance.below(3);
+            for flight in 0..=spoiled_flight {
+                let mut wire = Vec::new();
+                while session.wants_write() {
+                    session.write_tls(&mut wire).unwrap();
+                }
+                if flight == spoiled_flight && !wire.is_empty() {
+                    chance.spoil(&mut wire);
+                }
+                if tcp.write_all(&wire).is_err() || flight == spoiled_flight {
+                    break;
+                }
+                let heard = session.read_tls(&mut tcp);
+                if heard.is_err() || session.process_new_packets().is_err() {
+                    break;
+                }
+                let _ = session
+                    .writer()
+                    .write_all(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+            }
+            let _ = tcp.shutdown(Shutdown::Write);
+            let _ = read(&mut tcp, &mut [0; 4096]);
+        }
+        let (answer, _) = authority.client().get(server.address, "/hello");
+        assert!(answer.ends_with("hello"));
+        let panics = server.ask(|| blitz_http::reactor::counters().task_panics);
+        assert_eq!(panics, 0);
+        server.until("closed", |counters| counters.connections <= 1);
+    });
+}
+
 #[test]
 fn files_that_cannot_be_used_say_why() {
     let authority = Authority::new();

@@ -51,6 +51,6 @@ impl FromRequest for Method {
 
 impl FromRequest for Peer {
     fn from_request(request: &mut Request) -> Result<Self, Response> {
-        Ok(request.peer().clone())
+        Ok(Peer::clone(request.peer()))
     }
 }
