@@ -60,6 +60,8 @@ failures! {
     DestinationUnavailable "destination_unavailable" SERVICE_UNAVAILABLE "no connection to the upstream could be made"
     /// There is no route to the upstream's address.
     DestinationIpUnroutable "destination_ip_unroutable" BAD_GATEWAY "the upstream's address cannot be reached"
+    /// All connections that may be opened to the upstream are full.
+    ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "the upstream takes no more requests at the moment"
     /// The response head did not come in time.
     HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to answer"
     /// The connection ended within the response head.
@@ -91,6 +93,9 @@ impl From<&ClientError> for Failure {
             ClientError::Unreachable => Failure::DestinationIpUnroutable,
             ClientError::ConnectFailed(_) => Failure::DestinationUnavailable,
             ClientError::Reset { .. } => Failure::ConnectionTerminated,
+            ClientError::Busy => Failure::ConnectionLimitReached,
+            // It was asked twice and took the request neither time.
+            ClientError::Unprocessed => Failure::ConnectionTerminated,
             ClientError::Truncated => Failure::HttpResponseIncomplete,
             ClientError::TimedOut => Failure::HttpResponseTimeout,
             ClientError::Malformed(error) => malformed(error.kind()),

@@ -1,8 +1,10 @@
-//! Idle upstream connections, per core and per address (rule 11).
+//! Upstream connections, per core and per address (rule 11).
 //!
-//! Each waits parked in the reactor: no task, no machine, and an armed receive, so that FIN or any
-//! byte removes it at once. The one used last is used next, so that a pool shrinks when traffic
-//! does.
+//! An idle one waits parked in the reactor: no task, and an armed receive, so that FIN, or any byte
+//! of HTTP/1, removes it at once. The one used last is used next, so that a pool shrinks when
+//! traffic does. Connections of HTTP/2, which are shared while in use, are in [`shared`].
+
+mod shared;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -10,10 +12,12 @@ use std::rc::{Rc, Weak};
 
 use blitz_reactor::{Address, Cause, Parked, Resume, Socket};
 
-use crate::client::{ClientOptions, Connection, connect_socket};
+use crate::client::{ClientOptions, Connection, Protocol, connect_socket};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::h1::Shelf;
+use crate::h2;
+use shared::InUse;
 
 /// The upstream connections of a core. Cloning gives another handle to the same pool.
 #[derive(Clone)]
@@ -27,32 +31,40 @@ pub struct Upstream(Rc<Endpoint>);
 
 struct Shared {
     options: Rc<ClientOptions>,
-    endpoints: RefCell<HashMap<Address, Weak<Endpoint>>>,
+    endpoints: RefCell<HashMap<(Address, Protocol), Weak<Endpoint>>>,
     idle: Cell<usize>,
     next_serial: Cell<u64>,
     shelf: Shelf,
+    h2: Rc<h2::Shared>,
 }
 
 struct Endpoint {
     address: Address,
+    protocol: Protocol,
     pool: Rc<Shared>,
     /// Oldest first.
     idle: RefCell<VecDeque<Idle>>,
     active: Cell<usize>,
+    /// Of HTTP/2.
+    in_use: InUse,
 }
 
 struct Idle {
     parked: Parked,
     /// Tells this stay in the pool from earlier ones, and orders stays by age.
     serial: u64,
+    /// The state of an HTTP/2 connection.
+    wire: Option<Rc<h2::Wire>>,
 }
 
 impl Pool {
     /// An empty pool.
     #[must_use]
     pub fn new(options: ClientOptions) -> Pool {
+        let options = Rc::new(options);
         Pool(Rc::new(Shared {
-            options: Rc::new(options),
+            h2: h2::Shared::client(Rc::clone(&options)),
+            options,
             endpoints: RefCell::default(),
             idle: Cell::new(0),
             next_serial: Cell::new(0),
@@ -60,22 +72,31 @@ impl Pool {
         }))
     }
 
-    /// The connections to this address.
+    /// The connections to this address, of HTTP/1.1.
     #[must_use]
     pub fn upstream(&self, address: &Address) -> Upstream {
+        self.upstream_speaking(address, Protocol::Http1)
+    }
+
+    /// The connections to this address, of this version of HTTP.
+    #[must_use]
+    pub fn upstream_speaking(&self, address: &Address, protocol: Protocol) -> Upstream {
+        let key = (address.clone(), protocol);
         let mut endpoints = self.0.endpoints.borrow_mut();
-        if let Some(endpoint) = endpoints.get(address).and_then(Weak::upgrade) {
+        if let Some(endpoint) = endpoints.get(&key).and_then(Weak::upgrade) {
             return Upstream(endpoint);
         }
         // Addresses come and go with resolution; those that nobody names any more make room here.
         endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
         let endpoint = Rc::new(Endpoint {
             address: address.clone(),
+            protocol,
             pool: Rc::clone(&self.0),
             idle: RefCell::default(),
             active: Cell::new(0),
+            in_use: InUse::default(),
         });
-        endpoints.insert(address.clone(), Rc::downgrade(&endpoint));
+        endpoints.insert(key, Rc::downgrade(&endpoint));
         Upstream(endpoint)
     }
 
@@ -93,11 +114,14 @@ impl Upstream {
         &self.0.address
     }
 
-    /// An idle connection, or else a new one.
+    /// An idle connection, or else a new one; a place on a shared one, if there is one.
     ///
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
     pub async fn checkout(&self) -> Result<Connection, ClientError> {
+        if self.0.protocol == Protocol::Http2 {
+            return self.place(true).await;
+        }
         match self.take_idle() {
             Some(connection) => Ok(connection),
             None => self.connect().await,
@@ -107,6 +131,9 @@ impl Upstream {
     /// The idle connection that was used last, if there is one on which nothing has arrived.
     #[must_use]
     pub fn take_idle(&self) -> Option<Connection> {
+        if self.0.protocol == Protocol::Http2 {
+            return self.take_place(true);
+        }
         loop {
             let idle = self.0.idle.borrow_mut().pop_back()?;
             self.0.pool.left();
@@ -119,11 +146,15 @@ impl Upstream {
         }
     }
 
-    /// A new connection, whether or not there are idle ones.
+    /// A new connection, whether or not there are idle ones; or a place on one that is in use, and
+    /// thus known to be alive.
     ///
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
     pub async fn connect(&self) -> Result<Connection, ClientError> {
+        if self.0.protocol == Protocol::Http2 {
+            return self.place(false).await;
+        }
         let limit = self.0.pool.options.limits.connect_timeout;
         let socket = connect_socket(&self.0.address, limit).await?;
         self.0.active.set(self.0.active.get() + 1);
@@ -154,14 +185,22 @@ impl Upstream {
 
     /// Takes a connection back. The caller has made sure that it is in the state of a new one.
     pub(crate) fn put_back(&self, socket: Socket) {
-        let Endpoint { pool, active, .. } = &*self.0;
-        active.set(active.get() - 1);
+        self.lost();
+        self.keep(socket, None);
+    }
+
+    fn keep(&self, socket: Socket, wire: Option<Rc<h2::Wire>>) {
+        let pool = &self.0.pool;
         pool.make_room();
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
         let parked = socket.park(resume, serial, pool.options.idle_timeout);
-        self.0.idle.borrow_mut().push_back(Idle { parked, serial });
+        self.0.idle.borrow_mut().push_back(Idle {
+            parked,
+            serial,
+            wire,
+        });
         pool.idle.set(pool.idle.get() + 1);
         count(|counters| counters.upstream_idle += 1);
     }
@@ -198,21 +237,30 @@ impl Shared {
         let front = oldest.and_then(|endpoint| endpoint.idle.borrow_mut().pop_front());
         if let Some(idle) = front {
             self.left();
-            drop(idle.parked.unpark());
+            match (idle.parked.unpark(), idle.wire) {
+                (Some(socket), Some(wire)) => wire.finish(socket),
+                (socket, _) => drop(socket),
+            }
         }
     }
 }
 
 impl Resume for Endpoint {
-    /// FIN, an error, a byte that nobody asked for, or the idle timeout: the connection closes.
+    /// FIN, an error, a byte that nobody asked for, or the idle timeout: the connection closes. Of
+    /// HTTP/2 bytes are asked for at any time.
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
-        drop(socket);
         let mut idle = self.idle.borrow_mut();
         let Some(at) = idle.iter().rposition(|idle| idle.serial == tag) else {
             return;
         };
-        idle.remove(at);
+        let wire = idle.remove(at).and_then(|idle| idle.wire);
+        drop(idle);
         self.pool.left();
+        match (wire, &cause) {
+            (Some(wire), Cause::Expired) => wire.finish(socket),
+            (Some(wire), Cause::Received(_)) => return Upstream(self).resume(wire, socket, cause),
+            (_, _) => drop(socket),
+        }
         if !matches!(cause, Cause::Expired) {
             count(|counters| counters.upstream_idle_lost += 1);
         }

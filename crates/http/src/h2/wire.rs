@@ -10,14 +10,16 @@ use blitz_proto::h2::{self, Code, Received, StreamId};
 use blitz_proto::{Fields, Limits, Name, ResponseHead};
 use blitz_reactor::{Buffer, Chunk, Socket};
 
-use super::stream::{Stream, Streams, wake};
+use super::client::Places;
+use super::stream::{Loss, Stream, Streams, wake};
+use crate::client::ClientOptions;
 use crate::date::http_date;
 use crate::exchange::Peer;
 use crate::input::Input;
 use crate::serve::ServeOptions;
 use crate::timer::LazyTimer;
 
-/// One HTTP/2 connection of a server.
+/// One HTTP/2 connection, of either role.
 ///
 /// Handles name their stream by its number, which is never used again.
 pub(crate) struct Wire {
@@ -42,7 +44,10 @@ pub(super) struct State {
     /// Streams that are answered and not yet received to their end, with the time for it.
     pub(super) lingering: VecDeque<(StreamId, Instant)>,
     pub(super) shared: Rc<Shared>,
-    pub(super) peer: Peer,
+    /// Whose requests come; of a client nothing is known.
+    pub(super) peer: Option<Peer>,
+    /// What a client has promised of the connection.
+    pub(super) places: Places,
     /// The connection's task, while it waits.
     pub(super) task: Option<Waker>,
     pub(super) timer: LazyTimer,
@@ -50,9 +55,9 @@ pub(super) struct State {
     pub(super) partial_since: Option<Instant>,
 }
 
-/// What the connections of a listener share.
+/// What the connections of a listener share, or those of a pool.
 pub(crate) struct Shared {
-    pub(super) options: Rc<ServeOptions>,
+    options: Options,
     pub(super) received: RefCell<Received>,
     /// The moment that the machines count time from.
     pub(super) epoch: Instant,
@@ -64,17 +69,58 @@ pub(crate) struct Shared {
     spare: RefCell<Vec<Box<Stream>>>,
 }
 
+enum Options {
+    Server(Rc<ServeOptions>),
+    Client(Rc<ClientOptions>),
+}
+
 /// Most streams kept for use by the next.
 const SPARE_MAX: usize = 1_024;
 
 impl Shared {
-    pub(crate) fn new(options: Rc<ServeOptions>) -> Rc<Shared> {
+    pub(crate) fn server(options: Rc<ServeOptions>) -> Rc<Shared> {
+        Shared::new(Options::Server(options))
+    }
+
+    pub(crate) fn client(options: Rc<ClientOptions>) -> Rc<Shared> {
+        Shared::new(Options::Client(options))
+    }
+
+    fn new(options: Options) -> Rc<Shared> {
         Rc::new(Shared {
             options,
             received: RefCell::default(),
             epoch: blitz_reactor::now(),
             spare: RefCell::default(),
         })
+    }
+
+    #[inline]
+    pub(super) fn limits(&self) -> &Limits {
+        match &self.options {
+            Options::Server(options) => &options.limits,
+            Options::Client(options) => &options.limits,
+        }
+    }
+
+    pub(super) fn is_client(&self) -> bool {
+        matches!(self.options, Options::Client(_))
+    }
+
+    /// Those of the listener.
+    pub(super) fn serving(&self) -> &Rc<ServeOptions> {
+        let Options::Server(options) = &self.options else {
+            unreachable!("only called on servers")
+        };
+        options
+    }
+
+    /// Those of the pool.
+    pub(super) fn asking(&self) -> &Rc<ClientOptions> {
+        let Options::Client(options) = &self.options else {
+            unreachable!("only called on clients")
+        };
+        options
     }
 
     /// A stream, as good as new.
@@ -103,10 +149,23 @@ impl Shared {
 impl Wire {
     /// A connection whose client is about to send its preface.
     pub(crate) fn server(peer: Peer, shared: &Rc<Shared>) -> Rc<Wire> {
+        let machine = h2::Connection::server(shared.limits());
+        Wire::new(machine, Some(peer), shared)
+    }
+
+    /// A connection that begins with our preface.
+    pub(crate) fn client(shared: &Rc<Shared>) -> Rc<Wire> {
+        let mut machine = h2::Connection::client(shared.limits(), false);
+        // What different clients wish must not put one before the other.
+        machine.set_prioritizes(false);
+        Wire::new(machine, None, shared)
+    }
+
+    fn new(machine: h2::Connection, peer: Option<Peer>, shared: &Rc<Shared>) -> Rc<Wire> {
         let mut state = State {
             socket: None,
             now: Duration::ZERO,
-            machine: h2::Connection::server(&shared.options.limits),
+            machine,
             input: Input::default(),
             fin: false,
             pending: None,
@@ -114,6 +173,7 @@ impl Wire {
             lingering: VecDeque::new(),
             shared: Rc::clone(shared),
             peer,
+            places: Places::default(),
             task: None,
             timer: LazyTimer::default(),
             partial_since: None,
@@ -145,6 +205,16 @@ impl Wire {
         Some(done)
     }
 
+    /// Runs `act` on the connection; what it queued leaves with the others'.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.borrow_mut();
+        let done = act(&mut state);
+        if !self.is_driven.get() {
+            state.wake_task();
+        }
+        done
+    }
+
     /// Says good-bye on a connection without streams.
     pub(crate) fn finish(&self, socket: Socket) {
         let mut state = self.state.borrow_mut();
@@ -159,7 +229,7 @@ impl Wire {
 
 impl State {
     pub(super) fn limits(&self) -> &Limits {
-        &self.shared.options.limits
+        self.shared.limits()
     }
 
     /// The machine, and where it writes.
@@ -206,7 +276,7 @@ impl State {
 
     /// `Date` and `Server`, where they are missing.
     pub(super) fn decorate(&self, head: &mut ResponseHead) {
-        let options = &self.shared.options;
+        let options = self.shared.serving();
         let fields: &mut Fields = &mut head.fields;
         if options.date && !fields.contains(Name::Date) {
             fields.append(Name::Date, http_date());
@@ -215,6 +285,13 @@ impl State {
             && !fields.contains(Name::Server)
         {
             fields.append(Name::Server, server);
+        }
+    }
+
+    /// The connection is lost.
+    pub(super) fn lose_peer(&mut self, loss: &Loss) {
+        for stream in self.streams.values_mut() {
+            stream.lose_peer(loss);
         }
     }
 
