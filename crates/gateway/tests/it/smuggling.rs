@@ -59,7 +59,6 @@ const HOSTILE: &[(&str, u16)] = &[
     ("GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", 400),
-    ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
 ];
 
 scenarios! {

@@ -296,6 +296,8 @@ impl State {
             && receiving.trailers.is_none();
         if is_done {
             self.finish_reading(stream);
+            // The connection may have nothing left to carry.
+            self.wake_task();
         }
         is_done
     }

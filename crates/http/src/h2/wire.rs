@@ -1,6 +1,6 @@
 //! The state of one connection, shared by its task, its exchanges and their handles.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
@@ -59,8 +59,8 @@ pub(super) struct State {
 pub(crate) struct Shared {
     options: Options,
     pub(super) received: RefCell<Received>,
-    /// The moment that the machines count time from.
-    pub(super) epoch: Instant,
+    /// The moment that the machines count time from, which is the first that they asked for.
+    epoch: OnceCell<Instant>,
     /// Streams that wait to be used again, so that steady traffic allocates none.
     #[allow(
         clippy::vec_box,
@@ -90,7 +90,7 @@ impl Shared {
         Rc::new(Shared {
             options,
             received: RefCell::default(),
-            epoch: blitz_reactor::now(),
+            epoch: OnceCell::new(),
             spare: RefCell::default(),
         })
     }
@@ -142,7 +142,8 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Duration {
-        blitz_reactor::now().saturating_duration_since(self.epoch)
+        let now = blitz_reactor::now();
+        now.saturating_duration_since(*self.epoch.get_or_init(|| now))
     }
 }
 

@@ -164,7 +164,7 @@ async fn run(upstream: Upstream, wire: Rc<Wire>, socket: Socket, first: Option<S
         upstream: &upstream,
         wire: &wire,
     };
-    let turned = || upstream.0.in_use.wake(wire.places_free());
+    let turned = || upstream.0.in_use.turned(wire.places_free());
     let after = h2::run_client(&wire, socket, first, turned).await;
     drop(guard);
     match after {
@@ -282,6 +282,25 @@ impl Drop for Turn<'_> {
 }
 
 impl InUse {
+    /// A connection has this many places now. When there is none anywhere, one of those who wait
+    /// has to make another connection.
+    fn turned(&self, free: usize) {
+        if self.waiting.borrow().is_empty() {
+            return;
+        }
+        let is_coming = self.connecting.get() > 0
+            || self
+                .connections
+                .borrow()
+                .iter()
+                .any(|wire| !wire.is_settled());
+        match free {
+            0 if is_coming => {}
+            0 => self.wake(1),
+            _ => self.wake(free),
+        }
+    }
+
     /// Calls those who have waited longest.
     fn wake(&self, count: usize) {
         let mut waiting = self.waiting.borrow_mut();
