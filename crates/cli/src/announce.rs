@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use blitz_gateway::{Origin, Prefix, Running, Target};
-use blitz_http::{Address, DriverKind};
+use blitz_http::{Address, DriverKind, Protocol};
 
 use crate::{listen, version};
 
@@ -64,6 +64,7 @@ fn paths(prefix: &Prefix) -> String {
 fn destination(target: &Target) -> String {
     let place = match &target.origin {
         Origin::Unix(path) => format!("unix:{}", path.display()),
+        _ if target.protocol == Protocol::Http2 => format!("h2c://{}", target.authority),
         _ => format!("http://{}", target.authority),
     };
     place + target.path.as_deref().unwrap_or_default()

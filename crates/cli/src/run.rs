@@ -34,7 +34,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "ADDR", default_value = LISTEN_DEFAULT, value_parser = listen::parse)]
     listen: Vec<Address>,
 
-    /// Where requests go: URL, or PREFIX=URL for paths below PREFIX; may be repeated
+    /// Where requests go: URL, or PREFIX=URL for paths below PREFIX; may be repeated. URL is
+    /// http://HOST:PORT, h2c://HOST:PORT for HTTP/2, or unix:/PATH
     #[arg(long, value_name = "[PREFIX=]URL", value_parser = target)]
     to: Vec<Target>,
 

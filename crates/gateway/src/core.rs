@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::request;
 use crate::routes::Routes;
 use crate::target::{Origin, Target};
-use crate::upstream::{Endpoint, Resolved};
+use crate::upstream::{Endpoint, Resolved, Speaking};
 
 /// The gateway on one core.
 pub(crate) struct Core<F> {
@@ -41,7 +41,7 @@ impl<F: Service> Core<F> {
         let pool = Pool::new(options.client.clone());
         let routes = targets.map(|target| Route {
             target: target.clone(),
-            endpoint: endpoint(&target.origin, names, &pool),
+            endpoint: endpoint(target, names, &pool),
         });
         Core {
             routes,
@@ -53,8 +53,12 @@ impl<F: Service> Core<F> {
     }
 }
 
-fn endpoint(origin: &Origin, names: &[Arc<Resolved>], pool: &Pool) -> Endpoint {
-    match origin {
+fn endpoint(target: &Target, names: &[Arc<Resolved>], pool: &Pool) -> Endpoint {
+    let pool = Speaking {
+        pool: pool.clone(),
+        protocol: target.protocol,
+    };
+    match &target.origin {
         Origin::Ip(address) => Endpoint::fixed(pool, &Address::Tcp(*address)),
         Origin::Unix(path) => Endpoint::fixed(pool, &Address::Unix(Arc::new(path.clone()))),
         Origin::Localhost(port) => Endpoint::localhost(pool, *port),

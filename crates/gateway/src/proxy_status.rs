@@ -66,6 +66,8 @@ failures! {
     TlsAlertReceived "tls_alert_received" BAD_GATEWAY "the upstream refused the TLS connection"
     /// TLS failed otherwise.
     TlsProtocolError "tls_protocol_error" BAD_GATEWAY "no TLS connection to the upstream could be made"
+    /// All connections that may be opened to the upstream are full.
+    ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "the upstream takes no more requests at the moment"
     /// The response head did not come in time.
     HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to answer"
     /// The connection ended within the response head.
@@ -98,6 +100,9 @@ impl From<&ClientError> for Failure {
             ClientError::ConnectFailed(_) => Failure::DestinationUnavailable,
             ClientError::TlsHandshake(error) | ClientError::Tls(error) => tls(*error),
             ClientError::Reset { .. } => Failure::ConnectionTerminated,
+            ClientError::Busy => Failure::ConnectionLimitReached,
+            // It was asked twice and took the request neither time.
+            ClientError::Unprocessed => Failure::ConnectionTerminated,
             ClientError::Truncated => Failure::HttpResponseIncomplete,
             ClientError::TimedOut => Failure::HttpResponseTimeout,
             ClientError::Malformed(error) => malformed(error.kind()),

@@ -30,7 +30,7 @@ pub(crate) async fn life_of_a_request<F: Service>(core: Rc<Core<F>>, exchange: E
         return PoolFuture::new(core.fallback.call(exchange)).await;
     };
     count(|counters| counters.routed += 1);
-    let mut request = Request::new(&core, exchange);
+    let mut request = Request::new(&core, route, exchange);
     let outcome = forward(&core, route, &mut request).await;
     finish(request, outcome);
 }
@@ -86,7 +86,7 @@ pub(crate) enum Ended {
 }
 
 impl Request {
-    fn new<F>(core: &Core<F>, exchange: Exchange) -> Request {
+    fn new<F>(core: &Core<F>, route: &Route, exchange: Exchange) -> Request {
         let Exchange {
             request: head,
             body,
@@ -100,6 +100,7 @@ impl Request {
             &head,
             body.length(),
             core.options.client.limits.replay_bytes_max,
+            route.target.protocol,
         );
         Request {
             head,

@@ -1,6 +1,6 @@
 //! Whether a request may be sent a second time (rule 13).
 
-use blitz_http::{BodyLength, Buffer, ClientError, RequestHead};
+use blitz_http::{BodyLength, Buffer, ClientError, Protocol, RequestHead};
 
 use crate::counters::count;
 use crate::proxy_status::Failure;
@@ -17,15 +17,21 @@ pub(crate) enum Replay {
 }
 
 impl Replay {
-    /// For this request: the bytes of an idempotent one are kept, up to `bytes_max`.
-    pub(crate) fn of(head: &RequestHead, length: BodyLength, bytes_max: usize) -> Replay {
+    /// For this request: the bytes of an idempotent one are kept, up to `bytes_max`; those of any
+    /// if the upstream speaks HTTP/2 and so can say that it did nothing about it.
+    pub(crate) fn of(
+        head: &RequestHead,
+        length: BodyLength,
+        bytes_max: usize,
+        protocol: Protocol,
+    ) -> Replay {
         let can_be_kept = match length {
             BodyLength::Empty => false,
             // What is known to be too long is not copied in vain.
             BodyLength::Known(length) => (1..=bytes_max as u64).contains(&length),
             _ => true,
         };
-        if can_be_kept && head.method.is_idempotent() {
+        if can_be_kept && (head.method.is_idempotent() || protocol == Protocol::Http2) {
             Replay::Kept(Buffer::take(), bytes_max)
         } else {
             Replay::Unsent
@@ -64,12 +70,12 @@ impl Replay {
 /// Makes the request ready for its second attempt.
 ///
 /// # Errors
-/// There is none: it was the second already, sending twice would not have the effect of sending
+/// There is none: it was the second already, sending twice might not have the effect of sending
 /// once, a part of the response came, or the body is not at hand any more.
 pub(crate) fn prepare_retry(request: &mut Request, error: &ClientError) -> Result<(), Ended> {
-    let allowed = request.head.method.is_idempotent()
-        && error.is_before_response()
-        && request.upload.can_repeat();
+    let is_harmless = error.is_unprocessed()
+        || (request.head.method.is_idempotent() && error.is_before_response());
+    let allowed = is_harmless && request.upload.can_repeat();
     if request.retried || !allowed {
         return Err(Ended::Failed(Failure::from(error)));
     }
@@ -88,8 +94,17 @@ mod tests {
 
     /// A replay of this request after `sent` bytes were sent.
     fn after(method: Method, length: BodyLength, sent: usize) -> Replay {
+        after_speaking(Protocol::Http1, method, length, sent)
+    }
+
+    fn after_speaking(
+        protocol: Protocol,
+        method: Method,
+        length: BodyLength,
+        sent: usize,
+    ) -> Replay {
         let head = RequestHead::new(method, "/");
-        let mut replay = Replay::of(&head, length, 4);
+        let mut replay = Replay::of(&head, length, 4, protocol);
         if sent > 0 {
             replay.note(&b"abcdefgh"[..sent]);
         }
@@ -134,5 +149,11 @@ mod tests {
     #[test]
     fn what_may_have_had_an_effect_is_never_kept() {
         assert_eq!(kept(after(Method::Post, BodyLength::Known(1), 1)), None);
+    }
+
+    #[test]
+    fn but_an_upstream_of_http2_may_say_that_it_had_none() {
+        let replay = after_speaking(Protocol::Http2, Method::Post, BodyLength::Known(1), 1);
+        assert_eq!(kept(replay), Some(b"a".to_vec()));
     }
 }

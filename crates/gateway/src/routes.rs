@@ -96,7 +96,7 @@ impl Routes<Target> {
                 *other == prefix || (other.takes_all_paths() && prefix.takes_all_paths())
             };
             if let Some(other) = entries.iter().find(|entry| same(&entry.prefix)) {
-                let (first, second) = (other.route.origin.to_string(), target.origin.to_string());
+                let (first, second) = (other.route.url(), target.url());
                 return Err(DuplicateRoute {
                     prefix,
                     first,

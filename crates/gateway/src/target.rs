@@ -1,7 +1,8 @@
 //! One `--to` flag: which requests it takes and where they go.
 //!
 //! `--to http://127.0.0.1:3000` takes everything no other target took;
-//! `--to /api=http://127.0.0.1:4000` takes `/api` and what lies below it.
+//! `--to /api=http://127.0.0.1:4000` takes `/api` and what lies below it;
+//! `--to h2c://127.0.0.1:5000` is asked over HTTP/2.
 
 mod host;
 mod parse;
@@ -12,6 +13,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use blitz_http::Protocol;
+
 /// What one `--to URL` or `--to PREFIX=URL` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -19,6 +22,8 @@ pub struct Target {
     pub prefix: Prefix,
     /// Where they are sent.
     pub origin: Origin,
+    /// What is spoken there.
+    pub protocol: Protocol,
     /// Replaces the prefix on the way out; `None` keeps the prefix.
     pub path: Option<String>,
     /// Host and port as the URL spells them, for requests that carry no `Host` of their own.
@@ -58,6 +63,15 @@ pub struct TargetError {
 }
 
 impl Target {
+    /// Where its requests are sent, as a URL without path.
+    pub fn url(&self) -> String {
+        let origin = self.origin.to_string();
+        match (self.protocol, origin.strip_prefix("http://")) {
+            (Protocol::Http2, Some(authority)) => format!("h2c://{authority}"),
+            _ => origin,
+        }
+    }
+
     /// Writes the path to ask the upstream for to `out`, if it is not the one the client asked for.
     ///
     /// `path` must be normalised and one that this target's prefix takes.

@@ -115,11 +115,14 @@ impl RecvBody {
     /// All of the content, if nothing was taken yet and it was received in one piece; the body is
     /// done then. Saves whoever passes a small body on the way by its parts.
     pub fn take_whole(&mut self) -> Option<Slice> {
-        let (Source::H1(wire, exchange), BodyLength::Known(length)) = (&self.source, self.length)
-        else {
+        let BodyLength::Known(length) = self.length else {
             return None;
         };
-        let whole = wire.take_whole(*exchange, length)?;
+        let whole = match &self.source {
+            Source::H1(wire, exchange) => wire.take_whole(*exchange, length)?,
+            Source::H2(wire, stream) => wire.take_whole(*stream, length)?,
+            Source::Done => return None,
+        };
         self.let_go();
         Some(whole)
     }
@@ -181,6 +184,8 @@ enum Sink {
     /// The peer takes no content that the caller still believes it has to give: the answer to
     /// HEAD, a 304.
     Discard,
+    /// The peer is gone.
+    Closed,
     /// An HTTP/1 connection, in the exchange of this number.
     H1(Rc<h1::Wire>, u32),
     /// A stream of an HTTP/2 connection.
@@ -190,6 +195,11 @@ enum Sink {
 impl SendBody {
     pub(crate) fn done() -> SendBody {
         SendBody { sink: Sink::Done }
+    }
+
+    /// Of a message that nobody will take.
+    pub(crate) fn refused() -> SendBody {
+        SendBody { sink: Sink::Closed }
     }
 
     pub(crate) fn discard() -> SendBody {
@@ -214,7 +224,7 @@ impl SendBody {
     /// HEAD, with 204 and 304, and once finished.
     #[must_use]
     pub fn is_discarding(&self) -> bool {
-        !matches!(self.sink, Sink::H1(..) | Sink::H2(..))
+        matches!(self.sink, Sink::Done | Sink::Discard)
     }
 
     /// Waits until the peer has taken enough of what was queued before, then queues `chunk`.
@@ -235,6 +245,7 @@ impl SendBody {
         match &self.sink {
             Sink::H1(wire, exchange) => wire.poll_room(*exchange, cx),
             Sink::H2(wire, stream) => wire.poll_room(*stream, cx),
+            Sink::Closed => Poll::Ready(Err(SendError::Closed)),
             Sink::Done | Sink::Discard => Poll::Ready(Ok(())),
         }
     }
@@ -250,6 +261,7 @@ impl SendBody {
             Sink::H1(wire, exchange) => wire.send_data(*exchange, chunk),
             Sink::H2(wire, stream) => wire.send_data(*stream, chunk),
             Sink::Discard => Ok(()),
+            Sink::Closed => Err(SendError::Closed),
             Sink::Done if chunk.is_empty() => Ok(()),
             Sink::Done => Err(SendError::Length),
         }
@@ -268,6 +280,7 @@ impl SendBody {
                 ended
             }
             Sink::H2(wire, stream) => wire.send_end(stream, trailers),
+            Sink::Closed => Err(SendError::Closed),
             Sink::Done | Sink::Discard => Ok(()),
         }
     }
@@ -284,7 +297,7 @@ impl Drop for SendBody {
                 h1::Wire::let_go(wire);
             }
             Sink::H2(wire, stream) => wire.drop_send(stream),
-            Sink::Done | Sink::Discard => {}
+            Sink::Done | Sink::Discard | Sink::Closed => {}
         }
     }
 }

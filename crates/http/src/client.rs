@@ -6,17 +6,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use blitz_proto::h2::StreamId;
 use blitz_proto::{BodyLength, Limits, RequestHead, ResponseHead};
 use blitz_reactor::{Address, Socket};
 
 use crate::body::{RecvBody, SendBody, Tunnel};
 use crate::counters::count;
 use crate::error::ClientError;
-use crate::h1::Wire;
 use crate::pool::Upstream;
 use crate::recycle::Pooled;
 use crate::tls::{self, Target, TlsInfo, UpstreamTls};
 use crate::transport::Transport;
+use crate::{h1, h2};
 
 /// How connections to servers behave.
 #[derive(Debug, Clone)]
@@ -42,16 +43,37 @@ impl Default for ClientOptions {
     }
 }
 
-/// A connection that is ready for a request. Dropped unused, it returns to its pool or closes.
+/// What a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Protocol {
+    /// HTTP/1.1: a connection carries one request at a time.
+    #[default]
+    Http1,
+    /// HTTP/2 in clear text without asking first (RFC 9113, section 3.3): connections carry as
+    /// many requests at a time as the server allows.
+    Http2,
+}
+
+/// A connection that is ready for a request, or a place on one that others use too. Dropped
+/// unused, it returns to its pool or closes.
 pub struct Connection {
-    socket: Option<Transport>,
+    place: Place,
     options: Rc<ClientOptions>,
     upstream: Option<Upstream>,
     reused: bool,
 }
 
+enum Place {
+    /// A request has taken it.
+    Taken,
+    /// All of an HTTP/1 connection.
+    H1(Transport),
+    /// One stream of an HTTP/2 connection, still to be opened.
+    H2(Rc<h2::Wire>),
+}
+
 impl Connection {
-    /// Connects outside of any pool; the connection closes after one exchange.
+    /// Connects outside of any pool, for HTTP/1.1; the connection closes after one exchange.
     ///
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
@@ -83,7 +105,7 @@ impl Connection {
         reused: bool,
     ) -> Connection {
         Connection {
-            socket: Some(socket),
+            place: Place::H1(socket),
             options,
             upstream,
             reused,
@@ -93,7 +115,20 @@ impl Connection {
     /// What the TLS handshake has established; `None` in clear text.
     #[must_use]
     pub fn tls(&self) -> Option<&Rc<TlsInfo>> {
-        self.socket.as_ref()?.info()
+        match &self.place {
+            Place::H1(transport) => transport.info(),
+            Place::H2(_) | Place::Taken => None,
+        }
+    }
+
+    /// A place on an HTTP/2 connection, where it was promised.
+    pub(crate) fn on(wire: Rc<h2::Wire>, options: Rc<ClientOptions>, reused: bool) -> Connection {
+        Connection {
+            place: Place::H2(wire),
+            options,
+            upstream: None,
+            reused,
+        }
     }
 
     /// Whether it has carried a request before, so that the server may be closing it just now.
@@ -105,30 +140,39 @@ impl Connection {
     /// Sends the head of a request. Its content, if any, goes through the [`SendBody`]; the
     /// response can be awaited before, while and after it is sent.
     ///
-    /// The target is sent in origin form with `Host` from the authority; framing fields and
-    /// `Connection` of the head are ignored.
+    /// The target is sent in origin form with `Host` from the authority, or as the pseudo-fields
+    /// of HTTP/2; framing fields and `Connection` of the head are ignored.
     #[must_use]
     pub fn request(mut self, head: &RequestHead, length: BodyLength) -> (SendBody, ResponseStream) {
-        let Some(socket) = self.socket.take() else {
-            unreachable!("only this takes it")
-        };
-        let upstream = self.upstream.take();
-        let wire = Wire::client(socket, Rc::clone(&self.options), upstream, self.reused);
-        let (send, exchange) = Wire::start_request(&wire, head, length);
-        (
-            send,
-            ResponseStream {
-                wire: Some(wire),
-                exchange,
+        let (send, source) = match std::mem::replace(&mut self.place, Place::Taken) {
+            Place::H1(socket) => {
+                let upstream = self.upstream.take();
+                let options = Rc::clone(&self.options);
+                let wire = h1::Wire::client(socket, options, upstream, self.reused);
+                let (send, exchange) = h1::Wire::start_request(&wire, head, length);
+                (send, Source::H1(wire, exchange))
+            }
+            Place::H2(wire) => match h2::Wire::start_request(&wire, head, length) {
+                Ok((send, stream)) => (send, Source::H2(wire, stream)),
+                // The connection has come to its end meanwhile.
+                Err(error) => (SendBody::refused(), Source::Failed(error)),
             },
-        )
+            Place::Taken => unreachable!("only this takes it"),
+        };
+        (send, ResponseStream { source })
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let (Some(socket), Some(upstream)) = (self.socket.take(), &self.upstream) {
-            upstream.put_back(socket);
+        match std::mem::replace(&mut self.place, Place::Taken) {
+            Place::Taken => {}
+            Place::H1(socket) => {
+                if let Some(upstream) = &self.upstream {
+                    upstream.put_back(socket);
+                }
+            }
+            Place::H2(wire) => wire.give_back(),
         }
     }
 }
@@ -164,10 +208,20 @@ async fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, Cl
 
 /// What a server answers: interim responses, then the final one.
 ///
-/// Dropping it gives the request up and closes the connection.
+/// Dropping it gives the request up, and closes the connection or resets the stream.
 pub struct ResponseStream {
-    wire: Option<Rc<Wire>>,
-    exchange: u32,
+    source: Source,
+}
+
+enum Source {
+    /// Nothing more to come.
+    Done,
+    /// An HTTP/1 connection, in the exchange of this number.
+    H1(Rc<h1::Wire>, u32),
+    /// A stream of an HTTP/2 connection.
+    H2(Rc<h2::Wire>, StreamId),
+    /// The request was not even sent.
+    Failed(ClientError),
 }
 
 /// One response head.
@@ -225,10 +279,12 @@ impl ResponseStream {
     /// # Panics
     /// As [`ResponseStream::next`].
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseEvent, ClientError>> {
-        let Some(wire) = &self.wire else {
-            panic!("the final response was taken")
+        let polled = match &self.source {
+            Source::H1(wire, exchange) => h1::Wire::poll_response(wire, *exchange, cx),
+            Source::H2(wire, stream) => h2::Wire::poll_response(wire, *stream, cx),
+            Source::Failed(error) => Poll::Ready(Err(error.clone())),
+            Source::Done => panic!("the final response was taken"),
         };
-        let polled = Wire::poll_response(wire, self.exchange, cx);
         if matches!(polled, Poll::Ready(Ok(ResponseEvent::Final(_)) | Err(_))) {
             self.let_go();
         }
@@ -236,8 +292,8 @@ impl ResponseStream {
     }
 
     fn let_go(&mut self) {
-        if let Some(wire) = self.wire.take() {
-            Wire::let_go(wire);
+        if let Source::H1(wire, _) = std::mem::replace(&mut self.source, Source::Done) {
+            h1::Wire::let_go(wire);
         }
     }
 
@@ -256,9 +312,13 @@ impl ResponseStream {
 
 impl Drop for ResponseStream {
     fn drop(&mut self) {
-        if let Some(wire) = &self.wire {
-            wire.drop_response_stream(self.exchange);
-            self.let_go();
+        match &self.source {
+            Source::Done | Source::Failed(_) => {}
+            Source::H1(wire, exchange) => {
+                wire.drop_response_stream(*exchange);
+                self.let_go();
+            }
+            Source::H2(wire, stream) => wire.drop_response_stream(*stream),
         }
     }
 }

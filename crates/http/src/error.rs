@@ -95,7 +95,8 @@ pub enum ClientError {
     /// TLS failed after the handshake, for example with an alert: a server of TLS 1.3 that does
     /// not accept the client's certificate can only say so then.
     Tls(TlsError),
-    /// The connection ended before any byte of a response. On a `reused` connection that is
+    /// The connection, or the request's stream, ended before any byte of a response. On a `reused`
+    /// connection that is
     /// ordinary: the peer may have closed it while the request was on its way.
     Reset {
         /// Whether the connection had carried a request before.
@@ -107,6 +108,11 @@ pub enum ClientError {
     Malformed(Error),
     /// No response head within the response timeout.
     TimedOut,
+    /// The server has said that it did nothing about the request: GOAWAY or REFUSED_STREAM
+    /// (RFC 9113, section 8.7). Any request may be sent again.
+    Unprocessed,
+    /// All connections that may be opened to the server carry as much as it takes.
+    Busy,
     /// The exchange was given up on our side.
     Cancelled,
 }
@@ -122,14 +128,22 @@ impl ClientError {
                 | ClientError::Unreachable
                 | ClientError::ConnectFailed(_)
                 | ClientError::TlsHandshake(_)
+                | ClientError::Busy
         )
+    }
+
+    /// Whether the request certainly had no effect, so that rule 13 allows one more attempt with
+    /// any method, if the body can be sent again.
+    #[must_use]
+    pub fn is_unprocessed(&self) -> bool {
+        self.is_connect() || matches!(self, ClientError::Unprocessed)
     }
 
     /// Whether rule 13 allows one more attempt with an idempotent request whose body can be sent
     /// again: no byte of a response was received.
     #[must_use]
     pub fn is_before_response(&self) -> bool {
-        self.is_connect() || matches!(self, ClientError::Reset { .. })
+        self.is_unprocessed() || matches!(self, ClientError::Reset { .. })
     }
 
     pub(crate) fn from_connect(error: &io::Error) -> ClientError {
@@ -159,6 +173,8 @@ impl fmt::Display for ClientError {
             ClientError::Truncated => f.write_str("connection ended within the response head"),
             ClientError::Malformed(error) => write!(f, "malformed response: {}", error.rule()),
             ClientError::TimedOut => f.write_str("no response in time"),
+            ClientError::Unprocessed => f.write_str("the server did not take the request"),
+            ClientError::Busy => f.write_str("the server takes no more requests at a time"),
             ClientError::Cancelled => f.write_str("the request was given up"),
         }
     }

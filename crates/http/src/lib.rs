@@ -28,7 +28,7 @@ mod tls;
 mod transport;
 
 pub use body::{Part, RecvBody, SendBody, Tunnel};
-pub use client::{ClientOptions, Connection, Response, ResponseEvent, ResponseStream};
+pub use client::{ClientOptions, Connection, Protocol, Response, ResponseEvent, ResponseStream};
 pub use counters::{Counters, counters};
 pub use date::http_date;
 pub use drain::Drain;

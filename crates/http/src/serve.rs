@@ -123,7 +123,7 @@ impl<S: Service> Acceptor<S> {
         let decoration = Decoration::new(options.date, options.server.as_deref());
         Rc::new(Acceptor {
             service,
-            h2: h2::Shared::new(Rc::clone(&options)),
+            h2: h2::Shared::server(Rc::clone(&options)),
             options,
             decoration: Rc::new(decoration),
             listener,

@@ -19,8 +19,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Needed by tests everywhere, by products nowhere.
-const TESTS_ONLY: &str = "blitz-testing";
+/// What tests may use wherever they are: plain peers, and the machines to play the other end with.
+const FOR_TESTS: &[&str] = &["blitz-testing", "blitz-proto"];
 
 /// Asks cargo for the workspace's edges and compares them with the list above.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
@@ -62,8 +62,9 @@ fn check_metadata(metadata: &Value, findings: &mut Vec<Finding>) {
         for dependency in dependencies.unwrap_or_default() {
             let on = dependency["name"].as_str().unwrap_or_default();
             let for_tests = dependency["kind"] == "dev";
-            let fine =
-                !ours.contains(&on) || allowed.contains(&on) || (for_tests && on == TESTS_ONLY);
+            let fine = !ours.contains(&on)
+                || allowed.contains(&on)
+                || (for_tests && FOR_TESTS.contains(&on));
             if !fine {
                 findings.push(finding(format!("{name} must not depend on {on}")));
             }

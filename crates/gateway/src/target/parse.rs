@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use blitz_http::Protocol;
+
 use super::{Origin, Prefix, Target, host, path};
 
 /// Reads the value of one `--to`.
@@ -31,12 +33,14 @@ pub(super) fn target(value: &str) -> Result<Target, Fault> {
     };
     let Location {
         origin,
+        protocol,
         path,
         authority,
     } = parse_url(url)?;
     Ok(Target {
         prefix,
         origin,
+        protocol,
         path,
         authority,
     })
@@ -78,6 +82,7 @@ fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
 /// Where a URL points.
 struct Location {
     origin: Origin,
+    protocol: Protocol,
     path: Option<String>,
     authority: String,
 }
@@ -86,14 +91,18 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
     if let Some(path) = strip_scheme(url, "unix:") {
         return parse_unix(path);
     }
-    let Some(rest) = strip_scheme(url, "http://") else {
+    let (protocol, rest) = if let Some(rest) = strip_scheme(url, "http://") {
+        (Protocol::Http1, rest)
+    } else if let Some(rest) = strip_scheme(url, "h2c://") {
+        (Protocol::Http2, rest)
+    } else {
         return Err(wrong_scheme(url));
     };
     let (authority, path) = match rest.find(['/', '?', '#']) {
         Some(end) => rest.split_at(end),
         None => (rest, ""),
     };
-    let origin = host::origin(authority)?;
+    let origin = host::origin(authority).map_err(|fault| spelled(fault, protocol))?;
     if path.contains('?') || path.contains('#') {
         return fault(
             "the URL carries a query or a fragment, which a target cannot have",
@@ -108,9 +117,21 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
     };
     Ok(Location {
         origin,
+        protocol,
         path,
         authority: authority.to_ascii_lowercase(),
     })
+}
+
+/// The remedy with the scheme that was meant.
+fn spelled(fault: Fault, protocol: Protocol) -> Fault {
+    match protocol {
+        Protocol::Http1 => fault,
+        Protocol::Http2 => Fault {
+            fix: fault.fix.replace("http://", "h2c://"),
+            ..fault
+        },
+    }
 }
 
 /// What follows `scheme`, in whatever case it is written (RFC 3986 section 3.1).
@@ -143,19 +164,27 @@ fn parse_unix(path: &str) -> Result<Location, Fault> {
     let authority = String::from("localhost");
     Ok(Location {
         origin: Origin::Unix(PathBuf::from(path)),
+        protocol: Protocol::Http1,
         path: None,
         authority,
     })
 }
 
-/// Says what to do about a URL that begins with neither `http://` nor `unix:`.
+/// Says what to do about a URL that begins with none of `http://`, `h2c://` and `unix:`.
 fn wrong_scheme(url: &str) -> Fault {
     let example = || format!("write http://{}", url.trim_start_matches('/'));
     let (problem, fix) = match url.split_once("://").map(|(s, _)| s.to_ascii_lowercase()) {
-        Some(scheme) if scheme == "https" || scheme == "h2c" => (
+        Some(scheme) if scheme == "https" => (
             format!("{scheme}:// targets are not built yet"),
             format!(
                 "write http://{} if the application also listens in clear",
+                &url[scheme.len() + 3..]
+            ),
+        ),
+        Some(scheme) if scheme == "h2" || scheme == "grpc" => (
+            format!("the scheme {scheme}:// is unknown"),
+            format!(
+                "write h2c://{} for HTTP/2 in clear",
                 &url[scheme.len() + 3..]
             ),
         ),
@@ -167,7 +196,7 @@ fn wrong_scheme(url: &str) -> Fault {
         ),
         Some(scheme) => (
             format!("the scheme {scheme}:// is unknown"),
-            String::from("write http://HOST:PORT or unix:/PATH"),
+            String::from("write http://HOST:PORT, h2c://HOST:PORT or unix:/PATH"),
         ),
         None if url.is_empty() => (
             String::from("the URL is missing"),

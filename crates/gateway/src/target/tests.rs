@@ -61,6 +61,19 @@ fn hosts_are_addresses_names_or_sockets() {
 }
 
 #[test]
+fn the_scheme_says_what_is_spoken() {
+    for (value, protocol, url) in [
+        ("http://h:1", Protocol::Http1, "http://h:1"),
+        ("h2c://h:1", Protocol::Http2, "h2c://h:1"),
+        ("/a=H2C://h/b", Protocol::Http2, "h2c://h:80"),
+        ("unix:/run/a", Protocol::Http1, "unix:/run/a"),
+    ] {
+        let target = target(value);
+        assert_eq!((target.protocol, target.url().as_str()), (protocol, url));
+    }
+}
+
+#[test]
 fn a_value_with_a_slash_is_split_at_its_first_equals_sign() {
     let split = target("/a=http://h:1/b=c");
     assert_eq!(split.prefix, Prefix::Segments("/a".into()));
@@ -139,7 +152,10 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "https:// targets are not built yet",
         "http://h",
     ),
-    ("H2C://h", "h2c:// targets are not built yet", "http://h"),
+    ("h2://h", "h2:// is unknown", "h2c://h"),
+    ("grpc://h:50051", "grpc:// is unknown", "h2c://h:50051"),
+    ("h2c://", "names no host", "h2c://127.0.0.1:80"),
+    ("h2c://h:0", "not a port", "1 to 65535"),
     ("ws://h/x", "WebSockets pass", "http://h/x"),
     ("ftp://h", "ftp:// is unknown", "http://HOST:PORT"),
     ("http://", "names no host", "http://127.0.0.1:80"),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{Address, Pool, Upstream};
+use blitz_http::{Address, Pool, Protocol, Upstream};
 
 use super::resolve::{Answer, NameFailure, Resolved};
 
@@ -17,12 +17,25 @@ const TRIES_MAX: usize = 3;
 /// The addresses of an upstream, taken in turn, and the connections to them.
 pub(crate) struct Endpoint {
     source: Source,
-    pool: Pool,
+    pool: Speaking,
     turn: Cell<usize>,
     /// Handles to the addresses used so far, so that none has to be looked up per request.
     upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
     /// Addresses that failed lately, until when they rest; as short as the list of addresses.
     resting: RefCell<Vec<(SocketAddr, Instant)>>,
+}
+
+/// A pool, and what is spoken over its connections.
+#[derive(Clone)]
+pub(crate) struct Speaking {
+    pub(crate) pool: Pool,
+    pub(crate) protocol: Protocol,
+}
+
+impl Speaking {
+    fn upstream(&self, address: &Address) -> Upstream {
+        self.pool.upstream_speaking(address, self.protocol)
+    }
 }
 
 enum Source {
@@ -53,24 +66,25 @@ pub(crate) enum Pick {
 }
 
 impl Endpoint {
-    pub(crate) fn fixed(pool: &Pool, address: &Address) -> Endpoint {
-        Endpoint::new(pool, Source::One(pool.upstream(address)))
+    pub(crate) fn fixed(pool: Speaking, address: &Address) -> Endpoint {
+        let upstream = pool.upstream(address);
+        Endpoint::new(pool, Source::One(upstream))
     }
 
-    pub(crate) fn localhost(pool: &Pool, port: u16) -> Endpoint {
+    pub(crate) fn localhost(pool: Speaking, port: u16) -> Endpoint {
         let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
         Endpoint::new(pool, Source::Localhost([v4, v6]))
     }
 
-    pub(crate) fn named(pool: &Pool, name: Arc<Resolved>) -> Endpoint {
+    pub(crate) fn named(pool: Speaking, name: Arc<Resolved>) -> Endpoint {
         Endpoint::new(pool, Source::Name(name))
     }
 
-    fn new(pool: &Pool, source: Source) -> Endpoint {
+    fn new(pool: Speaking, source: Source) -> Endpoint {
         Endpoint {
             source,
-            pool: pool.clone(),
+            pool,
             turn: Cell::new(0),
             upstreams: RefCell::default(),
             resting: RefCell::default(),
@@ -162,8 +176,11 @@ mod tests {
 
     use super::*;
 
-    fn pool() -> Pool {
-        Pool::new(ClientOptions::default())
+    fn pool() -> Speaking {
+        Speaking {
+            pool: Pool::new(ClientOptions::default()),
+            protocol: Protocol::Http1,
+        }
     }
 
     fn address(text: &str) -> SocketAddr {
@@ -173,7 +190,7 @@ mod tests {
     fn named(addresses: &[&str]) -> Endpoint {
         let addresses = addresses.iter().map(|text| address(text)).collect();
         Endpoint::named(
-            &pool(),
+            pool(),
             Arc::new(Resolved::fixed(Answer::Addresses(addresses))),
         )
     }
@@ -227,7 +244,7 @@ mod tests {
 
     #[test]
     fn localhost_stays_with_the_family_that_answers() {
-        let endpoint = Endpoint::localhost(&pool(), 3000);
+        let endpoint = Endpoint::localhost(pool(), 3000);
         let now = Instant::now();
         assert_eq!(picks(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
         assert_eq!(picks(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
@@ -239,14 +256,14 @@ mod tests {
     #[test]
     fn a_fixed_address_is_tried_once() {
         let unix = Address::Unix(Arc::new("/run/app.sock".into()));
-        let endpoint = Endpoint::fixed(&pool(), &unix);
+        let endpoint = Endpoint::fixed(pool(), &unix);
         assert_eq!(picks(&endpoint, Instant::now()), ["/run/app.sock"]);
     }
 
     #[test]
     fn a_name_without_an_answer_says_which() {
         let pick = |answer| {
-            let endpoint = Endpoint::named(&pool(), Arc::new(Resolved::fixed(answer)));
+            let endpoint = Endpoint::named(pool(), Arc::new(Resolved::fixed(answer)));
             endpoint.pick(&mut Tried::default(), Instant::now())
         };
         assert!(matches!(pick(Answer::Pending), Pick::Pending));

@@ -11,6 +11,13 @@ mod closing;
 mod expect;
 mod failures;
 mod fields;
+mod h2;
+#[path = "../../../http/tests/it/h2_client.rs"]
+#[allow(dead_code, reason = "it is for the tests of several crates")]
+mod h2_client;
+#[path = "../../../http/tests/it/h2_peer.rs"]
+#[allow(dead_code, reason = "it is for the tests of several crates")]
+mod h2_peer;
 mod names;
 mod pooling;
 mod retries;

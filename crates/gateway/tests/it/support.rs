@@ -15,6 +15,9 @@ use blitz_http::{Address, Config, Exchange, IoChoice, Pooled, Status, service_fn
 use blitz_testing::{Client, PATIENCE};
 use socket2::SockRef;
 
+/// The longest wait of the HTTP/2 peers, which other crates have too.
+pub(crate) const SOON: Duration = PATIENCE;
+
 /// Runs each scenario once per driver.
 macro_rules! scenarios {
     ($(fn $name:ident($io:ident) $body:block)*) => {

@@ -1,17 +1,18 @@
-//! The connection's task: receives for all streams and sends what they have queued.
+//! The connection's task, of a server and of a client: receives for all streams and sends what
+//! they have queued.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use blitz_proto::h2::{Event, StreamId};
-use blitz_proto::{BodyLength, Error, RequestHead};
+use blitz_proto::{BodyLength, Error, ErrorKind, RequestHead, ResponseHead};
 use blitz_reactor::Slice;
 
-use super::stream::{Body, Stream};
+use super::stream::{Body, Loss, Stream};
 use super::wire::{State, Wire};
 use crate::counters::{count, count_refused};
-use crate::error::{BodyError, Refusal};
+use crate::error::Refusal;
 use crate::exchange::Service;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
@@ -19,7 +20,7 @@ use crate::transport::Transport;
 /// Requests begun before the connection lets others have a turn.
 const BURST_REQUESTS_MAX: usize = 64;
 
-/// Bytes that wait for the client before nothing more is taken from it: it may be one that only
+/// Bytes that wait for the peer before nothing more is taken from it: it may be one that only
 /// wants to see how many answers to its PINGs we keep.
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 
@@ -48,9 +49,28 @@ pub(crate) async fn run_connection<S: Service>(
     transport: Transport,
     first: Slice,
 ) -> After {
+    wire.state.borrow_mut().wake_up(transport, Some(first));
+    let _guard = Guard(wire);
+    let start = |request: Request| wire.start_exchange(service, request);
+    poll_fn(|cx| wire.poll_drive(start, cx)).await
+}
+
+/// As [`run_connection`], of a client: until it carries no request and none was promised a place.
+/// `turned` is called at the end of every turn.
+pub(crate) async fn run_client(
+    wire: &Rc<Wire>,
+    transport: Transport,
+    first: Option<Slice>,
+    turned: impl Fn(),
+) -> After {
     wire.state.borrow_mut().wake_up(transport, first);
     let _guard = Guard(wire);
-    poll_fn(|cx| wire.poll_drive(service, cx)).await
+    poll_fn(|cx| {
+        let after = wire.poll_drive(|_| unreachable!("a server sends no requests"), cx);
+        turned();
+        after
+    })
+    .await
 }
 
 /// What the connection's task leaves behind when it is aborted: a socket that nobody drives any
@@ -62,7 +82,7 @@ impl Drop for Guard<'_> {
         self.0.is_driven.set(false);
         let mut state = self.0.state.borrow_mut();
         if state.socket.take().is_some() {
-            state.lose_peer();
+            state.lose_peer(&Loss::Reset);
         }
     }
 }
@@ -71,18 +91,22 @@ impl Drop for Guard<'_> {
 enum Got {
     Nothing,
     NeedMore,
-    Request(StreamId, Pooled<RequestHead>, BodyLength, bool),
+    Request(Request),
+}
+
+/// A request that has just come.
+pub(super) struct Request {
+    pub(super) stream: StreamId,
+    pub(super) head: Pooled<RequestHead>,
+    pub(super) length: BodyLength,
+    pub(super) has_ended: bool,
 }
 
 impl Wire {
-    fn poll_drive<S: Service>(
-        self: &Rc<Self>,
-        service: &Rc<S>,
-        cx: &mut Context<'_>,
-    ) -> Poll<After> {
+    fn poll_drive(&self, start: impl Fn(Request), cx: &mut Context<'_>) -> Poll<After> {
         self.is_driven.set(true);
         self.state.borrow_mut().look_at_clock();
-        let taken = self.take_in(service, cx);
+        let taken = self.take_in(start, cx);
         self.is_driven.set(false);
         let mut state = self.state.borrow_mut();
         if let Err(error) = taken {
@@ -93,18 +117,14 @@ impl Wire {
     }
 
     /// Receives and hands out what the connection has.
-    fn take_in<S: Service>(
-        self: &Rc<Self>,
-        service: &Rc<S>,
-        cx: &mut Context<'_>,
-    ) -> Result<(), Error> {
+    fn take_in(&self, start: impl Fn(Request), cx: &mut Context<'_>) -> Result<(), Error> {
         let mut begun = 0;
         loop {
             let got = self.state.borrow_mut().step()?;
             match got {
                 Got::Nothing => {}
-                Got::Request(stream, head, length, has_ended) => {
-                    self.start_exchange(service, stream, head, length, has_ended);
+                Got::Request(request) => {
+                    start(request);
                     begun += 1;
                     if begun == BURST_REQUESTS_MAX {
                         cx.waker().wake_by_ref();
@@ -122,11 +142,13 @@ impl Wire {
 }
 
 impl State {
-    fn wake_up(&mut self, socket: Transport, first: Slice) {
+    fn wake_up(&mut self, socket: Transport, first: Option<Slice>) {
         // Streams have windows of their own; this is for all of them together.
         socket.set_window(self.limits().stream_buffer_bytes_max);
         self.socket = Some(socket);
-        self.input.push(first);
+        if let Some(first) = first {
+            self.input.push(first);
+        }
     }
 
     fn look_at_clock(&mut self) {
@@ -156,10 +178,24 @@ impl State {
                 stream,
                 length,
                 end,
+            } if shared.is_client() => {
+                let mut head = Pooled::<ResponseHead>::take();
+                std::mem::swap(&mut *head, &mut received.response);
+                self.take_in_head(stream, head, length, end);
+            }
+            Event::Head {
+                stream,
+                length,
+                end,
             } => {
                 let mut head = Pooled::<RequestHead>::take();
                 std::mem::swap(&mut *head, &mut received.request);
-                return Ok(Got::Request(stream, head, length, end));
+                return Ok(Got::Request(Request {
+                    stream,
+                    head,
+                    length,
+                    has_ended: end,
+                }));
             }
             Event::Data { stream, end, .. } => {
                 let content = content.expect("data is a range of the input");
@@ -184,14 +220,19 @@ impl State {
 
     /// The peer reset a stream, or broke a rule on it.
     fn lose_stream(&mut self, stream: StreamId, error: Error) {
-        let is_malformed = error.kind() != blitz_proto::ErrorKind::PeerReset;
-        if is_malformed {
-            count_refused(error.rule());
+        let loss = match error.kind() {
+            ErrorKind::PeerReset => Loss::Reset,
+            ErrorKind::PeerRefused => Loss::Refused,
+            _ => Loss::Malformed(error),
+        };
+        match &loss {
+            Loss::Malformed(error) if !self.shared.is_client() => count_refused(error.rule()),
+            Loss::Refused => self.places.refused(self.machine.stream_count()),
+            _ => {}
         }
         match self.stream(stream) {
             Some(known) if known.lingers => self.close_stream(stream, None),
-            Some(known) if is_malformed => known.lose_peer(BodyError::Malformed(error)),
-            Some(known) => known.lose_peer(BodyError::Reset),
+            Some(known) => known.lose_peer(&loss),
             None => self.machine.forget(stream),
         }
     }
@@ -216,12 +257,17 @@ impl State {
                 if self.machine.handle_eof().is_err() {
                     self.lose_unfinished();
                 }
+                if self.shared.is_client() {
+                    // A server that has said its last takes nothing more either.
+                    self.socket = None;
+                    self.lose_peer(&Loss::Truncated);
+                }
                 Poll::Pending
             }
             Poll::Ready(Err(_)) => {
                 self.fin = true;
                 self.socket = None;
-                self.lose_peer();
+                self.lose_peer(&Loss::Reset);
                 Poll::Pending
             }
         }
@@ -231,23 +277,20 @@ impl State {
     fn lose_unfinished(&mut self) {
         let unfinished = |stream: &&mut Box<Stream>| matches!(stream.receiving.body, Body::Open);
         for stream in self.streams.values_mut().filter(unfinished) {
-            stream.lose_peer(BodyError::Truncated);
-        }
-    }
-
-    /// The connection is lost.
-    fn lose_peer(&mut self) {
-        for stream in self.streams.values_mut() {
-            stream.lose_peer(BodyError::Reset);
+            stream.lose_peer(&Loss::Truncated);
         }
     }
 
     /// A rule was broken that the whole connection depends on.
     fn fail(&mut self, error: Error) -> After {
-        count_refused(error.rule());
-        let peer = self.peer.remote;
+        let peer = self.remote();
         tracing::debug!(rule = error.rule(), ?peer, "connection ended");
-        self.lose_peer();
+        if self.shared.is_client() {
+            self.lose_peer(&Loss::Malformed(error));
+        } else {
+            count_refused(error.rule());
+            self.lose_peer(&Loss::Reset);
+        }
         self.close_politely();
         After::Closed
     }
@@ -256,12 +299,12 @@ impl State {
     /// is something to do.
     fn poll_after(&mut self, cx: &mut Context<'_>) -> Poll<After> {
         if self.socket.is_none() {
-            self.lose_peer();
+            self.lose_peer(&Loss::Reset);
             return Poll::Ready(After::Closed);
         }
         let shared = Rc::clone(&self.shared);
-        let limits = &shared.options.limits;
-        if shared.options.drain.is_triggered() {
+        let limits = shared.limits();
+        if !shared.is_client() && shared.serving().drain.is_triggered() {
             let (machine, out) = self.machine();
             machine.drain(out);
             self.flush();
@@ -271,8 +314,9 @@ impl State {
             let _ = self.timer.poll_due(until, cx);
         }
         self.flush();
-        let is_idle = self.streams.is_empty() && self.input.is_empty();
-        if is_idle && (self.fin || self.machine.is_drained()) {
+        let is_used = !self.streams.is_empty() || self.places.reserved > 0;
+        let is_idle = !is_used && self.input.is_empty();
+        if is_idle && (self.fin || self.machine.is_drained() || self.places.are_none()) {
             self.close_politely();
             return Poll::Ready(After::Closed);
         }
@@ -285,7 +329,7 @@ impl State {
         }
         if self.poll_socket_room(cx) == Poll::Ready(false) {
             self.socket = None;
-            self.lose_peer();
+            self.lose_peer(&Loss::Reset);
             return Poll::Ready(After::Closed);
         }
         if let Some(due) = self.stall_due()
@@ -311,8 +355,13 @@ impl State {
         Poll::Pending
     }
 
+    /// The client's address, for who reads logs.
+    pub(super) fn remote(&self) -> Option<std::net::SocketAddr> {
+        self.peer.as_ref().and_then(|peer| peer.remote)
+    }
+
     fn abort(&mut self) -> After {
-        self.lose_peer();
+        self.lose_peer(&Loss::Reset);
         if let Some(socket) = self.socket.take() {
             socket.abort();
         }

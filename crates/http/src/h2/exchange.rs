@@ -7,15 +7,15 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::h2::{Code, StreamId};
-use blitz_proto::{BodyLength, Method, RequestHead, Status};
+use blitz_proto::{BodyLength, Method, Status};
 
+use super::drive::Request;
 use super::stream::{Body, Message, note};
 use super::wire::{State, Wire};
 use crate::body::RecvBody;
 use crate::counters::{count, count_refused};
 use crate::error::{Refusal, content_of};
 use crate::exchange::{Exchange, Responder, Service};
-use crate::recycle::Pooled;
 
 /// How an exchange ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,24 +36,25 @@ enum Outcome {
 
 impl Wire {
     /// Starts to work on a request.
-    pub(super) fn start_exchange<S: Service>(
-        self: &Rc<Self>,
-        service: &Rc<S>,
-        stream: StreamId,
-        request: Pooled<RequestHead>,
-        length: BodyLength,
-        has_ended: bool,
-    ) {
+    pub(super) fn start_exchange<S: Service>(self: &Rc<Self>, service: &Rc<S>, request: Request) {
+        let Request {
+            stream,
+            head,
+            length,
+            has_ended,
+        } = request;
         count(|counters| counters.requests += 1);
         let mut state = self.state.borrow_mut();
         let mut known = state.shared.stream();
-        known.is_tunnel = request.method == Method::Connect;
+        known.is_tunnel = head.method == Method::Connect;
         let is_done = has_ended || length == BodyLength::Empty;
         if !is_done {
             known.receiving.body = Body::Open;
         }
         state.streams.insert(stream, known);
-        let peer = Rc::clone(&state.peer);
+        let Some(peer) = state.peer.clone() else {
+            unreachable!("a server knows its client")
+        };
         drop(state);
         let body = if is_done {
             RecvBody::done(length)
@@ -61,7 +62,7 @@ impl Wire {
             RecvBody::h2(Rc::clone(self), stream, length)
         };
         let exchange = Exchange {
-            request,
+            request: head,
             body,
             responder: Responder::h2(Rc::clone(self), stream),
             peer,
@@ -124,7 +125,7 @@ impl State {
         cx: &mut Context<'_>,
     ) -> Poll<Outcome> {
         let shared = Rc::clone(&self.shared);
-        let limits = &shared.options.limits;
+        let limits = shared.limits();
         let Some(known) = self.stream(stream) else {
             return Poll::Ready(Outcome::Gone);
         };
@@ -250,10 +251,10 @@ impl State {
     /// Answers in the service's stead, if an answer is still possible.
     pub(super) fn refuse(&mut self, stream: StreamId, refusal: Refusal) {
         count_refused(refusal.rule);
-        let (status, peer) = (refusal.status.code(), self.peer.remote);
+        let (status, peer) = (refusal.status.code(), self.remote());
         tracing::debug!(rule = refusal.rule, status, ?peer, "refused");
         if !self.machine.response_started(stream) {
-            let options = Rc::clone(&self.shared.options);
+            let options = Rc::clone(self.shared.serving());
             let (mut head, content) = content_of(refusal, &options);
             self.send_whole(stream, &mut head, content);
         }

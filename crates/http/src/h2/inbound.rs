@@ -1,8 +1,8 @@
-//! Bodies of requests: from the machine's events to whoever reads them.
+//! Bodies: from the machine's events to whoever reads them.
 
 use std::task::{Context, Poll};
 
-use blitz_proto::h2::StreamId;
+use blitz_proto::h2::{Code, StreamId};
 use blitz_proto::{Fields, Name, ResponseHead, Status};
 use blitz_reactor::Slice;
 
@@ -25,6 +25,11 @@ impl Wire {
     ) -> Poll<Result<Option<Part>, BodyError>> {
         self.in_stream(stream, |state, stream| state.poll_part(stream, cx))
             .unwrap_or(Poll::Ready(Err(BodyError::Cancelled)))
+    }
+
+    /// The whole body, if nothing was taken yet and it came in one piece.
+    pub(crate) fn take_whole(&self, stream: StreamId, length: u64) -> Option<Slice> {
+        self.in_stream(stream, |state, stream| state.take_whole(stream, length))?
     }
 
     /// The reader is gone.
@@ -63,6 +68,9 @@ impl State {
         let is_wanted = self
             .stream(stream)
             .is_some_and(|known| known.take_in(slice, has_ended));
+        if has_ended {
+            self.places.answered();
+        }
         if !is_wanted && bytes > 0 {
             let (machine, out) = self.machine();
             machine.release(stream, bytes, out);
@@ -74,6 +82,7 @@ impl State {
 
     /// Trailers have arrived, and with them the end.
     pub(super) fn take_in_trailers(&mut self, stream: StreamId, trailers: Pooled<Fields>) {
+        self.places.answered();
         if let Some(known) = self.stream(stream) {
             if matches!(known.receiving.body, Body::Open) {
                 known.receiving.trailers = Some(trailers);
@@ -107,15 +116,42 @@ impl State {
         if let Some(trailers) = receiving.trailers.take() {
             return Poll::Ready(Ok(Some(Part::Trailers(trailers))));
         }
-        if matches!(receiving.body, Body::Done) {
-            return Poll::Ready(Ok(None));
+        let is_done = matches!(receiving.body, Body::Done);
+        if !is_done {
+            receiving.wait(cx);
         }
-        receiving.wait(cx);
-        self.ask_for_content(stream);
-        Poll::Pending
+        match (self.shared.is_client(), is_done) {
+            (true, true) => self.finish_reading(stream),
+            (true, false) => return self.poll_body_deadline(stream, cx).map(Err),
+            (false, true) => {}
+            (false, false) => self.ask_for_content(stream),
+        }
+        match is_done {
+            true => Poll::Ready(Ok(None)),
+            false => Poll::Pending,
+        }
+    }
+
+    fn take_whole(&mut self, stream: StreamId, length: u64) -> Option<Slice> {
+        let receiving = &mut self.stream(stream)?.receiving;
+        let front = receiving.parts.front()?;
+        let is_whole = matches!(receiving.body, Body::Done) && front.len() as u64 == length;
+        if !is_whole || receiving.trailers.is_some() {
+            return None;
+        }
+        let whole = receiving.parts.pop_front()?;
+        let (machine, out) = self.machine();
+        machine.release(stream, whole.len(), out);
+        if self.shared.is_client() {
+            self.finish_reading(stream);
+        }
+        Some(whole)
     }
 
     pub(super) fn drop_recv(&mut self, stream: StreamId) {
+        if self.shared.is_client() {
+            return self.close_stream(stream, Some(Code::CANCEL));
+        }
         let Some(known) = self.stream(stream) else {
             return;
         };

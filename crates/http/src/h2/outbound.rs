@@ -1,4 +1,4 @@
-//! Answers: encoded at once, their content sent as windows and turns allow.
+//! Messages: heads are encoded at once, content is sent as windows and turns allow.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -154,6 +154,9 @@ impl State {
         if let Some(known) = self.stream(stream) {
             known.sending.message = message;
             known.wake_task();
+            if self.shared.is_client() {
+                self.settle(stream);
+            }
         }
     }
 
@@ -321,6 +324,9 @@ impl State {
         {
             known.sending.message = Message::Cut;
             known.wake_task();
+            if self.shared.is_client() {
+                self.give_up_request(stream);
+            }
         }
     }
 

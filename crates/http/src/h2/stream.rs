@@ -6,9 +6,10 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use blitz_proto::h2::StreamId;
-use blitz_proto::{Fields, Limits};
+use blitz_proto::{Error, Fields, Limits};
 use blitz_reactor::{Chunk, Slice};
 
+use super::client::Answer;
 use crate::error::BodyError;
 use crate::recycle::Pooled;
 use crate::timer::LazyTimer;
@@ -38,6 +39,8 @@ impl Hasher for StreamHasher {
 pub(super) struct Stream {
     pub(super) receiving: Receiving,
     pub(super) sending: Sending,
+    /// What a client waits for before the body.
+    pub(super) answer: Answer,
     /// The task of the exchange, while it waits.
     pub(super) task: Option<Waker>,
     /// Who waits for the end of the exchange.
@@ -143,6 +146,7 @@ impl Stream {
                 wake_at: 0,
                 progress: now,
             },
+            answer: Answer::default(),
             task: None,
             closed: None,
             timer: LazyTimer::default(),
@@ -170,6 +174,7 @@ impl Stream {
         sending.writer = None;
         sending.wake_at = 0;
         sending.progress = receiving.last;
+        self.answer.clear();
         self.task = None;
         self.closed = None;
         self.is_gone = false;
@@ -187,15 +192,38 @@ impl Stream {
     }
 
     /// The peer is gone: whoever waits for anything of the stream has to know.
-    pub(super) fn lose_peer(&mut self, error: BodyError) {
+    pub(super) fn lose_peer(&mut self, loss: &Loss) {
         self.is_gone = true;
         if matches!(self.receiving.body, Body::Open) {
-            self.receiving.body = Body::Failed(error);
+            self.receiving.body = Body::Failed(loss.of_body());
         }
+        self.answer.fail(loss);
         wake(&mut self.receiving.reader);
         wake(&mut self.sending.writer);
         wake(&mut self.closed);
         self.wake_task();
+    }
+}
+
+/// How a stream came to its end before its time.
+pub(super) enum Loss {
+    /// The peer reset it, or the whole connection.
+    Reset,
+    /// The connection ended.
+    Truncated,
+    /// The peer broke a rule, here or on the connection.
+    Malformed(Error),
+    /// The server has said that it did nothing about the request.
+    Refused,
+}
+
+impl Loss {
+    fn of_body(&self) -> BodyError {
+        match self {
+            Loss::Reset | Loss::Refused => BodyError::Reset,
+            Loss::Truncated => BodyError::Truncated,
+            Loss::Malformed(error) => BodyError::Malformed(*error),
+        }
     }
 }
 

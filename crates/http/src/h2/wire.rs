@@ -1,6 +1,6 @@
 //! The state of one connection, shared by its task, its exchanges and their handles.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
@@ -10,7 +10,9 @@ use blitz_proto::h2::{self, Code, Received, StreamId};
 use blitz_proto::{Fields, Limits, Name, ResponseHead};
 use blitz_reactor::{Buffer, Chunk, Socket};
 
-use super::stream::{Stream, Streams, wake};
+use super::client::Places;
+use super::stream::{Loss, Stream, Streams, wake};
+use crate::client::ClientOptions;
 use crate::date::http_date;
 use crate::exchange::Peer;
 use crate::input::Input;
@@ -18,7 +20,7 @@ use crate::serve::ServeOptions;
 use crate::timer::LazyTimer;
 use crate::transport::{Resting, Transport};
 
-/// One HTTP/2 connection of a server.
+/// One HTTP/2 connection, of either role.
 ///
 /// Handles name their stream by its number, which is never used again.
 pub(crate) struct Wire {
@@ -45,7 +47,10 @@ pub(super) struct State {
     /// Streams that are answered and not yet received to their end, with the time for it.
     pub(super) lingering: VecDeque<(StreamId, Instant)>,
     pub(super) shared: Rc<Shared>,
-    pub(super) peer: Rc<Peer>,
+    /// Whose requests come; of a client nothing is known.
+    pub(super) peer: Option<Rc<Peer>>,
+    /// What a client has promised of the connection.
+    pub(super) places: Places,
     /// The connection's task, while it waits.
     pub(super) task: Option<Waker>,
     pub(super) timer: LazyTimer,
@@ -53,12 +58,12 @@ pub(super) struct State {
     pub(super) partial_since: Option<Instant>,
 }
 
-/// What the connections of a listener share.
+/// What the connections of a listener share, or those of a pool.
 pub(crate) struct Shared {
-    pub(super) options: Rc<ServeOptions>,
+    options: Options,
     pub(super) received: RefCell<Received>,
-    /// The moment that the machines count time from.
-    pub(super) epoch: Instant,
+    /// The moment that the machines count time from, which is the first that they asked for.
+    epoch: OnceCell<Instant>,
     /// Streams that wait to be used again, so that steady traffic allocates none.
     #[allow(
         clippy::vec_box,
@@ -67,17 +72,58 @@ pub(crate) struct Shared {
     spare: RefCell<Vec<Box<Stream>>>,
 }
 
+enum Options {
+    Server(Rc<ServeOptions>),
+    Client(Rc<ClientOptions>),
+}
+
 /// Most streams kept for use by the next.
 const SPARE_MAX: usize = 1_024;
 
 impl Shared {
-    pub(crate) fn new(options: Rc<ServeOptions>) -> Rc<Shared> {
+    pub(crate) fn server(options: Rc<ServeOptions>) -> Rc<Shared> {
+        Shared::new(Options::Server(options))
+    }
+
+    pub(crate) fn client(options: Rc<ClientOptions>) -> Rc<Shared> {
+        Shared::new(Options::Client(options))
+    }
+
+    fn new(options: Options) -> Rc<Shared> {
         Rc::new(Shared {
             options,
             received: RefCell::default(),
-            epoch: blitz_reactor::now(),
+            epoch: OnceCell::new(),
             spare: RefCell::default(),
         })
+    }
+
+    #[inline]
+    pub(super) fn limits(&self) -> &Limits {
+        match &self.options {
+            Options::Server(options) => &options.limits,
+            Options::Client(options) => &options.limits,
+        }
+    }
+
+    pub(super) fn is_client(&self) -> bool {
+        matches!(self.options, Options::Client(_))
+    }
+
+    /// Those of the listener.
+    pub(super) fn serving(&self) -> &Rc<ServeOptions> {
+        let Options::Server(options) = &self.options else {
+            unreachable!("only called on servers")
+        };
+        options
+    }
+
+    /// Those of the pool.
+    pub(super) fn asking(&self) -> &Rc<ClientOptions> {
+        let Options::Client(options) = &self.options else {
+            unreachable!("only called on clients")
+        };
+        options
     }
 
     /// A stream, as good as new.
@@ -99,25 +145,40 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Duration {
-        blitz_reactor::now().saturating_duration_since(self.epoch)
+        let now = blitz_reactor::now();
+        now.saturating_duration_since(*self.epoch.get_or_init(|| now))
     }
 }
 
 impl Wire {
     /// A connection whose client is about to send its preface.
     pub(crate) fn server(peer: Peer, shared: &Rc<Shared>) -> Rc<Wire> {
+        let machine = h2::Connection::server(shared.limits());
+        Wire::new(machine, Some(peer), shared)
+    }
+
+    /// A connection that begins with our preface.
+    pub(crate) fn client(shared: &Rc<Shared>) -> Rc<Wire> {
+        let mut machine = h2::Connection::client(shared.limits(), false);
+        // What different clients wish must not put one before the other.
+        machine.set_prioritizes(false);
+        Wire::new(machine, None, shared)
+    }
+
+    fn new(machine: h2::Connection, peer: Option<Peer>, shared: &Rc<Shared>) -> Rc<Wire> {
         let mut state = State {
             socket: None,
             resting: None,
             now: Duration::ZERO,
-            machine: h2::Connection::server(&shared.options.limits),
+            machine,
             input: Input::default(),
             fin: false,
             pending: None,
             streams: Streams::default(),
             lingering: VecDeque::new(),
             shared: Rc::clone(shared),
-            peer: Rc::new(peer),
+            peer: peer.map(Rc::new),
+            places: Places::default(),
             task: None,
             timer: LazyTimer::default(),
             partial_since: None,
@@ -164,6 +225,16 @@ impl Wire {
         }
     }
 
+    /// Runs `act` on the connection; what it queued leaves with the others'.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.borrow_mut();
+        let done = act(&mut state);
+        if !self.is_driven.get() {
+            state.wake_task();
+        }
+        done
+    }
+
     /// Says good-bye on a connection without streams.
     pub(crate) fn finish(&self, transport: Transport) {
         let mut state = self.state.borrow_mut();
@@ -176,7 +247,7 @@ impl Wire {
 
 impl State {
     pub(super) fn limits(&self) -> &Limits {
-        &self.shared.options.limits
+        self.shared.limits()
     }
 
     /// The machine, and where it writes.
@@ -223,7 +294,7 @@ impl State {
 
     /// `Date` and `Server`, where they are missing.
     pub(super) fn decorate(&self, head: &mut ResponseHead) {
-        let options = &self.shared.options;
+        let options = self.shared.serving();
         let fields: &mut Fields = &mut head.fields;
         if options.date && !fields.contains(Name::Date) {
             fields.append(Name::Date, http_date());
@@ -232,6 +303,13 @@ impl State {
             && !fields.contains(Name::Server)
         {
             fields.append(Name::Server, server);
+        }
+    }
+
+    /// The connection is lost.
+    pub(super) fn lose_peer(&mut self, loss: &Loss) {
+        for stream in self.streams.values_mut() {
+            stream.lose_peer(loss);
         }
     }
 

@@ -13,7 +13,10 @@ mod drain;
 mod early_response;
 mod expect_continue;
 mod h2_client;
+#[allow(dead_code, reason = "tests of other crates use the rest")]
+mod h2_peer;
 mod h2_server;
+mod h2_upstream;
 mod half_close_and_reset;
 mod keep_alive;
 mod pool;

@@ -309,6 +309,12 @@ impl Connection {
         (self.peer.concurrent_streams_max as usize).saturating_sub(self.streams.len())
     }
 
+    /// Whether the peer's first SETTINGS have come: what it allows is a guess until then.
+    #[must_use]
+    pub fn peer_has_spoken(&self) -> bool {
+        self.peer_has_spoken
+    }
+
     /// Whether the server takes extended CONNECT (RFC 8441). Not known before its first bytes.
     #[must_use]
     pub fn takes_extended_connect(&self) -> bool {

@@ -1,0 +1,421 @@
+//! HTTP/2 to clients, to upstreams, and to both.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status};
+use blitz_proto::h2::Code;
+
+use crate::h2_client::Client;
+use crate::h2_peer::{Asked, H2Peer};
+use crate::support::{Proxy, Upstream, dead_port, eventually, ok};
+
+/// An upstream of HTTP/2 that runs a script for each connection, with its number from 0.
+struct H2Upstream {
+    url: String,
+    accepted: Arc<AtomicUsize>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl H2Upstream {
+    fn scripted(script: impl Fn(usize, H2Peer) + Send + Sync + 'static) -> H2Upstream {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("h2c://{}", listener.local_addr().unwrap());
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let (script, counter) = (Arc::new(script), Arc::clone(&accepted));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let number = counter.fetch_add(1, Ordering::SeqCst);
+                let script = Arc::clone(&script);
+                thread::spawn(move || script(number, H2Peer::over(stream, &Limits::default())));
+            }
+        });
+        H2Upstream {
+            url,
+            accepted,
+            asked: Arc::default(),
+        }
+    }
+
+    /// Answers each request with its method, path and content.
+    fn echoing() -> H2Upstream {
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let seen = Arc::clone(&asked);
+        let upstream = H2Upstream::scripted(move |_, mut peer| {
+            while let Some((stream, asked)) = peer.request() {
+                let said = echo_of(&asked);
+                seen.lock().unwrap().push(asked);
+                peer.answer(stream, Status::OK, &said);
+            }
+        });
+        H2Upstream { asked, ..upstream }
+    }
+
+    fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// The only request that it was sent.
+    fn asked(&self) -> Asked {
+        let asked = self.asked.lock().unwrap();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        asked[0].clone()
+    }
+}
+
+fn echo_of(asked: &Asked) -> String {
+    let (method, path) = (asked.head.method_str(), asked.head.path_and_query());
+    let content = String::from_utf8_lossy(&asked.content);
+    format!("{method} {path} {content}")
+}
+
+fn h2(proxy: &Proxy) -> Client {
+    Client::connect(proxy.address)
+}
+
+fn names(fields: &Fields) -> Vec<String> {
+    let name = |(name, _): (blitz_http::FieldName<'_>, _)| {
+        String::from_utf8_lossy(name.as_bytes()).to_lowercase()
+    };
+    fields.iter().map(name).collect()
+}
+
+/// Runs a script on its own thread and waits for what it found.
+fn found<T>(receiver: &Receiver<T>) -> T {
+    receiver.recv_timeout(crate::support::SOON).unwrap()
+}
+
+scenarios! {
+    fn requests_of_http1_go_to_an_upstream_of_http2(io) {
+        let upstream = H2Upstream::echoing();
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut client = proxy.client();
+        client.send(
+            "POST /x?y=1 HTTP/1.1\r\nHost: example.org\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\n\
+             Keep-Alive: 5\r\nTE: trailers, gzip\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n\r\n\
+             5\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n",
+        );
+        let answer = client.response();
+        assert_eq!((answer.status, answer.text()), (200, "POST /x?y=1 hello"));
+        assert_eq!(answer.field("via"), Some("2 blitz"));
+        let asked = upstream.asked();
+        assert_eq!(asked.head.authority(), Some("example.org"));
+        assert_eq!(asked.head.fields.get_str(Name::Te), Some("trailers"));
+        assert_eq!(asked.head.fields.get_str(Name::Via), Some("1.1 blitz"));
+        assert_eq!(asked.trailers.unwrap().get_str("x-sum"), Some("5"));
+        let sent = names(&asked.head.fields);
+        for hop in ["connection", "keep-alive", "x-hop", "upgrade", "transfer-encoding", "host"] {
+            assert!(!sent.contains(&hop.to_owned()), "{hop} in {sent:?}");
+        }
+        for number in 0..5 {
+            assert_eq!(client.get(&format!("/{number}")).text(), format!("GET /{number} "));
+        }
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn requests_of_http2_go_to_an_upstream_of_http1(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while let Some((head, body)) = peer.request() {
+                let said = format!("{} {}", head.line, String::from_utf8_lossy(&body));
+                peer.send(format!("HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nTransfer-Encoding: \
+                    chunked\r\n\r\n{:x}\r\n{said}\r\n0\r\nX-Sum: 1\r\n\r\n", said.len()));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = h2(&proxy);
+        let stream = client.request(Method::Post, "/x?y", BodyLength::Unknown);
+        client.send(stream, b"hello", true);
+        let answer = client.answer(stream);
+        assert_eq!(answer.content, b"POST /x?y HTTP/1.1 hello");
+        assert_eq!(answer.trailers.unwrap().get_str("x-sum"), Some("1"));
+        assert_eq!(answer.fields.get_str(Name::Via), Some("1.1 blitz"));
+        assert_eq!(answer.fields.get_str("x-hop"), None);
+        let head = upstream.head();
+        assert_eq!((head.field("host"), head.field("via")), (Some("a"), Some("2 blitz")));
+        assert_eq!(head.field("transfer-encoding"), Some("chunked"));
+    }
+
+    fn many_requests_of_http2_share_connections_of_http2(io) {
+        let upstream = H2Upstream::echoing();
+        let proxy = Proxy::to(io, &["/api=".to_owned() + &upstream.url].each_ref().map(String::as_str));
+        let mut client = h2(&proxy);
+        let streams: Vec<_> = (0..90)
+            .map(|n| (n, client.request(Method::Get, &format!("/api/{n}"), BodyLength::Empty)))
+            .collect();
+        for (n, stream) in streams {
+            assert_eq!(client.answer(stream).content, format!("GET /api/{n} ").as_bytes());
+        }
+        assert_eq!(upstream.accepted(), 1);
+        assert_eq!(client.get("/other").content, b"built in");
+    }
+
+    fn a_call_of_grpc_passes_unchanged(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, head)) = peer.next() {
+                if head.path() == "/s/Fails" {
+                    let mut only = ResponseHead::new(Status::OK);
+                    only.fields.append(Name::ContentType, "application/grpc");
+                    only.fields.append("grpc-status", "12");
+                    peer.start(stream, &only, BodyLength::Empty);
+                    peer.flush();
+                    continue;
+                }
+                assert_eq!(head.fields.get_str(Name::Te), Some("trailers"));
+                assert_eq!(head.fields.get_str("grpc-timeout"), Some("5S"));
+                peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
+                peer.flush();
+                let mut said = 0;
+                loop {
+                    let asked = peer.until(stream, |asked| asked.is_complete || asked.content.len() > said);
+                    if asked.content.len() > said {
+                        peer.send(stream, &asked.content[said..], false);
+                        said = asked.content.len();
+                    }
+                    if asked.is_complete && said == asked.content.len() {
+                        break;
+                    }
+                }
+                let mut trailers = Fields::new();
+                trailers.append("grpc-status", "0");
+                trailers.append("grpc-message", "fine");
+                peer.finish(stream, Some(&trailers));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut client = h2(&proxy);
+        let mut head = RequestHead::new(Method::Post, "/s/Echoes");
+        head.set_authority("grpc.example");
+        head.fields.append(Name::ContentType, "application/grpc");
+        head.fields.append(Name::Te, "trailers");
+        head.fields.append("grpc-timeout", "5S");
+        let stream = client.send_head(&head, BodyLength::Unknown);
+        // The answer's head comes before anything was said.
+        client.until(stream, |answer| answer.status == Some(Status::OK));
+        for message in [&b"\0\0\0\0\x02hi"[..], b"\0\0\0\0\0"] {
+            let before = client.until(stream, |_| true).content.len();
+            client.send(stream, message, false);
+            let answer = client.until(stream, |answer| answer.content.len() == before + message.len());
+            assert!(answer.content.ends_with(message));
+        }
+        client.send(stream, b"", true);
+        let answer = client.answer(stream);
+        let trailers = answer.trailers.unwrap();
+        assert_eq!(trailers.get_str("grpc-status"), Some("0"));
+        assert_eq!(trailers.get_str("grpc-message"), Some("fine"));
+        head.set_path("/s/Fails");
+        let stream = client.send_head(&head, BodyLength::Unknown);
+        client.send(stream, b"\0\0\0\0\0", true);
+        let answer = client.answer(stream);
+        assert_eq!(answer.fields.get_str("grpc-status"), Some("12"));
+        assert_eq!(answer.fields.get_str(Name::ContentLength), None);
+        assert!(answer.trailers.is_none() && answer.content.is_empty());
+    }
+
+    fn large_bodies_pass_both_ways(io) {
+        let upstream = H2Upstream::echoing();
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let body = "0123456789abcdef".repeat(1 << 17);
+        let mut client = h2(&proxy);
+        let stream = client.request(Method::Put, "/", BodyLength::Known(body.len() as u64));
+        client.send(stream, body.as_bytes(), true);
+        let answer = client.answer(stream);
+        assert_eq!(answer.content.len(), body.len() + 6);
+        assert!(answer.content.ends_with(body.as_bytes()));
+    }
+
+    fn one_client_that_stops_reading_does_not_hold_up_the_others(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            let (large, _) = peer.head();
+            peer.start(large, &ResponseHead::new(Status::OK), BodyLength::Unknown);
+            let content = vec![b'x'; 8 << 20];
+            let mut sent = peer.send_some(large, &content, false);
+            while let Some((stream, _)) = peer.request() {
+                peer.answer(stream, Status::OK, &"y".repeat(10_000));
+                sent += peer.send_some(large, &content[sent..], false);
+            }
+            assert!(sent < 8 << 20, "it was held back");
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut stalled = h2(&proxy);
+        stalled.reads = false;
+        stalled.request(Method::Get, "/large", BodyLength::Empty);
+        stalled.flush();
+        let mut client = h2(&proxy);
+        for _ in 0..99 {
+            assert_eq!(client.get("/").content.len(), 10_000);
+        }
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn a_client_that_cancels_cancels_at_the_upstream(io) {
+        let (sender, receiver) = channel();
+        let upstream = H2Upstream::scripted(move |_, mut peer| {
+            while let Some((stream, head)) = peer.next() {
+                if head.path() == "/next" {
+                    peer.answer(stream, Status::OK, "next");
+                    continue;
+                }
+                let asked = peer.until(stream, |asked| asked.reset.is_some());
+                let _ = sender.send(asked.reset);
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut client = h2(&proxy);
+        let stream = client.request(Method::Get, "/never", BodyLength::Empty);
+        client.flush();
+        eventually("asked", || upstream.accepted() == 1);
+        thread::sleep(std::time::Duration::from_millis(50));
+        client.machine.reset(stream, Code::CANCEL, &mut client.out);
+        client.flush();
+        assert_eq!(found(&receiver), Some(Code::CANCEL));
+        let mut peer = proxy.peer();
+        peer.send("GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
+        thread::sleep(std::time::Duration::from_millis(50));
+        peer.reset();
+        assert_eq!(found(&receiver), Some(Code::CANCEL));
+        assert_eq!(client.get("/next").content, b"next");
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn refused_requests_are_sent_again_whatever_the_method(io) {
+        let upstream = H2Upstream::scripted(|number, mut peer| {
+            while let Some((stream, asked)) = peer.request() {
+                match number {
+                    0 => peer.reset(stream, Code::REFUSED_STREAM),
+                    _ => peer.answer(stream, Status::OK, &echo_of(&asked)),
+                }
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut client = h2(&proxy);
+        let stream = client.request(Method::Post, "/x", BodyLength::Known(5));
+        client.send(stream, b"hello", true);
+        assert_eq!(client.answer(stream).content, b"POST /x hello");
+        assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
+    }
+
+    fn go_away_in_the_middle_of_traffic_loses_nothing(io) {
+        // Each connection answers ten requests and gives up those behind them.
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            let mut answered = 0;
+            while let Some((stream, asked)) = peer.request() {
+                peer.answer(stream, Status::OK, &echo_of(&asked));
+                answered += 1;
+                if answered == 10 {
+                    peer.send_go_away(stream.get());
+                    return peer.fin_and_wait();
+                }
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut clients: Vec<_> = (0..4).map(|_| h2(&proxy)).collect();
+        for round in 0..25 {
+            let streams: Vec<_> = clients
+                .iter_mut()
+                .map(|client| {
+                    let stream = client.request(Method::Post, "/", BodyLength::Known(2));
+                    client.send(stream, b"hi", true);
+                    stream
+                })
+                .collect();
+            for (client, stream) in clients.iter_mut().zip(streams) {
+                let answer = client.answer(stream);
+                assert_eq!(answer.content, b"POST / hi", "round {round}: {answer:?}");
+            }
+        }
+        assert!(upstream.accepted() >= 10, "{}", upstream.accepted());
+    }
+
+    fn failures_are_told_apart(io) {
+        let resets = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, _)) = peer.request() {
+                peer.reset(stream, Code::INTERNAL_ERROR);
+            }
+        });
+        let dies = H2Upstream::scripted(|_, mut peer| drop(peer.request()));
+        let speaks_http1 = Upstream::saying("what?");
+        let broken = H2Upstream::scripted(|_, mut peer| {
+            let (stream, _) = peer.head();
+            // HEADERS whose block is one field without a status.
+            peer.out.extend_from_slice(&[0, 0, 3, 1, 5]);
+            peer.out.extend_from_slice(&stream.get().to_be_bytes());
+            peer.out.extend_from_slice(&[0x0f, 0x04, 0]);
+            peer.expect_end();
+        });
+        for (url, error) in [
+            (resets.url.clone(), "connection_terminated"),
+            (dies.url.clone(), "connection_terminated"),
+            (format!("h2c://127.0.0.1:{}", dead_port()), "connection_refused"),
+            (format!("h2c://127.0.0.1:{}", speaks_http1.port()), "http_protocol_error"),
+            (broken.url.clone(), "http_protocol_error"),
+        ] {
+            let proxy = Proxy::to(io, &[&url]);
+            let mut client = proxy.client();
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+            let answer = client.response();
+            assert_eq!(answer.status, 502);
+            let wanted = format!("blitz; error={error}");
+            assert_eq!(answer.field("proxy-status"), Some(wanted.as_str()), "{url}");
+        }
+    }
+
+    fn an_answer_that_is_cut_off_is_cut_off_for_the_client(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            let (stream, _) = peer.head();
+            peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Known(9));
+            peer.send(stream, b"half", false);
+            peer.reset(stream, Code::INTERNAL_ERROR);
+            peer.expect_end();
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut client = h2(&proxy);
+        let stream = client.request(Method::Get, "/", BodyLength::Empty);
+        let answer = client.answer(stream);
+        assert!(answer.reset.is_some() && !answer.is_complete, "{answer:?}");
+    }
+
+    fn one_hundred_continue_and_early_hints_pass(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            let (stream, head) = peer.head();
+            assert_eq!(head.fields.get_str(Name::Expect), Some("100-continue"));
+            for status in [Status::EARLY_HINTS, Status::CONTINUE] {
+                let head = ResponseHead::new(status);
+                peer.machine.send_informational(stream, &head, &mut peer.out);
+            }
+            let asked = peer.until(stream, |asked| asked.is_complete);
+            peer.answer(stream, Status::OK, &echo_of(&asked));
+            peer.expect_end();
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut peer = proxy.peer();
+        peer.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+        assert_eq!(peer.head().unwrap().line, "HTTP/1.1 103 Early Hints");
+        assert_eq!(peer.head().unwrap().line, "HTTP/1.1 100 Continue");
+        peer.send("hi");
+        assert!(peer.head().unwrap().line.starts_with("HTTP/1.1 200 "));
+        assert_eq!(peer.exactly(8).unwrap(), b"PUT / hi");
+    }
+
+    fn answers_to_head_have_no_content_in_any_version(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, _)) = peer.request() {
+                peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Known(5));
+                peer.flush();
+            }
+        });
+        let one = Upstream::answering(ok("hello").trim_end_matches("hello"));
+        for url in [upstream.url.clone(), one.url()] {
+            let proxy = Proxy::to(io, &[&url]);
+            let mut client = h2(&proxy);
+            for _ in 0..2 {
+                let stream = client.request(Method::Head, "/", BodyLength::Empty);
+                let answer = client.answer(stream);
+                assert_eq!(answer.fields.get_str(Name::ContentLength), Some("5"));
+                assert_eq!((answer.status, answer.content.len()), (Some(Status::OK), 0));
+            }
+        }
+    }
+}
