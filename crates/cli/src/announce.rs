@@ -28,8 +28,8 @@ fn text_of(running: &Running) -> String {
         version::LONG,
         cores.count()
     );
-    for address in running.addresses() {
-        text += &format!("  listening on  {}\n", shown(address));
+    for endpoint in running.endpoints() {
+        text += &format!("  listening on  {}\n", shown(endpoint));
     }
     let mut takes_everything = false;
     for (prefix, target) in running.routes().iter() {
