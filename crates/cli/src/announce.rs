@@ -3,19 +3,21 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use blitz::serving::Endpoint;
 use blitz_gateway::{Origin, Prefix, Running, Target};
 use blitz_http::{Address, DriverKind, Protocol};
 
+use crate::tls::Tls;
 use crate::{listen, version};
 
 /// Says it on standard output.
-pub(crate) fn announce(running: &Running) {
-    let text = text_of(running);
+pub(crate) fn announce(running: &Running, tls: Option<&Tls>) {
+    let text = text_of(running, tls);
     // Nobody reading is no reason not to serve.
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
-fn text_of(running: &Running) -> String {
+fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     let cores = running.cores();
     let driver = match (cores.driver(), cores.fallback_reason()) {
         (DriverKind::Uring, _) => "io_uring".to_owned(),
@@ -28,8 +30,8 @@ fn text_of(running: &Running) -> String {
         version::LONG,
         cores.count()
     );
-    for address in running.addresses() {
-        text += &format!("  listening on  {}\n", shown(address));
+    for endpoint in running.endpoints() {
+        text += &format!("  listening on  {}\n", shown(endpoint));
     }
     let mut takes_everything = false;
     for (prefix, target) in running.routes().iter() {
@@ -39,17 +41,25 @@ fn text_of(running: &Running) -> String {
     if !takes_everything {
         text += "  other paths   -> the built-in site\n";
     }
-    if let Some(address) = running.addresses().first() {
-        let path = if takes_everything { "/" } else { "/hello" };
-        text += &format!("  try           {}\n", command(address, path));
+    let path = if takes_everything { "/" } else { "/hello" };
+    let is_plain = |endpoint: &&Endpoint| endpoint.tls.is_none();
+    if let Some(endpoint) = running.endpoints().iter().find(is_plain) {
+        text += &format!("  try           {}\n", command(&endpoint.address, path));
+    }
+    let secure = running.endpoints().iter().find(|at| !is_plain(at));
+    if let (Some(endpoint), Some(tls)) = (secure, tls) {
+        let command = secure_command(&endpoint.address, path, tls);
+        text += &format!("  try           {command}\n");
     }
     text
 }
 
-fn shown(address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => format!("http://{address}"),
-        Address::Unix(_) => listen::text_of(address),
+fn shown(endpoint: &Endpoint) -> String {
+    match (&endpoint.address, &endpoint.tls) {
+        (Address::Tcp(address), None) => format!("http://{address}"),
+        (Address::Tcp(address), Some(_)) => format!("https://{address}"),
+        (Address::Unix(_), None) => listen::text_of(&endpoint.address),
+        (Address::Unix(_), Some(_)) => format!("{} (TLS)", listen::text_of(&endpoint.address)),
     }
 }
 
@@ -79,6 +89,26 @@ fn command(address: &Address, path: &str) -> String {
                 socket.display()
             )
         }
+    }
+}
+
+/// With a name that the certificate has, and an authority that curl would not know.
+fn secure_command(address: &Address, path: &str, tls: &Tls) -> String {
+    let trust = match tls.development() {
+        None => String::new(),
+        Some(development) => match &development.authority {
+            Some(authority) => format!("--cacert {} ", authority.display()),
+            // It is forgotten with this process; nobody can be told to trust it.
+            None => "--insecure ".to_owned(),
+        },
+    };
+    let name = tls.first_name().unwrap_or_else(|| "localhost".to_owned());
+    match address {
+        Address::Tcp(address) => format!("curl {trust}https://{name}:{}{path}", address.port()),
+        Address::Unix(socket) => format!(
+            "curl {trust}--unix-socket {} https://{name}{path}",
+            socket.display()
+        ),
     }
 }
 

@@ -68,8 +68,8 @@ fn advice(value: &str) -> String {
         return said("the port is missing", "write localhost:8080");
     }
     if value.starts_with("https://") {
-        let fix = "leave TLS to a server in front, and write an address and a port: :8080";
-        return said("TLS is not built yet", fix);
+        let fix = "write --listen-tls with an address and a port: --listen-tls :8443";
+        return said("HTTPS has its own flag", fix);
     }
     if let Some(rest) = value.strip_prefix("http://") {
         let fix = format!("write {}", rest.split('/').next().unwrap_or_default());
@@ -204,7 +204,7 @@ mod tests {
             (":", "\"\" is no port", "0 to 65535"),
             ("*:80", "number", "write :80"),
             ("http://127.0.0.1:80/x", "no URL", "write 127.0.0.1:80"),
-            ("https://127.0.0.1", "not built", ":8080"),
+            ("https://127.0.0.1", "its own", ":8443"),
             ("", "no address", "ADDR:PORT"),
             ("300.0.0.1:80", "no address", "ADDR:PORT"),
             ("example.com:80", "no address", "ADDR:PORT"),

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
-use blitz::serving::{self, EndError};
+use blitz::serving::{self, EndError, Occasion};
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
@@ -14,10 +15,13 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
+use crate::tls::{Tls, TlsArguments};
 use crate::{announce, listen};
 
 /// A newcomer reaches it as `http://localhost:8080`, and nobody else's machine does.
-const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
+const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// The same as `https://localhost:8443`.
+const LISTEN_TLS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
 /// The exit code of a process that was interrupted twice: 128 + SIGINT, as shells count.
 const INTERRUPTED: u8 = 130;
@@ -31,8 +35,24 @@ const CORES_MAX: usize = 4096;
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// Where to listen: ADDR:PORT, :PORT for every address, or unix:/path; may be repeated
-    #[arg(long, value_name = "ADDR", default_value = LISTEN_DEFAULT, value_parser = listen::parse)]
+    /// [default: 127.0.0.1:8080, and 127.0.0.1:8443 for HTTPS]
+    #[arg(long, value_name = "ADDR", value_parser = listen::parse)]
     listen: Vec<Address>,
+
+    /// Where to listen for HTTPS; may be repeated
+    #[arg(long, value_name = "ADDR", value_parser = listen::parse)]
+    listen_tls: Vec<Address>,
+
+    #[command(flatten)]
+    tls: TlsArguments,
+
+    /// Send requests in clear text to HTTPS, but for /.well-known/acme-challenge/
+    #[arg(long)]
+    redirect_https: bool,
+
+    /// Tell upstreams who the client has proved to be: Client-Cert, Client-Cert-Chain (RFC 9440)
+    #[arg(long, requires = "client_ca")]
+    client_cert_header: bool,
 
     /// Where requests go: URL, or PREFIX=URL for paths below PREFIX; may be repeated. URL is
     /// http://HOST:PORT, h2c://HOST:PORT for HTTP/2, or unix:/PATH
@@ -99,17 +119,76 @@ impl Failure {
 }
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
+    let places = Places::of(arguments).map_err(|text| Failure { text, code: USAGE })?;
+    let mut tls = match places.tls.as_slice() {
+        [] => None,
+        _ => Some(Tls::load(&arguments.tls).map_err(failed)?),
+    };
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     // Before the cores start, so that no signal is lost between.
     let signals = Signals::block().map_err(failed)?;
-    let running = gateway(arguments)
+    let running = gateway(arguments, places, tls.as_ref())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&error))?;
-    announce::announce(&running);
-    running.obey(&signals).map_err(|error| ended(&error))
+    announce::announce(&running, tls.as_ref());
+    let keep = |occasion| match &mut tls {
+        Some(tls) => tls.keep(occasion),
+        None if occasion == Occasion::Reload => {
+            tracing::info!("there is nothing to read again: no certificate is in use");
+        }
+        None => {}
+    };
+    let outcome = running.obey_and(&signals, keep);
+    outcome.map_err(|error| ended(&error))
 }
 
-fn gateway(arguments: &RunArguments) -> Gateway {
+/// Where to listen.
+struct Places {
+    plain: Vec<Address>,
+    tls: Vec<Address>,
+}
+
+impl Places {
+    /// What the flags say or leave to us; or what is wrong with them together.
+    fn of(arguments: &RunArguments) -> Result<Places, String> {
+        let tls = &arguments.tls;
+        tls.check()?;
+        let mut places = Places {
+            plain: arguments.listen.clone(),
+            tls: arguments.listen_tls.clone(),
+        };
+        let needs_tls = [
+            ("--cert", tls.has_certificates()),
+            ("--client-ca", tls.asks_clients()),
+            ("--redirect-https", arguments.redirect_https),
+        ];
+        let needs_tls = needs_tls.iter().find(|(_, given)| *given);
+        if places.plain.is_empty() && places.tls.is_empty() {
+            places.plain.push(Address::Tcp(LISTEN_DEFAULT));
+            // Nobody has asked for it, so that another who has the port is no reason to stop.
+            if needs_tls.is_some() || is_free(LISTEN_TLS_DEFAULT) {
+                places.tls.push(Address::Tcp(LISTEN_TLS_DEFAULT));
+            }
+        }
+        match needs_tls {
+            Some((flag, _)) if places.tls.is_empty() => Err(format!(
+                "{flag} is for HTTPS, and nothing listens for that\n  \
+                 add for example --listen-tls :8443"
+            )),
+            _ => Ok(places),
+        }
+    }
+}
+
+fn is_free(address: SocketAddr) -> bool {
+    let tried = serving::reserve([Address::Tcp(address).into()]);
+    if let Err(error) = &tried {
+        tracing::warn!("no HTTPS: {error}; --listen-tls ADDR takes another port");
+    }
+    tried.is_ok()
+}
+
+fn gateway(arguments: &RunArguments, places: Places, tls: Option<&Tls>) -> Gateway {
     let config = Config {
         io: arguments.io.into(),
         cores: arguments.cores.unwrap_or_default(),
@@ -117,14 +196,20 @@ fn gateway(arguments: &RunArguments) -> Gateway {
     };
     let options = Options {
         trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
+        redirect_https: arguments.redirect_https,
+        client_cert_header: arguments.client_cert_header,
         ..Options::default()
     };
     let gateway = Gateway::new().config(config).options(options);
-    let gateway = arguments
-        .listen
-        .iter()
-        .cloned()
-        .fold(gateway, Gateway::listen);
+    let gateway = places.plain.into_iter().fold(gateway, Gateway::listen);
+    let slots = tls.into_iter().cycle().map(Tls::slot);
+    let gateway = places
+        .tls
+        .into_iter()
+        .zip(slots)
+        .fold(gateway, |gateway, (address, slot)| {
+            gateway.listen_tls(address, slot)
+        });
     arguments.to.iter().cloned().fold(gateway, Gateway::to)
 }
 

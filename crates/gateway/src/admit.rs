@@ -50,6 +50,7 @@ pub(crate) fn admit<F>(core: &Core<F>, route: &Route, request: &mut Request) -> 
         trusted: core.options.trusted_proxies.contains(&request.peer),
         websocket: request.websocket,
         default_authority: &route.target.authority,
+        client_cert: core.options.client_cert_header,
         random: blitz_http::random_u64,
     };
     let head = &mut *request.head;

@@ -16,6 +16,8 @@ use crate::upstream::{Endpoint, Resolved, Speaking};
 pub(crate) struct Core<F> {
     pub(crate) routes: Routes<Route>,
     pub(crate) options: Arc<Options>,
+    /// Where clients in clear text are sent, if they are: the port of HTTPS.
+    pub(crate) https_port: Option<u16>,
     /// Answers what no target takes.
     pub(crate) fallback: Rc<F>,
     /// Working memory for field values; never borrowed across an await.
@@ -36,6 +38,7 @@ impl<F: Service> Core<F> {
         targets: &Routes<Target>,
         names: &[Arc<Resolved>],
         options: Arc<Options>,
+        https_port: Option<u16>,
         fallback: Rc<F>,
     ) -> Core<F> {
         let pool = Pool::new(options.client.clone());
@@ -46,6 +49,7 @@ impl<F: Service> Core<F> {
         Core {
             routes,
             options,
+            https_port,
             fallback,
             scratch: RefCell::default(),
             path: RefCell::default(),

@@ -15,6 +15,10 @@ pub struct Counters {
     pub unrouted: u64,
     /// Requests that the gateway refused itself: methods and fields that must not pass.
     pub refused: u64,
+    /// Requests in clear text that were sent to HTTPS.
+    pub redirected: u64,
+    /// Requests for a host that the certificate of their connection does not cover (421).
+    pub misdirected: u64,
     /// Final responses of upstreams, by class: index 1 holds 2xx.
     pub responses: [u64; 5],
     /// Requests that got no answer from an upstream, in the order of [`Failure::ALL`].
@@ -43,6 +47,8 @@ impl Counters {
         self.routed += other.routed;
         self.unrouted += other.unrouted;
         self.refused += other.refused;
+        self.redirected += other.redirected;
+        self.misdirected += other.misdirected;
         self.connect_failures += other.connect_failures;
         self.retries += other.retries;
         self.cut_off += other.cut_off;

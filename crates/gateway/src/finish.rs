@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
-use blitz_http::{Fields, Method, Name, Pooled, Responder, ResponseHead, Status};
+use blitz_http::{Exchange, Fields, Method, Name, Pooled, Responder, ResponseHead, Status};
 
 use crate::admit::{ALLOWED, Refused};
 use crate::counters::count;
+use crate::entrance::Turned;
 use crate::proxy_status::Failure;
 use crate::request::{Ended, Request};
 
@@ -28,6 +29,23 @@ pub(crate) fn finish(mut request: Request, outcome: Result<(), Ended>) {
         // The answer had begun; the body that was dropped unfinished has cut it off.
         _ => count(|counters| counters.cut_off += 1),
     }
+}
+
+/// Answers a request that came by the wrong door.
+#[cold]
+pub(crate) fn turn_away(exchange: Exchange, turned: &Turned) {
+    tracing::debug!(?turned, "request turned away");
+    let mut head = Pooled::response(turned.status());
+    count(|counters| match turned {
+        Turned::Encrypted(_) => counters.redirected += 1,
+        Turned::Nowhere => counters.refused += 1,
+        Turned::Misdirected => counters.misdirected += 1,
+    });
+    if let Turned::Encrypted(location) = turned {
+        head.fields.append(Name::Location, location);
+    }
+    let asked = &exchange.request.fields;
+    answer(asked, exchange.responder, head, turned.detail());
 }
 
 fn refuse(request: &Request, responder: Responder, refused: Refused) {

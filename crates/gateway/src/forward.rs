@@ -11,7 +11,7 @@ mod names;
 
 use blitz_http::{Fields, Method, Name, Peer, RequestHead, ResponseHead, Version};
 
-use adding::{add_forwarding, add_request_id, via};
+use adding::{add_client_certificate, add_forwarding, add_request_id, via};
 use connection::{TooManyConnectionOptions, contains_token, remove_named_by_connection};
 use names::{
     CLAIMS, NOT_IN_TRAILERS, REQUEST_HOP, RESPONSE_HOP, Survey, is_claim, is_imitation, is_in,
@@ -27,6 +27,8 @@ pub(crate) struct Client<'a> {
     pub(crate) websocket: bool,
     /// Host and port to ask for if the client named none.
     pub(crate) default_authority: &'a str,
+    /// Whether the upstream is told who the client has proved to be.
+    pub(crate) client_cert: bool,
     /// Numbers nobody can guess, for the request's id.
     pub(crate) random: fn() -> u64,
 }
@@ -67,6 +69,9 @@ pub(crate) fn edit_request(
         ..seen
     };
     add_forwarding(head, client, left, scratch);
+    if client.client_cert {
+        add_client_certificate(&mut head.fields, client.peer);
+    }
     add_request_id(&mut head.fields, client.random, left);
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use blitz::serving::{self, EndError, Serving};
-use blitz_http::{Address, Config, Cores, ServeOptions, Service, Signals};
+use blitz::serving::{self, EndError, Endpoint, Occasion, Serving};
+use blitz_http::{Address, Config, Cores, ServeOptions, Service, Signals, TlsSlot};
 
 use crate::core::Core;
 use crate::counters::{self, Counters};
@@ -26,7 +26,7 @@ const COUNTERS_PATIENCE: Duration = Duration::from_secs(1);
 /// the service that [`Gateway::start`] is given.
 #[derive(Debug, Default)]
 pub struct Gateway {
-    listen: Vec<Address>,
+    listen: Vec<Endpoint>,
     targets: Vec<Target>,
     options: Options,
     config: Config,
@@ -60,7 +60,16 @@ impl Gateway {
     /// Listens on this address too.
     #[must_use]
     pub fn listen(mut self, address: Address) -> Gateway {
-        self.listen.push(address);
+        self.listen.push(address.into());
+        self
+    }
+
+    /// Listens on this address too, and speaks TLS there. What is put into the slot later is for
+    /// handshakes that begin later.
+    #[must_use]
+    pub fn listen_tls(mut self, address: Address, tls: TlsSlot) -> Gateway {
+        let tls = Some(tls);
+        self.listen.push(Endpoint { address, tls });
         self
     }
 
@@ -97,28 +106,47 @@ impl Gateway {
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
         let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
-        let addresses = serving::reserve(&self.listen)?;
+        let endpoints = serving::reserve(self.listen)?;
         let names = names(&routes);
         let names =
             start_resolving(&names, &self.options.name_servers).map_err(StartError::Resolve)?;
+        let https_port = self.options.redirect_https.then(|| https_port(&endpoints));
         let drain_timeout = self.options.drain_timeout;
         let options = Arc::new(self.options);
         let targets = routes.map(Target::clone);
         let make = move || {
-            let core = Core::new(&targets, &names, Arc::clone(&options), fallback());
+            let core = Core::new(
+                &targets,
+                &names,
+                Arc::clone(&options),
+                https_port,
+                fallback(),
+            );
             let options = ServeOptions {
                 limits: options.limits.clone(),
                 ..ServeOptions::default()
             };
             (Rc::new(core), options)
         };
-        let serving = serving::start(addresses, &self.config, make)?;
+        let serving = serving::start(endpoints, &self.config, make)?;
         Ok(Running {
             serving,
             routes,
             drain_timeout,
         })
     }
+}
+
+/// The port of the first listener over TLS; 443 if somebody in front speaks it.
+fn https_port(endpoints: &[Endpoint]) -> u16 {
+    let ports = endpoints.iter().filter_map(|endpoint| match endpoint {
+        Endpoint {
+            address: Address::Tcp(address),
+            tls: Some(_),
+        } => Some(address.port()),
+        _ => None,
+    });
+    ports.into_iter().next().unwrap_or(443)
 }
 
 /// Every name that has to be resolved, once.
@@ -138,8 +166,8 @@ fn names(routes: &Routes<Target>) -> Vec<(String, u16)> {
 impl Running {
     /// Where it listens, port 0 replaced by the port that was free.
     #[must_use]
-    pub fn addresses(&self) -> &[Address] {
-        self.serving.addresses()
+    pub fn endpoints(&self) -> &[Endpoint] {
+        self.serving.endpoints()
     }
 
     /// The targets in the order in which they are asked.
@@ -175,6 +203,15 @@ impl Running {
     /// [`EndError`]: the end came in another way.
     pub fn obey(self, signals: &Signals) -> Result<(), EndError> {
         self.serving.obey(signals, self.drain_timeout)
+    }
+
+    /// As [`Running::obey`], and calls `keep` on the calling thread when there may be something to
+    /// do for those who serve.
+    ///
+    /// # Errors
+    /// [`EndError`]: the end came in another way.
+    pub fn obey_and(self, signals: &Signals, keep: impl FnMut(Occasion)) -> Result<(), EndError> {
+        self.serving.obey_and(signals, self.drain_timeout, keep)
     }
 
     /// The proxy's and HTTP's counters, summed over the cores. Cores that have ended, or do not

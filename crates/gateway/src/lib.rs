@@ -5,6 +5,7 @@ mod admit;
 mod connect;
 mod core;
 mod counters;
+mod entrance;
 mod finish;
 mod forward;
 mod gateway;

@@ -23,6 +23,12 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// Clients whose word about the real client is believed; none.
     pub trusted_proxies: TrustedProxies,
+    /// Sends requests in clear text to the first listener that speaks TLS, or to port 443 if none
+    /// does, but for the proofs that authorities ask for (RFC 8555, section 8.3); no.
+    pub redirect_https: bool,
+    /// Tells upstreams who the client has proved to be, in `Client-Cert` and `Client-Cert-Chain`
+    /// (RFC 9440); no. What clients write there themselves is removed in any case.
+    pub client_cert_header: bool,
     /// Name servers for upstreams' names; none means those of `/etc/resolv.conf`.
     pub name_servers: Vec<SocketAddr>,
 }
@@ -35,6 +41,8 @@ impl Default for Options {
             continue_timeout: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(30),
             trusted_proxies: TrustedProxies::default(),
+            redirect_https: false,
+            client_cert_header: false,
             name_servers: Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! Life of a request: `admit · route · pick · connect · send · relay · finish`.
+//! Life of a request: `enter · admit · route · pick · connect · send · relay · finish`.
 //!
 //! The phases are modules, and this is the one place that knows their order.
 
@@ -13,7 +13,8 @@ use crate::admit::{Refused, admit};
 use crate::connect::{connect, pick};
 use crate::core::{Core, Route};
 use crate::counters::count;
-use crate::finish::finish;
+use crate::entrance::turn;
+use crate::finish::{finish, turn_away};
 use crate::forward::is_websocket;
 use crate::proxy_status::Failure;
 use crate::relay::{NoResponse, Upload, await_response, relay};
@@ -25,6 +26,9 @@ use crate::upstream::Tried;
 /// When the client goes away the future is dropped where it stands, and with it the connection to
 /// the upstream: there is nothing to undo.
 pub(crate) async fn life_of_a_request<F: Service>(core: Rc<Core<F>>, exchange: Exchange) {
+    if let Some(turned) = turn(core.https_port, &exchange) {
+        return turn_away(exchange, &turned);
+    }
     let Some(route) = core.routes.find(exchange.request.path()) else {
         count(|counters| counters.unrouted += 1);
         return PoolFuture::new(core.fallback.call(exchange)).await;

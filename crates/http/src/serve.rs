@@ -29,6 +29,7 @@ use crate::tls::TlsSlot;
 use crate::transport::{Resting, Transport};
 
 /// How connections are served.
+#[derive(Clone)]
 pub struct ServeOptions {
     /// Bounds and deadlines.
     pub limits: Limits,

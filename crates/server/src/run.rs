@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::serving::{self, StartError};
+use crate::serving::{self, Endpoint, StartError};
 use blitz_http::{Address, Config, Cores, DriverKind, IoChoice, Limits, ServeOptions, Signals};
 use std::env::VarError;
 use std::io::{self, ErrorKind};
@@ -45,7 +45,8 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         .iter()
         .map(|text| parse_address(text))
         .collect();
-    let addresses = serving::reserve(&wanted?).map_err(cannot_start)?;
+    let endpoints = wanted?.into_iter().map(Endpoint::from);
+    let endpoints = serving::reserve(endpoints).map_err(cannot_start)?;
     let signals = Signals::block().map_err(|error| cannot("wait for signals", &error))?;
     let config = Config {
         io: settings.io.unwrap_or_default(),
@@ -66,8 +67,8 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         };
         (service.on_core(), options)
     };
-    let serving = serving::start(addresses, &config, make).map_err(cannot_start)?;
-    announce(serving.addresses(), serving.cores());
+    let serving = serving::start(endpoints, &config, make).map_err(cannot_start)?;
+    announce(serving.endpoints(), serving.cores());
     // After an error the caller's `main` ends, and what is left of the cores with it.
     serving
         .obey(&signals, drain_timeout)
@@ -75,8 +76,8 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
 }
 
 /// Says where it listens and how.
-fn announce(addresses: &[Address], cores: &Cores) {
-    let urls: Vec<String> = addresses.iter().map(url).collect();
+fn announce(endpoints: &[Endpoint], cores: &Cores) {
+    let urls: Vec<String> = endpoints.iter().map(|at| url(&at.address)).collect();
     let driver = match cores.driver() {
         DriverKind::Uring => "io_uring",
         DriverKind::Epoll => "epoll",

@@ -16,18 +16,38 @@ use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
 use std::time::Duration;
 
-use blitz_http::{Address, Config, Cores, Drain, Listener, ServeOptions, Service, Signal, Signals};
+use blitz_http::{
+    Address, Config, Cores, Drain, Listener, ServeOptions, Service, Signal, Signals, TlsSlot,
+};
+
+/// Where to listen, and whether TLS is spoken there.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// The address.
+    pub address: Address,
+    /// With it the listener speaks TLS.
+    pub tls: Option<TlsSlot>,
+}
+
+impl From<Address> for Endpoint {
+    /// In clear text.
+    fn from(address: Address) -> Endpoint {
+        Endpoint { address, tls: None }
+    }
+}
 
 /// Makes sure that nobody else listens on these addresses, and settles port 0 to a free one. To be
 /// done once, before the cores [start].
 ///
 /// # Errors
 /// [`StartError::Listen`] for the first address that cannot be had.
-pub fn reserve(addresses: &[Address]) -> Result<Vec<Address>, StartError> {
-    let settled = addresses.iter().map(|address| {
-        spare_files(address)
-            .and_then(|()| Listener::reserve(address))
-            .map_err(|error| StartError::Listen(address.clone(), error))
+pub fn reserve(endpoints: impl IntoIterator<Item = Endpoint>) -> Result<Vec<Endpoint>, StartError> {
+    let settled = endpoints.into_iter().map(|Endpoint { address, tls }| {
+        let settled = spare_files(&address).and_then(|()| Listener::reserve(&address));
+        match settled {
+            Ok(address) => Ok(Endpoint { address, tls }),
+            Err(error) => Err(StartError::Listen(address, error)),
+        }
     });
     settled.collect()
 }
@@ -48,21 +68,22 @@ fn spare_files(address: &Address) -> io::Result<()> {
     }
 }
 
-/// Listens on every address and serves on every core; returns once all of them do.
+/// Listens on every endpoint and serves on every core; returns once all of them do.
 ///
-/// `make` makes the service of the calling core and says how it is served.
+/// `make` makes the service of the calling core and says how it is served; whether over TLS, the
+/// endpoint decides.
 ///
 /// # Errors
 /// [`StartError`]; what has started by then is told to end.
 pub fn start<S: Service>(
-    addresses: Vec<Address>,
+    endpoints: Vec<Endpoint>,
     config: &Config,
     make: impl Fn() -> (Rc<S>, ServeOptions) + Send + Sync + 'static,
 ) -> Result<Serving, StartError> {
     let (started, starts) = channel();
     let ended = Arc::new(AtomicUsize::new(0));
     let plan = Arc::new(Plan {
-        addresses: addresses.clone(),
+        endpoints: endpoints.clone(),
         make,
         started,
         ended: Arc::clone(&ended),
@@ -71,7 +92,7 @@ pub fn start<S: Service>(
         .map_err(StartError::Start)?;
     let serving = Serving {
         cores,
-        addresses,
+        endpoints,
         ended,
     };
     for _ in 0..serving.cores.count() {
@@ -86,7 +107,7 @@ pub fn start<S: Service>(
 /// A service at work. Dropping it does not stop it.
 pub struct Serving {
     cores: Cores,
-    addresses: Vec<Address>,
+    endpoints: Vec<Endpoint>,
     ended: Arc<AtomicUsize>,
 }
 
@@ -110,11 +131,20 @@ pub enum EndError {
     Failed(io::Error),
 }
 
+/// When the thread that waits for signals may do something besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// HUP: files are to be read again.
+    Reload,
+    /// No signal came for a while, a second or less.
+    Routine,
+}
+
 impl Serving {
     /// Where it listens, port 0 replaced by the port that was free.
     #[must_use]
-    pub fn addresses(&self) -> &[Address] {
-        &self.addresses
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
     }
 
     /// The cores, with their driver and their own counters.
@@ -150,6 +180,20 @@ impl Serving {
     /// # Errors
     /// [`EndError`]: the end came in another way.
     pub fn obey(self, signals: &Signals, patience: Duration) -> Result<(), EndError> {
+        self.obey_and(signals, patience, |_| ())
+    }
+
+    /// As [`Serving::obey`], and calls `keep` on the calling thread when there may be something to
+    /// do for those who serve.
+    ///
+    /// # Errors
+    /// [`EndError`]: the end came in another way.
+    pub fn obey_and(
+        self,
+        signals: &Signals,
+        patience: Duration,
+        mut keep: impl FnMut(Occasion),
+    ) -> Result<(), EndError> {
         // Cores may also end by themselves, and no signal tells.
         const LOOK: Duration = Duration::from_secs(1);
         const LOOK_WHILE_DRAINING: Duration = Duration::from_millis(10);
@@ -175,7 +219,15 @@ impl Serving {
                     interrupted = true;
                     Duration::ZERO
                 }
-                Some(Signal::Hangup | Signal::User1 | Signal::User2) | None => continue,
+                Some(Signal::Hangup) => {
+                    keep(Occasion::Reload);
+                    continue;
+                }
+                Some(Signal::User1 | Signal::User2) => continue,
+                None => {
+                    keep(Occasion::Routine);
+                    continue;
+                }
             };
             (look, told) = (LOOK_WHILE_DRAINING, true);
             self.drain(limit);
@@ -191,13 +243,13 @@ impl Serving {
 
 /// What every core starts from.
 struct Plan<F> {
-    addresses: Vec<Address>,
+    endpoints: Vec<Endpoint>,
     make: F,
     started: Sender<Result<(), StartError>>,
     ended: Arc<AtomicUsize>,
 }
 
-/// Listens on every address and serves until drained.
+/// Listens on every endpoint and serves until drained.
 async fn serve_core<S, F>(plan: Arc<Plan<F>>)
 where
     S: Service,
@@ -207,19 +259,25 @@ where
         started: Some(plan.started.clone()),
         ended: Arc::clone(&plan.ended),
     };
-    let mut listeners = Vec::with_capacity(plan.addresses.len());
-    for address in &plan.addresses {
+    let mut listeners = Vec::with_capacity(plan.endpoints.len());
+    for Endpoint { address, tls } in &plan.endpoints {
         match Listener::bind(address) {
-            Ok(listener) => listeners.push(listener),
+            Ok(listener) => listeners.push((listener, tls.clone())),
             Err(error) => return life.say(Err(StartError::Listen(address.clone(), error))),
         }
     }
     let (service, options) = (plan.make)();
     life.say(Ok(()));
-    let options = Rc::new(options);
-    let serving = listeners.into_iter().map(|listener| {
-        let (service, options) = (Rc::clone(&service), Rc::clone(&options));
-        Box::pin(blitz_http::serve(listener, service, options))
+    let serving = listeners.into_iter().map(|(listener, tls)| {
+        let options = ServeOptions {
+            tls,
+            ..options.clone()
+        };
+        Box::pin(blitz_http::serve(
+            listener,
+            Rc::clone(&service),
+            Rc::new(options),
+        ))
     });
     all(serving.collect()).await;
 }

@@ -1,6 +1,7 @@
 //! The binary as a person meets it: exit codes and words.
 
 mod doctor;
+mod https;
 mod run;
 mod version;
 mod wrong_arguments;

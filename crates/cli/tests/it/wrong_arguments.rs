@@ -88,6 +88,42 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
         "given twice",
         "keep one of them",
     ),
+    (
+        &["--listen-tls", "127.0.0.1:0", "--cert", "a.pem"],
+        "--cert",
+        "--key 0 times",
+        "same order",
+    ),
+    (
+        &["--cert", "a.pem", "--key", "a.key"],
+        "--cert",
+        "nothing listens for that",
+        "--listen-tls",
+    ),
+    (
+        &["--redirect-https"],
+        "--redirect-https",
+        "nothing listens for that",
+        "--listen-tls",
+    ),
+    (
+        &["--client-auth", "optional"],
+        "--client-ca",
+        "not provided",
+        "--help",
+    ),
+    (
+        &["--client-ca", "a.pem", "--client-auth", "perhaps"],
+        "perhaps",
+        "--client-auth",
+        "optional, required",
+    ),
+    (
+        &["--listen", "https://127.0.0.1"],
+        "https://127.0.0.1",
+        "its own flag",
+        "--listen-tls",
+    ),
 ];
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
-use blitz_http::{Fields, Name, RequestHead, Version};
+use blitz_http::{Fields, Name, Peer, RequestHead, Version};
 
 use super::Client;
 use super::names::Survey;
@@ -168,6 +168,17 @@ fn add_port(fields: &mut Fields, port: u16) {
         rest /= 10;
     }
     fields.append(Name::XForwardedPort, &digits[start..]);
+}
+
+/// Who the client has proved to be (RFC 9440), if it has.
+pub(super) fn add_client_certificate(fields: &mut Fields, peer: &Peer) {
+    let Some(client) = peer.tls.as_ref().and_then(|tls| tls.client.as_ref()) else {
+        return;
+    };
+    fields.append(Name::ClientCert, client.field_value());
+    if let Some(chain) = client.chain_field_value() {
+        fields.append(Name::ClientCertChain, chain);
+    }
 }
 
 /// Keeps the client's id, if it is one that logs can bear, or makes one of 128 random bits.

@@ -35,6 +35,7 @@ fn edit(
         websocket: is_websocket(head),
         default_authority: "upstream:80",
         random: || 255,
+        client_cert: false,
     };
     edit_request(head, &client, &mut b"leftover".to_vec())
 }

@@ -60,7 +60,7 @@ impl Proxy {
             gateway = gateway.to(target.parse().unwrap());
         }
         let running = gateway.start(|| Rc::new(service_fn(built_in))).unwrap();
-        let Address::Tcp(address) = running.addresses()[0] else {
+        let Address::Tcp(address) = running.endpoints()[0].address else {
             panic!("not a TCP address")
         };
         Proxy {

@@ -1,4 +1,4 @@
-use blitz::serving::{self, EndError, StartError};
+use blitz::serving::{self, EndError, Endpoint, StartError};
 use blitz_http::{
     Address, Config, Drain, Exchange, Pooled, ServeOptions, Service, Signals, Status, service_fn,
 };
@@ -10,8 +10,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-fn any_port() -> Vec<Address> {
-    vec![Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())]
+fn any_port() -> [Endpoint; 1] {
+    [Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()).into()]
 }
 
 fn two_cores() -> Config {
@@ -38,10 +38,10 @@ fn ip(address: &Address) -> SocketAddr {
 
 #[test]
 fn it_serves_until_it_is_drained() {
-    let addresses = serving::reserve(&any_port()).expect("a port is free");
+    let endpoints = serving::reserve(any_port()).expect("a port is free");
     let make = || (teapot(), ServeOptions::default());
-    let serving = serving::start(addresses, &two_cores(), make).expect("it starts");
-    let mut client = Client::connect(ip(&serving.addresses()[0]));
+    let serving = serving::start(endpoints, &two_cores(), make).expect("it starts");
+    let mut client = Client::connect(ip(&serving.endpoints()[0].address));
     assert_eq!(client.get("/").text(), "a teapot");
     assert_eq!(serving.ended(), 0);
     serving.drain(Duration::ZERO);
@@ -52,7 +52,7 @@ fn it_serves_until_it_is_drained() {
 fn an_address_that_cannot_be_had_is_named() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let address = Address::Tcp(taken.local_addr().expect("bound"));
-    let error = serving::reserve(std::slice::from_ref(&address)).expect_err("it is taken");
+    let error = serving::reserve([address.clone().into()]).expect_err("it is taken");
     assert!(
         matches!(&error, StartError::Listen(named, _) if ip(named) == ip(&address)),
         "{error}"
@@ -74,25 +74,25 @@ fn a_file_is_not_replaced_by_a_socket() {
     std::os::unix::fs::symlink(&file, &link).expect("a link");
     drop(UnixListener::bind(&stale).expect("a socket"));
     for taken in ["file", "link"] {
-        let error = serving::reserve(&[address(taken)]).expect_err(taken);
+        let error = serving::reserve([address(taken).into()]).expect_err(taken);
         assert!(error.to_string().contains("no socket"), "{error}");
     }
     assert_eq!(
         std::fs::read_to_string(&link).expect("it is there"),
         "precious"
     );
-    assert!(serving::reserve(&[address("stale")]).is_ok());
+    assert!(serving::reserve([address("stale").into()]).is_ok());
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]
 fn a_core_that_panics_while_it_starts_is_no_start() {
-    let addresses = serving::reserve(&any_port()).expect("a port is free");
+    let endpoints = serving::reserve(any_port()).expect("a port is free");
     let make = || {
         assert!(blitz_http::core_index() == 0, "this core cannot be made");
         (teapot(), ServeOptions::default())
     };
-    let error = serving::start(addresses, &two_cores(), make).err();
+    let error = serving::start(endpoints, &two_cores(), make).err();
     assert!(matches!(error, Some(StartError::Start(_))), "{error:?}");
 }
 
@@ -102,12 +102,12 @@ fn an_end_that_nobody_asked_for_is_an_error() {
     let (done, ended) = channel();
     thread::spawn(move || {
         let signals = Signals::block().expect("signals can be waited for");
-        let addresses = serving::reserve(&any_port()).expect("a port is free");
+        let endpoints = serving::reserve(any_port()).expect("a port is free");
         let make = || {
             blitz_http::spawn(async { Drain::of_core().trigger(Duration::ZERO) });
             (teapot(), ServeOptions::default())
         };
-        let serving = serving::start(addresses, &two_cores(), make).expect("it starts");
+        let serving = serving::start(endpoints, &two_cores(), make).expect("it starts");
         done.send(serving.obey(&signals, Duration::ZERO))
     });
     let outcome = ended.recv_timeout(PATIENCE).expect("it notices");

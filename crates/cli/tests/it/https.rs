@@ -1,0 +1,396 @@
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blitz_testing::{Client, PATIENCE, Upstream};
+use rustls::client::Resumption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
+
+use crate::{blitz, stderr, stdout};
+
+/// A folder of a test's own, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "blitz-https-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// Has `blitz cert` make a pair; gives certificate and key.
+    fn certificate(&self, name: &str) -> (String, String) {
+        let output = blitz(&["cert", "--out", &self.file(""), name]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        (
+            self.file(&format!("{name}.pem")),
+            self.file(&format!("{name}.key")),
+        )
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that failed is worth more than what is left of its files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `blitz`, killed when dropped.
+struct Running {
+    child: Child,
+    announced: String,
+    /// What it has said on standard error.
+    said: PathBuf,
+}
+
+impl Running {
+    fn start(folder: &Folder, flags: &[&str]) -> Running {
+        let said = folder.0.join("said");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
+            .args(["run", "--cores", "2", "--listen-tls", "127.0.0.1:0"])
+            .args(flags)
+            .env("XDG_STATE_HOME", &folder.0)
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&said).unwrap())
+            .spawn()
+            .expect("the binary starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut announced = String::new();
+        while !announced.contains("https://localhost") && !announced.contains(".example:") {
+            let read = stdout.read_line(&mut announced).expect("text");
+            assert!(
+                read > 0,
+                "{announced}{}",
+                fs::read_to_string(&said).unwrap()
+            );
+        }
+        Running {
+            child,
+            announced,
+            said,
+        }
+    }
+
+    fn address(&self, scheme: &str) -> SocketAddr {
+        let mut lines = self.announced.lines().map(str::trim);
+        let url = lines.find_map(|line| {
+            let url = line.strip_prefix("listening on")?.trim();
+            url.strip_prefix(scheme)
+        });
+        url.expect("it says where it listens").parse().unwrap()
+    }
+
+    /// Sends HUP by the shell's own `kill` and waits until something was said about it.
+    fn reload(&self, expected: &str) {
+        let before = self.said().matches(expected).count();
+        let kill = format!("kill -HUP {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("a shell").success());
+        let deadline = Instant::now() + PATIENCE;
+        while self.said().matches(expected).count() == before {
+            assert!(Instant::now() < deadline, "{}", self.said());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+fn config(authority: &Path, own: Option<&(String, String)>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(authority).unwrap())
+        .unwrap();
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(
+                vec![CertificateDer::from_pem_file(certificate).unwrap()],
+                PrivateKeyDer::from_pem_file(key).unwrap(),
+            )
+            .unwrap(),
+    };
+    // Whoever resumes a session is shown no certificate.
+    config.resumption = Resumption::disabled();
+    Arc::new(config)
+}
+
+fn connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Stream {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    StreamOwned::new(
+        ClientConnection::new(Arc::clone(config), name).unwrap(),
+        socket,
+    )
+}
+
+/// Asks and reads until the server closes.
+fn get(stream: &mut Stream, host: &str, path: &str) -> std::io::Result<String> {
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut answer = String::new();
+    match stream.read_to_string(&mut answer) {
+        Err(error) if error.kind() != ErrorKind::UnexpectedEof => Err(error),
+        _ => Ok(answer),
+    }
+}
+
+/// The certificate that a new connection is shown.
+fn shown(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Vec<u8> {
+    let mut stream = connect(address, name, config);
+    let answer = get(&mut stream, name, "/ping").unwrap();
+    assert!(answer.ends_with("pong"), "{answer}");
+    stream.conn.peer_certificates().unwrap()[0].to_vec()
+}
+
+fn of_file(file: &str) -> Vec<u8> {
+    CertificateDer::from_pem_file(file).unwrap().to_vec()
+}
+
+#[test]
+fn a_development_certificate_is_made_and_kept() {
+    let folder = Folder::new();
+    let ask = || {
+        let running = Running::start(&folder, &[]);
+        let authority = folder.0.join("blitz/ca.pem");
+        let command = format!("curl --cacert {} https://localhost", authority.display());
+        assert!(
+            running.announced.contains(&command),
+            "{}",
+            running.announced
+        );
+        shown(
+            running.address("https://"),
+            "localhost",
+            &config(&authority, None),
+        )
+    };
+    assert_eq!(ask(), ask());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_no_reason_not_to_serve() {
+    let folder = Folder::new();
+    fs::write(folder.0.join("blitz"), "in the way").unwrap();
+    let running = Running::start(&folder, &[]);
+    assert!(
+        running.said().contains("in memory only"),
+        "{}",
+        running.said()
+    );
+    assert!(running.announced.contains("--insecure"));
+}
+
+#[test]
+fn the_name_that_is_asked_for_decides_which_certificate_is_shown() {
+    let folder = Folder::new();
+    let (a, b) = (
+        folder.certificate("a.example"),
+        folder.certificate("b.example"),
+    );
+    let flags = ["--cert", &a.0, "--key", &a.1, "--cert", &b.0, "--key", &b.1];
+    let running = Running::start(&folder, &flags);
+    let address = running.address("https://");
+    let config = config(&folder.0.join("ca.pem"), None);
+    assert_eq!(shown(address, "a.example", &config), of_file(&a.0));
+    assert_eq!(shown(address, "b.example", &config), of_file(&b.0));
+    let mut stream = connect(address, "a.example", &config);
+    let answer = get(&mut stream, "b.example", "/ping").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+}
+
+#[test]
+fn hup_takes_good_files_for_new_connections_and_leaves_bad_ones() {
+    let folder = Folder::new();
+    let (certificate, key) = folder.certificate("a.example");
+    let running = Running::start(&folder, &["--cert", &certificate, "--key", &key]);
+    let address = running.address("https://");
+    let config = config(&folder.0.join("ca.pem"), None);
+    let first = shown(address, "a.example", &config);
+    let mut running_on = connect(address, "a.example", &config);
+    running_on.flush().unwrap();
+    let mut resuming = ClientConfig::clone(&config);
+    resuming.resumption = Resumption::default();
+    let resuming = Arc::new(resuming);
+    shown(address, "a.example", &resuming);
+
+    fs::remove_file(&certificate).unwrap();
+    running.reload("the new ones are bad");
+    assert!(
+        running
+            .said()
+            .contains(&format!("{certificate}: cannot be read"))
+    );
+    assert_eq!(shown(address, "a.example", &config), first);
+
+    let old_key = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    folder.certificate("a.example");
+    let new_key = fs::read(&key).unwrap();
+    fs::write(&key, old_key).unwrap();
+    running.reload("does not belong to");
+    assert_eq!(shown(address, "a.example", &config), first);
+
+    fs::write(&key, new_key).unwrap();
+    running.reload("were read again");
+    assert_eq!(shown(address, "a.example", &config), of_file(&certificate));
+    assert_ne!(first, of_file(&certificate));
+    let answer = get(&mut running_on, "a.example", "/ping").unwrap();
+    assert!(answer.ends_with("pong"), "{answer}");
+    let mut again = connect(address, "a.example", &resuming);
+    get(&mut again, "a.example", "/ping").unwrap();
+    assert_eq!(again.conn.handshake_kind(), Some(HandshakeKind::Resumed));
+}
+
+#[test]
+fn clear_text_is_sent_to_https() {
+    let folder = Folder::new();
+    let running = Running::start(&folder, &["--listen", "127.0.0.1:0", "--redirect-https"]);
+    let port = running.address("https://").port();
+    let mut client = Client::connect(running.address("http://"));
+    client.send("GET /x?y=1 HTTP/1.1\r\nHost: a.example:80\r\n\r\n");
+    let answer = client.response();
+    let location = answer.field("location").map(str::to_owned);
+    assert_eq!(answer.status, 308);
+    assert_eq!(location, Some(format!("https://a.example:{port}/x?y=1")));
+    let challenge = client.get("/.well-known/acme-challenge/token");
+    assert_eq!(challenge.status, 404);
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(client.response().status, 400);
+}
+
+#[test]
+fn clients_prove_who_they_are_and_the_upstream_hears_it() {
+    let folder = Folder::new();
+    folder.certificate("client.example");
+    let authority = folder.file("ca.pem");
+    let upstream = Upstream::start(|request| {
+        let value = |wanted: &str| {
+            let mut fields = request.fields.iter();
+            let found = fields.find(|(name, _)| name == wanted);
+            found.map_or("none", |(_, value)| value).to_owned()
+        };
+        let body = [
+            value("client-cert"),
+            value("x-forwarded-proto"),
+            value("x-forwarded-port"),
+        ]
+        .join(" ");
+        let length = body.len();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
+    });
+    let own = (
+        folder.file("client.example.pem"),
+        folder.file("client.example.key"),
+    );
+    let to = upstream.url();
+    let common = [
+        "--to",
+        &to,
+        "--client-ca",
+        &authority,
+        "--client-cert-header",
+    ];
+    for (mode, is_let_in) in [("required", false), ("optional", true)] {
+        let flags = [&common[..], &["--client-auth", mode]].concat();
+        let running = Running::start(&folder, &flags);
+        let address = running.address("https://");
+        let development = folder.0.join("blitz/ca.pem");
+        let mut known = connect(address, "localhost", &config(&development, Some(&own)));
+        let answer = get(&mut known, "localhost", "/").unwrap();
+        let end = format!(": https {}", address.port());
+        assert!(
+            answer.contains("\r\n\r\n:MII") && answer.ends_with(&end),
+            "{answer}"
+        );
+        let mut unknown = connect(address, "localhost", &config(&development, None));
+        let answer = get(&mut unknown, "localhost", "/");
+        let is_in = answer.is_ok_and(|answer| answer.contains("\r\n\r\nnone https"));
+        assert_eq!(is_in, is_let_in, "{mode}");
+    }
+}
+
+#[test]
+fn bad_files_are_named_with_advice() {
+    let folder = Folder::new();
+    let (certificate, key) = folder.certificate("a.example");
+    let (_, other_key) = folder.certificate("b.example");
+    let missing = folder.file("missing.pem");
+    for (certificate, key, said, advice) in [
+        (&missing, &key, "missing.pem: cannot be read", "path"),
+        (&certificate, &other_key, "does not belong", "mixed up"),
+        (
+            &key,
+            &certificate,
+            "has no certificate",
+            "BEGIN CERTIFICATE",
+        ),
+    ] {
+        let flags = [
+            "run",
+            "--listen-tls",
+            "127.0.0.1:0",
+            "--cert",
+            certificate,
+            "--key",
+            key,
+        ];
+        let output = blitz(&flags);
+        assert_eq!(output.status.code(), Some(1));
+        let text = stderr(&output);
+        assert!(text.contains(said) && text.contains(advice), "{text}");
+    }
+}
+
+#[test]
+fn an_authority_issues_more_than_one_certificate_and_files_are_not_overwritten() {
+    let folder = Folder::new();
+    folder.certificate("a.example");
+    let authority = fs::read(folder.0.join("ca.pem")).unwrap();
+    folder.certificate("b.example");
+    assert_eq!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
+    let output = blitz(&["cert", "--out", &folder.file(""), "a.example"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("is there already"));
+    let output = blitz(&["cert", "--out", &folder.file("more")]);
+    assert!(
+        stdout(&output).contains("curl --cacert"),
+        "{}",
+        stdout(&output)
+    );
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# HTTPS with the tools that people have: curl, openssl, h2load and h2spec; and certificates that
+# change under load.
+set -euo pipefail
+here=tests/smoke
+source "$here/lib.sh"
+export PATH="$tools/bin:$PATH" XDG_STATE_HOME="$scratch/state"
+
+certs="$scratch/certs"
+for name in localhost a.example client.example; do "$BLITZ" cert --out "$certs" "$name" >/dev/null; done
+ca="$certs/ca.pem"
+pair() { echo "--cert $certs/$1.pem --key $certs/$1.key"; }
+
+port=$(free_port)
+plain=$(free_port)
+# Without the quotes: a pair is four arguments.
+start_blitz tls "$plain" --listen-tls "127.0.0.1:$port" $(pair localhost) $(pair a.example)
+server=${started[-1]}
+base="https://localhost:$port"
+get() { curl --silent --show-error --fail --max-time 10 --cacert "$ca" --ipv4 "$@"; }
+
+# curl: both versions of HTTP, large bodies, the certificate of the name that is asked for.
+for version in 1.1 2; do
+  expect "curl: /hello over HTTP/$version" 'Hello, World!' "$(get "--http$version" "$base/hello")"
+  expect 'curl: version' "$version" \
+    "$(get "--http$version" --output /dev/null --write-out '%{http_version}' "$base/hello")"
+  head -c 8388608 /dev/urandom >"$scratch/body"
+  get "--http$version" --data-binary "@$scratch/body" --output "$scratch/answer" "$base/echo/"
+  cmp "$scratch/body" "$scratch/answer"
+done
+expect 'curl: another name' pong \
+  "$(get --resolve "a.example:$port:127.0.0.1" "https://a.example:$port/ping")"
+expect 'curl: a host that the certificate does not cover' 421 \
+  "$(curl --silent --cacert "$ca" --ipv4 --output /dev/null --write-out '%{http_code}' \
+    --header 'Host: b.example' "$base/ping")"
+expect 'curl: clear text' 400 \
+  "$(curl --silent --output /dev/null --write-out '%{http_code}' "http://127.0.0.1:$port/")"
+
+# openssl: versions, names, the key exchange, resumption.
+client() { openssl s_client -connect "127.0.0.1:$port" -CAfile "$ca" "$@" </dev/null 2>&1 || true; }
+says() { grep --quiet -- "$2" <<<"$3" || fail "openssl: $1: no '$2' in: $3"; }
+for version in 1_2 1_3; do
+  said=$(client "-tls$version" -servername localhost -verify_return_error -alpn h2)
+  says "TLS $version" 'Verify return code: 0 (ok)' "$said"
+  says "TLS $version" 'ALPN protocol: h2' "$said"
+  says "TLS $version" "TLSv${version/_/.}" "$said"
+done
+for version in 1 1_1; do
+  says "TLS $version is refused" 'Cipher is (NONE)' "$(client "-tls$version" -cipher 'ALL:@SECLEVEL=0')"
+done
+says 'a name' 'subject=CN *= *a.example' "$(client -servername a.example)"
+says 'a name that nobody has' 'subject=CN *= *localhost' "$(client -servername b.example)"
+says 'no name' 'subject=CN *= *localhost' "$(client -noservername)"
+client -tls1_2 -servername localhost -sess_out "$scratch/session" >/dev/null
+says 'a session resumes' 'Reused, TLSv1.2' \
+  "$(client -tls1_2 -servername localhost -sess_in "$scratch/session")"
+
+# h2load and h2spec over TLS.
+h2load --requests=20000 --clients=16 --max-concurrent-streams=32 --threads=1 "$base/hello" >"$scratch/answer"
+grep --quiet '20000 succeeded, 0 failed, 0 errored, 0 timeout' "$scratch/answer" ||
+  fail "h2load: $(tail -n 12 "$scratch/answer")"
+if command -v h2spec >/dev/null; then
+  for mode in '' --strict; do
+    h2spec -t -k --host 127.0.0.1 --port "$port" --path /hello --timeout 3 $mode >"$scratch/answer" ||
+      fail "h2spec $mode: $(sed -n '/^Failures:/,$p' "$scratch/answer")"
+    echo "h2spec ${mode:-in full}: $(tail -n 1 "$scratch/answer")"
+  done
+fi
+
+# The certificate changes under load; nobody sees a failure, and the new one is shown.
+serial() { client -servername localhost | openssl x509 -noout -serial; }
+before=$(serial)
+(
+  while [ ! -e "$scratch/enough" ]; do
+    get --output /dev/null "$base/hello" || { touch "$scratch/failed"; break; }
+  done
+) 2>"$scratch/loop.log" &
+loop=$!
+h2load --duration=4 --clients=8 --max-concurrent-streams=8 --threads=1 "$base/hello" >"$scratch/load" &
+load=$!
+for turn in 1 2 3; do
+  sleep 1
+  rm "$certs/localhost.pem" "$certs/localhost.key"
+  "$BLITZ" cert --out "$certs" localhost >/dev/null
+  kill -HUP "$server"
+done
+wait "$load"
+touch "$scratch/enough"
+wait "$loop"
+[ ! -e "$scratch/failed" ] || fail "curl failed while the certificate changed: $(cat "$scratch/loop.log")"
+grep --quiet ' 0 failed, 0 errored, 0 timeout' "$scratch/load" || fail "h2load: $(cat "$scratch/load")"
+after=$(serial)
+[ "$before" != "$after" ] || fail "the certificate did not change: $after"
+expect 'how often the files were read' 3 "$(grep --count 'read again' "$scratch/tls.log")"
+
+# Client certificates.
+port=$(free_port)
+plain=$(free_port)
+start_blitz clients "$plain" --listen-tls "127.0.0.1:$port" $(pair localhost) --client-ca "$ca" --redirect-https
+own=(--cert "$certs/client.example.pem" --key "$certs/client.example.key")
+expect 'curl: with a certificate' pong "$(get "${own[@]}" "https://localhost:$port/ping")"
+if get "https://localhost:$port/ping" 2>/dev/null; then fail 'curl: let in without a certificate'; fi
+says 'a certificate is demanded' 'alert certificate required' "$(client -tls1_3 -ign_eof)"
+expect 'curl: from clear text to HTTPS' "https://localhost:$port/ping?x" \
+  "$(curl --silent --ipv4 --output /dev/null --write-out '%{redirect_url}' "http://localhost:$plain/ping?x")"
+echo "tls: everything is fine"
