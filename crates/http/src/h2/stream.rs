@@ -222,7 +222,7 @@ impl Loss {
         match self {
             Loss::Reset | Loss::Refused => BodyError::Reset,
             Loss::Truncated => BodyError::Truncated,
-            Loss::Malformed(error) => BodyError::Malformed(error.clone()),
+            Loss::Malformed(error) => BodyError::Malformed(*error),
         }
     }
 }
