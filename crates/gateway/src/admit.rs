@@ -3,7 +3,7 @@
 use blitz_http::{Method, Name, RequestHead, Status};
 
 use crate::core::{Core, Route};
-use crate::forward::{self, Client};
+use crate::forward::{self, Client, WebSocket};
 use crate::request::{Ended, Request};
 use crate::target::Replaced;
 
@@ -48,12 +48,15 @@ pub(crate) fn admit<F>(core: &Core<F>, route: &Route, request: &mut Request) -> 
     let client = Client {
         peer: &request.peer,
         trusted: core.options.trusted_proxies.contains(&request.peer),
-        websocket: request.websocket,
+        websocket: request.websocket.is_some(),
         default_authority: &route.target.authority,
         client_cert: core.options.client_cert_header,
         random: blitz_http::random_u64,
     };
     let head = &mut *request.head;
+    if request.websocket == Some(WebSocket::Connect) {
+        forward::turn_into_upgrade(head, blitz_http::random_u64);
+    }
     check_method(head)
         .and_then(|()| replace_path(head, route, &mut core.path.borrow_mut()))
         .and_then(|()| {

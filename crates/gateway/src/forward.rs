@@ -8,8 +8,11 @@
 mod adding;
 mod connection;
 mod names;
+mod websocket;
 
-use blitz_http::{Fields, Method, Name, Peer, RequestHead, ResponseHead, Version};
+pub(crate) use websocket::{WebSocket, turn_into_upgrade, wanted_websocket};
+
+use blitz_http::{Fields, Name, Peer, RequestHead, ResponseHead};
 
 use adding::{add_client_certificate, add_forwarding, add_request_id, via};
 use connection::{TooManyConnectionOptions, contains_token, remove_named_by_connection};
@@ -23,7 +26,7 @@ pub(crate) struct Client<'a> {
     pub(crate) peer: &'a Peer,
     /// Whether the client is a proxy whose forwarding fields are believed.
     pub(crate) trusted: bool,
-    /// Whether the request [is for a WebSocket](is_websocket) and may have it.
+    /// Whether the request [is for a WebSocket](wanted_websocket) and may have it.
     pub(crate) websocket: bool,
     /// Host and port to ask for if the client named none.
     pub(crate) default_authority: &'a str,
@@ -96,14 +99,6 @@ pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
 pub(crate) fn edit_trailers(fields: &mut Fields) {
     fields
         .retain(|name, _| !is_in(NOT_IN_TRAILERS, name) && !is_claim(name) && !is_imitation(name));
-}
-
-/// Whether the request asks for a WebSocket, the only upgrade that passes (rule 15).
-pub(crate) fn is_websocket(head: &RequestHead) -> bool {
-    head.method == Method::Get
-        && head.version == Version::Http11
-        && contains_token(&head.fields, Name::Upgrade, "websocket")
-        && contains_token(&head.fields, Name::Connection, "upgrade")
 }
 
 #[cfg(test)]

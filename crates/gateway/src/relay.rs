@@ -16,7 +16,7 @@ use blitz_http::{
 
 use crate::core::Core;
 use crate::counters::{count, count_response};
-use crate::forward;
+use crate::forward::{self, WebSocket};
 use crate::proxy_status::Failure;
 use crate::request::{Ended, Request};
 use crate::retry::Replay;
@@ -228,6 +228,10 @@ pub(crate) async fn relay<F>(
         let upstream = Tunnel { recv: body, send };
         return switch_protocols(core, request, head, upstream).await;
     }
+    if request.websocket == Some(WebSocket::Connect) && head.status.is_success() {
+        // To a CONNECT it would say that there is a tunnel now.
+        return Err(Ended::Failed(Failure::HttpUpgradeFailed));
+    }
     forward::edit_response(&mut head, &mut core.scratch.borrow_mut());
     count_response(head.status);
     let Some(responder) = request.responder.take() else {
@@ -259,10 +263,9 @@ async fn switch_protocols<F>(
     mut head: Pooled<ResponseHead>,
     upstream: Tunnel,
 ) -> Result<(), Ended> {
-    let agreed = head
-        .fields
-        .get(Name::Upgrade)
-        .is_some_and(|protocol| request.websocket && protocol.eq_ignore_ascii_case(b"websocket"));
+    let agreed = head.fields.get(Name::Upgrade).is_some_and(|protocol| {
+        request.websocket.is_some() && protocol.eq_ignore_ascii_case(b"websocket")
+    });
     let (true, Some(responder)) = (agreed, request.responder.take_if(|_| agreed)) else {
         return Err(Ended::Failed(Failure::HttpUpgradeFailed));
     };

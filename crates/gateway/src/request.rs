@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use blitz_http::{
-    BodyError, Connection, Exchange, Peer, PoolFuture, Pooled, RequestHead, Responder,
+    BodyError, Connection, Exchange, Peer, PoolFuture, Pooled, Protocol, RequestHead, Responder,
     ResponseStream, Service, Upstream,
 };
 
@@ -15,7 +15,7 @@ use crate::core::{Core, Route};
 use crate::counters::count;
 use crate::entrance::turn;
 use crate::finish::{finish, turn_away};
-use crate::forward::is_websocket;
+use crate::forward::{WebSocket, wanted_websocket};
 use crate::proxy_status::Failure;
 use crate::relay::{NoResponse, Upload, await_response, relay};
 use crate::retry::{Replay, prepare_retry};
@@ -66,8 +66,8 @@ pub(crate) struct Request {
     /// Gone once the answer has begun.
     pub(crate) responder: Option<Responder>,
     pub(crate) peer: Rc<Peer>,
-    /// Whether it asks for a WebSocket.
-    pub(crate) websocket: bool,
+    /// Whether it asks for a WebSocket that it may have.
+    pub(crate) websocket: Option<WebSocket>,
     pub(crate) tried: Tried,
     /// Where the current attempt goes.
     pub(crate) upstream: Option<Upstream>,
@@ -97,7 +97,10 @@ impl Request {
             responder,
             peer,
         } = exchange;
-        let websocket = body.is_done() && responder.upgrade_requested() && is_websocket(&head);
+        let may_upgrade = body.is_done()
+            && responder.upgrade_requested()
+            && route.target.protocol == Protocol::Http1;
+        let websocket = wanted_websocket(&head).filter(|_| may_upgrade);
         let waits = !body.is_done() && responder.expects_continue();
         let hold = waits.then(|| blitz_http::sleep(core.options.continue_timeout));
         let replay = Replay::of(

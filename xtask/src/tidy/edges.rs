@@ -19,8 +19,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What tests may use wherever they are: plain peers, and the machines to play the other end with.
-const FOR_TESTS: &[&str] = &["blitz-testing", "blitz-proto"];
+/// Needed by tests everywhere, by products nowhere.
+const TESTS_ONLY: &str = "blitz-testing";
+
+/// Edges that only tests have: peers of HTTP/2 are made of the machine.
+const IN_TESTS: &[(&str, &str)] = &[("blitz-gateway", "blitz-proto")];
 
 /// Asks cargo for the workspace's edges and compares them with the list above.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
@@ -62,9 +65,9 @@ fn check_metadata(metadata: &Value, findings: &mut Vec<Finding>) {
         for dependency in dependencies.unwrap_or_default() {
             let on = dependency["name"].as_str().unwrap_or_default();
             let for_tests = dependency["kind"] == "dev";
-            let fine = !ours.contains(&on)
-                || allowed.contains(&on)
-                || (for_tests && FOR_TESTS.contains(&on));
+            let fine_for_tests = on == TESTS_ONLY || IN_TESTS.contains(&(name, on));
+            let fine =
+                !ours.contains(&on) || allowed.contains(&on) || (for_tests && fine_for_tests);
             if !fine {
                 findings.push(finding(format!("{name} must not depend on {on}")));
             }
@@ -108,6 +111,18 @@ mod tests {
             json!([
                 {"name": "blitz-proto", "dependencies": [{"name": "blitz-testing", "kind": kind}]},
                 {"name": "blitz-testing", "dependencies": []},
+            ])
+        };
+        assert!(messages(&edge(json!("dev"))).is_empty());
+        assert_eq!(messages(&edge(Value::Null)).len(), 1);
+    }
+
+    #[test]
+    fn an_edge_of_tests_is_none_of_the_product() {
+        let edge = |kind: Value| {
+            json!([
+                {"name": "blitz-gateway", "dependencies": [{"name": "blitz-proto", "kind": kind}]},
+                {"name": "blitz-proto", "dependencies": []},
             ])
         };
         assert!(messages(&edge(json!("dev"))).is_empty());

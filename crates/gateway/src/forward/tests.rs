@@ -1,4 +1,4 @@
-use blitz_http::{Scheme, Status};
+use blitz_http::{Scheme, Status, Version};
 
 use super::adding::REQUEST_ID_MAX;
 use super::connection::CONNECTION_OPTIONS_MAX;
@@ -32,7 +32,7 @@ fn edit(
     let client = Client {
         peer,
         trusted,
-        websocket: is_websocket(head),
+        websocket: wanted_websocket(head).is_some(),
         default_authority: "upstream:80",
         random: || 255,
         client_cert: false,

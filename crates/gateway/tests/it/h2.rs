@@ -140,7 +140,7 @@ scenarios! {
 
     fn many_requests_of_http2_share_connections_of_http2(io) {
         let upstream = H2Upstream::echoing();
-        let proxy = Proxy::to(io, &["/api=".to_owned() + &upstream.url].each_ref().map(String::as_str));
+        let proxy = Proxy::to(io, &[&format!("/api={}", upstream.url)]);
         let mut client = h2(&proxy);
         let streams: Vec<_> = (0..90)
             .map(|n| (n, client.request(Method::Get, &format!("/api/{n}"), BodyLength::Empty)))
@@ -397,6 +397,58 @@ scenarios! {
         peer.send("hi");
         assert!(peer.head().unwrap().line.starts_with("HTTP/1.1 200 "));
         assert_eq!(peer.exactly(8).unwrap(), b"PUT / hi");
+    }
+
+    fn a_websocket_over_http2_goes_to_an_upstream_of_http1(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while let Some(head) = peer.head() {
+                match head.line.split(' ').nth(1) {
+                    Some("/chat") => break,
+                    Some("/plain") => peer.send(ok("")),
+                    _ => peer.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"),
+                };
+            }
+            peer.send(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Accept: x\r\nSec-WebSocket-Protocol: p\r\n\r\n",
+            );
+            while let Some(byte) = peer.exactly(1) {
+                peer.send(byte);
+            }
+            peer.send("bye");
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = h2(&proxy);
+        assert_eq!(client.get("/").status, Some(Status::FORBIDDEN));
+        assert!(client.machine.takes_extended_connect());
+        let mut asks = RequestHead::new(Method::Get, "/chat");
+        asks.set_authority("a");
+        asks.set_protocol(Some("websocket"));
+        asks.fields.append(Name::SecWebSocketVersion, "13");
+        asks.fields.append(Name::SecWebSocketProtocol, "p");
+        let stream = client.send_head(&asks, BodyLength::Unknown);
+        // Before the answer, as over HTTP/1.1.
+        client.send(stream, b"early", false);
+        let answer = client.until(stream, |answer| answer.content == b"early");
+        assert_eq!(answer.status, Some(Status::OK));
+        assert_eq!(answer.fields.get_str(Name::SecWebSocketProtocol), Some("p"));
+        let sent = names(&answer.fields);
+        for name in ["upgrade", "connection", "sec-websocket-accept"] {
+            assert!(!sent.contains(&name.to_owned()), "{name} in {sent:?}");
+        }
+        client.send(stream, b"last", true);
+        assert_eq!(client.answer(stream).content, b"earlylastbye");
+        let head = upstream.heads().pop().unwrap();
+        assert_eq!(head.line, "GET /chat HTTP/1.1");
+        assert_eq!(head.field("upgrade"), Some("websocket"));
+        assert_eq!(head.field("sec-websocket-key").unwrap().len(), 24);
+        assert_eq!(proxy.counters().tunnels, 1);
+        for (path, status) in [("/plain", Status::BAD_GATEWAY), ("/no", Status::FORBIDDEN)] {
+            asks.set_path(path);
+            let stream = client.send_head(&asks, BodyLength::Unknown);
+            let answer = client.until(stream, |answer| answer.status.is_some());
+            assert_eq!(answer.status, Some(status), "{path}");
+        }
     }
 
     fn answers_to_head_have_no_content_in_any_version(io) {

@@ -46,7 +46,8 @@ impl Wire {
         count(|counters| counters.requests += 1);
         let mut state = self.state.borrow_mut();
         let mut known = state.shared.stream();
-        known.is_tunnel = head.method == Method::Connect;
+        let is_tunnel = head.method == Method::Connect;
+        known.is_tunnel = is_tunnel;
         let is_done = has_ended || length == BodyLength::Empty;
         if !is_done {
             known.receiving.body = Body::Open;
@@ -58,6 +59,9 @@ impl Wire {
         drop(state);
         let body = if is_done {
             RecvBody::done(length)
+        } else if is_tunnel {
+            // What comes belongs to the tunnel, if there will be one.
+            RecvBody::done(BodyLength::Empty)
         } else {
             RecvBody::h2(Rc::clone(self), stream, length)
         };
