@@ -1,5 +1,6 @@
 //! Making certificates: an authority of one's own and what it issues, for development and tests.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -170,6 +171,6 @@ fn since_epoch(now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-fn text(error: rcgen::Error) -> String {
+fn text(error: impl Display) -> String {
     format!("no certificate could be made: {error}")
 }
