@@ -74,6 +74,7 @@ fn paths(prefix: &Prefix) -> String {
 fn destination(target: &Target) -> String {
     let place = match &target.origin {
         Origin::Unix(path) => format!("unix:{}", path.display()),
+        _ if target.tls => format!("https://{}", target.authority),
         _ => format!("http://{}", target.authority),
     };
     place + target.path.as_deref().unwrap_or_default()

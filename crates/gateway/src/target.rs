@@ -19,6 +19,8 @@ pub struct Target {
     pub prefix: Prefix,
     /// Where they are sent.
     pub origin: Origin,
+    /// Whether it is spoken to over TLS.
+    pub tls: bool,
     /// Replaces the prefix on the way out; `None` keeps the prefix.
     pub path: Option<String>,
     /// Host and port as the URL spells them, for requests that carry no `Host` of their own.
@@ -58,6 +60,16 @@ pub struct TargetError {
 }
 
 impl Target {
+    /// The host that the certificate of a target over TLS must have: without brackets or port.
+    #[must_use]
+    pub fn host(&self) -> String {
+        match &self.origin {
+            Origin::Ip(address) => address.ip().to_string(),
+            Origin::Name(name, _) => name.clone(),
+            Origin::Localhost(_) | Origin::Unix(_) => "localhost".to_owned(),
+        }
+    }
+
     /// Writes the path to ask the upstream for to `out`, if it is not the one the client asked for.
     ///
     /// `path` must be normalised and one that this target's prefix takes.

@@ -31,12 +31,14 @@ pub(super) fn target(value: &str) -> Result<Target, Fault> {
     };
     let Location {
         origin,
+        tls,
         path,
         authority,
     } = parse_url(url)?;
     Ok(Target {
         prefix,
         origin,
+        tls,
         path,
         authority,
     })
@@ -78,6 +80,7 @@ fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
 /// Where a URL points.
 struct Location {
     origin: Origin,
+    tls: bool,
     path: Option<String>,
     authority: String,
 }
@@ -86,14 +89,16 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
     if let Some(path) = strip_scheme(url, "unix:") {
         return parse_unix(path);
     }
-    let Some(rest) = strip_scheme(url, "http://") else {
-        return Err(wrong_scheme(url));
+    let (rest, tls) = match (strip_scheme(url, "http://"), strip_scheme(url, "https://")) {
+        (Some(rest), _) => (rest, false),
+        (None, Some(rest)) => (rest, true),
+        (None, None) => return Err(wrong_scheme(url)),
     };
     let (authority, path) = match rest.find(['/', '?', '#']) {
         Some(end) => rest.split_at(end),
         None => (rest, ""),
     };
-    let origin = host::origin(authority)?;
+    let origin = host::origin(authority, if tls { 443 } else { 80 })?;
     if path.contains('?') || path.contains('#') {
         return fault(
             "the URL carries a query or a fragment, which a target cannot have",
@@ -108,6 +113,7 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
     };
     Ok(Location {
         origin,
+        tls,
         path,
         authority: authority.to_ascii_lowercase(),
     })
@@ -143,16 +149,17 @@ fn parse_unix(path: &str) -> Result<Location, Fault> {
     let authority = String::from("localhost");
     Ok(Location {
         origin: Origin::Unix(PathBuf::from(path)),
+        tls: false,
         path: None,
         authority,
     })
 }
 
-/// Says what to do about a URL that begins with neither `http://` nor `unix:`.
+/// Says what to do about a URL that begins with none of `http://`, `https://` and `unix:`.
 fn wrong_scheme(url: &str) -> Fault {
     let example = || format!("write http://{}", url.trim_start_matches('/'));
     let (problem, fix) = match url.split_once("://").map(|(s, _)| s.to_ascii_lowercase()) {
-        Some(scheme) if scheme == "https" || scheme == "h2c" => (
+        Some(scheme) if scheme == "h2c" => (
             format!("{scheme}:// targets are not built yet"),
             format!(
                 "write http://{} if the application also listens in clear",
@@ -167,7 +174,7 @@ fn wrong_scheme(url: &str) -> Fault {
         ),
         Some(scheme) => (
             format!("the scheme {scheme}:// is unknown"),
-            String::from("write http://HOST:PORT or unix:/PATH"),
+            String::from("write http://HOST:PORT, https://HOST or unix:/PATH"),
         ),
         None if url.is_empty() => (
             String::from("the URL is missing"),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{Address, Pool, Upstream};
+use blitz_http::{Address, Pool, Upstream, UpstreamTls};
 
 use super::resolve::{Answer, NameFailure, Resolved};
 
@@ -17,12 +17,28 @@ const TRIES_MAX: usize = 3;
 /// The addresses of an upstream, taken in turn, and the connections to them.
 pub(crate) struct Endpoint {
     source: Source,
-    pool: Pool,
+    connections: Connections,
     turn: Cell<usize>,
     /// Handles to the addresses used so far, so that none has to be looked up per request.
     upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
     /// Addresses that failed lately, until when they rest; as short as the list of addresses.
     resting: RefCell<Vec<(SocketAddr, Instant)>>,
+}
+
+/// Where connections come from, and whether they are encrypted.
+#[derive(Clone)]
+pub(crate) struct Connections {
+    pub(crate) pool: Pool,
+    pub(crate) tls: Option<UpstreamTls>,
+}
+
+impl Connections {
+    fn to(&self, address: &Address) -> Upstream {
+        match &self.tls {
+            None => self.pool.upstream(address),
+            Some(tls) => self.pool.upstream_tls(address, tls),
+        }
+    }
 }
 
 enum Source {
@@ -53,24 +69,25 @@ pub(crate) enum Pick {
 }
 
 impl Endpoint {
-    pub(crate) fn fixed(pool: &Pool, address: &Address) -> Endpoint {
-        Endpoint::new(pool, Source::One(pool.upstream(address)))
+    pub(crate) fn fixed(connections: Connections, address: &Address) -> Endpoint {
+        let upstream = connections.to(address);
+        Endpoint::new(connections, Source::One(upstream))
     }
 
-    pub(crate) fn localhost(pool: &Pool, port: u16) -> Endpoint {
+    pub(crate) fn localhost(connections: Connections, port: u16) -> Endpoint {
         let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
-        Endpoint::new(pool, Source::Localhost([v4, v6]))
+        Endpoint::new(connections, Source::Localhost([v4, v6]))
     }
 
-    pub(crate) fn named(pool: &Pool, name: Arc<Resolved>) -> Endpoint {
-        Endpoint::new(pool, Source::Name(name))
+    pub(crate) fn named(connections: Connections, name: Arc<Resolved>) -> Endpoint {
+        Endpoint::new(connections, Source::Name(name))
     }
 
-    fn new(pool: &Pool, source: Source) -> Endpoint {
+    fn new(connections: Connections, source: Source) -> Endpoint {
         Endpoint {
             source,
-            pool: pool.clone(),
+            connections,
             turn: Cell::new(0),
             upstreams: RefCell::default(),
             resting: RefCell::default(),
@@ -150,7 +167,7 @@ impl Endpoint {
         }
         // A new address came with a new answer; those that left with the old one go.
         upstreams.retain(|(known, _)| all.contains(known));
-        let upstream = self.pool.upstream(&Address::Tcp(address));
+        let upstream = self.connections.to(&Address::Tcp(address));
         upstreams.push((address, upstream.clone()));
         upstream
     }
@@ -166,6 +183,13 @@ mod tests {
         Pool::new(ClientOptions::default())
     }
 
+    fn plain() -> Connections {
+        Connections {
+            pool: pool(),
+            tls: None,
+        }
+    }
+
     fn address(text: &str) -> SocketAddr {
         text.parse().unwrap()
     }
@@ -173,7 +197,7 @@ mod tests {
     fn named(addresses: &[&str]) -> Endpoint {
         let addresses = addresses.iter().map(|text| address(text)).collect();
         Endpoint::named(
-            &pool(),
+            plain(),
             Arc::new(Resolved::fixed(Answer::Addresses(addresses))),
         )
     }
@@ -227,7 +251,7 @@ mod tests {
 
     #[test]
     fn localhost_stays_with_the_family_that_answers() {
-        let endpoint = Endpoint::localhost(&pool(), 3000);
+        let endpoint = Endpoint::localhost(plain(), 3000);
         let now = Instant::now();
         assert_eq!(picks(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
         assert_eq!(picks(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
@@ -239,14 +263,14 @@ mod tests {
     #[test]
     fn a_fixed_address_is_tried_once() {
         let unix = Address::Unix(Arc::new("/run/app.sock".into()));
-        let endpoint = Endpoint::fixed(&pool(), &unix);
+        let endpoint = Endpoint::fixed(plain(), &unix);
         assert_eq!(picks(&endpoint, Instant::now()), ["/run/app.sock"]);
     }
 
     #[test]
     fn a_name_without_an_answer_says_which() {
         let pick = |answer| {
-            let endpoint = Endpoint::named(&pool(), Arc::new(Resolved::fixed(answer)));
+            let endpoint = Endpoint::named(plain(), Arc::new(Resolved::fixed(answer)));
             endpoint.pick(&mut Tried::default(), Instant::now())
         };
         assert!(matches!(pick(Answer::Pending), Pick::Pending));
