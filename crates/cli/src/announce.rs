@@ -75,6 +75,7 @@ fn destination(target: &Target) -> String {
     let place = match &target.origin {
         Origin::Unix(path) => format!("unix:{}", path.display()),
         _ if target.protocol == Protocol::Http2 => format!("h2c://{}", target.authority),
+        _ if target.tls => format!("https://{}", target.authority),
         _ => format!("http://{}", target.authority),
     };
     place + target.path.as_deref().unwrap_or_default()

@@ -1,5 +1,6 @@
 //! Making certificates: an authority of one's own and what it issues, for development and tests.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -40,12 +41,9 @@ pub(crate) struct Pair {
 impl Authority {
     /// A new one, valid from yesterday, since clocks differ.
     pub(crate) fn new(now: SystemTime) -> Result<Authority, String> {
-        let key = KeyPair::generate().map_err(|error| text(&error))?;
+        let key = KeyPair::generate().map_err(text)?;
         let params = authority_params(&key, now)?;
-        let pem = params
-            .self_signed(&key)
-            .map_err(|error| text(&error))?
-            .pem();
+        let pem = params.self_signed(&key).map_err(text)?.pem();
         Ok(Authority {
             pem,
             key_pem: key.serialize_pem(),
@@ -79,7 +77,7 @@ impl Authority {
 
     /// A certificate for servers with these names and addresses, and its key.
     pub(crate) fn issue(&self, names: &[String], now: SystemTime) -> Result<Pair, String> {
-        let mut params = CertificateParams::new(names).map_err(|error| text(&error))?;
+        let mut params = CertificateParams::new(names).map_err(text)?;
         let first = names.first().map_or("", String::as_str);
         params.distinguished_name.remove(DnType::CommonName);
         params.distinguished_name.push(DnType::CommonName, first);
@@ -92,10 +90,8 @@ impl Authority {
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
         params.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate().map_err(|error| text(&error))?;
-        let certificate = params
-            .signed_by(&key, &self.issuer)
-            .map_err(|error| text(&error))?;
+        let key = KeyPair::generate().map_err(text)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(text)?;
         Ok(Pair {
             certificate: certificate.pem(),
             key: key.serialize_pem(),
@@ -105,7 +101,7 @@ impl Authority {
 
 /// What is the same each time that an authority signs; its name tells it from others.
 fn authority_params(key: &KeyPair, now: SystemTime) -> Result<CertificateParams, String> {
-    let mut params = CertificateParams::new(Vec::new()).map_err(|error| text(&error))?;
+    let mut params = CertificateParams::new(Vec::new()).map_err(text)?;
     let id = params.key_identifier(key);
     let id: String = id
         .iter()
@@ -175,6 +171,6 @@ fn since_epoch(now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-fn text(error: &rcgen::Error) -> String {
+fn text(error: impl Display) -> String {
     format!("no certificate could be made: {error}")
 }

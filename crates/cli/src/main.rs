@@ -49,7 +49,7 @@ struct Arguments {
 enum Command {
     /// Serve and forward requests; what blitz does when no command is given
     #[command(after_help = EXAMPLES)]
-    Run(run::RunArguments),
+    Run(Box<run::RunArguments>),
     /// Make a certificate for development, and the authority that issues it
     Cert(cert::CertArguments),
     /// Print the version, the git revision and the I/O driver that this machine allows

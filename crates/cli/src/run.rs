@@ -3,20 +3,23 @@
 use std::fmt;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use blitz::serving::{self, EndError, Occasion};
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
-use blitz_http::{Address, Config, IoChoice, Signals};
+use blitz_http::{
+    Address, CaSet, Certificate, ClientTls, Config, IoChoice, Signals, TlsConfigError,
+};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use crate::tls::{Tls, TlsArguments};
-use crate::{announce, listen};
+use crate::{announce, listen, tls};
 
 /// A newcomer reaches it as `http://localhost:8080`, and nobody else's machine does.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -58,6 +61,18 @@ pub(crate) struct RunArguments {
     /// http://HOST:PORT, h2c://HOST:PORT for HTTP/2, or unix:/PATH
     #[arg(long, value_name = "[PREFIX=]URL", value_parser = target)]
     to: Vec<Target>,
+
+    /// The authorities (PEM) whose word about upstreams is believed [default: the well-known ones]
+    #[arg(long, value_name = "FILE")]
+    upstream_ca: Option<PathBuf>,
+
+    /// The certificate (PEM) that upstreams are shown, if they ask for one
+    #[arg(long, value_name = "FILE", requires = "upstream_key")]
+    upstream_cert: Option<PathBuf>,
+
+    /// Its key, in PEM
+    #[arg(long, value_name = "FILE", requires = "upstream_cert")]
+    upstream_key: Option<PathBuf>,
 
     /// Proxies in front of this one whose X-Forwarded-* and Forwarded are believed and extended;
     /// from anybody else they are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
@@ -127,7 +142,9 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     // Before the cores start, so that no signal is lost between.
     let signals = Signals::block().map_err(failed)?;
+    let upstream_tls = upstream_tls(arguments).map_err(|error| failed(tls::said(&error)))?;
     let running = gateway(arguments, places, tls.as_ref())
+        .upstream_tls(upstream_tls)
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&error))?;
     announce::announce(&running, tls.as_ref());
@@ -213,6 +230,17 @@ fn gateway(arguments: &RunArguments, places: Places, tls: Option<&Tls>) -> Gatew
     arguments.to.iter().cloned().fold(gateway, Gateway::to)
 }
 
+fn upstream_tls(arguments: &RunArguments) -> Result<ClientTls, TlsConfigError> {
+    let mut builder = ClientTls::builder();
+    if let Some(file) = &arguments.upstream_ca {
+        builder = builder.authorities(CaSet::load(file)?);
+    }
+    if let (Some(certificate), Some(key)) = (&arguments.upstream_cert, &arguments.upstream_key) {
+        builder = builder.certificate(Certificate::load(certificate, key)?);
+    }
+    builder.build()
+}
+
 /// Reads a `--to`; clap names flag and value before what this says.
 fn target(value: &str) -> Result<Target, String> {
     let said = |error: TargetError| format!("{}\n  {}", error.problem(), error.fix());
@@ -242,6 +270,7 @@ fn cannot_start(error: &StartError) -> Failure {
             text: duplicate.to_string(),
             code: USAGE,
         },
+        StartError::Tls(error) => failed(tls::said(error)),
         StartError::Serving(_) | StartError::Resolve(_) => failed(format!(
             "{error}\n  `blitz doctor` shows what this machine allows"
         )),

@@ -222,7 +222,7 @@ fn said_of_validity(certificate: &Certificate, problem: ValidityProblem) -> Stri
     format!("{file}: the certificate {problem}; put a new one in its place and send HUP")
 }
 
-fn said(error: &TlsConfigError) -> String {
+pub(crate) fn said(error: &TlsConfigError) -> String {
     match error.remedy() {
         "" => error.to_string(),
         remedy => format!("{error}\n  {remedy}"),

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_http::{Address, Exchange, Pool, Service};
+use blitz_http::{Address, ClientTls, Exchange, Pool, Service, UpstreamTls};
 
 use crate::options::Options;
 use crate::request;
 use crate::routes::Routes;
 use crate::target::{Origin, Target};
-use crate::upstream::{Endpoint, Resolved, Speaking};
+use crate::upstream::{Connections, Endpoint, Resolved};
 
 /// The gateway on one core.
 pub(crate) struct Core<F> {
@@ -37,6 +37,7 @@ impl<F: Service> Core<F> {
     pub(crate) fn new(
         targets: &Routes<Target>,
         names: &[Arc<Resolved>],
+        tls: Option<&ClientTls>,
         options: Arc<Options>,
         https_port: Option<u16>,
         fallback: Rc<F>,
@@ -44,7 +45,7 @@ impl<F: Service> Core<F> {
         let pool = Pool::new(options.client.clone());
         let routes = targets.map(|target| Route {
             target: target.clone(),
-            endpoint: endpoint(target, names, &pool),
+            endpoint: endpoint(target, names, tls, &pool),
         });
         Core {
             routes,
@@ -57,19 +58,29 @@ impl<F: Service> Core<F> {
     }
 }
 
-fn endpoint(target: &Target, names: &[Arc<Resolved>], pool: &Pool) -> Endpoint {
-    let pool = Speaking {
+fn endpoint(
+    target: &Target,
+    names: &[Arc<Resolved>],
+    tls: Option<&ClientTls>,
+    pool: &Pool,
+) -> Endpoint {
+    let tls = target.tls.then(|| {
+        let tls = tls.and_then(|tls| UpstreamTls::new(tls, &target.host()).ok());
+        tls.expect("the gateway has tried it before it started")
+    });
+    let connections = Connections {
         pool: pool.clone(),
         protocol: target.protocol,
+        tls,
     };
     match &target.origin {
-        Origin::Ip(address) => Endpoint::fixed(pool, &Address::Tcp(*address)),
-        Origin::Unix(path) => Endpoint::fixed(pool, &Address::Unix(Arc::new(path.clone()))),
-        Origin::Localhost(port) => Endpoint::localhost(pool, *port),
+        Origin::Ip(address) => Endpoint::fixed(connections, &Address::Tcp(*address)),
+        Origin::Unix(path) => Endpoint::fixed(connections, &Address::Unix(Arc::new(path.clone()))),
+        Origin::Localhost(port) => Endpoint::localhost(connections, *port),
         Origin::Name(name, port) => {
             let resolved = names.iter().find(|resolved| resolved.is(name, *port));
             let resolved = resolved.expect("the gateway resolves every name of its targets");
-            Endpoint::named(pool, Arc::clone(resolved))
+            Endpoint::named(connections, Arc::clone(resolved))
         }
     }
 }

@@ -8,7 +8,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use blitz::serving::{self, EndError, Endpoint, Occasion, Serving};
-use blitz_http::{Address, Config, Cores, ServeOptions, Service, Signals, TlsSlot};
+use blitz_http::{
+    Address, ClientTls, Config, Cores, ServeOptions, Service, Signals, TlsConfigError, TlsSlot,
+    UpstreamTls,
+};
 
 use crate::core::Core;
 use crate::counters::{self, Counters};
@@ -28,6 +31,7 @@ const COUNTERS_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Gateway {
     listen: Vec<Endpoint>,
     targets: Vec<Target>,
+    upstream_tls: Option<ClientTls>,
     options: Options,
     config: Config,
 }
@@ -46,6 +50,8 @@ pub enum StartError {
     Duplicate(DuplicateRoute),
     /// It cannot listen, or the cores cannot be started.
     Serving(serving::StartError),
+    /// A target cannot be spoken to over TLS.
+    Tls(TlsConfigError),
     /// The control thread, which resolves names, cannot be started.
     Resolve(io::Error),
 }
@@ -80,6 +86,14 @@ impl Gateway {
         self
     }
 
+    /// How targets are spoken to whose URL begins with `https://`. Without it the well-known
+    /// authorities are believed, and no certificate is shown.
+    #[must_use]
+    pub fn upstream_tls(mut self, tls: ClientTls) -> Gateway {
+        self.upstream_tls = Some(tls);
+        self
+    }
+
     /// Sets bounds and deadlines.
     #[must_use]
     pub fn options(mut self, options: Options) -> Gateway {
@@ -106,6 +120,7 @@ impl Gateway {
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
         let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
+        let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
         let endpoints = serving::reserve(self.listen)?;
         let names = names(&routes);
         let names =
@@ -118,6 +133,7 @@ impl Gateway {
             let core = Core::new(
                 &targets,
                 &names,
+                upstream_tls.as_ref(),
                 Arc::clone(&options),
                 https_port,
                 fallback(),
@@ -147,6 +163,25 @@ fn https_port(endpoints: &[Endpoint]) -> u16 {
         _ => None,
     });
     ports.into_iter().next().unwrap_or(443)
+}
+
+/// What targets over TLS need, if there are any; every core can make its part of it then.
+fn upstream_tls(
+    routes: &Routes<Target>,
+    given: Option<ClientTls>,
+) -> Result<Option<ClientTls>, TlsConfigError> {
+    let mut secure = routes.iter().filter(|(_, target)| target.tls).peekable();
+    if secure.peek().is_none() {
+        return Ok(None);
+    }
+    let tls = match given {
+        Some(tls) => tls,
+        None => ClientTls::builder().build()?,
+    };
+    for (_, target) in secure {
+        UpstreamTls::new(&tls, &target.host())?;
+    }
+    Ok(Some(tls))
 }
 
 /// Every name that has to be resolved, once.
@@ -240,6 +275,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Duplicate(duplicate) => duplicate.fmt(f),
             StartError::Serving(error) => error.fmt(f),
+            StartError::Tls(error) => error.fmt(f),
             StartError::Resolve(error) => write!(f, "cannot start to resolve names: {error}"),
         }
     }

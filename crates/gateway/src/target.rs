@@ -24,6 +24,8 @@ pub struct Target {
     pub origin: Origin,
     /// What is spoken there.
     pub protocol: Protocol,
+    /// Whether it is spoken to over TLS.
+    pub tls: bool,
     /// Replaces the prefix on the way out; `None` keeps the prefix.
     pub path: Option<String>,
     /// Host and port as the URL spells them, for requests that carry no `Host` of their own.
@@ -66,9 +68,20 @@ impl Target {
     /// Where its requests are sent, as a URL without path.
     pub fn url(&self) -> String {
         let origin = self.origin.to_string();
-        match (self.protocol, origin.strip_prefix("http://")) {
-            (Protocol::Http2, Some(authority)) => format!("h2c://{authority}"),
+        match origin.strip_prefix("http://") {
+            Some(authority) if self.tls => format!("https://{authority}"),
+            Some(authority) if self.protocol == Protocol::Http2 => format!("h2c://{authority}"),
             _ => origin,
+        }
+    }
+
+    /// The host that the certificate of a target over TLS must have: without brackets or port.
+    #[must_use]
+    pub fn host(&self) -> String {
+        match &self.origin {
+            Origin::Ip(address) => address.ip().to_string(),
+            Origin::Name(name, _) => name.clone(),
+            Origin::Localhost(_) | Origin::Unix(_) => "localhost".to_owned(),
         }
     }
 

@@ -3,5 +3,5 @@
 mod endpoint;
 mod resolve;
 
-pub(crate) use endpoint::{Endpoint, Pick, Speaking, Tried};
+pub(crate) use endpoint::{Connections, Endpoint, Pick, Tried};
 pub(crate) use resolve::{NameFailure, Resolved, start as start_resolving};

@@ -346,6 +346,43 @@ fn clients_prove_who_they_are_and_the_upstream_hears_it() {
 }
 
 #[test]
+fn an_upstream_over_tls_is_verified_and_shown_a_certificate() {
+    let folder = Folder::new();
+    let (certificate, key) = folder.certificate("127.0.0.1");
+    let (authority, stranger) = (folder.file("ca.pem"), Folder::new());
+    stranger.certificate("127.0.0.1");
+    let flags = [
+        "--cert",
+        &certificate,
+        "--key",
+        &key,
+        "--client-ca",
+        &authority,
+    ];
+    let upstream = Running::start(&folder, &flags);
+    let url = format!("https://127.0.0.1:{}", upstream.address("https://").port());
+    let own = ["--upstream-cert", &certificate, "--upstream-key", &key];
+    let status = |ca: &str, own: &[&str]| {
+        let flags = ["--listen", "127.0.0.1:0", "--to", &url, "--upstream-ca", ca];
+        let gateway = Running::start(&stranger, &[&flags[..], own].concat());
+        assert!(gateway.announced.contains(&url), "{}", gateway.announced);
+        let mut client = Client::connect(gateway.address("http://"));
+        // The client's host goes on, and the upstream's certificate must cover that too.
+        client.send("GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        let answer = client.response();
+        let said = answer.field("proxy-status").unwrap_or_default().to_owned();
+        (answer.status, said)
+    };
+    assert_eq!(status(&authority, &own), (200, String::new()));
+    let (code, said) = status(&stranger.file("ca.pem"), &own);
+    assert!(
+        code == 502 && said.contains("tls_certificate_error"),
+        "{code} {said}"
+    );
+    assert_eq!(status(&authority, &[]).0, 502);
+}
+
+#[test]
 fn bad_files_are_named_with_advice() {
     let folder = Folder::new();
     let (certificate, key) = folder.certificate("a.example");

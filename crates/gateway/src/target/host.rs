@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use super::Origin;
 use super::parse::{Fault, fault};
 
-/// Reads what stands between `http://` and the path.
-pub(super) fn origin(authority: &str) -> Result<Origin, Fault> {
+/// Reads what stands between `http://` and the path. `default_port` is what the scheme means.
+pub(super) fn origin(authority: &str, default_port: u16) -> Result<Origin, Fault> {
     if authority.contains('@') {
         return fault(
             "the URL carries a user name, which would be sent to nobody",
@@ -14,11 +14,11 @@ pub(super) fn origin(authority: &str) -> Result<Origin, Fault> {
         );
     }
     if let Some(rest) = authority.strip_prefix('[') {
-        return parse_ipv6(rest);
+        return parse_ipv6(rest, default_port);
     }
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) => (host, parse_port(port)?),
-        None => (authority, 80),
+        None => (authority, default_port),
     };
     if host.is_empty() {
         return fault(
@@ -36,7 +36,7 @@ pub(super) fn origin(authority: &str) -> Result<Origin, Fault> {
 }
 
 /// `rest` is what follows the opening bracket (RFC 3986 section 3.2.2).
-fn parse_ipv6(rest: &str) -> Result<Origin, Fault> {
+fn parse_ipv6(rest: &str, default_port: u16) -> Result<Origin, Fault> {
     let Some((address, after)) = rest.split_once(']') else {
         return fault(
             "the [ of an IPv6 address has no ]",
@@ -51,7 +51,7 @@ fn parse_ipv6(rest: &str) -> Result<Origin, Fault> {
     };
     let port = match after.strip_prefix(':') {
         Some(port) => parse_port(port)?,
-        None if after.is_empty() => 80,
+        None if after.is_empty() => default_port,
         None => {
             return fault(
                 format!("{after:?} cannot follow the ] of an address"),

@@ -34,6 +34,7 @@ pub(super) fn target(value: &str) -> Result<Target, Fault> {
     let Location {
         origin,
         protocol,
+        tls,
         path,
         authority,
     } = parse_url(url)?;
@@ -41,6 +42,7 @@ pub(super) fn target(value: &str) -> Result<Target, Fault> {
         prefix,
         origin,
         protocol,
+        tls,
         path,
         authority,
     })
@@ -83,6 +85,7 @@ fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
 struct Location {
     origin: Origin,
     protocol: Protocol,
+    tls: bool,
     path: Option<String>,
     authority: String,
 }
@@ -91,10 +94,12 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
     if let Some(path) = strip_scheme(url, "unix:") {
         return parse_unix(path);
     }
-    let (protocol, rest) = if let Some(rest) = strip_scheme(url, "http://") {
-        (Protocol::Http1, rest)
+    let (protocol, tls, rest) = if let Some(rest) = strip_scheme(url, "http://") {
+        (Protocol::Http1, false, rest)
+    } else if let Some(rest) = strip_scheme(url, "https://") {
+        (Protocol::Http1, true, rest)
     } else if let Some(rest) = strip_scheme(url, "h2c://") {
-        (Protocol::Http2, rest)
+        (Protocol::Http2, false, rest)
     } else {
         return Err(wrong_scheme(url));
     };
@@ -102,7 +107,8 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
         Some(end) => rest.split_at(end),
         None => (rest, ""),
     };
-    let origin = host::origin(authority).map_err(|fault| spelled(fault, protocol))?;
+    let default_port = if tls { 443 } else { 80 };
+    let origin = host::origin(authority, default_port).map_err(|fault| spelled(fault, protocol))?;
     if path.contains('?') || path.contains('#') {
         return fault(
             "the URL carries a query or a fragment, which a target cannot have",
@@ -118,6 +124,7 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
     Ok(Location {
         origin,
         protocol,
+        tls,
         path,
         authority: authority.to_ascii_lowercase(),
     })
@@ -165,22 +172,17 @@ fn parse_unix(path: &str) -> Result<Location, Fault> {
     Ok(Location {
         origin: Origin::Unix(PathBuf::from(path)),
         protocol: Protocol::Http1,
+        tls: false,
         path: None,
         authority,
     })
 }
 
-/// Says what to do about a URL that begins with none of `http://`, `h2c://` and `unix:`.
+/// Says what to do about a URL that begins with none of `http://`, `https://`, `h2c://` and
+/// `unix:`.
 fn wrong_scheme(url: &str) -> Fault {
     let example = || format!("write http://{}", url.trim_start_matches('/'));
     let (problem, fix) = match url.split_once("://").map(|(s, _)| s.to_ascii_lowercase()) {
-        Some(scheme) if scheme == "https" => (
-            format!("{scheme}:// targets are not built yet"),
-            format!(
-                "write http://{} if the application also listens in clear",
-                &url[scheme.len() + 3..]
-            ),
-        ),
         Some(scheme) if scheme == "h2" || scheme == "grpc" => (
             format!("the scheme {scheme}:// is unknown"),
             format!(
@@ -196,7 +198,7 @@ fn wrong_scheme(url: &str) -> Fault {
         ),
         Some(scheme) => (
             format!("the scheme {scheme}:// is unknown"),
-            String::from("write http://HOST:PORT, h2c://HOST:PORT or unix:/PATH"),
+            String::from("write http://HOST:PORT, https://HOST, h2c://HOST:PORT or unix:/PATH"),
         ),
         None if url.is_empty() => (
             String::from("the URL is missing"),

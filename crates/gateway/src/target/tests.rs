@@ -31,6 +31,25 @@ fn a_plain_url_takes_everything() {
 }
 
 #[test]
+fn over_tls_the_port_and_the_host_to_prove_follow() {
+    for (value, host, meant) in [
+        ("https://10.0.0.1", "10.0.0.1", "10.0.0.1:443"),
+        ("HTTPS://[::1]:8443/x", "::1", "[::1]:8443"),
+    ] {
+        let target = target(value);
+        assert!(target.tls);
+        assert_eq!(target.host(), host);
+        assert_eq!(target.origin, Origin::Ip(meant.parse().unwrap()));
+    }
+    assert_eq!(
+        origin("/a=https://App.example/b"),
+        Origin::Name("app.example".into(), 443)
+    );
+    assert_eq!(target("https://localhost").host(), "localhost");
+    assert!(!target("http://localhost").tls);
+}
+
+#[test]
 fn hosts_are_addresses_names_or_sockets() {
     assert_eq!(
         origin("http://[::1]:3000"),
@@ -147,11 +166,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("/api", "=URL is missing", "/api=http://"),
     ("/api=", "URL is missing", "http://"),
     ("/api=4000", "port alone", "http://127.0.0.1:4000"),
-    (
-        "https://h",
-        "https:// targets are not built yet",
-        "http://h",
-    ),
     ("h2://h", "h2:// is unknown", "h2c://h"),
     ("grpc://h:50051", "grpc:// is unknown", "h2c://h:50051"),
     ("h2c://", "names no host", "h2c://127.0.0.1:80"),

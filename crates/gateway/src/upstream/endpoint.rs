@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{Address, Pool, Protocol, Upstream};
+use blitz_http::{Address, Pool, Protocol, Upstream, UpstreamTls};
 
 use super::resolve::{Answer, NameFailure, Resolved};
 
@@ -17,7 +17,7 @@ const TRIES_MAX: usize = 3;
 /// The addresses of an upstream, taken in turn, and the connections to them.
 pub(crate) struct Endpoint {
     source: Source,
-    pool: Speaking,
+    connections: Connections,
     turn: Cell<usize>,
     /// Handles to the addresses used so far, so that none has to be looked up per request.
     upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
@@ -25,16 +25,20 @@ pub(crate) struct Endpoint {
     resting: RefCell<Vec<(SocketAddr, Instant)>>,
 }
 
-/// A pool, and what is spoken over its connections.
+/// Where connections come from, what is spoken on them, and whether they are encrypted.
 #[derive(Clone)]
-pub(crate) struct Speaking {
+pub(crate) struct Connections {
     pub(crate) pool: Pool,
     pub(crate) protocol: Protocol,
+    pub(crate) tls: Option<UpstreamTls>,
 }
 
-impl Speaking {
-    fn upstream(&self, address: &Address) -> Upstream {
-        self.pool.upstream_speaking(address, self.protocol)
+impl Connections {
+    fn to(&self, address: &Address) -> Upstream {
+        match &self.tls {
+            None => self.pool.upstream_speaking(address, self.protocol),
+            Some(tls) => self.pool.upstream_tls(address, tls),
+        }
     }
 }
 
@@ -66,25 +70,25 @@ pub(crate) enum Pick {
 }
 
 impl Endpoint {
-    pub(crate) fn fixed(pool: Speaking, address: &Address) -> Endpoint {
-        let upstream = pool.upstream(address);
-        Endpoint::new(pool, Source::One(upstream))
+    pub(crate) fn fixed(connections: Connections, address: &Address) -> Endpoint {
+        let upstream = connections.to(address);
+        Endpoint::new(connections, Source::One(upstream))
     }
 
-    pub(crate) fn localhost(pool: Speaking, port: u16) -> Endpoint {
+    pub(crate) fn localhost(connections: Connections, port: u16) -> Endpoint {
         let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
-        Endpoint::new(pool, Source::Localhost([v4, v6]))
+        Endpoint::new(connections, Source::Localhost([v4, v6]))
     }
 
-    pub(crate) fn named(pool: Speaking, name: Arc<Resolved>) -> Endpoint {
-        Endpoint::new(pool, Source::Name(name))
+    pub(crate) fn named(connections: Connections, name: Arc<Resolved>) -> Endpoint {
+        Endpoint::new(connections, Source::Name(name))
     }
 
-    fn new(pool: Speaking, source: Source) -> Endpoint {
+    fn new(connections: Connections, source: Source) -> Endpoint {
         Endpoint {
             source,
-            pool,
+            connections,
             turn: Cell::new(0),
             upstreams: RefCell::default(),
             resting: RefCell::default(),
@@ -164,7 +168,7 @@ impl Endpoint {
         }
         // A new address came with a new answer; those that left with the old one go.
         upstreams.retain(|(known, _)| all.contains(known));
-        let upstream = self.pool.upstream(&Address::Tcp(address));
+        let upstream = self.connections.to(&Address::Tcp(address));
         upstreams.push((address, upstream.clone()));
         upstream
     }
@@ -176,10 +180,11 @@ mod tests {
 
     use super::*;
 
-    fn pool() -> Speaking {
-        Speaking {
+    fn plain() -> Connections {
+        Connections {
             pool: Pool::new(ClientOptions::default()),
             protocol: Protocol::Http1,
+            tls: None,
         }
     }
 
@@ -190,7 +195,7 @@ mod tests {
     fn named(addresses: &[&str]) -> Endpoint {
         let addresses = addresses.iter().map(|text| address(text)).collect();
         Endpoint::named(
-            pool(),
+            plain(),
             Arc::new(Resolved::fixed(Answer::Addresses(addresses))),
         )
     }
@@ -227,7 +232,7 @@ mod tests {
     fn an_address_that_failed_rests_unless_there_is_no_other() {
         let endpoint = named(&["10.0.0.1:1", "10.0.0.2:1"]);
         let now = Instant::now();
-        let failed = |text| pool().upstream(&Address::Tcp(address(text)));
+        let failed = |text| plain().to(&Address::Tcp(address(text)));
         endpoint.failed(&failed("10.0.0.1:1"), now);
         assert_eq!(picks(&endpoint, now), ["10.0.0.2:1", "10.0.0.1:1"]);
         assert_eq!(picks(&endpoint, now), ["10.0.0.2:1", "10.0.0.1:1"]);
@@ -244,11 +249,11 @@ mod tests {
 
     #[test]
     fn localhost_stays_with_the_family_that_answers() {
-        let endpoint = Endpoint::localhost(pool(), 3000);
+        let endpoint = Endpoint::localhost(plain(), 3000);
         let now = Instant::now();
         assert_eq!(picks(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
         assert_eq!(picks(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
-        let v4 = pool().upstream(&Address::Tcp(address("127.0.0.1:3000")));
+        let v4 = plain().to(&Address::Tcp(address("127.0.0.1:3000")));
         endpoint.failed(&v4, now);
         assert_eq!(picks(&endpoint, now), ["[::1]:3000", "127.0.0.1:3000"]);
     }
@@ -256,14 +261,14 @@ mod tests {
     #[test]
     fn a_fixed_address_is_tried_once() {
         let unix = Address::Unix(Arc::new("/run/app.sock".into()));
-        let endpoint = Endpoint::fixed(pool(), &unix);
+        let endpoint = Endpoint::fixed(plain(), &unix);
         assert_eq!(picks(&endpoint, Instant::now()), ["/run/app.sock"]);
     }
 
     #[test]
     fn a_name_without_an_answer_says_which() {
         let pick = |answer| {
-            let endpoint = Endpoint::named(pool(), Arc::new(Resolved::fixed(answer)));
+            let endpoint = Endpoint::named(plain(), Arc::new(Resolved::fixed(answer)));
             endpoint.pick(&mut Tried::default(), Instant::now())
         };
         assert!(matches!(pick(Answer::Pending), Pick::Pending));

@@ -211,7 +211,7 @@ fn a_client_that_goes_cancels_everything_and_one_that_has_said_all_does_not() {
         client.stream.peek(&mut [0]).expect("settings");
         Raw::over(client.stream).reset();
         server.until("closed", |counters| counters.connections == 0);
-        assert_eq!(server.counters().cancelled, 6);
+        server.until("cancelled", |counters| counters.cancelled == 6);
         // FIN after a complete request is a half-close (rule 16).
         let mut client = Client::connect(server.address);
         let slow = client.request(Method::Get, "/slow", BodyLength::Empty);
