@@ -24,6 +24,9 @@ const BURST_REQUESTS_MAX: usize = 64;
 /// wants to see how many answers to its PINGs we keep.
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 
+/// Streams that an idle connection keeps room for.
+const STREAMS_KEPT: usize = 4;
+
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -325,6 +328,7 @@ impl State {
             && !is_partial
             && let Some(socket) = self.socket.take()
         {
+            self.let_memory_go();
             return Poll::Ready(After::Park(socket));
         }
         if self.poll_socket_room(cx) == Poll::Ready(false) {
@@ -353,6 +357,13 @@ impl State {
         }
         super::stream::note(&mut self.task, cx);
         Poll::Pending
+    }
+
+    /// An idle connection holds no buffer, nor room for the streams of its busiest moment.
+    fn let_memory_go(&mut self) {
+        self.pending = None;
+        self.streams.shrink_to(STREAMS_KEPT);
+        self.lingering.shrink_to(STREAMS_KEPT);
     }
 
     /// The client's address, for who reads logs.

@@ -373,10 +373,17 @@ impl State {
             }
             self.shared.keep(known);
         }
-        if let Some(code) = code {
+        if let Some(code) = code.or(self.code_of_unfinished(stream)) {
             self.reset(stream, code);
         }
         self.machine.forget(stream);
+    }
+
+    /// What the client of an answer is told that is given up before its end: otherwise it would
+    /// wait for the rest, and the stream count against it for ever.
+    fn code_of_unfinished(&self, stream: StreamId) -> Option<Code> {
+        let is_complete = self.machine.response_started(stream) && !self.machine.sends_body(stream);
+        (!self.shared.is_client() && !is_complete).then_some(Code::CANCEL)
     }
 
     /// Room at the socket, for whoever wants to know how much waits there.

@@ -181,6 +181,25 @@ fn what_is_cut_off_is_reset() {
     });
 }
 
+/// The client has no window for what the core says in the service's stead, and takes no place with
+/// it for ever.
+#[test]
+fn an_answer_that_cannot_be_completed_is_reset() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        // SETTINGS with SETTINGS_INITIAL_WINDOW_SIZE 0.
+        let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+        client.out.extend_from_slice(&settings);
+        for _ in 0..150 {
+            let answer = client.get("/none");
+            assert_eq!(answer.status, Some(Status::INTERNAL_SERVER_ERROR));
+            assert_eq!(answer.reset, Some(Code::CANCEL));
+        }
+        assert_eq!(server.counters().accepted, 1);
+    });
+}
+
 #[test]
 fn a_reset_ends_the_exchange_and_nothing_else() {
     on_each_driver(|io| {
