@@ -93,6 +93,11 @@ impl Transport {
         self.socket().poll_send_room(cx, below)
     }
 
+    /// Says how many bytes are held on behalf of the connection, beside those in the socket.
+    pub(crate) fn note_held(&self, bytes: usize) {
+        self.socket().note_held(bytes);
+    }
+
     /// When the kernel last took a byte, or the oldest queued byte was queued.
     pub(crate) fn send_progress(&self) -> Instant {
         self.socket().send_progress()

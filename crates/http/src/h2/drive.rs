@@ -355,6 +355,9 @@ impl State {
             count(|counters| counters.header_timeouts += 1);
             return Poll::Ready(self.abort());
         }
+        if let Some(socket) = &self.socket {
+            socket.note_held(self.machine.held() + self.unsent);
+        }
         super::stream::note(&mut self.task, cx);
         Poll::Pending
     }

@@ -18,6 +18,16 @@ use crate::recycle::Pooled;
 /// choices, and little waits in front of a stream that is more urgent.
 const SOCKET_BYTES_MAX: usize = 128 * 1024;
 
+/// Shares of a stream that a connection may have queued while the core is short of memory.
+const STREAMS_WHEN_SHORT: usize = 4;
+
+/// How much a stream may have queued.
+enum Room {
+    Stream(usize),
+    /// The connection has enough, whoever asks.
+    None,
+}
+
 impl Wire {
     pub(crate) fn expects_continue(&self, stream: StreamId) -> bool {
         self.state.borrow().machine.expects_continue(stream)
@@ -109,22 +119,7 @@ impl Wire {
         stream: StreamId,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), SendError>> {
-        let mut state = self.state.borrow_mut();
-        // Half of a stream's share is for what was received and is not yet taken (rule 4).
-        let below = state.limits().stream_buffer_bytes_max / 4;
-        let below = below.min(blitz_reactor::fair_share());
-        let Some(known) = state.stream(stream) else {
-            return Poll::Ready(Err(SendError::Closed));
-        };
-        if known.is_gone || known.sending.message != Message::Open {
-            return Poll::Ready(Err(SendError::Closed));
-        }
-        if known.sending.queued <= below {
-            return Poll::Ready(Ok(()));
-        }
-        note(&mut known.sending.writer, cx);
-        known.sending.wake_at = below;
-        Poll::Pending
+        self.state.borrow_mut().poll_room(stream, cx)
     }
 
     pub(crate) fn send_data(&self, stream: StreamId, chunk: Chunk) -> Result<(), SendError> {
@@ -150,6 +145,57 @@ impl Wire {
 }
 
 impl State {
+    fn poll_room(&mut self, stream: StreamId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        let room = self.room();
+        let Some(known) = self.stream(stream) else {
+            return Poll::Ready(Err(SendError::Closed));
+        };
+        if known.is_gone || known.sending.message != Message::Open {
+            return Poll::Ready(Err(SendError::Closed));
+        }
+        let below = match room {
+            Room::Stream(below) if known.sending.queued <= below => return Poll::Ready(Ok(())),
+            Room::Stream(below) => below,
+            Room::None => 0,
+        };
+        note(&mut known.sending.writer, cx);
+        known.sending.wake_at = below;
+        if matches!(room, Room::None) {
+            self.crowded.push(stream);
+        }
+        Poll::Pending
+    }
+
+    /// What a stream may have queued before it gets another piece. Half of its share is for what
+    /// was received and is not yet taken (rule 4); when the connection has its share queued, each
+    /// stream is down to a piece at a time; and while the core is short of memory one that has more
+    /// than a few streams' worth gets nothing. Towards an upstream only the stream counts, since
+    /// others' requests must not wait for one whom the server lets wait.
+    fn room(&self) -> Room {
+        let limits = self.limits();
+        let share = blitz_reactor::fair_share();
+        let usual = (limits.stream_buffer_bytes_max / 4).min(share);
+        if self.shared.is_client() || self.unsent <= limits.connection_buffer_bytes_max / 2 {
+            return Room::Stream(usual);
+        }
+        let is_short = share < limits.stream_buffer_bytes_max / 2;
+        if is_short && self.unsent > share * STREAMS_WHEN_SHORT {
+            Room::None
+        } else {
+            Room::Stream(0)
+        }
+    }
+
+    /// Some of what streams had queued is gone.
+    fn note_sent(&mut self, bytes: usize) {
+        self.unsent -= bytes;
+        for stream in std::mem::take(&mut self.crowded) {
+            if let Some(known) = self.stream(stream) {
+                wake(&mut known.sending.writer);
+            }
+        }
+    }
+
     pub(super) fn set_message(&mut self, stream: StreamId, message: Message) {
         if let Some(known) = self.stream(stream) {
             known.sending.message = message;
@@ -198,7 +244,7 @@ impl State {
     /// Sends what a window is open for and queues the rest.
     fn send_data(&mut self, stream: StreamId, chunk: Chunk) -> Result<(), SendError> {
         let is_full = self.queued() > SOCKET_BYTES_MAX;
-        let Some(known) = self.stream(stream) else {
+        let Some(known) = self.streams.get_mut(&stream) else {
             return Err(SendError::Closed);
         };
         if known.is_gone || known.sending.message != Message::Open {
@@ -209,6 +255,7 @@ impl State {
         }
         let sending = &mut known.sending;
         sending.queued += chunk.len();
+        self.unsent += chunk.len();
         // Behind others, and behind a full socket, it has to wait for its turn.
         let waits = !sending.queue.is_empty();
         if waits {
@@ -264,6 +311,7 @@ impl State {
                 wake(&mut sending.writer);
             }
             self.append(part);
+            self.note_sent(now);
         }
         if has_more {
             self.machine.mark_ready(stream);
@@ -371,6 +419,7 @@ impl State {
                 let (machine, out) = self.machine();
                 machine.release(stream, unread, out);
             }
+            self.note_sent(known.sending.queued);
             self.shared.keep(known);
         }
         if let Some(code) = code.or(self.code_of_unfinished(stream)) {

@@ -44,6 +44,10 @@ pub(super) struct State {
     /// Encoded and not yet queued.
     pub(super) pending: Option<Buffer>,
     pub(super) streams: Streams,
+    /// Bytes that all of them have queued for windows to open.
+    pub(super) unsent: usize,
+    /// Streams that wait until fewer are.
+    pub(super) crowded: Vec<StreamId>,
     /// Streams that are answered and not yet received to their end, with the time for it.
     pub(super) lingering: VecDeque<(StreamId, Instant)>,
     pub(super) shared: Rc<Shared>,
@@ -175,6 +179,8 @@ impl Wire {
             fin: false,
             pending: None,
             streams: Streams::default(),
+            unsent: 0,
+            crowded: Vec::new(),
             lingering: VecDeque::new(),
             shared: Rc::clone(shared),
             peer: peer.map(Rc::new),

@@ -7,7 +7,7 @@ use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ServeOpt
 use blitz_proto::h2::Code;
 
 use crate::h2_client::Client;
-use crate::support::{BIG, Raw, SOON, Server, on_each_driver, options};
+use crate::support::{BIG, BIG_GIVEN, Raw, SOON, Server, on_each_driver, options};
 
 #[test]
 fn many_requests_share_a_connection() {
@@ -181,6 +181,30 @@ fn what_is_cut_off_is_reset() {
     });
 }
 
+/// SETTINGS with SETTINGS_INITIAL_WINDOW_SIZE 0.
+const NO_WINDOW: [u8; 15] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+
+/// One client cannot have every stream fill its share while it takes nothing.
+#[test]
+fn what_all_streams_of_a_connection_may_queue_is_bounded() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        client.out.extend_from_slice(&NO_WINDOW);
+        for _ in 0..90 {
+            client.request(Method::Get, "/big", BodyLength::Empty);
+        }
+        client.flush();
+        server.until("all asked", |counters| counters.requests == 90);
+        thread::sleep(Duration::from_millis(100));
+        let given = server.ask(|| BIG_GIVEN.get());
+        assert!(
+            (128 << 10..1 << 20).contains(&given),
+            "{given} bytes are queued"
+        );
+    });
+}
+
 /// The client has no window for what the core says in the service's stead, and takes no place with
 /// it for ever.
 #[test]
@@ -188,9 +212,7 @@ fn an_answer_that_cannot_be_completed_is_reset() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
-        // SETTINGS with SETTINGS_INITIAL_WINDOW_SIZE 0.
-        let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
-        client.out.extend_from_slice(&settings);
+        client.out.extend_from_slice(&NO_WINDOW);
         for _ in 0..150 {
             let answer = client.get("/none");
             assert_eq!(answer.status, Some(Status::INTERNAL_SERVER_ERROR));

@@ -1,5 +1,6 @@
 //! A server of one core with a few fixed answers, and a client made of raw bytes.
 
+use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
@@ -290,6 +291,11 @@ fn elsewhere(exchange: Exchange) {
 
 pub(crate) const BIG: usize = 8 << 20;
 
+thread_local! {
+    /// Bytes that the core's `/big` has given away so far.
+    pub(crate) static BIG_GIVEN: Cell<usize> = const { Cell::new(0) };
+}
+
 async fn big(exchange: Exchange) {
     let length = BodyLength::Known(BIG as u64);
     let mut send = exchange
@@ -299,6 +305,7 @@ async fn big(exchange: Exchange) {
         if send.data(Chunk::from(vec![b'x'; 8192])).await.is_err() {
             return;
         }
+        BIG_GIVEN.set(BIG_GIVEN.get() + 8192);
     }
     let _ = send.finish(None);
 }

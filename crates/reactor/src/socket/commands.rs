@@ -158,6 +158,10 @@ impl Sockets<'_> {
         Poll::Pending
     }
 
+    pub(super) fn note_held(&mut self, key: SocketKey, bytes: usize) {
+        self.table.entry(key).held = bytes;
+    }
+
     pub(super) fn send_progress(&mut self, key: SocketKey) -> Instant {
         self.table.entry(key).sending.progress
     }
@@ -181,6 +185,7 @@ impl Sockets<'_> {
         let deadline = self.deadline(within);
         let entry = self.table.entry(key);
         entry.deadline = deadline;
+        entry.held = 0;
         entry.receiving.waker = None;
         entry.sending.waker = None;
         entry.role = Role::Parked(Parking { resume, tag });

@@ -30,6 +30,8 @@ pub(crate) struct Entry {
     pub(super) timer: Option<(TimerKey, u64)>,
     /// The last tick in which it received.
     pub(super) active_tick: u64,
+    /// Bytes that its owner holds because of it, as far as it was told.
+    pub(super) held: usize,
 }
 
 /// Who has the socket.
@@ -290,7 +292,13 @@ impl Entry {
             deadline: 0,
             timer: None,
             active_tick: 0,
+            held: 0,
         }
+    }
+
+    /// Bytes that would be free without it: what counts when somebody has to be shed (rule 4).
+    pub(super) fn holds(&self) -> usize {
+        self.receiving.unread + self.sending.queued() + self.held
     }
 
     /// Whether the timer will fire no later than the deadline.

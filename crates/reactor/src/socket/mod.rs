@@ -133,6 +133,13 @@ impl Socket {
         poll_fn(|cx| self.poll_send_room(cx, below)).await
     }
 
+    /// Says how many received and queued bytes the owner holds because of this socket, beside those
+    /// that the socket knows of. When the core holds all that it may, the one with the most is shed:
+    /// its calls fail (rule 4).
+    pub fn note_held(&self, bytes: usize) {
+        core::with(|core| core.sockets().note_held(self.key, bytes));
+    }
+
     /// When the kernel last took a byte, or the oldest queued byte was queued: what a deadline
     /// for stalled sends counts from.
     pub fn send_progress(&self) -> Instant {

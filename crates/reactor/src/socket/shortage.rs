@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::SocketKey;
-use super::entry::{End, Pending, Role};
+use super::entry::{End, Entry, Pending, Role};
 use super::table::{Sockets, wake};
 
 /// A core that has no buffer for this long sheds its largest holder.
@@ -59,10 +59,10 @@ impl Sockets<'_> {
                 .slab
                 .get(*key)
                 .filter(|entry| entry.sending.failed == 0);
-            entry.map_or(0, |entry| entry.receiving.unread + entry.sending.queued())
+            entry.map_or(0, Entry::holds)
         };
         let largest = table.slab.keys().into_iter().max_by_key(held);
-        // Where handlers hold it all there is nobody to shed: they go on when they let go.
+        // Where handlers hold it all and have not said so there is nobody to shed.
         if let Some(key) = largest.filter(|key| held(key) > 0) {
             self.core.counters.shed.add(1);
             self.fail(key, libc::ENOBUFS);
@@ -76,6 +76,7 @@ impl Sockets<'_> {
             return;
         };
         entry.receiving.discard();
+        entry.held = 0;
         entry.receiving.end = End::Failed(error);
         entry.sending.failed = error;
         for operation in [Pending::RECEIVE, Pending::SEND] {

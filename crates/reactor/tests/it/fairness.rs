@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use blitz_reactor::{
-    Config, IoChoice, Listener, Socket, block_on, counters, sleep, sockets_open, spawn,
+    Config, IoChoice, Listener, Slice, Socket, block_on, counters, sleep, sockets_open, spawn,
 };
 
 use crate::{anywhere, config, listen, on_both_drivers, pattern};
 
 /// Receives from a flood and keeps everything until the pool is empty.
-async fn hoard_everything(hoarder: &Socket) -> Vec<blitz_reactor::Slice> {
+async fn hoard_everything(hoarder: &Socket) -> Vec<Slice> {
     let mut hoard = Vec::new();
     while counters().no_buffers == 0 {
         let held = blitz_reactor::timeout(Duration::from_millis(5), hoarder.recv()).await;
@@ -116,6 +116,25 @@ fn the_largest_holder_is_shed_when_nobody_can_receive() {
         }
         assert!(greedy.recv().await.is_err() || hoarder.recv().await.is_err());
         drop((hoard, greedy, hoarder));
+        crate::outside(move || (first.join().unwrap(), second.join().unwrap())).await;
+    });
+}
+
+/// Rule 4: what the owner of a socket has taken counts, if it says so.
+#[test]
+fn an_owner_that_says_what_it_holds_is_shed_for_it() {
+    on_both_drivers(|| async {
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (modest, first) = flooded(&outside).await;
+        let (hoarder, second) = flooded(&outside).await;
+        let hoard = hoard_everything(&hoarder).await;
+        hoarder.note_held(hoard.iter().map(Slice::len).sum());
+        while counters().shed == 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert!(matches!(hoarder.try_recv(), Some(Err(_))));
+        assert!(!matches!(modest.try_recv(), Some(Err(_))));
+        drop((hoard, modest, hoarder));
         crate::outside(move || (first.join().unwrap(), second.join().unwrap())).await;
     });
 }
