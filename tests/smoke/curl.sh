@@ -27,6 +27,10 @@ cmp "$body" "$answer"
 get --upload-file - --request POST --header 'Transfer-Encoding: chunked' --output "$answer" \
   "$base/echo/" <"$body"
 cmp "$body" "$answer"
+# No content is sent before the server asks for it.
+waited=$(get --include --header 'Expect: 100-continue' --expect100-timeout 60 --data waiting "$base/echo/")
+expect 'Expect: 100-continue' 'HTTP/1.1 100 Continue waiting' \
+  "$(echo "$waited" | tr --delete '\r' | sed -n '1p;$p' | paste --serial --delimiters ' ')"
 expect /data 1048576 "$(get "$base/data?size=1048576" | wc -c)"
 
 expect 'HEAD' 200 "$(status --head "$base/hello")"

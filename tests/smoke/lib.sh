@@ -19,6 +19,8 @@ fail() {
   echo "$1" >&2
   # What the servers said is what one needs to know next.
   tail -n 20 "$scratch"/*.log >&2 2>/dev/null || true
+  # Again: of a step that failed CI shows the last lines only.
+  echo "$1" >&2
   exit 1
 }
 
@@ -49,7 +51,73 @@ start_blitz() {
   start "$name" "$port" "$BLITZ" run --listen "127.0.0.1:$port" --cores 1 "$@"
 }
 
+# start_nginx NAME PORT: runs nginx with what standard input has for its http block.
+start_nginx() {
+  local folder="$scratch/$1"
+  # Started by root, nginx reads its files as somebody else.
+  chmod 755 "$scratch"
+  mkdir -p "$folder"
+  {
+    cat <<CONF
+daemon off;
+worker_processes 1;
+pid $folder/pid;
+events { worker_connections 1000; }
+http {
+  access_log off;
+  client_max_body_size 0;
+  client_body_temp_path $folder/body;
+  proxy_temp_path $folder/proxy;
+  fastcgi_temp_path $folder/fastcgi;
+  uwsgi_temp_path $folder/uwsgi;
+  scgi_temp_path $folder/scgi;
+  keepalive_requests 1000000;
+CONF
+    cat
+    echo '}'
+  } >"$folder/conf"
+  start "$1" "$2" nginx -e stderr -g 'error_log stderr;' -c "$folder/conf"
+}
+
+# repeat NAME COMMAND...: runs it in the background, again and again, until "$scratch/enough" exists or
+# a run fails. Its process id is the last in "${started[@]}", and what it prints is in NAME.log.
+repeat() {
+  local name=$1
+  shift
+  (
+    # A run that is under way does not outlive the loop.
+    trap 'kill "$!"; wait; exit 1' TERM
+    while [ ! -e "$scratch/enough" ]; do
+      "$@" &
+      wait "$!" || exit
+    done
+  ) >"$scratch/$name.log" 2>&1 &
+  started+=("$!")
+}
+
+# all_succeeded FILE: whether it has the report of at least one run of h2load, and in each of them
+# requests succeeded and none failed.
+all_succeeded() {
+  grep --quiet '^requests:' "$1" &&
+    ! grep '^requests:' "$1" |
+      grep --quiet --invert-match --extended-regexp ' [1-9][0-9]* succeeded, 0 failed, 0 errored, 0 timeout'
+}
+
+# start_grpc_server PORT: runs the service of gRPC's interoperability tests, on tonic.
+start_grpc_server() {
+  cargo build --quiet --package blitz-gateway --example grpc_server
+  start grpc-server "$1" "${CARGO_TARGET_DIR:-target}/debug/examples/grpc_server" "$1"
+}
+
 # expect WHAT WANTED GOT: compares two texts.
 expect() {
   [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"
+}
+
+# go_program: builds the peers in tests/smoke/go; "$smoke_go" is the program.
+go_program() {
+  mkdir -p "$tools/bin"
+  smoke_go="$(realpath "$tools")/bin/smoke-go"
+  [ ! -x "$tools/go/bin/go" ] || PATH="$(realpath "$tools")/go/bin:$PATH"
+  (cd tests/smoke/go && GOTOOLCHAIN=local go build -o "$smoke_go" .) || fail 'tests/smoke/go does not compile'
 }

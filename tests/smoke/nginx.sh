@@ -7,26 +7,11 @@ nginx_port=$(free_port)
 front=$(free_port)
 blitz_port=$(free_port)
 proxy=$(free_port)
-# Started by root, nginx reads its files as somebody else.
-chmod 755 "$scratch"
 mkdir -p "$scratch/www"
 head -c 3000000 /dev/urandom >"$scratch/www/file"
 
-cat >"$scratch/nginx.conf" <<CONF
-daemon off;
-worker_processes 1;
-pid $scratch/nginx.pid;
-error_log $scratch/nginx-error.log;
-events { worker_connections 1000; }
-http {
-  access_log off;
-  client_max_body_size 0;
-  client_body_temp_path $scratch/body;
-  proxy_temp_path $scratch/proxy;
-  fastcgi_temp_path $scratch/fastcgi;
-  uwsgi_temp_path $scratch/uwsgi;
-  scgi_temp_path $scratch/scgi;
-  keepalive_requests 1000000;
+start_blitz built-in "$blitz_port"
+start_nginx nginx "$nginx_port" <<CONF
   upstream built_in { server 127.0.0.1:$blitz_port; keepalive 8; }
   server {
     listen 127.0.0.1:$nginx_port;
@@ -43,11 +28,7 @@ http {
       proxy_set_header Connection "";
     }
   }
-}
 CONF
-
-start_blitz built-in "$blitz_port"
-start nginx "$nginx_port" nginx -e "$scratch/nginx-error.log" -c "$scratch/nginx.conf"
 start_blitz proxy "$proxy" --to "http://127.0.0.1:$nginx_port"
 base="http://127.0.0.1:$proxy"
 get() { curl --silent --show-error --fail --max-time 10 "$@"; }

@@ -16,6 +16,8 @@ function serve() {
 }
 
 function talk() {
+  // Until the end is reached: without anything left to wait for Node would end with 0.
+  process.exitCode = 1;
   const messages = ['hello', 'ünïcode', '', 'x'.repeat(500_000), crypto.randomBytes(70_000)];
   const socket = new WebSocket(`ws://127.0.0.1:${port}/chat`, { handshakeTimeout: 5000 });
   setTimeout(() => { throw new Error('not done after 10 s'); }, 10_000).unref();
@@ -32,5 +34,6 @@ function talk() {
   socket.on('close', (code) => {
     assert.equal(code, 1000);
     assert.equal(next, messages.length);
+    process.exitCode = 0;
   });
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# WebSocket through the proxy: Python's `websockets` and Node's `ws`, each as client and server.
+# WebSocket through the proxy: Python's `websockets` and Node's `ws`, each as client and server, and
+# over HTTP/2 to HAProxy and to Blitz itself, with HTTP/1.1 behind them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tests/smoke/lib.sh
@@ -17,3 +18,26 @@ for server in python node; do
   node tests/smoke/websocket.cjs talk "$proxy" || fail "node's client, $server's server"
   echo "websocket: $server as the server is fine"
 done
+
+via=$(free_port)
+cat >"$scratch/haproxy.cfg" <<CONF
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 10s
+  timeout server 10s
+  timeout tunnel 10s
+frontend h2c
+  bind 127.0.0.1:$via proto h2
+  default_backend echo
+backend echo
+  server echo 127.0.0.1:$upstream
+CONF
+start haproxy "$via" haproxy -db -f "$scratch/haproxy.cfg"
+for hop in "$via" "$proxy"; do
+  front=$(free_port)
+  start_blitz "front-$hop" "$front" --to "h2c://127.0.0.1:$hop"
+  python3 tests/smoke/websocket.py talk "$front" || fail "python's client over HTTP/2"
+  node tests/smoke/websocket.cjs talk "$front" || fail "node's client over HTTP/2"
+done
+echo 'websocket: extended CONNECT to HAProxy and to Blitz is fine'

@@ -5,6 +5,7 @@ import contextlib
 import os
 import resource
 import socket
+import ssl
 import subprocess
 import tempfile
 
@@ -19,14 +20,25 @@ class Binary:
         self.io = io
 
     @contextlib.asynccontextmanager
-    async def running(self, *flags, nofile=None):
-        """Runs `blitz run` on one core of 127.0.0.1; leaving the block ends it."""
+    async def running(self, *flags, nofile=None, cpus=None):
+        """Runs `blitz run` on one core of 127.0.0.1; leaving the block ends it.
+
+        With `cpus` it runs on these only, and before others that want them too.
+        """
+
+        def prepare():
+            if nofile:
+                limit_files(nofile)
+            if cpus:
+                os.sched_setaffinity(0, cpus)
+                prefer()
+
         port = free_port()
         command = [self.path, "run", "--listen", f"127.0.0.1:{port}", "--io", self.io,
                    "--cores", "1", "--log", "warn", *flags]
         with tempfile.TemporaryFile() as log:
             child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                     preexec_fn=nofile and (lambda: limit_files(nofile)))
+                                     preexec_fn=prepare)
             try:
                 await accepts(port, child, log)
                 process = Process(child.pid, port)
@@ -70,6 +82,34 @@ class Process:
         raise ValueError(f"no {name} in the status of {self.pid}")
 
 
+@contextlib.contextmanager
+def listening_tls(binary):
+    """Flags for a listener of TLS, its port, and what a client needs to trust it."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([binary.path, "cert", "--out", folder, "localhost"], check=True,
+                       stdout=subprocess.DEVNULL)
+        flags = ["--listen-tls", f"127.0.0.1:{port}", "--cert", f"{folder}/localhost.pem",
+                 "--key", f"{folder}/localhost.key"]
+        yield flags, port, client_context(f"{folder}/ca.pem")
+
+
+def client_context(ca):
+    """A client of HTTP/2 over TLS."""
+    context = ssl.create_default_context(cafile=ca)
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def client_hello(context):
+    """The first bytes of a client."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
 async def settles(read, accept, seconds=5):
     """Waits until `accept(read())` holds; returns the last value read, held or not."""
     deadline = asyncio.get_running_loop().time() + seconds
@@ -82,6 +122,22 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def prefer():
+    """Lets this process run as soon as it wants to, if that is permitted."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+
+
+def allow_files(count):
+    """Lets this process and those it starts open so many files each; Blitz takes all it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise RuntimeError(f"{count} open files are needed, and the hard limit is {hard}:"
+                           f" `ulimit -Hn {count}`, as root")
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def limit_files(count):

@@ -43,8 +43,10 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     }
     let path = if takes_everything { "/" } else { "/hello" };
     let is_plain = |endpoint: &&Endpoint| endpoint.tls.is_none();
-    if let Some(endpoint) = running.endpoints().iter().find(is_plain) {
-        text += &format!("  try           {}\n", command(&endpoint.address, path));
+    // The one that more programs can speak to comes first.
+    let plain = running.endpoints().iter().filter(is_plain);
+    if let Some(endpoint) = plain.min_by_key(|endpoint| endpoint.http2_only) {
+        text += &format!("  try           {}\n", command(endpoint, path));
     }
     let secure = running.endpoints().iter().find(|at| !is_plain(at));
     if let (Some(endpoint), Some(tls)) = (secure, tls) {
@@ -56,6 +58,7 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
 
 fn shown(endpoint: &Endpoint) -> String {
     match (&endpoint.address, &endpoint.tls) {
+        (address, None) if endpoint.http2_only => format!("h2c://{}", listen::text_of(address)),
         (Address::Tcp(address), None) => format!("http://{address}"),
         (Address::Tcp(address), Some(_)) => format!("https://{address}"),
         (Address::Unix(_), None) => listen::text_of(&endpoint.address),
@@ -81,19 +84,24 @@ fn destination(target: &Target) -> String {
     place + target.path.as_deref().unwrap_or_default()
 }
 
-fn command(address: &Address, path: &str) -> String {
-    match address {
-        Address::Tcp(address) => format!("curl http://{}{path}", reachable(*address)),
+fn command(endpoint: &Endpoint, path: &str) -> String {
+    let curl = match endpoint.http2_only {
+        true => "curl --http2-prior-knowledge",
+        false => "curl",
+    };
+    match &endpoint.address {
+        Address::Tcp(address) => format!("{curl} http://{}{path}", reachable(*address)),
         Address::Unix(socket) => {
             format!(
-                "curl --unix-socket {} http://localhost{path}",
+                "{curl} --unix-socket {} http://localhost{path}",
                 socket.display()
             )
         }
     }
 }
 
-/// With a name that the certificate has, and an authority that curl would not know.
+/// With a name that the certificate has, whatever others know by it, and an authority that curl
+/// would not know.
 fn secure_command(address: &Address, path: &str, tls: &Tls) -> String {
     let trust = match tls.development() {
         None => String::new(),
@@ -103,12 +111,23 @@ fn secure_command(address: &Address, path: &str, tls: &Tls) -> String {
             None => "--insecure ".to_owned(),
         },
     };
-    let name = tls.first_name().unwrap_or_else(|| "localhost".to_owned());
-    match address {
-        Address::Tcp(address) => format!("curl {trust}https://{name}:{}{path}", address.port()),
-        Address::Unix(socket) => format!(
-            "curl {trust}--unix-socket {} https://{name}{path}",
-            socket.display()
+    let name = tls.first_name();
+    match (address, name.as_deref()) {
+        (Address::Tcp(address), Some("localhost")) => {
+            format!("curl {trust}https://localhost:{}{path}", address.port())
+        }
+        (Address::Tcp(address), Some(name)) => {
+            let port = address.port();
+            let here = reachable(*address);
+            format!("curl {trust}--connect-to {name}:{port}:{here} https://{name}:{port}{path}")
+        }
+        (Address::Tcp(address), None) => {
+            format!("curl {trust}https://{}{path}", reachable(*address))
+        }
+        (Address::Unix(socket), name) => format!(
+            "curl {trust}--unix-socket {} https://{}{path}",
+            socket.display(),
+            name.unwrap_or("localhost")
         ),
     }
 }

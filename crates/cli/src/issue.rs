@@ -17,8 +17,8 @@ use rcgen::{
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Long enough that whoever has made a browser trust it need not do so again.
 const AUTHORITY_DAYS: u32 = 3650;
-/// What browsers accept at most.
-const LEAF_DAYS: u32 = 397;
+/// A year: within what browsers and Mozilla's intermediate profile accept at most.
+const LEAF_DAYS: u32 = 365;
 
 /// The authority's certificate, for everybody to trust.
 pub(crate) const AUTHORITY_FILE: &str = "ca.pem";
@@ -62,6 +62,15 @@ impl Authority {
         }
         let key = KeyPair::from_pem(&key_pem).ok()?;
         let params = authority_params(&key, now).ok()?;
+        // One of somebody else has another name, and nothing that we sign would lead to it.
+        let name = authority_name(&params, &key);
+        if !known
+            .der()
+            .windows(name.len())
+            .any(|part| part == name.as_bytes())
+        {
+            return None;
+        }
         Some(Authority {
             pem,
             key_pem,
@@ -102,13 +111,7 @@ impl Authority {
 /// What is the same each time that an authority signs; its name tells it from others.
 fn authority_params(key: &KeyPair, now: SystemTime) -> Result<CertificateParams, String> {
     let mut params = CertificateParams::new(Vec::new()).map_err(text)?;
-    let id = params.key_identifier(key);
-    let id: String = id
-        .iter()
-        .take(4)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let name = format!("Blitz development CA {id}");
+    let name = authority_name(&params, key);
     params.distinguished_name.remove(DnType::CommonName);
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -116,6 +119,16 @@ fn authority_params(key: &KeyPair, now: SystemTime) -> Result<CertificateParams,
     params.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_epoch(now) - DAY;
     params.not_after = params.not_before + DAY * AUTHORITY_DAYS;
     Ok(params)
+}
+
+fn authority_name(params: &CertificateParams, key: &KeyPair) -> String {
+    let id = params.key_identifier(key);
+    let id: String = id
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("Blitz development CA {id}")
 }
 
 /// This machine as people and programs on it call it.
@@ -173,4 +186,35 @@ fn since_epoch(now: SystemTime) -> Duration {
 
 fn text(error: impl Display) -> String {
     format!("no certificate could be made: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_authority_of_ours_is_used_again() {
+        let folder = std::env::temp_dir().join(format!("blitz-authority-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let now = SystemTime::now();
+        let ours = Authority::new(now).unwrap();
+        ours.save(&folder).unwrap();
+        assert!(Authority::load(&folder, now).is_some_and(|kept| kept.pem == ours.pem));
+        let key = KeyPair::generate().unwrap();
+        let mut params = authority_params(&key, now).unwrap();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "somebody else's");
+        let stranger = Authority {
+            pem: params.self_signed(&key).unwrap().pem(),
+            key_pem: key.serialize_pem(),
+            issuer: Issuer::new(params, key),
+        };
+        for file in [AUTHORITY_FILE, AUTHORITY_KEY_FILE] {
+            fs::remove_file(folder.join(file)).unwrap();
+        }
+        stranger.save(&folder).unwrap();
+        assert!(Authority::load(&folder, now).is_none());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

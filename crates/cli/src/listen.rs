@@ -5,10 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use blitz::serving::Endpoint;
 use blitz_http::Address;
 
 /// Longest path of a unix socket: the kernel has room for 108 bytes, the last of them a NUL.
 const UNIX_PATH_MAX: usize = 107;
+
+/// Reads what [`parse`] reads, with or without `h2c://` in front.
+pub(crate) fn parse_endpoint(value: &str) -> Result<Endpoint, String> {
+    Endpoint::read(value, parse)
+}
 
 /// Reads `ADDR:PORT`, `localhost:PORT`, `:PORT` (every address of the machine) or `unix:/path`.
 ///
@@ -94,9 +100,9 @@ fn advice(value: &str) -> String {
 }
 
 /// Says why the system refused to listen there.
-pub(crate) fn cannot_bind(address: &Address, cause: &io::Error) -> String {
+pub(crate) fn cannot_bind(flag: &str, address: &Address, cause: &io::Error) -> String {
     let (problem, fix) = match address {
-        Address::Tcp(ip) => tcp_refusal(*ip, cause),
+        Address::Tcp(ip) => tcp_refusal(flag, *ip, cause),
         Address::Unix(_) => unix_refusal(cause),
     };
     said(
@@ -105,13 +111,13 @@ pub(crate) fn cannot_bind(address: &Address, cause: &io::Error) -> String {
     )
 }
 
-fn tcp_refusal(ip: SocketAddr, cause: &io::Error) -> (String, String) {
+fn tcp_refusal(flag: &str, ip: SocketAddr, cause: &io::Error) -> (String, String) {
     let port = ip.port();
     match cause.kind() {
         io::ErrorKind::AddrInUse => (
             "another program listens there".into(),
             format!(
-                "choose another port, such as --listen {}, \
+                "choose another port, such as {flag} {}, \
                  or find who has it: ss -ltnp 'sport = :{port}'",
                 SocketAddr::new(ip.ip(), port.checked_add(1).unwrap_or(8080))
             ),
@@ -192,6 +198,27 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_for_http2_only_says_so_in_front() {
+        for (value, http2_only) in [("h2c://127.0.0.1:80", true), ("127.0.0.1:80", false)] {
+            let endpoint = parse_endpoint(value).unwrap();
+            assert_eq!(Ok(endpoint.address), tcp("127.0.0.1:80"));
+            assert_eq!(
+                (endpoint.http2_only, endpoint.tls.is_some()),
+                (http2_only, false)
+            );
+        }
+        assert!(
+            parse_endpoint("h2c://80")
+                .unwrap_err()
+                .contains("127.0.0.1:80")
+        );
+        assert!(
+            parse("h2c://127.0.0.1:80").is_err(),
+            "HTTPS is spoken there"
+        );
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_with_advice() {
         let long = format!("unix:/{}", "x".repeat(UNIX_PATH_MAX));
         for (value, problem, fix) in [
@@ -222,7 +249,7 @@ mod tests {
     #[test]
     fn a_refusal_of_the_system_comes_with_advice() {
         let refused = |value: &str, kind: io::ErrorKind| {
-            cannot_bind(&parse(value).unwrap(), &io::Error::from(kind))
+            cannot_bind("--listen", &parse(value).unwrap(), &io::Error::from(kind))
         };
         let in_use = refused("127.0.0.1:8080", io::ErrorKind::AddrInUse);
         assert!(in_use.contains("--listen 127.0.0.1:8081"), "{in_use}");

@@ -10,6 +10,7 @@ mod issue;
 mod listen;
 mod run;
 mod tls;
+mod upstream_tls;
 mod version;
 
 use std::process::ExitCode;

@@ -3,22 +3,20 @@
 use std::fmt;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz::serving::{self, EndError, Occasion};
+use blitz::serving::{self, EndError, Endpoint, Occasion};
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
-use blitz_http::{
-    Address, CaSet, Certificate, ClientTls, Config, IoChoice, Signals, TlsConfigError,
-};
+use blitz_http::{Address, Config, IoChoice, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use crate::tls::{Tls, TlsArguments};
+use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
 use crate::{announce, listen, tls};
 
 /// A newcomer reaches it as `http://localhost:8080`, and nobody else's machine does.
@@ -37,10 +35,10 @@ const CORES_MAX: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Where to listen: ADDR:PORT, :PORT for every address, or unix:/path; may be repeated
-    /// [default: 127.0.0.1:8080, and 127.0.0.1:8443 for HTTPS]
-    #[arg(long, value_name = "ADDR", value_parser = listen::parse)]
-    listen: Vec<Address>,
+    /// Where to listen: ADDR:PORT, :PORT for every address, or unix:/path; with h2c:// in front,
+    /// for HTTP/2 only; may be repeated [default: 127.0.0.1:8080, and 127.0.0.1:8443 for HTTPS]
+    #[arg(long, value_name = "ADDR", value_parser = listen::parse_endpoint)]
+    listen: Vec<Endpoint>,
 
     /// Where to listen for HTTPS; may be repeated
     #[arg(long, value_name = "ADDR", value_parser = listen::parse)]
@@ -58,21 +56,12 @@ pub(crate) struct RunArguments {
     client_cert_header: bool,
 
     /// Where requests go: URL, or PREFIX=URL for paths below PREFIX; may be repeated. URL is
-    /// http://HOST:PORT, h2c://HOST:PORT for HTTP/2, or unix:/PATH
+    /// http://HOST:PORT, https://HOST, h2c://HOST:PORT for HTTP/2, or unix:/PATH
     #[arg(long, value_name = "[PREFIX=]URL", value_parser = target)]
     to: Vec<Target>,
 
-    /// The authorities (PEM) whose word about upstreams is believed [default: the well-known ones]
-    #[arg(long, value_name = "FILE")]
-    upstream_ca: Option<PathBuf>,
-
-    /// The certificate (PEM) that upstreams are shown, if they ask for one
-    #[arg(long, value_name = "FILE", requires = "upstream_key")]
-    upstream_cert: Option<PathBuf>,
-
-    /// Its key, in PEM
-    #[arg(long, value_name = "FILE", requires = "upstream_cert")]
-    upstream_key: Option<PathBuf>,
+    #[command(flatten)]
+    upstream_tls: UpstreamTlsArguments,
 
     /// Proxies in front of this one whose X-Forwarded-* and Forwarded are believed and extended;
     /// from anybody else they are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
@@ -142,18 +131,21 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     // Before the cores start, so that no signal is lost between.
     let signals = Signals::block().map_err(failed)?;
-    let upstream_tls = upstream_tls(arguments).map_err(|error| failed(tls::said(&error)))?;
+    let mut upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
+    let secure = places.tls.clone();
     let running = gateway(arguments, places, tls.as_ref())
-        .upstream_tls(upstream_tls)
+        .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
-        .map_err(|error| cannot_start(&error))?;
+        .map_err(|error| cannot_start(&secure, &error))?;
     announce::announce(&running, tls.as_ref());
-    let keep = |occasion| match &mut tls {
-        Some(tls) => tls.keep(occasion),
-        None if occasion == Occasion::Reload => {
+    let keep = |occasion| {
+        if let Some(tls) = &mut tls {
+            tls.keep(occasion);
+        }
+        upstream_tls.keep(occasion);
+        if occasion == Occasion::Reload && tls.is_none() && !upstream_tls.has_files() {
             tracing::info!("there is nothing to read again: no certificate is in use");
         }
-        None => {}
     };
     let outcome = running.obey_and(&signals, keep);
     outcome.map_err(|error| ended(&error))
@@ -161,7 +153,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
 
 /// Where to listen.
 struct Places {
-    plain: Vec<Address>,
+    plain: Vec<Endpoint>,
     tls: Vec<Address>,
 }
 
@@ -181,7 +173,7 @@ impl Places {
         ];
         let needs_tls = needs_tls.iter().find(|(_, given)| *given);
         if places.plain.is_empty() && places.tls.is_empty() {
-            places.plain.push(Address::Tcp(LISTEN_DEFAULT));
+            places.plain.push(Address::Tcp(LISTEN_DEFAULT).into());
             // Nobody has asked for it, so that another who has the port is no reason to stop.
             if needs_tls.is_some() || is_free(LISTEN_TLS_DEFAULT) {
                 places.tls.push(Address::Tcp(LISTEN_TLS_DEFAULT));
@@ -230,17 +222,6 @@ fn gateway(arguments: &RunArguments, places: Places, tls: Option<&Tls>) -> Gatew
     arguments.to.iter().cloned().fold(gateway, Gateway::to)
 }
 
-fn upstream_tls(arguments: &RunArguments) -> Result<ClientTls, TlsConfigError> {
-    let mut builder = ClientTls::builder();
-    if let Some(file) = &arguments.upstream_ca {
-        builder = builder.authorities(CaSet::load(file)?);
-    }
-    if let (Some(certificate), Some(key)) = (&arguments.upstream_cert, &arguments.upstream_key) {
-        builder = builder.certificate(Certificate::load(certificate, key)?);
-    }
-    builder.build()
-}
-
 /// Reads a `--to`; clap names flag and value before what this says.
 fn target(value: &str) -> Result<Target, String> {
     let said = |error: TargetError| format!("{}\n  {}", error.problem(), error.fix());
@@ -261,10 +242,15 @@ fn cores(value: &str) -> Result<usize, String> {
     }
 }
 
-fn cannot_start(error: &StartError) -> Failure {
+/// `secure` is where TLS was to be spoken.
+fn cannot_start(secure: &[Address], error: &StartError) -> Failure {
     match error {
         StartError::Serving(serving::StartError::Listen(address, cause)) => {
-            failed(listen::cannot_bind(address, cause))
+            let flag = match secure.contains(address) {
+                true => "--listen-tls",
+                false => "--listen",
+            };
+            failed(listen::cannot_bind(flag, address, cause))
         }
         StartError::Duplicate(duplicate) => Failure {
             text: duplicate.to_string(),

@@ -1,18 +1,14 @@
-//! TLS of `blitz run`: from flags to a snapshot, and from changed files to the next one.
+//! TLS of `blitz run`: from flags to certificates, of one's own or for development.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use blitz::serving::Occasion;
-use blitz_http::{
-    CaSet, Certificate, ClientAuth, ServerTls, TicketKeys, TlsConfigError, TlsSlot, ValidityProblem,
-};
+use blitz::{CertificateKeeper, Certificates};
+use blitz_http::{TlsConfigError, TlsSlot};
 use clap::{Args, ValueEnum};
 
 use crate::development::{self, Development};
-
-/// Tickets are good for two of these.
-const TICKET_KEYS_CHANGE: Duration = Duration::from_secs(6 * 60 * 60);
 
 #[derive(Debug, Args)]
 pub(crate) struct TlsArguments {
@@ -64,24 +60,10 @@ impl TlsArguments {
     }
 }
 
-/// The TLS of all listeners, and what it takes to make the next snapshot of it.
+/// The TLS of all listeners.
 pub(crate) struct Tls {
-    slot: TlsSlot,
-    source: Source,
-    arguments: Files,
-    keys: TicketKeys,
-    keys_made: Instant,
-}
-
-/// The files that are read again on HUP.
-struct Files {
-    pairs: Vec<(PathBuf, PathBuf)>,
-    client_ca: Option<(PathBuf, ClientAuthMode)>,
-}
-
-enum Source {
-    Files,
-    Development(Development),
+    keeper: CertificateKeeper,
+    development: Option<Development>,
 }
 
 impl Tls {
@@ -90,49 +72,44 @@ impl Tls {
     /// # Errors
     /// Which file is at fault, why, and what to do.
     pub(crate) fn load(arguments: &TlsArguments) -> Result<Tls, String> {
-        let mode = arguments.client_auth.unwrap_or(ClientAuthMode::Required);
-        let files = Files {
-            pairs: arguments
-                .cert
-                .iter()
-                .cloned()
-                .zip(arguments.key.iter().cloned())
-                .collect(),
-            client_ca: arguments.client_ca.clone().map(|file| (file, mode)),
-        };
         let now = SystemTime::now();
-        let source = match files.pairs.as_slice() {
-            [] => Source::Development(development::certificate(now)?),
-            _ => Source::Files,
+        let mut pairs = arguments.cert.iter().zip(&arguments.key);
+        let (mut certificates, development) = match pairs.next() {
+            Some((certificate, key)) => (Certificates::from_files(certificate, key), None),
+            None => {
+                let development = development::certificate(now)?;
+                (development.certificate.clone().into(), Some(development))
+            }
         };
-        let keys = TicketKeys::new().map_err(|error| said(&error))?;
-        let snapshot = files.read(&source, &keys).map_err(|error| said(&error))?;
-        warn_of_validity(&snapshot, now);
+        for (certificate, key) in pairs {
+            certificates = certificates.and_files(certificate, key);
+        }
+        let mode = arguments.client_auth.unwrap_or(ClientAuthMode::Required);
+        if let Some(authorities) = &arguments.client_ca {
+            certificates = match mode {
+                ClientAuthMode::Optional => certificates.ask_clients(authorities),
+                ClientAuthMode::Required => certificates.require_clients(authorities),
+            };
+        }
         Ok(Tls {
-            slot: TlsSlot::new(snapshot),
-            source,
-            arguments: files,
-            keys,
-            keys_made: Instant::now(),
+            keeper: CertificateKeeper::load(certificates, now).map_err(|error| said(&error))?,
+            development,
         })
     }
 
     /// Where listeners find it.
     pub(crate) fn slot(&self) -> TlsSlot {
-        self.slot.clone()
+        self.keeper.slot()
     }
 
     /// The development certificate, if it is in use.
     pub(crate) fn development(&self) -> Option<&Development> {
-        match &self.source {
-            Source::Development(development) => Some(development),
-            Source::Files => None,
-        }
+        self.development.as_ref()
     }
 
     /// The first name of the first certificate, as far as it is a whole one.
     pub(crate) fn first_name(&self) -> Option<String> {
-        let current = self.slot.current();
+        let current = self.keeper.slot().current();
         let first = current.certificates().next()?;
         let mut names = first.names().iter();
         names.find(|name| !name.starts_with('*')).cloned()
@@ -140,91 +117,10 @@ impl Tls {
 
     /// Does what there is to do while others serve.
     pub(crate) fn keep(&mut self, occasion: Occasion) {
-        match occasion {
-            Occasion::Reload => self.reload(SystemTime::now()),
-            Occasion::Routine if self.keys_made.elapsed() >= TICKET_KEYS_CHANGE => {
-                self.change_keys();
-            }
-            Occasion::Routine => {}
-        }
+        self.keeper.keep(occasion, SystemTime::now());
     }
-
-    /// Good files replace what is in use, for handshakes to come; bad ones do not.
-    fn reload(&mut self, now: SystemTime) {
-        let snapshot = self.arguments.read(&self.source, &self.keys);
-        let checked = snapshot.map_err(|error| said(&error)).and_then(|snapshot| {
-            let invalid = snapshot.certificates().find_map(|certificate| {
-                let problem = certificate.validity_problem(now)?;
-                let is_usable = matches!(problem, ValidityProblem::ExpiresSoon(_));
-                (!is_usable).then(|| said_of_validity(certificate, problem))
-            });
-            invalid.map_or(Ok(snapshot), Err)
-        });
-        match checked {
-            Ok(snapshot) => {
-                warn_of_validity(&snapshot, now);
-                let certificates = snapshot.certificates().count();
-                self.slot.replace(snapshot);
-                tracing::info!(certificates, "the certificates were read again");
-            }
-            Err(problem) => {
-                tracing::error!("the certificates in use stay, the new ones are bad: {problem}");
-            }
-        }
-    }
-
-    /// Whoever learns a key can read the sessions that it resumed, so none is used for long.
-    fn change_keys(&mut self) {
-        self.keys_made = Instant::now();
-        let keys = self.keys.rotated();
-        let snapshot =
-            keys.and_then(|keys| Ok((self.slot.current().with_ticket_keys(&keys)?, keys)));
-        match snapshot {
-            Ok((snapshot, keys)) => {
-                self.slot.replace(snapshot);
-                self.keys = keys;
-                tracing::debug!("the keys of session tickets were changed");
-            }
-            Err(error) => tracing::error!(%error, "the keys of session tickets stay"),
-        }
-    }
-}
-
-impl Files {
-    fn read(&self, source: &Source, keys: &TicketKeys) -> Result<ServerTls, TlsConfigError> {
-        let mut builder = ServerTls::builder().ticket_keys(keys);
-        for (certificate, key) in &self.pairs {
-            builder = builder.certificate(Certificate::load(certificate, key)?);
-        }
-        if let Source::Development(development) = source {
-            builder = builder.certificate(development.certificate.clone());
-        }
-        let client_auth = match &self.client_ca {
-            None => ClientAuth::None,
-            Some((file, ClientAuthMode::Optional)) => ClientAuth::Optional(CaSet::load(file)?),
-            Some((file, ClientAuthMode::Required)) => ClientAuth::Required(CaSet::load(file)?),
-        };
-        builder.client_auth(client_auth).build()
-    }
-}
-
-fn warn_of_validity(snapshot: &ServerTls, now: SystemTime) {
-    for certificate in snapshot.certificates() {
-        if let Some(problem) = certificate.validity_problem(now) {
-            tracing::warn!("{}", said_of_validity(certificate, problem));
-        }
-    }
-}
-
-fn said_of_validity(certificate: &Certificate, problem: ValidityProblem) -> String {
-    let file = certificate.file().map(|file| file.display().to_string());
-    let file = file.unwrap_or_else(|| "the development certificate".to_owned());
-    format!("{file}: the certificate {problem}; put a new one in its place and send HUP")
 }
 
 pub(crate) fn said(error: &TlsConfigError) -> String {
-    match error.remedy() {
-        "" => error.to_string(),
-        remedy => format!("{error}\n  {remedy}"),
-    }
+    blitz::Error::from(error).to_string()
 }

@@ -3,7 +3,7 @@
 use blitz_http::{Method, Name, RequestHead, Status};
 
 use crate::core::{Core, Route};
-use crate::forward::{self, Client, WebSocket};
+use crate::forward::{self, Client};
 use crate::request::{Ended, Request};
 use crate::target::Replaced;
 
@@ -20,6 +20,11 @@ pub(crate) enum Refused {
     LastHop,
     /// `Connection` names more fields than any honest client has use for.
     ConnectionOptions,
+    /// A WebSocket is asked for with a `Sec-WebSocket-Key` that is none, and the upstream is one
+    /// that the gateway answers it for.
+    WebSocketKey,
+    /// A call in base64 that is none.
+    Base64,
     /// The path would climb out of the one that the target puts in place of its prefix.
     Path,
 }
@@ -29,7 +34,10 @@ impl Refused {
         match self {
             Refused::Method => Status::METHOD_NOT_ALLOWED,
             Refused::LastHop => Status::NO_CONTENT,
-            Refused::ConnectionOptions | Refused::Path => Status::BAD_REQUEST,
+            Refused::Base64
+            | Refused::ConnectionOptions
+            | Refused::WebSocketKey
+            | Refused::Path => Status::BAD_REQUEST,
         }
     }
 
@@ -37,7 +45,9 @@ impl Refused {
         match self {
             Refused::Method => "the method is not passed on",
             Refused::LastHop => "the request may not be forwarded any further",
+            Refused::Base64 => "the content is not what its type says: base64",
             Refused::ConnectionOptions => "the Connection field names too many options",
+            Refused::WebSocketKey => "the Sec-WebSocket-Key is not 16 bytes in base64",
             Refused::Path => "the path leads out of the place it is mapped to",
         }
     }
@@ -54,8 +64,8 @@ pub(crate) fn admit<F>(core: &Core<F>, route: &Route, request: &mut Request) -> 
         random: blitz_http::random_u64,
     };
     let head = &mut *request.head;
-    if request.websocket == Some(WebSocket::Connect) {
-        forward::turn_into_upgrade(head, blitz_http::random_u64);
+    if let Some(websocket) = &request.websocket {
+        websocket.normalize(head);
     }
     check_method(head)
         .and_then(|()| replace_path(head, route, &mut core.path.borrow_mut()))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blitz_http::Connection;
+use blitz_http::{ClientError, Connection};
 
 use crate::core::{Core, Route};
 use crate::counters::count;
@@ -55,19 +55,59 @@ fn exhausted(request: &Request) -> Result<(), Ended> {
 /// tried. A retry never takes a pooled one: it may be as stale as the first.
 pub(crate) async fn connect(route: &Route, request: &mut Request) -> Option<Connection> {
     let upstream = request.upstream.as_ref()?;
-    let connected = if request.retried {
-        upstream.connect().await
-    } else {
-        upstream.checkout().await
+    let connected = match (&request.websocket, request.retried) {
+        (Some(_), retried) => upstream.checkout_for_websocket(retried).await,
+        (None, true) => upstream.connect().await,
+        (None, false) => upstream.checkout().await,
     };
     match connected {
         Ok(connection) => Some(connection),
         Err(error) => {
             tracing::debug!(address = ?upstream.address(), %error, "upstream not reached");
             count(|counters| counters.connect_failures += 1);
-            route.endpoint.failed(upstream, blitz_http::now());
-            request.connect_failure = Some(Failure::from(&error));
+            if !matches!(error, ClientError::NoExtendedConnect) {
+                route.endpoint.failed(upstream, blitz_http::now());
+            }
+            let failure = Failure::from(&error);
+            request.connect_failure = Some(more_telling(request.connect_failure, failure));
             None
         }
+    }
+}
+
+/// Of the failures at several addresses of an upstream, the one to speak of: the last, unless an
+/// earlier one came as far as TLS. What listens on one address of `localhost` often does not on the
+/// other.
+fn more_telling(known: Option<Failure>, last: Failure) -> Failure {
+    let is_of_tls = |failure: &Failure| {
+        matches!(
+            failure,
+            Failure::TlsCertificateError | Failure::TlsAlertReceived | Failure::TlsProtocolError
+        )
+    };
+    match known.filter(is_of_tls) {
+        Some(known) if !is_of_tls(&last) => known,
+        _ => last,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_was_refused_is_not_forgotten_for_a_port_that_is_closed() {
+        let (tls, closed) = (Failure::TlsCertificateError, Failure::ConnectionRefused);
+        assert_eq!(more_telling(Some(tls), closed), tls);
+        assert_eq!(more_telling(Some(closed), tls), tls);
+        assert_eq!(
+            more_telling(Some(tls), Failure::TlsProtocolError),
+            Failure::TlsProtocolError
+        );
+        assert_eq!(
+            more_telling(Some(Failure::ConnectionTimeout), closed),
+            closed
+        );
+        assert_eq!(more_telling(None, closed), closed);
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_http::{Address, ClientTls, Exchange, Pool, Service, UpstreamTls};
+use blitz_http::{Address, ClientTlsSlot, Exchange, Pool, Service, UpstreamTls};
 
 use crate::options::Options;
 use crate::request;
@@ -37,7 +37,7 @@ impl<F: Service> Core<F> {
     pub(crate) fn new(
         targets: &Routes<Target>,
         names: &[Arc<Resolved>],
-        tls: Option<&ClientTls>,
+        tls: Option<&ClientTlsSlot>,
         options: Arc<Options>,
         https_port: Option<u16>,
         fallback: Rc<F>,
@@ -61,7 +61,7 @@ impl<F: Service> Core<F> {
 fn endpoint(
     target: &Target,
     names: &[Arc<Resolved>],
-    tls: Option<&ClientTls>,
+    tls: Option<&ClientTlsSlot>,
     pool: &Pool,
 ) -> Endpoint {
     let tls = target.tls.then(|| {

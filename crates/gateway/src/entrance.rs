@@ -1,7 +1,9 @@
 //! Phase `enter`: requests that came by the wrong door are sent to the right one, whoever would
 //! take them otherwise.
 
-use blitz_http::{Exchange, Method, Peer, RequestHead, Scheme, Status};
+use blitz_http::{Exchange, Method, Name, Peer, RequestHead, Status};
+
+use crate::trusted::TrustedProxies;
 
 /// What proves to an authority that a name is ours is asked for in clear text (RFC 8555, section
 /// 8.3).
@@ -39,16 +41,27 @@ impl Turned {
     }
 }
 
-/// Looks at the door. `https_port` is where clients in clear text are sent, if they are.
+/// Looks at the door. `https_port` is where clients in clear text are sent, if they are; those of a
+/// `trusted` proxy that says that they spoke HTTPS have come from there.
 #[inline]
-pub(crate) fn turn(https_port: Option<u16>, exchange: &Exchange) -> Option<Turned> {
+pub(crate) fn turn(
+    https_port: Option<u16>,
+    trusted: &TrustedProxies,
+    exchange: &Exchange,
+) -> Option<Turned> {
     match (&exchange.peer.tls, https_port) {
         (Some(_), _) => misdirected(&exchange.request, &exchange.peer),
-        (None, Some(port)) if exchange.peer.scheme == Scheme::Http => {
+        (None, Some(port)) if !came_encrypted(trusted, exchange) => {
             encrypted(&exchange.request, port)
         }
         (None, _) => None,
     }
+}
+
+fn came_encrypted(trusted: &TrustedProxies, exchange: &Exchange) -> bool {
+    let scheme = exchange.request.fields.get(Name::XForwardedProto);
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+        && trusted.contains(&exchange.peer)
 }
 
 /// RFC 9110, section 15.5.20, as rule 23 has it.

@@ -7,6 +7,7 @@ use blitz_http::{Exchange, Fields, Method, Name, Pooled, Responder, ResponseHead
 use crate::admit::{ALLOWED, Refused};
 use crate::counters::count;
 use crate::entrance::Turned;
+use crate::grpc::{self, Call, Code};
 use crate::proxy_status::Failure;
 use crate::request::{Ended, Request};
 
@@ -24,7 +25,7 @@ pub(crate) fn finish(mut request: Request, outcome: Result<(), Ended>) {
             tracing::debug!(%error, "request body failed");
             count(|counters| counters.client_faults += 1);
             let head = Pooled::response(error.status());
-            answer(&request.head.fields, responder, head, &error);
+            answer(&request.head.fields, request.call, responder, head, &error);
         }
         // The answer had begun; the body that was dropped unfinished has cut it off.
         _ => count(|counters| counters.cut_off += 1),
@@ -44,8 +45,11 @@ pub(crate) fn turn_away(exchange: Exchange, turned: &Turned) {
     if let Turned::Encrypted(location) = turned {
         head.fields.append(Name::Location, location);
     }
+    // A browser can follow to where it is sent; gRPC knows no redirects.
+    let may_follow = matches!(turned, Turned::Encrypted(_));
+    let call = Call::of(&exchange.request).filter(|call| call.streams() || !may_follow);
     let asked = &exchange.request.fields;
-    answer(asked, exchange.responder, head, turned.detail());
+    answer(asked, call, exchange.responder, head, turned.detail());
 }
 
 fn refuse(request: &Request, responder: Responder, refused: Refused) {
@@ -59,7 +63,8 @@ fn refuse(request: &Request, responder: Responder, refused: Refused) {
         // What follows is meant for another protocol.
         head.fields.append(Name::Connection, "close");
     }
-    answer(&request.head.fields, responder, head, refused.detail());
+    let asked = &request.head.fields;
+    answer(asked, request.call, responder, head, refused.detail());
 }
 
 fn fail(request: &Request, responder: Responder, failure: Failure) {
@@ -68,20 +73,39 @@ fn fail(request: &Request, responder: Responder, failure: Failure) {
     let mut head = Pooled::response(failure.status());
     head.fields
         .append(Name::ProxyStatus, failure.proxy_status());
+    if let Some(call) = request.call {
+        return grpc::answer(
+            call,
+            responder,
+            head,
+            Code::of_failure(failure),
+            failure.detail(),
+        );
+    }
     if failure.status() == Status::SERVICE_UNAVAILABLE {
         head.fields.append(Name::RetryAfter, RETRY_AFTER);
     }
-    answer(&request.head.fields, responder, head, failure.detail());
+    answer(
+        &request.head.fields,
+        None,
+        responder,
+        head,
+        failure.detail(),
+    );
 }
 
 /// `detail` is one of our own texts, which need no escaping.
 fn answer(
     asked: &Fields,
+    call: Option<Call>,
     responder: Responder,
     mut head: Pooled<ResponseHead>,
     detail: impl Display,
 ) {
     let status = head.status;
+    if let Some(call) = call {
+        return grpc::answer(call, responder, head, Code::of_status(status), detail);
+    }
     if status.forbids_content() {
         return responder.send(&mut head, "");
     }

@@ -10,7 +10,7 @@ mod connection;
 mod names;
 mod websocket;
 
-pub(crate) use websocket::{WebSocket, turn_into_upgrade, wanted_websocket};
+pub(crate) use websocket::{NoKey, WebSocket};
 
 use blitz_http::{Fields, Name, Peer, RequestHead, ResponseHead};
 
@@ -26,7 +26,7 @@ pub(crate) struct Client<'a> {
     pub(crate) peer: &'a Peer,
     /// Whether the client is a proxy whose forwarding fields are believed.
     pub(crate) trusted: bool,
-    /// Whether the request [is for a WebSocket](wanted_websocket) and may have it.
+    /// Whether the request [is for a WebSocket](WebSocket::wanted) and may have it.
     pub(crate) websocket: bool,
     /// Host and port to ask for if the client named none.
     pub(crate) default_authority: &'a str,

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use blitz::serving::{self, EndError, Endpoint, Occasion, Serving};
 use blitz_http::{
-    Address, ClientTls, Config, Cores, ServeOptions, Service, Signals, TlsConfigError, TlsSlot,
-    UpstreamTls,
+    Address, ClientTls, ClientTlsSlot, Config, Cores, ServeOptions, Service, Signals,
+    TlsConfigError, TlsSlot, UpstreamTls,
 };
 
 use crate::core::Core;
 use crate::counters::{self, Counters};
+use crate::grpc;
 use crate::options::Options;
 use crate::routes::{DuplicateRoute, Routes};
 use crate::target::{Origin, Target};
@@ -31,7 +32,7 @@ const COUNTERS_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Gateway {
     listen: Vec<Endpoint>,
     targets: Vec<Target>,
-    upstream_tls: Option<ClientTls>,
+    upstream_tls: Option<ClientTlsSlot>,
     options: Options,
     config: Config,
 }
@@ -63,20 +64,18 @@ impl Gateway {
         Gateway::default()
     }
 
-    /// Listens on this address too.
+    /// Listens there too; of an address alone, in clear text.
     #[must_use]
-    pub fn listen(mut self, address: Address) -> Gateway {
-        self.listen.push(address.into());
+    pub fn listen(mut self, endpoint: impl Into<Endpoint>) -> Gateway {
+        self.listen.push(endpoint.into());
         self
     }
 
     /// Listens on this address too, and speaks TLS there. What is put into the slot later is for
     /// handshakes that begin later.
     #[must_use]
-    pub fn listen_tls(mut self, address: Address, tls: TlsSlot) -> Gateway {
-        let tls = Some(tls);
-        self.listen.push(Endpoint { address, tls });
-        self
+    pub fn listen_tls(self, address: Address, tls: TlsSlot) -> Gateway {
+        self.listen(Endpoint::secure(address, tls))
     }
 
     /// Adds a target.
@@ -87,10 +86,11 @@ impl Gateway {
     }
 
     /// How targets are spoken to whose URL begins with `https://`. Without it the well-known
-    /// authorities are believed, and no certificate is shown.
+    /// authorities are believed, and no certificate is shown. What is put into the slot later is for
+    /// connections that are made later, and those made before get no more requests.
     #[must_use]
-    pub fn upstream_tls(mut self, tls: ClientTls) -> Gateway {
-        self.upstream_tls = Some(tls);
+    pub fn upstream_tls(mut self, tls: impl Into<ClientTlsSlot>) -> Gateway {
+        self.upstream_tls = Some(tls.into());
         self
     }
 
@@ -140,6 +140,7 @@ impl Gateway {
             );
             let options = ServeOptions {
                 limits: options.limits.clone(),
+                refusal: Some(Rc::new(grpc::refusal)),
                 ..ServeOptions::default()
             };
             (Rc::new(core), options)
@@ -159,6 +160,7 @@ fn https_port(endpoints: &[Endpoint]) -> u16 {
         Endpoint {
             address: Address::Tcp(address),
             tls: Some(_),
+            ..
         } => Some(address.port()),
         _ => None,
     });
@@ -168,15 +170,15 @@ fn https_port(endpoints: &[Endpoint]) -> u16 {
 /// What targets over TLS need, if there are any; every core can make its part of it then.
 fn upstream_tls(
     routes: &Routes<Target>,
-    given: Option<ClientTls>,
-) -> Result<Option<ClientTls>, TlsConfigError> {
+    given: Option<ClientTlsSlot>,
+) -> Result<Option<ClientTlsSlot>, TlsConfigError> {
     let mut secure = routes.iter().filter(|(_, target)| target.tls).peekable();
     if secure.peek().is_none() {
         return Ok(None);
     }
     let tls = match given {
         Some(tls) => tls,
-        None => ClientTls::builder().build()?,
+        None => ClientTls::builder().build()?.into(),
     };
     for (_, target) in secure {
         UpstreamTls::new(&tls, &target.host())?;

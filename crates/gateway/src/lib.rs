@@ -9,6 +9,7 @@ mod entrance;
 mod finish;
 mod forward;
 mod gateway;
+mod grpc;
 mod options;
 mod proxy_status;
 mod relay;

@@ -13,7 +13,8 @@ pub struct Options {
     /// Bounds and deadlines towards clients.
     pub limits: Limits,
     /// Bounds and deadlines towards upstreams: connecting 1 s, response head 60 s, silence within a
-    /// response body 60 s, idle in the pool 55 s.
+    /// response body 60 s (instead of both for calls of gRPC: nothing moving, 300 s), idle in the pool
+    /// 55 s.
     pub client: ClientOptions,
     /// How long an upstream may leave a client's `Expect: 100-continue` without an answer before
     /// the gateway sends `100 Continue` itself; 1 s. Old servers never send it, and careful

@@ -68,6 +68,8 @@ failures! {
     TlsProtocolError "tls_protocol_error" BAD_GATEWAY "no TLS connection to the upstream could be made"
     /// All connections that may be opened to the upstream are full.
     ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "the upstream takes no more requests at the moment"
+    /// The client of a call has set a deadline, and it has passed.
+    DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
     /// The response head did not come in time.
     HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to answer"
     /// The connection ended within the response head.
@@ -76,8 +78,13 @@ failures! {
     HttpResponseHeaderSectionSize "http_response_header_section_size" BAD_GATEWAY "the upstream's answer has too large a header section"
     /// The response violates HTTP.
     HttpProtocolError "http_protocol_error" BAD_GATEWAY "the upstream's answer is not valid HTTP"
-    /// The upstream switched protocols without being asked, or to another than asked for.
-    HttpUpgradeFailed "http_upgrade_failed" BAD_GATEWAY "the upstream switched to a protocol that was not asked for"
+    /// The upstream switched protocols without being asked, to another than asked for, or not as the
+    /// protocol wants it.
+    HttpUpgradeFailed "http_upgrade_failed" BAD_GATEWAY "the upstream did not switch to the protocol that was asked for"
+    /// A WebSocket cannot be asked of the upstream, which speaks HTTP/2 in clear text.
+    NoExtendedConnect "http_upgrade_failed" BAD_GATEWAY "the upstream takes no WebSockets over HTTP/2 (RFC 8441): its URL has to begin with http://"
+    /// The upstream of a call speaks HTTP/1.1.
+    GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs an upstream that speaks HTTP/2: its URL begins with h2c:// for example"
     /// The gateway failed.
     ProxyInternalError "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway failed"
 }
@@ -101,6 +108,7 @@ impl From<&ClientError> for Failure {
             ClientError::TlsHandshake(error) | ClientError::Tls(error) => tls(*error),
             ClientError::Reset { .. } => Failure::ConnectionTerminated,
             ClientError::Busy => Failure::ConnectionLimitReached,
+            ClientError::NoExtendedConnect => Failure::NoExtendedConnect,
             // It was asked twice and took the request neither time.
             ClientError::Unprocessed => Failure::ConnectionTerminated,
             ClientError::Truncated => Failure::HttpResponseIncomplete,

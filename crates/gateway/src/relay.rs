@@ -9,55 +9,69 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use blitz_http::{
-    BodyError, BodyLength, ClientError, Fields, Name, Part, Pooled, RecvBody, RequestHead,
+    BodyError, BodyLength, Chunk, ClientError, Fields, Part, Pooled, RecvBody, RequestHead,
     Response, ResponseEvent, ResponseHead, ResponseStream, SendBody, SendError, Status, Timer,
     Tunnel,
 };
 
+use crate::admit::Refused;
 use crate::core::Core;
 use crate::counters::{count, count_response};
 use crate::forward::{self, WebSocket};
+use crate::grpc::{self, NotBase64, Translation};
 use crate::proxy_status::Failure;
 use crate::request::{Ended, Request};
 use crate::retry::Replay;
 
 /// One direction: parts move from `from` to `to` as fast as the slower of the two.
-struct Flow {
+pub(crate) struct Flow {
     from: RecvBody,
     /// `None` while nobody takes the message, and once it is finished.
-    to: Option<SendBody>,
+    pub(crate) to: Option<SendBody>,
     /// Content that is still to come, if its length is known.
     left: u64,
     /// They come last and leave with the end.
     trailers: Option<Pooled<Fields>>,
+    /// What content and trailers become on the way, if they do not stay what they are.
+    pub(crate) translation: Option<Box<Translation>>,
 }
 
 /// Why a direction stopped before its end.
 #[derive(Debug)]
-enum FlowError {
+pub(crate) enum FlowError {
     /// The side that sends.
     From(BodyError),
     /// The side that receives.
     To(SendError),
+    /// A request that should be in base64 is not.
+    NotBase64,
+}
+
+impl From<NotBase64> for FlowError {
+    fn from(_: NotBase64) -> FlowError {
+        FlowError::NotBase64
+    }
 }
 
 impl Flow {
-    fn new(from: RecvBody, to: Option<SendBody>) -> Flow {
+    pub(crate) fn new(from: RecvBody, to: Option<SendBody>) -> Flow {
         let left = match from.length() {
             BodyLength::Known(length) => length,
-            _ => u64::MAX,
+            BodyLength::NothingButTrailers => 0,
+            BodyLength::Empty | BodyLength::Unknown => u64::MAX,
         };
         Flow {
             from,
             to,
             left,
             trailers: None,
+            translation: None,
         }
     }
 
     /// Moves what can be moved and shows it to `seen`; ready when there is nobody to move it to,
     /// which after a success means that the message is complete on the other side.
-    fn poll(
+    pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         mut seen: impl FnMut(&[u8]),
@@ -72,15 +86,24 @@ impl Flow {
             }
             match ready!(self.from.poll_next(cx)).map_err(FlowError::From)? {
                 Some(Part::Data(slice)) => {
-                    seen(&slice);
                     self.left = self.left.saturating_sub(slice.len() as u64);
-                    to.queue(slice).map_err(FlowError::To)?;
+                    let chunk = match &mut self.translation {
+                        None => Chunk::from(slice),
+                        Some(translation) => translation.content(slice)?,
+                    };
+                    seen(&chunk);
+                    to.queue(chunk).map_err(FlowError::To)?;
                 }
                 Some(Part::Trailers(mut trailers)) => {
                     forward::edit_trailers(&mut trailers);
                     self.trailers = Some(trailers);
                 }
                 None => {
+                    if let Some(translation) = &mut self.translation
+                        && let Some(last) = translation.end(&mut self.trailers)?
+                    {
+                        to.queue(last).map_err(FlowError::To)?;
+                    }
                     let finished = self.to.take().map(|to| to.finish(self.trailers.as_deref()));
                     return Poll::Ready(finished.unwrap_or(Ok(())).map_err(FlowError::To));
                 }
@@ -102,19 +125,27 @@ pub(crate) struct Upload {
 impl Upload {
     /// A body that flows once there is somebody to [`send_to`](Upload::send_to); `hold` delays
     /// that until the upstream says `100 Continue`, or time is up.
-    pub(crate) fn new(from: RecvBody, replay: Replay, hold: Option<Timer>) -> Upload {
+    pub(crate) fn new(from: RecvBody, hold: Option<Timer>) -> Upload {
         let expects_continue = hold.is_some();
         Upload {
             flow: Flow::new(from, None),
-            replay,
+            replay: Replay::Unsent,
             hold,
             expects_continue,
         }
     }
 
-    /// What the request declares.
+    /// What is known of the length of what goes to the upstream.
     pub(crate) fn length(&self) -> BodyLength {
-        self.flow.from.length()
+        match self.flow.translation {
+            None => self.flow.from.length(),
+            Some(_) => BodyLength::Unknown,
+        }
+    }
+
+    /// Sends something else than what comes, from the first byte on.
+    pub(crate) fn translate(&mut self, translation: Option<Translation>) {
+        self.flow.translation = translation.map(Box::new);
     }
 
     /// Whether the request could be sent again, as far as its body is concerned.
@@ -122,8 +153,10 @@ impl Upload {
         self.replay.is_complete()
     }
 
-    /// Where the body goes. One without content has gone with its head.
-    pub(crate) fn send_to(&mut self, to: SendBody) {
+    /// Where the body goes, and how it is kept for another attempt. One without content has gone
+    /// with its head.
+    pub(crate) fn send_to(&mut self, to: SendBody, replay: Replay) {
+        self.replay = replay;
         self.flow.to = Some(to).filter(|to| !to.is_discarding());
     }
 
@@ -131,27 +164,28 @@ impl Upload {
     pub(crate) fn send_again_to(&mut self, mut to: SendBody) {
         // An upstream that is gone already says so again when the rest is sent.
         let _ = self.replay.again().map(|sent| to.queue(sent));
-        self.send_to(to);
+        self.send_to(to, Replay::Unsent);
     }
 
     /// Moves what can be moved; ready when there is nothing left to do. An upstream that takes no
     /// more is no error: it may have answered already, and its answer is what counts.
     #[inline]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         if self.flow.to.is_none() {
             return Poll::Ready(Ok(()));
         }
         self.poll_flow(cx)
     }
 
-    fn poll_flow(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+    fn poll_flow(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         if let Some(hold) = &mut self.hold {
             ready!(Pin::new(hold).poll(cx));
             self.hold = None;
         }
         match ready!(self.flow.poll(cx, |sent| self.replay.note(sent))) {
             Ok(()) => Poll::Ready(Ok(())),
-            Err(FlowError::From(error)) => Poll::Ready(Err(error)),
+            Err(FlowError::From(error)) => Poll::Ready(Err(Ended::Client(error))),
+            Err(FlowError::NotBase64) => Poll::Ready(Err(Ended::Refused(Refused::Base64))),
             Err(FlowError::To(_)) => {
                 self.flow.to = None;
                 Poll::Ready(Ok(()))
@@ -166,12 +200,11 @@ impl Upload {
 }
 
 /// Why there is no response to relay.
-#[derive(Debug)]
 pub(crate) enum NoResponse {
     /// The upstream's connection or answer failed.
     Upstream(ClientError),
-    /// The client's own body failed.
-    Client(BodyError),
+    /// The client's own body failed, in this way.
+    Client(Ended),
 }
 
 /// Sends the body and waits for the final response, whichever comes first; interim responses are
@@ -186,8 +219,8 @@ pub(crate) async fn await_response<F>(
     } = request;
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(Err(error)) = upload.poll(cx) {
-                return Poll::Ready(Err(NoResponse::Client(error)));
+            if let Poll::Ready(Err(ended)) = upload.poll(cx) {
+                return Poll::Ready(Err(NoResponse::Client(ended)));
             }
             match ready!(stream.poll_next(cx)).map_err(NoResponse::Upstream)? {
                 ResponseEvent::Final(response) => return Poll::Ready(Ok(response)),
@@ -208,7 +241,7 @@ pub(crate) async fn await_response<F>(
 
 /// Relays the final response, and what is still to come of the request.
 ///
-/// Ends when the response is complete. A request that is not complete by then stays so: its
+/// Ends when the response is complete, or the deadline of a call has passed. A request that is not complete by then stays so: its
 /// upstream connection closes (rule 12), and the client's is drained a little or closed.
 ///
 /// # Errors
@@ -217,6 +250,7 @@ pub(crate) async fn relay<F>(
     core: &Core<F>,
     request: &mut Request,
     response: Response,
+    deadline: Option<Timer>,
 ) -> Result<(), Ended> {
     let Response {
         mut head,
@@ -228,7 +262,8 @@ pub(crate) async fn relay<F>(
         let upstream = Tunnel { recv: body, send };
         return switch_protocols(core, request, head, upstream).await;
     }
-    if request.websocket == Some(WebSocket::Connect) && head.status.is_success() {
+    let is_connect = |websocket: &WebSocket| websocket.is_connect();
+    if request.websocket.as_ref().is_some_and(is_connect) && head.status.is_success() {
         // To a CONNECT it would say that there is a tunnel now.
         return Err(Ended::Failed(Failure::HttpUpgradeFailed));
     }
@@ -237,6 +272,10 @@ pub(crate) async fn relay<F>(
     let Some(responder) = request.responder.take() else {
         return Err(Ended::CutOff);
     };
+    let upload = &mut request.upload;
+    if let Some(call) = request.call {
+        return grpc::relay(call, upload, responder, head, body, deadline).await;
+    }
     if let Some(content) = body.take_whole() {
         responder.send(&mut head, content);
         return Ok(());
@@ -245,15 +284,13 @@ pub(crate) async fn relay<F>(
     // The head goes back to its pool now, not after a long body.
     drop(head);
     let mut download = Flow::new(body, Some(to));
-    let upload = &mut request.upload;
     poll_fn(|cx| {
-        if let Poll::Ready(Err(error)) = upload.poll(cx) {
-            return Poll::Ready(Err(FlowError::From(error)));
+        if let Poll::Ready(Err(ended)) = upload.poll(cx) {
+            return Poll::Ready(Err(ended));
         }
-        download.poll(cx, |_| ())
+        download.poll(cx, |_| ()).map_err(cut_off)
     })
     .await
-    .map_err(cut_off)
 }
 
 /// Relays a connection that leaves HTTP, until both directions have ended with FIN (rule 16).
@@ -263,14 +300,15 @@ async fn switch_protocols<F>(
     mut head: Pooled<ResponseHead>,
     upstream: Tunnel,
 ) -> Result<(), Ended> {
-    let agreed = head.fields.get(Name::Upgrade).is_some_and(|protocol| {
-        request.websocket.is_some() && protocol.eq_ignore_ascii_case(b"websocket")
-    });
-    let (true, Some(responder)) = (agreed, request.responder.take_if(|_| agreed)) else {
+    let granted = request.websocket.take().filter(|it| it.is_granted(&head));
+    let Some(websocket) = granted else {
         return Err(Ended::Failed(Failure::HttpUpgradeFailed));
     };
+    let Some(responder) = request.responder.take() else {
+        return Err(Ended::CutOff);
+    };
     forward::edit_response(&mut head, &mut core.scratch.borrow_mut());
-    head.fields.append(Name::Upgrade, "websocket");
+    websocket.grant(&mut head);
     count(|counters| counters.tunnels += 1);
     let client = responder.upgrade(&mut head);
     drop(head);
@@ -278,23 +316,32 @@ async fn switch_protocols<F>(
     *request.head = RequestHead::default();
     let mut up = Flow::new(client.recv, Some(upstream.send));
     let mut down = Flow::new(upstream.recv, Some(client.send));
+    let mut is_taken = true;
     poll_fn(|cx| {
-        let up = up.poll(cx, |_| ())?;
-        let down = down.poll(cx, |_| ())?;
-        if up.is_ready() && down.is_ready() {
-            Poll::Ready(Ok(()))
-        } else {
-            Poll::Pending
+        let up = match is_taken {
+            true => up.poll(cx, |_| ()),
+            false => Poll::Ready(Ok(())),
+        };
+        // An upstream that takes nothing more may have said its last before.
+        is_taken &= !matches!(up, Poll::Ready(Err(FlowError::To(_))));
+        if let Poll::Ready(Err(FlowError::From(error))) = up {
+            return Poll::Ready(Err(FlowError::From(error)));
+        }
+        ready!(down.poll(cx, |_| ()))?;
+        match up {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(_) => Poll::Ready(Ok(())),
         }
     })
     .await
     .map_err(cut_off)
 }
 
-fn cut_off(error: FlowError) -> Ended {
+pub(crate) fn cut_off(error: FlowError) -> Ended {
     match error {
         FlowError::From(error) => tracing::debug!(%error, "response cut off at its source"),
         FlowError::To(error) => tracing::debug!(%error, "response cut off at its destination"),
+        FlowError::NotBase64 => unreachable!("responses are encoded, not decoded"),
     }
     Ended::CutOff
 }

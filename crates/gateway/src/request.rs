@@ -1,11 +1,14 @@
-//! Life of a request: `enter · admit · route · pick · connect · send · relay · finish`.
+//! Life of a request: `enter · route · admit · pick · connect · send · relay · finish`.
 //!
 //! The phases are modules, and this is the one place that knows their order.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use blitz_http::{
-    BodyError, Connection, Exchange, Peer, PoolFuture, Pooled, Protocol, RequestHead, Responder,
+    BodyError, Connection, Exchange, Peer, PoolFuture, Pooled, RequestHead, Responder, Response,
     ResponseStream, Service, Upstream,
 };
 
@@ -15,7 +18,8 @@ use crate::core::{Core, Route};
 use crate::counters::count;
 use crate::entrance::turn;
 use crate::finish::{finish, turn_away};
-use crate::forward::{WebSocket, wanted_websocket};
+use crate::forward::{NoKey, WebSocket};
+use crate::grpc::{self, Call, poll_deadline};
 use crate::proxy_status::Failure;
 use crate::relay::{NoResponse, Upload, await_response, relay};
 use crate::retry::{Replay, prepare_retry};
@@ -26,22 +30,39 @@ use crate::upstream::Tried;
 /// When the client goes away the future is dropped where it stands, and with it the connection to
 /// the upstream: there is nothing to undo.
 pub(crate) async fn life_of_a_request<F: Service>(core: Rc<Core<F>>, exchange: Exchange) {
-    if let Some(turned) = turn(core.https_port, &exchange) {
+    if let Some(turned) = turn(core.https_port, &core.options.trusted_proxies, &exchange) {
         return turn_away(exchange, &turned);
     }
     let Some(route) = core.routes.find(exchange.request.path()) else {
         count(|counters| counters.unrouted += 1);
+        if let Some(call) = Call::of(&exchange.request) {
+            return grpc::answer_unrouted(call, exchange);
+        }
         return PoolFuture::new(core.fallback.call(exchange)).await;
     };
     count(|counters| counters.routed += 1);
-    let mut request = Request::new(&core, route, exchange);
+    let mut request = Request::new(&core, exchange);
     let outcome = forward(&core, route, &mut request).await;
     finish(request, outcome);
 }
 
 async fn forward<F>(core: &Core<F>, route: &Route, request: &mut Request) -> Result<(), Ended> {
     admit(core, route, request)?;
-    let response = loop {
+    let mut deadline = request.call.and_then(Call::timer);
+    let response = {
+        let mut asking = pin!(ask(core, route, request));
+        poll_fn(|cx| match asking.as_mut().poll(cx) {
+            Poll::Pending => poll_deadline(&mut deadline, cx),
+            answered => answered,
+        })
+        .await?
+    };
+    relay(core, request, response, deadline).await
+}
+
+/// Asks until there is an answer, or nobody left to ask.
+async fn ask<F>(core: &Core<F>, route: &Route, request: &mut Request) -> Result<Response, Ended> {
+    loop {
         let connection = loop {
             pick(core, route, request).await?;
             match connect(route, request).await {
@@ -49,14 +70,13 @@ async fn forward<F>(core: &Core<F>, route: &Route, request: &mut Request) -> Res
                 None => continue,
             }
         };
-        let mut stream = send(request, connection);
+        let mut stream = send(core, request, connection)?;
         match await_response(core, request, &mut stream).await {
-            Ok(response) => break response,
-            Err(NoResponse::Client(error)) => return Err(Ended::Client(error)),
+            Ok(response) => return Ok(response),
+            Err(NoResponse::Client(ended)) => return Err(ended),
             Err(NoResponse::Upstream(error)) => prepare_retry(request, &error)?,
         }
-    };
-    relay(core, request, response).await
+    }
 }
 
 /// A request on its way to an upstream.
@@ -66,7 +86,9 @@ pub(crate) struct Request {
     /// Gone once the answer has begun.
     pub(crate) responder: Option<Responder>,
     pub(crate) peer: Rc<Peer>,
-    /// Whether it asks for a WebSocket that it may have.
+    /// Set if it is a call of gRPC.
+    pub(crate) call: Option<Call>,
+    /// The WebSocket that it asks for and may have.
     pub(crate) websocket: Option<WebSocket>,
     pub(crate) tried: Tried,
     /// Where the current attempt goes.
@@ -90,30 +112,30 @@ pub(crate) enum Ended {
 }
 
 impl Request {
-    fn new<F>(core: &Core<F>, route: &Route, exchange: Exchange) -> Request {
+    fn new<F>(core: &Core<F>, exchange: Exchange) -> Request {
         let Exchange {
             request: head,
-            body,
+            mut body,
             responder,
             peer,
         } = exchange;
-        let may_upgrade = body.is_done()
-            && responder.upgrade_requested()
-            && route.target.protocol == Protocol::Http1;
-        let websocket = wanted_websocket(&head).filter(|_| may_upgrade);
+        let call = Call::of(&head);
+        if call.is_some_and(Call::streams) {
+            body.be_patient();
+        }
+        let may_upgrade = body.is_done() && responder.upgrade_requested();
+        let websocket = match may_upgrade {
+            true => WebSocket::wanted(&head),
+            false => None,
+        };
         let waits = !body.is_done() && responder.expects_continue();
         let hold = waits.then(|| blitz_http::sleep(core.options.continue_timeout));
-        let replay = Replay::of(
-            &head,
-            body.length(),
-            core.options.client.limits.replay_bytes_max,
-            route.target.protocol,
-        );
         Request {
             head,
-            upload: Upload::new(body, replay, hold),
+            upload: Upload::new(body, hold),
             responder: Some(responder),
             peer,
+            call,
             websocket,
             tried: Tried::default(),
             upstream: None,
@@ -124,12 +146,39 @@ impl Request {
 }
 
 /// The head leaves now, the body as it comes.
-fn send(request: &mut Request, connection: Connection) -> ResponseStream {
-    let (body, stream) = connection.request(&request.head, request.upload.length());
+///
+/// # Errors
+/// It cannot be carried by that connection.
+fn send<F>(
+    core: &Core<F>,
+    request: &mut Request,
+    connection: Connection,
+) -> Result<ResponseStream, Ended> {
+    let protocol = connection.protocol();
+    if let Some(call) = &mut request.call {
+        call.prepare(
+            &mut request.head,
+            &mut request.upload,
+            protocol,
+            request.retried,
+        )
+        .map_err(Ended::Failed)?;
+    }
+    if let Some(websocket) = &mut request.websocket {
+        let asked = websocket.ask(&mut request.head, protocol, blitz_http::random_u64);
+        asked.map_err(|NoKey| Ended::Refused(Refused::WebSocketKey))?;
+    }
+    let length = request.upload.length();
+    let (body, mut stream) = connection.request(&request.head, length);
     if request.retried {
         request.upload.send_again_to(body);
     } else {
-        request.upload.send_to(body);
+        let bytes_max = core.options.client.limits.replay_bytes_max;
+        let replay = Replay::of(&request.head, length, bytes_max, protocol);
+        request.upload.send_to(body, replay);
     }
-    stream
+    if request.call.is_some() {
+        stream.be_patient();
+    }
+    Ok(stream)
 }

@@ -18,7 +18,7 @@ pub(crate) enum Replay {
 
 impl Replay {
     /// For this request: the bytes of an idempotent one are kept, up to `bytes_max`; those of any
-    /// if the upstream speaks HTTP/2 and so can say that it did nothing about it.
+    /// on a connection of HTTP/2, where the upstream can say that it did nothing about it.
     pub(crate) fn of(
         head: &RequestHead,
         length: BodyLength,
@@ -26,10 +26,10 @@ impl Replay {
         protocol: Protocol,
     ) -> Replay {
         let can_be_kept = match length {
-            BodyLength::Empty => false,
+            BodyLength::Empty | BodyLength::NothingButTrailers => false,
             // What is known to be too long is not copied in vain.
             BodyLength::Known(length) => (1..=bytes_max as u64).contains(&length),
-            _ => true,
+            BodyLength::Unknown => true,
         };
         if can_be_kept && (head.method.is_idempotent() || protocol == Protocol::Http2) {
             Replay::Kept(Buffer::take(), bytes_max)
@@ -73,8 +73,8 @@ impl Replay {
 /// There is none: it was the second already, sending twice might not have the effect of sending
 /// once, a part of the response came, or the body is not at hand any more.
 pub(crate) fn prepare_retry(request: &mut Request, error: &ClientError) -> Result<(), Ended> {
-    let is_harmless = error.is_unprocessed()
-        || (request.head.method.is_idempotent() && error.is_before_response());
+    let is_harmless =
+        error.is_unprocessed() || (is_idempotent(request) && error.is_before_response());
     let allowed = is_harmless && request.upload.can_repeat();
     if request.retried || !allowed {
         return Err(Ended::Failed(Failure::from(error)));
@@ -83,7 +83,15 @@ pub(crate) fn prepare_retry(request: &mut Request, error: &ClientError) -> Resul
     count(|counters| counters.retries += 1);
     request.retried = true;
     request.connect_failure = None;
+    if let Some(upstream) = &request.upstream {
+        request.tried.may_return_to(upstream);
+    }
     Ok(())
+}
+
+/// The handshake of a WebSocket is a GET, whatever form it has.
+fn is_idempotent(request: &Request) -> bool {
+    request.websocket.is_some() || request.head.method.is_idempotent()
 }
 
 #[cfg(test)]

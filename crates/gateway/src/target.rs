@@ -22,7 +22,7 @@ pub struct Target {
     pub prefix: Prefix,
     /// Where they are sent.
     pub origin: Origin,
-    /// What is spoken there.
+    /// What is spoken there in clear text; over TLS the upstream chooses.
     pub protocol: Protocol,
     /// Whether it is spoken to over TLS.
     pub tls: bool,

@@ -85,6 +85,16 @@ impl RecvBody {
         matches!(self.source, Source::Done)
     }
 
+    /// Holds the sender to no minimum rate: the body is a stream of messages, which may be far apart
+    /// (rule 18). Whoever reads it has to know when it has lasted too long.
+    pub fn be_patient(&mut self) {
+        match &self.source {
+            Source::Done => {}
+            Source::H1(wire, exchange) => wire.be_patient(*exchange),
+            Source::H2(wire, stream) => wire.be_patient(*stream),
+        }
+    }
+
     /// The next part, as soon as there is one; `None` at the end, and from then on.
     ///
     /// On a server the first read of a body whose sender waits for `100 Continue` asks for it,

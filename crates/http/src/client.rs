@@ -13,9 +13,9 @@ use blitz_reactor::{Address, Socket};
 use crate::body::{RecvBody, SendBody, Tunnel};
 use crate::counters::count;
 use crate::error::ClientError;
-use crate::pool::Upstream;
+use crate::pool::Lease;
 use crate::recycle::Pooled;
-use crate::tls::{self, Target, TlsInfo, UpstreamTls};
+use crate::tls::{self, Offer, Target, TlsInfo, UpstreamTls};
 use crate::transport::Transport;
 use crate::{h1, h2};
 
@@ -43,14 +43,14 @@ impl Default for ClientOptions {
     }
 }
 
-/// What a server speaks.
+/// What is spoken on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Protocol {
     /// HTTP/1.1: a connection carries one request at a time.
     #[default]
     Http1,
-    /// HTTP/2 in clear text without asking first (RFC 9113, section 3.3): connections carry as
-    /// many requests at a time as the server allows.
+    /// HTTP/2: a connection carries as many requests at a time as the server allows. In clear text
+    /// it is spoken without asking first (RFC 9113, section 3.3).
     Http2,
 }
 
@@ -59,7 +59,8 @@ pub enum Protocol {
 pub struct Connection {
     place: Place,
     options: Rc<ClientOptions>,
-    upstream: Option<Upstream>,
+    /// Of an HTTP/1 connection from a pool.
+    lease: Option<Lease>,
     reused: bool,
 }
 
@@ -81,7 +82,7 @@ impl Connection {
         address: &Address,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let transport = connect(address, None, &options.limits).await?;
+        let transport = connect(address, None, Offer::Http1, &options.limits).await?;
         Ok(Connection::new(transport, Rc::clone(options), None, false))
     }
 
@@ -94,30 +95,53 @@ impl Connection {
         tls: &UpstreamTls,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let transport = connect(address, Some(&tls.target()), &options.limits).await?;
+        let target = tls.target();
+        let transport = connect(address, Some(&target), Offer::Http1, &options.limits).await?;
         Ok(Connection::new(transport, Rc::clone(options), None, false))
     }
 
     pub(crate) fn new(
         socket: Transport,
         options: Rc<ClientOptions>,
-        upstream: Option<Upstream>,
+        lease: Option<Lease>,
         reused: bool,
     ) -> Connection {
         Connection {
             place: Place::H1(socket),
             options,
-            upstream,
+            lease,
             reused,
         }
     }
 
     /// What the TLS handshake has established; `None` in clear text.
     #[must_use]
-    pub fn tls(&self) -> Option<&Rc<TlsInfo>> {
+    pub fn tls(&self) -> Option<Rc<TlsInfo>> {
         match &self.place {
-            Place::H1(transport) => transport.info(),
-            Place::H2(_) | Place::Taken => None,
+            Place::H1(transport) => transport.info().cloned(),
+            Place::H2(wire) => wire.tls(),
+            Place::Taken => None,
+        }
+    }
+
+    /// Whether a WebSocket may be asked for on it: with `Upgrade` on HTTP/1.1, and with an extended
+    /// CONNECT where the server takes that, as its first SETTINGS say.
+    ///
+    /// # Errors
+    /// The connection ended before they came.
+    pub(crate) async fn takes_websocket(&self) -> Result<bool, ClientError> {
+        match &self.place {
+            Place::H2(wire) => poll_fn(|cx| wire.poll_extended_connect(cx)).await,
+            Place::H1(_) | Place::Taken => Ok(true),
+        }
+    }
+
+    /// What is spoken on it.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        match &self.place {
+            Place::H2(_) => Protocol::Http2,
+            Place::H1(_) | Place::Taken => Protocol::Http1,
         }
     }
 
@@ -126,7 +150,7 @@ impl Connection {
         Connection {
             place: Place::H2(wire),
             options,
-            upstream: None,
+            lease: None,
             reused,
         }
     }
@@ -146,9 +170,9 @@ impl Connection {
     pub fn request(mut self, head: &RequestHead, length: BodyLength) -> (SendBody, ResponseStream) {
         let (send, source) = match std::mem::replace(&mut self.place, Place::Taken) {
             Place::H1(socket) => {
-                let upstream = self.upstream.take();
+                let lease = self.lease.take();
                 let options = Rc::clone(&self.options);
-                let wire = h1::Wire::client(socket, options, upstream, self.reused);
+                let wire = h1::Wire::client(socket, options, lease, self.reused);
                 let (send, exchange) = h1::Wire::start_request(&wire, head, length);
                 (send, Source::H1(wire, exchange))
             }
@@ -168,8 +192,8 @@ impl Drop for Connection {
         match std::mem::replace(&mut self.place, Place::Taken) {
             Place::Taken => {}
             Place::H1(socket) => {
-                if let Some(upstream) = &self.upstream {
-                    upstream.put_back(socket);
+                if let Some(lease) = self.lease.take() {
+                    lease.put_back(socket);
                 }
             }
             Place::H2(wire) => wire.give_back(),
@@ -181,13 +205,14 @@ impl Drop for Connection {
 pub(crate) async fn connect(
     address: &Address,
     target: Option<&Rc<Target>>,
+    offer: Offer,
     limits: &Limits,
 ) -> Result<Transport, ClientError> {
     let socket = connect_socket(address, limits.connect_timeout).await?;
     match target {
         None => Ok(Transport::Plain(socket)),
         Some(target) => {
-            let connected = Box::pin(tls::connect(socket, target, limits)).await;
+            let connected = Box::pin(tls::connect(socket, target, offer, limits)).await;
             connected.map_err(ClientError::TlsHandshake)
         }
     }
@@ -260,6 +285,16 @@ impl Response {
 }
 
 impl ResponseStream {
+    /// Lets the server be silent for [`Limits::stream_idle_timeout`] before its response and within
+    /// it: both messages are streams, which may last (rule 18).
+    pub fn be_patient(&mut self) {
+        match &self.source {
+            Source::Done | Source::Failed(_) => {}
+            Source::H1(wire, exchange) => wire.be_patient(*exchange),
+            Source::H2(wire, stream) => wire.be_patient(*stream),
+        }
+    }
+
     /// The next response head.
     ///
     /// # Errors

@@ -20,8 +20,15 @@ pub struct Counters {
     pub cancelled: u64,
     /// Connections that became tunnels.
     pub upgrades: u64,
+    /// Connections that began with HTTP/1.1 and went on with HTTP/2.
+    pub h2c_upgrades: u64,
     /// Heads that did not arrive within their deadline (408).
     pub header_timeouts: u64,
+    /// HTTP/2 connections closed because the peer did not acknowledge our settings in time.
+    pub settings_timeouts: u64,
+    /// How often, for want of memory, an HTTP/2 connection was not read from any more, or one of its
+    /// streams had to wait before it could queue anything.
+    pub h2_held_back: u64,
     /// Idle connections closed at their deadline.
     pub idle_timeouts: u64,
     /// Request bodies below the minimum rate (408).
@@ -40,6 +47,11 @@ pub struct Counters {
     pub upstream_not_reused: u64,
     /// Idle upstream connections that spoke or closed while pooled (rule 11).
     pub upstream_idle_lost: u64,
+    /// Upstream connections that were given no more requests, because of their age or
+    /// since the TLS settings that they were made with were replaced.
+    pub upstream_retired: u64,
+    /// Upstream connections given up because they were silent, and answered no PING either.
+    pub upstream_silent: u64,
     /// Idle upstream connections in the pool now.
     pub upstream_idle: u64,
     /// TLS, on both sides.
@@ -58,7 +70,10 @@ impl Counters {
         responses: [0; 5],
         cancelled: 0,
         upgrades: 0,
+        h2c_upgrades: 0,
         header_timeouts: 0,
+        settings_timeouts: 0,
+        h2_held_back: 0,
         idle_timeouts: 0,
         body_timeouts: 0,
         send_stalls: 0,
@@ -68,6 +83,8 @@ impl Counters {
         upstream_reused: 0,
         upstream_not_reused: 0,
         upstream_idle_lost: 0,
+        upstream_retired: 0,
+        upstream_silent: 0,
         upstream_idle: 0,
         tls: TlsCounters::NONE,
         refused: Vec::new(),
@@ -83,7 +100,10 @@ impl Counters {
         }
         self.cancelled += other.cancelled;
         self.upgrades += other.upgrades;
+        self.h2c_upgrades += other.h2c_upgrades;
         self.header_timeouts += other.header_timeouts;
+        self.settings_timeouts += other.settings_timeouts;
+        self.h2_held_back += other.h2_held_back;
         self.idle_timeouts += other.idle_timeouts;
         self.body_timeouts += other.body_timeouts;
         self.send_stalls += other.send_stalls;
@@ -93,6 +113,8 @@ impl Counters {
         self.upstream_reused += other.upstream_reused;
         self.upstream_not_reused += other.upstream_not_reused;
         self.upstream_idle_lost += other.upstream_idle_lost;
+        self.upstream_retired += other.upstream_retired;
+        self.upstream_silent += other.upstream_silent;
         self.upstream_idle += other.upstream_idle;
         self.tls.add(&other.tls);
         for &(rule, count) in &other.refused {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use blitz_proto::{Error, Name, ResponseHead, Status};
+use blitz_proto::{Error, Fields, Name, ResponseHead, Status};
 use blitz_reactor::Chunk;
 
 use crate::recycle::Pooled;
@@ -111,6 +111,9 @@ pub enum ClientError {
     /// The server has said that it did nothing about the request: GOAWAY or REFUSED_STREAM
     /// (RFC 9113, section 8.7). Any request may be sent again.
     Unprocessed,
+    /// The server speaks HTTP/2 and takes no extended CONNECT (RFC 8441), so that no WebSocket can
+    /// be asked of it.
+    NoExtendedConnect,
     /// All connections that may be opened to the server carry as much as it takes.
     Busy,
     /// The exchange was given up on our side.
@@ -174,6 +177,7 @@ impl fmt::Display for ClientError {
             ClientError::Malformed(error) => write!(f, "malformed response: {}", error.rule()),
             ClientError::TimedOut => f.write_str("no response in time"),
             ClientError::Unprocessed => f.write_str("the server did not take the request"),
+            ClientError::NoExtendedConnect => f.write_str("the server takes no extended CONNECT"),
             ClientError::Busy => f.write_str("the server takes no more requests at a time"),
             ClientError::Cancelled => f.write_str("the request was given up"),
         }
@@ -191,16 +195,16 @@ pub struct Refusal {
     pub rule: &'static str,
 }
 
-/// The answer that the core gives on its own.
+/// The answer that the core gives on its own. `asked` is what is known of the request's fields.
 pub(crate) fn content_of(
     refusal: Refusal,
+    asked: &Fields,
     options: &ServeOptions,
 ) -> (Pooled<ResponseHead>, Chunk) {
     let mut head = Pooled::<ResponseHead>::response(refusal.status);
-    let content = match &options.refusal {
-        Some(make) => make(refusal, &mut head),
-        None => plain(refusal, &mut head),
-    };
+    let made = options.refusal.as_ref();
+    let made = made.and_then(|make| make(refusal, asked, &mut head));
+    let content = made.unwrap_or_else(|| plain(refusal, &mut head));
     (head, content)
 }
 

@@ -10,8 +10,10 @@ mod exchange;
 mod inbound;
 mod outbound;
 mod server;
+mod switch;
 mod watch;
 mod wire;
 
 pub(crate) use exchange::{After, run_exchanges};
+pub(crate) use switch::Switch;
 pub(crate) use wire::{Shelf, Wire};

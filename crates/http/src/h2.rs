@@ -9,9 +9,11 @@ mod client;
 mod drive;
 mod exchange;
 mod inbound;
+mod liveness;
 mod outbound;
+mod shortage;
 mod stream;
 mod wire;
 
-pub(crate) use drive::{After, begins_like_http2, run_client, run_connection};
+pub(crate) use drive::{After, Request, begins_like_http2, run_client, run_connection};
 pub(crate) use wire::{Shared, Wire};

@@ -12,6 +12,15 @@ pub(crate) struct Input {
     more: VecDeque<Slice>,
 }
 
+impl From<Slice> for Input {
+    fn from(first: Slice) -> Input {
+        Input {
+            first: Some(first),
+            more: VecDeque::new(),
+        }
+    }
+}
+
 impl Input {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -26,6 +26,7 @@ mod serve;
 mod timer;
 mod tls;
 mod transport;
+mod websocket;
 
 pub use body::{Part, RecvBody, SendBody, Tunnel};
 pub use client::{ClientOptions, Connection, Protocol, Response, ResponseEvent, ResponseStream};
@@ -39,9 +40,10 @@ pub use recycle::{Pooled, Recycle};
 pub use serve::{RefusalContent, ServeOptions, serve};
 pub use tls::{
     CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,
-    ClientTlsBuilder, ServerTls, ServerTlsBuilder, TicketKeys, TlsConfigError, TlsCounters,
-    TlsError, TlsInfo, TlsSlot, TlsVersion, UpstreamTls, ValidityProblem,
+    ClientTlsBuilder, ClientTlsSlot, ServerTls, ServerTlsBuilder, TicketKeys, TlsConfigError,
+    TlsCounters, TlsError, TlsInfo, TlsSlot, TlsVersion, UpstreamTls, ValidityProblem,
 };
+pub use websocket::WebSocketKey;
 
 pub use blitz_proto::{
     AsName, Blame, BodyLength, Error, ErrorKind, FieldName, Fields, InvalidField, InvalidTarget,

@@ -3,23 +3,28 @@
 //! An idle one waits parked in the reactor: no task, and an armed receive, so that FIN, or any byte
 //! of HTTP/1, removes it at once. The one used last is used next, so that a pool shrinks when
 //! traffic does. Connections of HTTP/2, which are shared while in use, are in [`shared`].
+//!
+//! What is spoken over TLS the server chooses. It is taken to choose what it chose last, and until
+//! it has chosen, requests wait for the first connection, since all of them may fit on it.
 
 mod shared;
+mod term;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 
-use blitz_reactor::{Address, Cause, Resume, Socket};
+use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
 use crate::client::{ClientOptions, Connection, Protocol, connect};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::h1::Shelf;
 use crate::h2;
-use crate::tls::{News, Target, TlsKey, UpstreamTls};
+use crate::tls::{News, Offer, Target, TlsKey, UpstreamTls};
 use crate::transport::{Resting, Transport};
 use shared::InUse;
+pub(crate) use term::{Lease, Term, count_retired};
 
 /// The upstream connections of a core. Cloning gives another handle to the same pool.
 #[derive(Clone)]
@@ -40,28 +45,49 @@ struct Shared {
     h2: Rc<h2::Shared>,
 }
 
-/// An address, what is spoken there, and with whom and how TLS, if it is.
-type Key = (Address, Protocol, Option<TlsKey>);
+type Key = (Address, Kind);
+
+/// What tells connections to one address apart that must not be mixed.
+#[derive(PartialEq, Eq, Hash)]
+enum Kind {
+    Plain(Protocol),
+    Tls(TlsKey),
+}
 
 struct Endpoint {
     address: Address,
     /// Present if connections are to be encrypted.
-    tls: Option<Rc<Target>>,
-    protocol: Protocol,
+    tls: Option<Secure>,
+    /// Of the settings that connections are made with; 0 in clear text.
+    settings: Cell<u64>,
+    /// What is spoken in clear text, or was chosen by the server last; `None` until it has.
+    protocol: Cell<Option<Protocol>>,
     pool: Rc<Shared>,
-    /// Oldest first.
+    /// Oldest first; all of the protocol above.
     idle: RefCell<VecDeque<Idle>>,
     active: Cell<usize>,
     /// Of HTTP/2.
     in_use: InUse,
 }
 
+/// With whom and how TLS is spoken.
+struct Secure {
+    upstream: UpstreamTls,
+    target: RefCell<Rc<Target>>,
+}
+
 struct Idle {
     resting: Resting,
     /// Tells this stay in the pool from earlier ones, and orders stays by age.
     serial: u64,
+    kept: Kept,
+}
+
+/// What is to be known of an idle connection.
+enum Kept {
+    H1(Term),
     /// The state of an HTTP/2 connection.
-    wire: Option<Rc<h2::Wire>>,
+    H2(Rc<h2::Wire>),
 }
 
 impl Pool {
@@ -82,39 +108,45 @@ impl Pool {
     /// The connections to this address, of HTTP/1.1.
     #[must_use]
     pub fn upstream(&self, address: &Address) -> Upstream {
-        self.endpoint(address, Protocol::Http1, None)
+        self.upstream_speaking(address, Protocol::Http1)
     }
 
-    /// The connections to this address over TLS, of HTTP/1.1. They are never used for other
-    /// settings or for another name.
+    /// The connections to this address over TLS, of HTTP/2 if the server chooses it (RFC 7301),
+    /// and else of HTTP/1.1. They are never used for other settings or for another name.
     #[must_use]
     pub fn upstream_tls(&self, address: &Address, tls: &UpstreamTls) -> Upstream {
-        self.endpoint(address, Protocol::Http1, Some(tls))
+        let secure = || Secure {
+            upstream: tls.clone(),
+            target: RefCell::new(tls.target()),
+        };
+        let key = (address.clone(), Kind::Tls(tls.key()));
+        self.endpoint(key, || (Some(secure()), None))
     }
 
     /// The connections to this address in clear text, of this version of HTTP.
     #[must_use]
     pub fn upstream_speaking(&self, address: &Address, protocol: Protocol) -> Upstream {
-        self.endpoint(address, protocol, None)
+        let key = (address.clone(), Kind::Plain(protocol));
+        self.endpoint(key, || (None, Some(protocol)))
     }
 
     fn endpoint(
         &self,
-        address: &Address,
-        protocol: Protocol,
-        tls: Option<&UpstreamTls>,
+        key: Key,
+        make: impl FnOnce() -> (Option<Secure>, Option<Protocol>),
     ) -> Upstream {
-        let key = (address.clone(), protocol, tls.map(UpstreamTls::key));
         let mut endpoints = self.0.endpoints.borrow_mut();
         if let Some(endpoint) = endpoints.get(&key).and_then(Weak::upgrade) {
             return Upstream(endpoint);
         }
         // Addresses come and go with resolution; those that nobody names any more make room here.
         endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
+        let (tls, protocol) = make();
         let endpoint = Rc::new(Endpoint {
-            address: address.clone(),
-            tls: tls.map(UpstreamTls::target),
-            protocol,
+            address: key.0.clone(),
+            settings: Cell::new(tls.as_ref().map_or(0, |tls| tls.target.borrow().id)),
+            tls,
+            protocol: Cell::new(protocol),
             pool: Rc::clone(&self.0),
             idle: RefCell::default(),
             active: Cell::new(0),
@@ -143,8 +175,8 @@ impl Upstream {
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
     pub async fn checkout(&self) -> Result<Connection, ClientError> {
-        if self.0.protocol == Protocol::Http2 {
-            return self.place(true).await;
+        if !self.speaks_http1() {
+            return self.place(None).await;
         }
         match self.take_idle() {
             Some(connection) => Ok(connection),
@@ -155,36 +187,50 @@ impl Upstream {
     /// The idle connection that was used last, if there is one on which nothing has arrived.
     #[must_use]
     pub fn take_idle(&self) -> Option<Connection> {
-        if self.0.protocol == Protocol::Http2 {
-            return self.take_place(true);
+        if !self.speaks_http1() {
+            return self.take_place(None);
         }
+        self.follow_settings();
         loop {
             let idle = self.0.idle.borrow_mut().pop_back()?;
             self.0.pool.left();
             // One that has just become readable is not ours any more: `resume` will drop it.
-            if let Some(socket) = idle.resting.unpark() {
-                self.0.active.set(self.0.active.get() + 1);
-                count(|counters| counters.upstream_reused += 1);
-                return Some(self.connection(idle.resting.wake(socket), true));
+            let (Some(socket), Kept::H1(term)) = (idle.resting.unpark(), idle.kept) else {
+                continue;
+            };
+            let transport = idle.resting.wake(socket);
+            if term.is_over(blitz_reactor::now(), self.0.settings.get()) {
+                count_retired();
+                transport.finish();
+                continue;
             }
+            self.0.active.set(self.0.active.get() + 1);
+            count(|counters| counters.upstream_reused += 1);
+            return Some(self.connection(transport, term, true));
         }
     }
 
-    /// A new connection, whether or not there are idle ones; or a place on one that is in use, and
-    /// thus known to be alive.
+    /// A new connection, whether or not there are others; or a place on a shared one that was made
+    /// after this was asked for. Those that are in use may be about to end like the one before.
     ///
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
     pub async fn connect(&self) -> Result<Connection, ClientError> {
-        if self.0.protocol == Protocol::Http2 {
-            return self.place(false).await;
+        match self.speaks_http1() {
+            true => self.connect_alone().await,
+            false => self.place(Some(blitz_reactor::now())).await,
         }
-        let Endpoint {
-            address, tls, pool, ..
-        } = &*self.0;
-        let transport = connect(address, tls.as_ref(), &pool.options.limits).await?;
-        self.0.active.set(self.0.active.get() + 1);
-        Ok(self.connection(transport, false))
+    }
+
+    /// A connection to ask for a WebSocket on: as [`Upstream::checkout`], or as
+    /// [`Upstream::connect`] if it has to be `fresh`, but never one of HTTP/2 whose server takes no
+    /// extended CONNECT (RFC 8441). Over TLS such a server is asked for HTTP/1.1.
+    ///
+    /// # Errors
+    /// Those of [`ClientError`] that are about connecting, and [`ClientError::NoExtendedConnect`].
+    pub async fn checkout_for_websocket(&self, fresh: bool) -> Result<Connection, ClientError> {
+        // Apart, since it is rare and large.
+        PoolFuture::new(for_websocket(self.clone(), fresh)).await
     }
 
     /// Idle connections.
@@ -199,9 +245,82 @@ impl Upstream {
         self.0.active.get()
     }
 
-    fn connection(&self, socket: Transport, reused: bool) -> Connection {
+    /// Whether it takes one request at a time on a connection, as far as is known.
+    #[inline]
+    fn speaks_http1(&self) -> bool {
+        self.0.protocol.get() == Some(Protocol::Http1)
+    }
+
+    /// A connection that nobody waits for but the caller.
+    async fn connect_alone(&self) -> Result<Connection, ClientError> {
+        let (transport, term) = self.open(Offer::Both).await?;
+        Ok(self.begin(transport, term))
+    }
+
+    async fn open(&self, offer: Offer) -> Result<(Transport, Term), ClientError> {
+        let Endpoint {
+            address, tls, pool, ..
+        } = &*self.0;
+        self.follow_settings();
+        let limits = &pool.options.limits;
+        let term = Term::new(limits, self.0.settings.get());
+        let target = tls.as_ref().map(|tls| Rc::clone(&tls.target.borrow()));
+        let transport = connect(address, target.as_ref(), offer, limits).await?;
+        Ok((transport, term))
+    }
+
+    /// Makes connections with the present TLS settings from now on; those made with others get no
+    /// more requests.
+    #[inline]
+    fn follow_settings(&self) {
+        if let Some(tls) = &self.0.tls
+            && tls.upstream.has_replaced(&tls.target.borrow())
+        {
+            let target = tls.upstream.target();
+            self.0.settings.set(target.id);
+            tls.target.replace(target);
+        }
+    }
+
+    /// A connection that was just made, of what the server has chosen.
+    fn begin(&self, transport: Transport, term: Term) -> Connection {
+        if self.0.tls.is_some() {
+            self.learn(match transport.is_h2() {
+                true => Protocol::Http2,
+                false => Protocol::Http1,
+            });
+        }
+        match self.speaks_http1() {
+            true => self.begin_http1(transport, term),
+            false => self.begin_http2(transport, term),
+        }
+    }
+
+    fn begin_http1(&self, transport: Transport, term: Term) -> Connection {
+        self.0.active.set(self.0.active.get() + 1);
+        self.connection(transport, term, false)
+    }
+
+    /// The server has chosen. When it used to choose otherwise, what waits in the pool is of no
+    /// use any more.
+    fn learn(&self, protocol: Protocol) {
+        let before = self.0.protocol.replace(Some(protocol));
+        if before == Some(protocol) {
+            return;
+        }
+        for idle in self.0.idle.take() {
+            self.0.pool.discard(idle);
+        }
+        // Those who wait for a place make connections of their own now.
+        if protocol == Protocol::Http1 {
+            self.0.in_use.wake(usize::MAX);
+        }
+    }
+
+    fn connection(&self, socket: Transport, term: Term, reused: bool) -> Connection {
         let options = Rc::clone(&self.0.pool.options);
-        Connection::new(socket, options, Some(self.clone()), reused)
+        let upstream = self.clone();
+        Connection::new(socket, options, Some(Lease { upstream, term }), reused)
     }
 
     /// Where states of connections wait to be used again.
@@ -209,13 +328,16 @@ impl Upstream {
         &self.0.pool.shelf
     }
 
-    /// Takes a connection back. The caller has made sure that it is in the state of a new one.
-    pub(crate) fn put_back(&self, transport: Transport) {
-        self.lost();
-        self.keep(transport, None);
+    fn take_back(&self, transport: Transport, term: Term) {
+        if term.is_over(blitz_reactor::now(), self.0.settings.get()) {
+            count_retired();
+            transport.finish();
+        } else if self.speaks_http1() {
+            self.keep(transport, Kept::H1(term));
+        }
     }
 
-    fn keep(&self, transport: Transport, wire: Option<Rc<h2::Wire>>) {
+    fn keep(&self, transport: Transport, kept: Kept) {
         let pool = &self.0.pool;
         pool.make_room();
         let serial = pool.next_serial.get();
@@ -225,15 +347,36 @@ impl Upstream {
         self.0.idle.borrow_mut().push_back(Idle {
             resting,
             serial,
-            wire,
+            kept,
         });
         pool.idle.set(pool.idle.get() + 1);
         count(|counters| counters.upstream_idle += 1);
     }
 
-    /// A connection that was in use is closed instead of coming back.
-    pub(crate) fn lost(&self) {
+    /// A connection is not in use any more.
+    fn lost(&self) {
         self.0.active.set(self.0.active.get() - 1);
+    }
+}
+
+async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, ClientError> {
+    let connection = match fresh {
+        true => upstream.connect().await?,
+        false => upstream.checkout().await?,
+    };
+    let limit = upstream.0.pool.options.limits.connect_timeout;
+    match blitz_reactor::timeout(limit, connection.takes_websocket()).await {
+        Ok(Ok(true)) => return Ok(connection),
+        Ok(Err(error)) => return Err(error),
+        // Who takes so long to say what it takes is treated as if it took nothing.
+        Ok(Ok(false)) | Err(_) => drop(connection),
+    }
+    match upstream.0.tls {
+        None => Err(ClientError::NoExtendedConnect),
+        Some(_) => {
+            let (transport, term) = upstream.open(Offer::Http1).await?;
+            Ok(upstream.begin_http1(transport, term))
+        }
     }
 }
 
@@ -262,11 +405,16 @@ impl Shared {
             .min_by_key(oldest_serial);
         let front = oldest.and_then(|endpoint| endpoint.idle.borrow_mut().pop_front());
         if let Some(idle) = front {
-            self.left();
-            match (idle.resting.unpark(), idle.wire) {
-                (Some(socket), Some(wire)) => wire.finish(idle.resting.wake(socket)),
-                (socket, _) => drop(socket),
-            }
+            self.discard(idle);
+        }
+    }
+
+    /// Closes an idle connection.
+    fn discard(&self, idle: Idle) {
+        self.left();
+        match (idle.resting.unpark(), idle.kept) {
+            (Some(socket), Kept::H2(wire)) => wire.finish(idle.resting.wake(socket)),
+            (socket, _) => drop(socket),
         }
     }
 }
@@ -274,8 +422,8 @@ impl Shared {
 impl Endpoint {
     /// Takes in what has arrived on an idle connection and gives it back if that was for TLS
     /// alone, such as a ticket to resume the session with.
-    fn take_in(idle: Idle, socket: Socket, cause: Cause) -> Option<Transport> {
-        let mut transport = idle.resting.wake(socket);
+    fn take_in(resting: Resting, socket: Socket, cause: Cause) -> Option<Transport> {
+        let mut transport = resting.wake(socket);
         let Cause::Received(slice) = cause else {
             return None;
         };
@@ -293,22 +441,25 @@ impl Resume for Endpoint {
         let Some(at) = all.iter().rposition(|idle| idle.serial == tag) else {
             return;
         };
-        let Some(mut idle) = all.remove(at) else {
+        let Some(idle) = all.remove(at) else {
             unreachable!("it was just found")
         };
-        if let Some(wire) = idle.wire.take() {
-            drop(all);
-            self.pool.left();
-            return Upstream(self).resume(wire, idle.resting.wake(socket), cause);
-        }
+        let term = match idle.kept {
+            Kept::H1(term) => term,
+            Kept::H2(wire) => {
+                drop(all);
+                self.pool.left();
+                return Upstream(self).resume(wire, idle.resting.wake(socket), cause);
+            }
+        };
         let is_late = matches!(cause, Cause::Expired);
-        if let Some(transport) = Endpoint::take_in(idle, socket, cause) {
+        if let Some(transport) = Endpoint::take_in(idle.resting, socket, cause) {
             let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self);
             let resting = transport.park(resume, tag, self.pool.options.idle_timeout);
             let idle = Idle {
                 resting,
                 serial: tag,
-                wire: None,
+                kept: Kept::H1(term),
             };
             return all.insert(at, idle);
         }

@@ -8,10 +8,12 @@ use std::thread::LocalKey;
 
 use blitz_proto::{Fields, RequestHead, ResponseHead, Status};
 
-/// Most values of one type kept by a core.
-const KEPT_MAX: usize = 256;
-/// Field sections with more lines than this are not kept: they hold unusually much memory.
+/// Most values of one type kept by a core: one for each of as many requests at a time.
+const KEPT_MAX: usize = 1024;
+/// Field sections with more lines than this, or with room for more bytes of text, are not kept:
+/// they hold unusually much memory.
 const KEPT_FIELDS_MAX: usize = 48;
+const KEPT_TEXT_MAX: usize = 4096;
 
 type Shelf<T> = LocalKey<RefCell<Vec<Box<T>>>>;
 
@@ -120,7 +122,8 @@ macro_rules! recycle {
 
             fn recycle(&mut self) -> bool {
                 let $value = &*self;
-                let modest = $fields.len() <= KEPT_FIELDS_MAX;
+                let modest =
+                    $fields.len() <= KEPT_FIELDS_MAX && $fields.text_capacity() <= KEPT_TEXT_MAX;
                 self.clear();
                 modest
             }
@@ -146,5 +149,14 @@ mod tests {
         assert!(std::ptr::eq(place, &*again), "the memory is used again");
         assert_eq!(again.status, Status::OK);
         assert!(again.fields.is_empty());
+    }
+
+    #[test]
+    fn a_head_with_much_text_gives_its_memory_back() {
+        let mut head = Pooled::response(Status::OK);
+        head.fields
+            .append(Name::SetCookie, vec![b'c'; KEPT_TEXT_MAX + 1]);
+        drop(head);
+        assert!(Pooled::<ResponseHead>::take().fields.text_capacity() <= KEPT_TEXT_MAX);
     }
 }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use blitz_proto::{Limits, ResponseHead};
+use blitz_proto::{Fields, Limits, ResponseHead};
 use blitz_reactor::{Address, Cause, Chunk, Listener, Parked, Resume, Slice, Socket, TaskKey};
 use slab::Slab;
 
@@ -43,15 +43,19 @@ pub struct ServeOptions {
     /// With it the listener speaks TLS, and requests have the scheme `https` whatever is said
     /// above.
     pub tls: Option<TlsSlot>,
+    /// Clients begin with HTTP/2's preface, and whoever does not gets GOAWAY where HTTP/1.1 would
+    /// answer. Over TLS it has no effect: there clients and ALPN settle the version.
+    pub http2_only: bool,
     /// Makes the content of answers that the core gives on its own, for example to malformed
-    /// requests; may add fields such as `Content-Type`. By default one line of plain text.
+    /// requests, from what is known of the request's fields; may change the status and add fields
+    /// such as `Content-Type`. By default, and for what it leaves alone, one line of plain text.
     pub refusal: Option<Rc<RefusalContent>>,
     /// Stops serving gracefully; by default the core's own handle.
     pub drain: Drain,
 }
 
 /// See [`ServeOptions::refusal`].
-pub type RefusalContent = dyn Fn(Refusal, &mut ResponseHead) -> Chunk;
+pub type RefusalContent = dyn Fn(Refusal, &Fields, &mut ResponseHead) -> Option<Chunk>;
 
 impl Default for ServeOptions {
     fn default() -> ServeOptions {
@@ -61,6 +65,7 @@ impl Default for ServeOptions {
             date: true,
             scheme: Scheme::Http,
             tls: None,
+            http2_only: false,
             refusal: None,
             drain: Drain::of_core(),
         }
@@ -194,7 +199,7 @@ impl<S: Service> Acceptor<S> {
     #[inline]
     fn start(self: Rc<Self>, transport: Transport, key: usize, first: Slice) {
         let is_h2 = match transport.info() {
-            None => h2::begins_like_http2(&first),
+            None => self.options.http2_only || h2::begins_like_http2(&first),
             Some(tls) => tls.is_h2(),
         };
         let peer = self.peer(&transport);
@@ -316,10 +321,16 @@ async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, key: usize, 
         acceptor: &acceptor,
         key: Some(key),
     };
-    let after = run_exchanges(&wire, &acceptor.service, first).await;
-    if let After::Park(transport) = after {
-        guard.key = None;
-        acceptor.park_idle(transport, key);
+    match run_exchanges(&wire, &acceptor.service, first).await {
+        After::Park(transport) => {
+            guard.key = None;
+            acceptor.park_idle(transport, key);
+        }
+        After::Switch(switch) => {
+            guard.key = None;
+            Rc::clone(&acceptor).start_switched(*switch, key);
+        }
+        After::Closed => {}
     }
     acceptor.shelf.put(wire);
 }

@@ -14,6 +14,13 @@ pub(crate) struct LazyTimer {
 }
 
 impl LazyTimer {
+    /// Whether the task will be woken by `due` and has not been yet, without being asked again.
+    #[inline]
+    pub(crate) fn is_set(&self, now: Instant, due: Instant) -> bool {
+        let deadline = self.timer.as_ref().map(Timer::deadline);
+        deadline.is_some_and(|deadline| now < deadline && deadline <= due)
+    }
+
     /// Ready once `due` has passed; otherwise the task will be woken by then, perhaps earlier.
     pub(crate) fn poll_due(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         if due <= blitz_reactor::now() {

@@ -19,7 +19,7 @@ mod time;
 mod validity;
 
 pub use certificate::{Certificate, ValidityProblem};
-pub use client::{ClientTls, ClientTlsBuilder, UpstreamTls};
+pub use client::{ClientTls, ClientTlsBuilder, ClientTlsSlot, UpstreamTls};
 pub use counters::TlsCounters;
 pub use error::{CertificateProblem, TlsConfigError, TlsError};
 pub use info::{ClientCertificate, TlsInfo, TlsVersion};
@@ -27,6 +27,6 @@ pub use pem::CaSet;
 pub use server::{ClientAuth, ServerTls, ServerTlsBuilder, TlsSlot};
 pub use tickets::TicketKeys;
 
-pub(crate) use client::{Target, TlsKey};
+pub(crate) use client::{Offer, Target, TlsKey};
 pub(crate) use handshake::connect;
 pub(crate) use stream::{News, Tls};

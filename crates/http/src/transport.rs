@@ -145,6 +145,11 @@ impl Transport {
         self.tls()?.info()
     }
 
+    /// Whether HTTP/2 was agreed upon in the handshake.
+    pub(crate) fn is_h2(&self) -> bool {
+        self.info().is_some_and(|info| info.is_h2())
+    }
+
     /// Whether the connection ended without a word of the peer's, as an attacker could have it: in
     /// clear text nobody can tell, in TLS the peer says when it has ended (RFC 8446, section 6.1).
     pub(crate) fn is_truncated(&self) -> bool {

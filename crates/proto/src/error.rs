@@ -316,4 +316,6 @@ rules! {
         "More PRIORITY or PRIORITY_UPDATE in the window than the limit (CVE-2019-9513)."
     UnknownFrameFlood "unknown-frame-flood" BAD_REQUEST
         "More frames of unknown types in the window than the limit."
+    StrayFrameFlood "stray-frame-flood" BAD_REQUEST
+        "More HEADERS and RST_STREAM on streams that are over than the limit."
 }

@@ -24,6 +24,7 @@ use std::ops::Range;
 
 pub use code::Code;
 pub use connection::Connection;
+pub use settings::UpgradeSettings;
 
 use crate::error::Error;
 use crate::message::{BodyLength, Fields, RequestHead, ResponseHead};

@@ -57,6 +57,9 @@ pub struct Limits {
     /// Time a tunnel or long-lived stream may be silent; beyond: closed.
     pub stream_idle_timeout: Duration,
 
+    /// Time for the peer to acknowledge the settings of a multiplexed connection (RFC 9113, section
+    /// 6.5.3); beyond: closed.
+    pub settings_timeout: Duration,
     /// Streams open at once on a multiplexed connection.
     pub concurrent_streams_max: u32,
     /// Resets before a response head within the window; beyond, and above half of the streams
@@ -93,8 +96,20 @@ pub struct Limits {
     pub priority_frames_max: u32,
     /// Frames of unknown types in the window, and two more for each stream opened.
     pub unknown_frames_max: u32,
+    /// HEADERS and RST_STREAM of a client on streams that are over, in the window, and two more for
+    /// each stream opened.
+    pub stray_frames_max: u32,
+    /// Time for which an upstream connection with requests may be silent; beyond: it is asked with
+    /// PING, and gets no more requests until something comes.
+    pub ping_after: Duration,
+    /// Time for something to come then; beyond: the connection is closed, and what had no answer may
+    /// be sent again.
+    pub ping_timeout: Duration,
     /// Idle upstream connections kept per core; beyond: the oldest is closed.
     pub pool_idle_max: usize,
+    /// Age at which an upstream connection gets no more requests, so that it closes with its last;
+    /// sooner by up to a tenth, lest those that began together end together.
+    pub connection_age_max: Duration,
     /// Time to connect to an upstream; beyond: 504.
     pub connect_timeout: Duration,
 
@@ -136,6 +151,7 @@ impl Default for Limits {
             send_stall_timeout: Duration::from_secs(60),
             stream_idle_timeout: Duration::from_secs(300),
 
+            settings_timeout: Duration::from_secs(10),
             concurrent_streams_max: 100,
             resets_max: 200,
             resets_window: Duration::from_secs(10),
@@ -152,7 +168,11 @@ impl Default for Limits {
             window_updates_max: 2_000,
             priority_frames_max: 500,
             unknown_frames_max: 500,
-            pool_idle_max: 256,
+            stray_frames_max: 500,
+            ping_after: Duration::from_secs(5),
+            ping_timeout: Duration::from_secs(20),
+            pool_idle_max: 1024,
+            connection_age_max: Duration::from_secs(60 * 60),
             connect_timeout: Duration::from_secs(1),
 
             tls_handshake_timeout: Duration::from_secs(10),

@@ -56,8 +56,12 @@ impl Version {
 pub enum BodyLength {
     /// No content, and none declared.
     Empty,
-    /// Exactly this many bytes, declared by `Content-Length`; may be 0.
+    /// Exactly this many bytes, declared by `Content-Length`; with 0 the message ends with its head.
     Known(u64),
+    /// 0 bytes, declared by `Content-Length`, of a message that goes on behind its head: trailers may
+    /// follow (RFC 9113, section 8.1). HTTP/1.1 has no room for trailers behind a length; there it is
+    /// sent as `Known(0)`.
+    NothingButTrailers,
     /// Until the content ends: chunked in HTTP/1.1, close-delimited towards HTTP/1.0.
     Unknown,
 }

@@ -245,6 +245,10 @@ impl Core {
     fn end(&self) -> io::Result<()> {
         // What was queued last leaves, as far as the kernel takes it at once.
         self.turn(Some(Duration::ZERO))?;
+        let more = self.sockets().large_sends();
+        for _ in 0..more {
+            self.turn(Some(Duration::ZERO))?;
+        }
         loop {
             // A task may own sockets and more tasks, so it is dropped outside the borrow.
             let task = self.tasks.borrow_mut().remove_any();

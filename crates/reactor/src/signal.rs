@@ -1,7 +1,7 @@
 //! Signals, taken by a thread that waits for them.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The signals that a server obeys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,13 @@ impl Signals {
                 error => Err(io::Error::from_raw_os_error(error)),
             }
         }
+    }
+
+    /// The time of day, for the thread that waits for signals: it is no core, which has a
+    /// [clock](crate::wall_clock) of its own.
+    #[must_use]
+    pub fn wall_clock(&self) -> SystemTime {
+        SystemTime::now()
     }
 
     /// The next signal, or `None` after `timeout`.

@@ -1,5 +1,6 @@
 //! `App`: what a server is told before it runs.
 
+use crate::certificates::Certificates;
 use crate::error::{Error, Result};
 use crate::extract::Setup;
 use crate::handler::{DynHandler, Handler, erase};
@@ -157,9 +158,18 @@ impl App {
     }
 
     /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all interfaces,
-    /// or `unix:/path`.
+    /// or `unix:/path`. With `h2c://` in front, HTTP/2 is all that is spoken there.
     pub fn listen(mut self, address: impl Into<String>) -> App {
         self.settings.listen.push(address.into());
+        self
+    }
+
+    /// Adds an address to listen on for HTTPS, over HTTP/2 and HTTP/1.1 as the client likes. Each may
+    /// have certificates of its own.
+    pub fn listen_tls(mut self, address: impl Into<String>, certificates: Certificates) -> App {
+        self.settings
+            .listen_tls
+            .push((address.into(), certificates));
         self
     }
 
@@ -209,10 +219,12 @@ impl App {
         self.build()
     }
 
-    /// Serves until a signal ends it: TERM and QUIT let running requests finish, INT does not.
+    /// Serves until a signal ends it: TERM and QUIT let running requests finish, INT does not. HUP
+    /// reads [`Certificates`] again.
     ///
     /// # Errors
-    /// What [`build`](App::build) finds, an address that cannot be used, or a failing reactor.
+    /// What [`build`](App::build) finds, an address or a certificate that cannot be used, or a
+    /// failing reactor.
     pub fn run(mut self) -> Result<(), Error> {
         let settings = std::mem::take(&mut self.settings);
         run::run(self.build()?, settings)

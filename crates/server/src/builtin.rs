@@ -1,6 +1,6 @@
 //! The endpoints that a server has before anybody configures it, written as any app is.
 
-use crate::extract::Query;
+use crate::extract::{ContentError, Query};
 use crate::{App, Json, Method, Problem, Request, Response, Status};
 use blitz_http::{BodyLength, Name, sleep, wall_clock};
 use serde::{Deserialize, Serialize};
@@ -72,31 +72,32 @@ fn json() -> Json<Stamp> {
 }
 
 /// Sends content back as it arrives; a request without content gets its path.
-fn echo(mut request: Request) -> Response {
+async fn echo(mut request: Request) -> Result<Response, ContentError> {
     let body = request
         .take_body()
         .filter(|body| body.length() != BodyLength::Empty);
-    let Some(mut body) = body else {
-        return Response::text(format!("{}\n", request.path()));
+    let Some(mut body) = body.filter(|_| request.method() != Method::Get) else {
+        return Ok(Response::text(format!("{}\n", request.path())));
     };
-    if request.method() == Method::Get {
-        return Response::text(format!("{}\n", request.path()));
-    }
     let length = body.length();
+    // Whoever waits for 100 Continue would take an answer for a refusal and send nothing.
+    let mut next = body.chunk().await?;
     let send_back = async move |writer: &mut crate::Writer| {
-        while let Some(chunk) = body.chunk().await? {
+        while let Some(chunk) = next {
             writer.send(chunk).await?;
+            next = body.chunk().await?;
         }
         Ok(())
     };
     let response = match length {
         BodyLength::Known(length) => Response::stream_sized(length, send_back),
+        BodyLength::NothingButTrailers => Response::stream_sized(0, send_back),
         BodyLength::Unknown | BodyLength::Empty => Response::stream(send_back),
     };
-    match request.fields().get_str(Name::ContentType) {
+    Ok(match request.fields().get_str(Name::ContentType) {
         Some(kind) => response.content_type(kind),
         None => response,
-    }
+    })
 }
 
 #[derive(Deserialize)]

@@ -47,4 +47,14 @@ impl fmt::Debug for Error {
     }
 }
 
+impl From<&blitz_http::TlsConfigError> for Error {
+    fn from(error: &blitz_http::TlsConfigError) -> Error {
+        let said = Error::new(error.to_string());
+        match error.remedy() {
+            "" => said,
+            remedy => said.with_remedy(remedy),
+        }
+    }
+}
+
 impl std::error::Error for Error {}

@@ -17,6 +17,7 @@ mod app;
 mod arena;
 mod build;
 pub mod builtin;
+mod certificates;
 mod error;
 pub mod extract;
 mod handler;
@@ -32,6 +33,7 @@ pub mod serving;
 mod site;
 
 pub use app::App;
+pub use certificates::{CertificateKeeper, Certificates};
 pub use error::{Error, Result};
 pub use extract::Json;
 pub use handler::Handler;
@@ -43,9 +45,9 @@ pub use response::{IntoResponse, Response, StreamError, Writer};
 pub use service::{CoreService, Service};
 
 pub use blitz_http::{
-    AsName, BodyError, BodyLength, Buffer, Chunk, Fields, InvalidField, IoChoice, Limits, Method,
-    Name, Peer, SendError, Slice, Status, Version, blocking, now, sleep, spawn, timeout,
-    wall_clock,
+    AsName, BodyError, BodyLength, Buffer, Chunk, ClientCertificate, Fields, InvalidField,
+    IoChoice, Limits, Method, Name, Peer, Scheme, SendError, Slice, Status, TlsInfo, TlsVersion,
+    Version, blocking, now, sleep, spawn, timeout, wall_clock,
 };
 
 /// Whether the calling core has been told to stop and only finishes what runs.

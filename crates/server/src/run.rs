@@ -1,5 +1,6 @@
 //! Running a built app: settings, environment, announcement.
 
+use crate::certificates::{CertificateKeeper, Certificates};
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::serving::{self, Endpoint, StartError};
@@ -17,6 +18,7 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 /// How a server runs, as far as it was said.
 pub(crate) struct Settings {
     pub(crate) listen: Vec<String>,
+    pub(crate) listen_tls: Vec<(String, Certificates)>,
     pub(crate) cores: Option<usize>,
     pub(crate) io: Option<IoChoice>,
     pub(crate) limits: Limits,
@@ -28,6 +30,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             listen: Vec::new(),
+            listen_tls: Vec::new(),
             cores: None,
             io: None,
             limits: Limits::default(),
@@ -40,14 +43,22 @@ impl Default for Settings {
 /// Serves until a signal ends it.
 pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     ask_environment(&mut settings)?;
-    let wanted: Result<Vec<Address>> = settings
+    let wanted: Result<Vec<Endpoint>> = settings
         .listen
         .iter()
-        .map(|text| parse_address(text))
+        .map(|text| parse_endpoint(text))
         .collect();
-    let endpoints = wanted?.into_iter().map(Endpoint::from);
-    let endpoints = serving::reserve(endpoints).map_err(cannot_start)?;
+    let mut wanted = wanted?;
     let signals = Signals::block().map_err(|error| cannot("wait for signals", &error))?;
+    let mut keepers = Vec::with_capacity(settings.listen_tls.len());
+    for (text, certificates) in settings.listen_tls {
+        let address = parse_address(&text)?;
+        let keeper = CertificateKeeper::load(certificates, signals.wall_clock());
+        let keeper = keeper.map_err(|error| Error::from(&error))?;
+        wanted.push(Endpoint::secure(address, keeper.slot()));
+        keepers.push(keeper);
+    }
+    let endpoints = serving::reserve(wanted).map_err(cannot_start)?;
     let config = Config {
         io: settings.io.unwrap_or_default(),
         cores: settings.cores.unwrap_or_default(),
@@ -70,14 +81,20 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     let serving = serving::start(endpoints, &config, make).map_err(cannot_start)?;
     announce(serving.endpoints(), serving.cores());
     // After an error the caller's `main` ends, and what is left of the cores with it.
+    let keep = |occasion| {
+        let now = signals.wall_clock();
+        keepers
+            .iter_mut()
+            .for_each(|keeper| keeper.keep(occasion, now));
+    };
     serving
-        .obey(&signals, drain_timeout)
+        .obey_and(&signals, drain_timeout, keep)
         .map_err(|error| Error::new(error.to_string()))
 }
 
 /// Says where it listens and how.
 fn announce(endpoints: &[Endpoint], cores: &Cores) {
-    let urls: Vec<String> = endpoints.iter().map(|at| url(&at.address)).collect();
+    let urls: Vec<String> = endpoints.iter().map(url).collect();
     let driver = match cores.driver() {
         DriverKind::Uring => "io_uring",
         DriverKind::Epoll => "epoll",
@@ -95,7 +112,7 @@ fn announce(endpoints: &[Endpoint], cores: &Cores) {
 
 /// Fills in from the environment what the program did not say.
 fn ask_environment(settings: &mut Settings) -> Result {
-    if settings.listen.is_empty() {
+    if settings.listen.is_empty() && settings.listen_tls.is_empty() {
         let addresses = variable("BLITZ_LISTEN")?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
         settings.listen.extend(
             addresses
@@ -138,6 +155,10 @@ fn variable(name: &str) -> Result<Option<String>> {
     }
 }
 
+fn parse_endpoint(text: &str) -> Result<Endpoint> {
+    Endpoint::read(text, parse_address)
+}
+
 fn parse_address(text: &str) -> Result<Address> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(Address::Unix(Arc::new(PathBuf::from(path))));
@@ -155,9 +176,14 @@ fn parse_address(text: &str) -> Result<Address> {
     }
 }
 
-fn url(address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => format!("http://{address}"),
+fn url(endpoint: &Endpoint) -> String {
+    let scheme = match (&endpoint.tls, endpoint.http2_only) {
+        (Some(_), _) => "https",
+        (None, true) => "h2c",
+        (None, false) => "http",
+    };
+    match &endpoint.address {
+        Address::Tcp(address) => format!("{scheme}://{address}"),
         Address::Unix(path) => format!("unix:{}", path.display()),
     }
 }

@@ -20,19 +20,61 @@ use blitz_http::{
     Address, Config, Cores, Drain, Listener, ServeOptions, Service, Signal, Signals, TlsSlot,
 };
 
-/// Where to listen, and whether TLS is spoken there.
+pub use crate::certificates::{ValidityWatch, why_unusable};
+
+/// Where to listen, and what is spoken there.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// The address.
     pub address: Address,
     /// With it the listener speaks TLS.
     pub tls: Option<TlsSlot>,
+    /// In clear text: nothing but HTTP/2 with prior knowledge (RFC 9113, section 3.3).
+    pub http2_only: bool,
+}
+
+impl Endpoint {
+    /// A listener that speaks TLS.
+    #[must_use]
+    pub fn secure(address: Address, tls: TlsSlot) -> Endpoint {
+        Endpoint {
+            tls: Some(tls),
+            ..address.into()
+        }
+    }
+
+    /// A listener in clear text; what stands behind `h2c://` is one that speaks HTTP/2 only.
+    ///
+    /// # Errors
+    /// Those of `parse`, which reads the address.
+    pub fn read<E>(
+        text: &str,
+        parse: impl FnOnce(&str) -> Result<Address, E>,
+    ) -> Result<Endpoint, E> {
+        match text.strip_prefix("h2c://") {
+            Some(address) => parse(address).map(Endpoint::h2c),
+            None => parse(text).map(Endpoint::from),
+        }
+    }
+
+    /// A listener in clear text that speaks HTTP/2 only.
+    #[must_use]
+    pub fn h2c(address: Address) -> Endpoint {
+        Endpoint {
+            http2_only: true,
+            ..address.into()
+        }
+    }
 }
 
 impl From<Address> for Endpoint {
-    /// In clear text.
+    /// In clear text, every version.
     fn from(address: Address) -> Endpoint {
-        Endpoint { address, tls: None }
+        Endpoint {
+            address,
+            tls: None,
+            http2_only: false,
+        }
     }
 }
 
@@ -42,11 +84,14 @@ impl From<Address> for Endpoint {
 /// # Errors
 /// [`StartError::Listen`] for the first address that cannot be had.
 pub fn reserve(endpoints: impl IntoIterator<Item = Endpoint>) -> Result<Vec<Endpoint>, StartError> {
-    let settled = endpoints.into_iter().map(|Endpoint { address, tls }| {
-        let settled = spare_files(&address).and_then(|()| Listener::reserve(&address));
-        match settled {
-            Ok(address) => Ok(Endpoint { address, tls }),
-            Err(error) => Err(StartError::Listen(address, error)),
+    let settled = endpoints.into_iter().map(|endpoint| {
+        let address = &endpoint.address;
+        match spare_files(address).and_then(|()| Listener::reserve(address)) {
+            Ok(address) => Ok(Endpoint {
+                address,
+                ..endpoint
+            }),
+            Err(error) => Err(StartError::Listen(endpoint.address, error)),
         }
     });
     settled.collect()
@@ -260,17 +305,21 @@ where
         ended: Arc::clone(&plan.ended),
     };
     let mut listeners = Vec::with_capacity(plan.endpoints.len());
-    for Endpoint { address, tls } in &plan.endpoints {
-        match Listener::bind(address) {
-            Ok(listener) => listeners.push((listener, tls.clone())),
-            Err(error) => return life.say(Err(StartError::Listen(address.clone(), error))),
+    for endpoint in &plan.endpoints {
+        match Listener::bind(&endpoint.address) {
+            Ok(listener) => listeners.push((listener, endpoint)),
+            Err(error) => {
+                let address = endpoint.address.clone();
+                return life.say(Err(StartError::Listen(address, error)));
+            }
         }
     }
     let (service, options) = (plan.make)();
     life.say(Ok(()));
-    let serving = listeners.into_iter().map(|(listener, tls)| {
+    let serving = listeners.into_iter().map(|(listener, endpoint)| {
         let options = ServeOptions {
-            tls,
+            tls: endpoint.tls.clone(),
+            http2_only: endpoint.http2_only,
             ..options.clone()
         };
         Box::pin(blitz_http::serve(

@@ -21,8 +21,8 @@ async def run(binary):
                 *(kinds[number % len(kinds)](proxy.port) for number in range(AT_ONCE)))
         async with Client.connected(proxy.port) as client:
             assert await client.get("/after") == (200, b"/after")
-        # Up to 256 idle upstream connections may stay in the pool.
-        allowed = before + 256
+        # Upstream connections of those who were served at once may stay in the pool.
+        allowed = before + AT_ONCE
         after = await settles(proxy.open_files, lambda count: count <= allowed)
         assert after <= allowed, f"{before} files before, {after} after"
         return f"{before} files before, {after} after"

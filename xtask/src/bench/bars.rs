@@ -2,57 +2,26 @@
 
 use serde::Serialize;
 
+use super::group::Plausible;
 use super::machine::FOREIGN_SHARE_MAX;
 use super::measure::Measured;
+use super::scenario::Scenario;
 use super::stats::Quartiles;
-use super::system::{Group, SYSTEMS};
 
 /// A bar counts from this many interleaved rounds on.
 pub(crate) const ROUNDS_MIN: u32 = 15;
 
-/// Which row of the same round a system is divided by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Base {
-    Limit,
-    Nginx,
+/// CPU per request of `system` is at most so many times that of `base` in the same round.
+pub(crate) struct Bar {
+    pub(crate) system: &'static str,
+    pub(crate) base: &'static str,
+    pub(crate) at_most: f64,
 }
-
-/// CPU per request of `system` is at most so many times that of its base.
-struct Bar {
-    system: &'static str,
-    base: Base,
-    at_most: f64,
-}
-
-const fn bar(system: &'static str, base: Base, at_most: f64) -> Bar {
-    Bar {
-        system,
-        base,
-        at_most,
-    }
-}
-
-const BARS: &[Bar] = &[
-    bar("blitz-uring", Base::Limit, 1.15),
-    bar("blitz-uring", Base::Nginx, 0.85),
-    bar("blitz-epoll", Base::Limit, 1.25),
-    bar("blitz-proxy-uring", Base::Limit, 1.25),
-    bar("blitz-proxy-uring", Base::Nginx, 0.75),
-];
 
 /// Enters per proxied request, as a multiple of the relay's.
 const ENTERS_AT_MOST: f64 = 1.1;
 /// Connecting, accepting and warming up cost a few entries beside those of the requests.
 const ENTRIES_TOLERANCE: f64 = 0.02;
-
-/// Limit divided by nginx outside of these says that the machine, not the servers, was measured.
-fn plausible(group: Group) -> std::ops::RangeInclusive<f64> {
-    match group {
-        Group::Fixed => 0.60..=0.85,
-        Group::Proxy => 0.45..=0.70,
-    }
-}
 
 /// One bar held against what was measured.
 #[derive(Debug, PartialEq, Serialize)]
@@ -107,22 +76,24 @@ pub(crate) fn word(met: Option<bool>) -> &'static str {
     }
 }
 
-/// Whether a bar cannot be held without this row.
-pub(crate) fn is_needed(name: &str) -> bool {
-    let group = SYSTEMS.iter().find(|system| system.name == name);
-    group.is_some_and(|system| [system.group.limit(), system.group.nginx()].contains(&name))
-        || BARS.iter().any(|bar| bar.system == name)
+/// Whether a bar cannot be held, or a set not be judged, without this row.
+pub(crate) fn is_needed(scenario: &Scenario, name: &str) -> bool {
+    let judges = scenario
+        .groups
+        .iter()
+        .filter_map(|group| group.plausible.as_ref());
+    let bars = scenario.bars.iter();
+    bars.flat_map(|bar| [bar.system, bar.base])
+        .chain(judges.flat_map(|plausible| [plausible.row, plausible.base]))
+        .any(|needed| needed == name)
 }
 
 /// All bars whose two rows were both measured.
-pub(crate) fn verdicts(all: &[Measured]) -> Vec<Verdict> {
-    let cpu = BARS.iter().filter_map(|bar| {
+pub(crate) fn verdicts(scenario: &Scenario, all: &[Measured]) -> Vec<Verdict> {
+    let cpu = scenario.bars.iter().filter_map(|bar| {
         let system = find(all, bar.system)?;
-        let (base, ratio) = (
-            base_of(all, system, bar.base)?,
-            ratio_to(all, system, bar.base)?,
-        );
-        let what = format!("CPU per request against {}", base.name);
+        let ratio = ratio_to(all, system, bar.base)?;
+        let what = format!("CPU per request against {}", bar.base);
         Some(verdict(system.name, what, bar.at_most, ratio.median))
     });
     cpu.chain(entry_verdicts(all)).collect()
@@ -162,8 +133,8 @@ fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> V
 }
 
 /// Quartiles of the ratio to the base of the same round; nothing for the base itself.
-pub(crate) fn ratio_to(all: &[Measured], system: &Measured, base: Base) -> Option<Quartiles> {
-    let base = base_of(all, system, base)?;
+pub(crate) fn ratio_to(all: &[Measured], system: &Measured, base: &str) -> Option<Quartiles> {
+    let base = find(all, base).filter(|base| base.name != system.name)?;
     let pairs = system.runs.iter().filter_map(|run| {
         let other = base.runs.iter().find(|other| other.round == run.round)?;
         Some(run.cpu_us_per_request / other.cpu_us_per_request)
@@ -171,25 +142,17 @@ pub(crate) fn ratio_to(all: &[Measured], system: &Measured, base: Base) -> Optio
     Quartiles::of(pairs)
 }
 
-fn base_of<'a>(all: &'a [Measured], system: &Measured, base: Base) -> Option<&'a Measured> {
-    let group = system.system.group;
-    let name = match base {
-        Base::Limit => group.limit(),
-        Base::Nginx => group.nginx(),
-    };
-    if name == system.name {
-        None
-    } else {
-        find(all, name)
-    }
-}
-
 fn find<'a>(all: &'a [Measured], name: &str) -> Option<&'a Measured> {
     all.iter().find(|measured| measured.name == name)
 }
 
 /// Why the set proves nothing; empty if it does.
-pub(crate) fn void_reasons(all: &[Measured], rounds: u32, foreign_before: f64) -> Vec<String> {
+pub(crate) fn void_reasons(
+    scenario: &Scenario,
+    all: &[Measured],
+    rounds: u32,
+    foreign_before: f64,
+) -> Vec<String> {
     let mut reasons = Vec::new();
     if rounds < ROUNDS_MIN {
         reasons.push(format!("{rounds} rounds are fewer than {ROUNDS_MIN}"));
@@ -211,15 +174,17 @@ pub(crate) fn void_reasons(all: &[Measured], rounds: u32, foreign_before: f64) -
             "other programs used {percent:.0} % of a core during the runs"
         ));
     }
-    for group in [Group::Fixed, Group::Proxy] {
-        let limit = find(all, group.limit());
-        let ratio = limit.and_then(|limit| ratio_to(all, limit, Base::Nginx));
-        let range = plausible(group);
+    for plausible in scenario
+        .groups
+        .iter()
+        .filter_map(|group| group.plausible.as_ref())
+    {
+        let Plausible { row, base, range } = plausible;
+        let ratio = find(all, row).and_then(|row| ratio_to(all, row, base));
         if let Some(ratio) = ratio.filter(|ratio| !range.contains(&ratio.median)) {
-            let (limit, nginx) = (group.limit(), group.nginx());
             let (low, high, got) = (range.start(), range.end(), ratio.median);
             reasons.push(format!(
-                "{limit}/{nginx} is {got:.2}, outside {low:.2} to {high:.2}"
+                "{row}/{base} is {got:.2}, outside {low:.2} to {high:.2}"
             ));
         }
     }
@@ -228,19 +193,20 @@ pub(crate) fn void_reasons(all: &[Measured], rounds: u32, foreign_before: f64) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::load::Summary;
     use super::super::measure::{Counters, Run};
-    use super::super::wrk::Summary;
+    use super::super::scenario::{self, H1};
     use super::*;
 
     fn measured(name: &str, cpu: &[f64], enters: u64) -> Measured {
-        let system = SYSTEMS.iter().find(|system| system.name == name).unwrap();
-        let wrk = Summary {
+        let system = scenario::find(name).unwrap();
+        let load = Summary {
             requests: 1000,
             bytes: 1,
             duration_us: 1,
-            p50_us: 1,
-            p99_us: 1,
-            max_us: 1,
+            p50_us: None,
+            p99_us: None,
+            max_us: None,
             errors: 0,
         };
         let runs = cpu.iter().zip(1..).map(|(&cpu, round)| Run {
@@ -249,7 +215,7 @@ mod tests {
             requests_per_second: 1.0,
             resident_bytes: 1,
             foreign_share: 0.0,
-            wrk,
+            load,
         });
         Measured {
             name: system.name,
@@ -270,9 +236,9 @@ mod tests {
             measured("limit", &[1.0, 10.0], 1),
             measured("nginx", &[2.0, 20.0], 1),
         ];
-        assert_eq!(ratio_to(&all, &all[0], Base::Nginx).unwrap().median, 0.5);
-        assert_eq!(ratio_to(&all, &all[1], Base::Limit).unwrap().upper, 2.0);
-        assert!(ratio_to(&all, &all[0], Base::Limit).is_none());
+        assert_eq!(ratio_to(&all, &all[0], "nginx").unwrap().median, 0.5);
+        assert_eq!(ratio_to(&all, &all[1], "limit").unwrap().upper, 2.0);
+        assert!(ratio_to(&all, &all[0], "limit").is_none());
     }
 
     #[test]
@@ -283,8 +249,8 @@ mod tests {
                 measured("blitz-uring", &[cpu], 1),
             ]
         };
-        assert!(verdicts(&all(1.15))[0].met);
-        assert!(!verdicts(&all(1.16))[0].met);
+        assert!(verdicts(&H1, &all(1.15))[0].met);
+        assert!(!verdicts(&H1, &all(1.16))[0].met);
     }
 
     #[test]
@@ -295,8 +261,8 @@ mod tests {
                 measured("blitz-proxy-uring", &[1.0], enters),
             ]
         };
-        assert!(verdicts(&all(110)).iter().all(|verdict| verdict.met));
-        assert!(verdicts(&all(112)).iter().any(|verdict| !verdict.met));
+        assert!(verdicts(&H1, &all(110)).iter().all(|verdict| verdict.met));
+        assert!(verdicts(&H1, &all(112)).iter().any(|verdict| !verdict.met));
     }
 
     #[test]
@@ -307,10 +273,10 @@ mod tests {
                 measured("nginx", &[1.0; 15], 1),
             ]
         };
-        assert!(void_reasons(&limit(0.72), 15, 0.0).is_empty());
-        assert_eq!(void_reasons(&limit(0.90), 15, 0.0).len(), 1);
-        assert_eq!(void_reasons(&limit(0.72), 14, 0.0).len(), 1);
-        assert_eq!(void_reasons(&limit(0.72), 15, 0.5).len(), 1);
+        assert!(void_reasons(&H1, &limit(0.72), 15, 0.0).is_empty());
+        assert_eq!(void_reasons(&H1, &limit(0.90), 15, 0.0).len(), 1);
+        assert_eq!(void_reasons(&H1, &limit(0.72), 14, 0.0).len(), 1);
+        assert_eq!(void_reasons(&H1, &limit(0.72), 15, 0.5).len(), 1);
     }
 
     #[test]
@@ -338,8 +304,10 @@ mod tests {
     #[test]
     fn bars_need_the_limit_and_nginx_but_not_haproxy() {
         assert!(
-            ["limit", "relay", "nginx", "nginx-proxy", "blitz-epoll"].map(is_needed) == [true; 5]
+            ["limit", "relay", "nginx", "nginx-proxy", "blitz-epoll"]
+                .map(|name| is_needed(&H1, name))
+                == [true; 5]
         );
-        assert!(!is_needed("haproxy") && !is_needed("haproxy-proxy"));
+        assert!(!is_needed(&H1, "haproxy") && !is_needed(&H1, "haproxy-proxy"));
     }
 }

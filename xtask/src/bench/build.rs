@@ -35,7 +35,7 @@ pub(crate) fn build_all<'a>(systems: impl Iterator<Item = &'a System>) -> Result
 }
 
 /// Builds one program as users get it.
-fn build(artifact: Artifact) -> Result<(), String> {
+pub(crate) fn build(artifact: Artifact) -> Result<(), String> {
     let (package, what, name) = artifact.parts();
     eprintln!("building {name} …");
     let status = Command::new(env!("CARGO"))
@@ -59,13 +59,16 @@ fn build(artifact: Artifact) -> Result<(), String> {
     }
 }
 
+/// Where cargo builds.
+pub(crate) fn target_folder() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    target.map_or_else(|| repository_root().join("target"), Into::into)
+}
+
 /// Where `build` puts it.
 pub(crate) fn artifact_path(artifact: Artifact) -> PathBuf {
     let (_, what, name) = artifact.parts();
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let release = target
-        .map_or_else(|| repository_root().join("target"), Into::into)
-        .join("release");
+    let release = target_folder().join("release");
     if what == "--example" {
         release.join("examples").join(name)
     } else {

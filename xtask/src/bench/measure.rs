@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::group::{Front, Load, Task};
+use super::load::{Order, Summary};
 use super::plan::{Plan, WARM_UP};
-use super::probe;
 use super::process::{LOAD_CORE, SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds};
-use super::system::{BACKEND, Group, Kind, Surroundings, System};
-use super::wrk;
+use super::system::{Kind, Surroundings, System};
+use super::tls_files::TlsFiles;
+use super::wrk::Wrk;
+use super::{h2load, handshakes, probe};
 
 /// What one run gave.
 #[derive(Debug, Clone, Serialize)]
@@ -23,7 +26,7 @@ pub(crate) struct Run {
     pub(crate) resident_bytes: u64,
     /// Share of one core that neither server, backend nor load tool used.
     pub(crate) foreign_share: f64,
-    pub(crate) wrk: wrk::Summary,
+    pub(crate) load: Summary,
 }
 
 /// What a system reports at its end, over its whole life.
@@ -46,61 +49,87 @@ pub(crate) struct Measured {
     pub(crate) requests: u64,
 }
 
-/// All systems of a plan, up and running, and the backend behind the proxies.
+/// All systems of a plan, up and running, and the backends behind the proxies.
 pub(crate) struct Bench<'a> {
     plan: &'a Plan,
-    script: std::path::PathBuf,
-    backend: Option<Server>,
+    folder: &'a Path,
+    wrk: Wrk,
+    tls: Option<TlsFiles>,
+    backends: Vec<Server>,
     entries: Vec<Entry>,
 }
 
 struct Entry {
     server: Server,
+    /// What the load tool counts of one response.
     response_bytes: usize,
     measured: Measured,
 }
 
 impl<'a> Bench<'a> {
     /// Starts everything and warms each system up. `folder` is empty and stays until the end.
-    pub(crate) fn start(plan: &'a Plan, folder: &Path) -> Result<Bench<'a>, String> {
-        let script = folder.join("summary.lua");
-        fs::write(&script, wrk::SCRIPT).map_err(|e| format!("{}: {e}", script.display()))?;
+    pub(crate) fn start(
+        plan: &'a Plan,
+        backends: &[&'static System],
+        tls: Option<TlsFiles>,
+        folder: &'a Path,
+    ) -> Result<Bench<'a>, String> {
         let mut bench = Bench {
             plan,
-            script,
-            backend: None,
+            folder,
+            wrk: Wrk::prepare(folder)?,
+            tls,
+            backends: Vec::new(),
             entries: Vec::new(),
         };
         let response = capture_response(plan, folder)?;
-        let backend_address = free_address()?;
-        let around = |listen: SocketAddr| Surroundings {
-            listen,
-            backend: backend_address,
-            connections: plan.connections,
-            response: response.as_deref(),
-            folder,
-        };
-        if plan
-            .systems
-            .iter()
-            .any(|system| system.group == Group::Proxy)
-        {
-            // One at a time: a backend that waits for company would add its wait to every proxy.
-            let mut command = BACKEND.command(&around(backend_address))?;
-            command.args(["--wait", "1"]);
-            let server = Server::start_pinned("backend", LOAD_CORE, &command, backend_address)?;
-            bench.backend = Some(server);
+        let mut backend_addresses = Vec::new();
+        for &system in backends {
+            let address = free_address()?;
+            let around = bench.around(address, address, response.as_deref());
+            let mut command = system.command(&around)?;
+            if matches!(system.kind, Kind::LimitResponder { .. }) {
+                // One at a time: a backend that waits for company would add its wait to every proxy.
+                command.args(["--wait", "1"]);
+            }
+            let server = Server::start_pinned(system.name, LOAD_CORE, &command, address)?;
+            bench.backends.push(server);
+            backend_addresses.push((system.group.front, address));
         }
         for system in &plan.systems {
             let address = free_address()?;
-            let command = system.command(&around(address))?;
-            bench.entries.push(Entry::start(system, &command, address)?);
+            let speaks = match system.group.task {
+                Task::Answer | Task::ToHttp1 => Front::Http1,
+                Task::ToH2c => Front::H2c,
+            };
+            let backend = backend_addresses.iter().find(|(front, _)| *front == speaks);
+            let backend = backend.map_or(address, |(_, address)| *address);
+            let command = system.command(&bench.around(address, backend, response.as_deref()))?;
+            let entry = Entry::start(system, &command, address, bench.tls.as_ref())?;
+            bench.entries.push(entry);
         }
         for index in 0..bench.entries.len() {
             bench.run(index, 0, WARM_UP)?;
             bench.entries[index].measured.runs.clear();
         }
         Ok(bench)
+    }
+
+    fn around<'b>(
+        &'b self,
+        listen: SocketAddr,
+        backend: SocketAddr,
+        response: Option<&'b Path>,
+    ) -> Surroundings<'b> {
+        Surroundings {
+            listen,
+            backend,
+            connections: self.plan.connections,
+            requests: self.plan.connections * self.plan.streams,
+            response,
+            tls: self.tls.as_ref(),
+            folder: self.folder,
+        }
     }
 
     /// One run of every system, in the order of the table.
@@ -119,27 +148,35 @@ impl<'a> Bench<'a> {
     }
 
     fn run(&mut self, index: usize, round: u32, length: Duration) -> Result<(), String> {
-        let backend = || self.backend.as_ref().map_or(0.0, Server::cpu_seconds);
+        let backends = || self.backends.iter().map(Server::cpu_seconds).sum::<f64>();
+        let tls = self.tls.as_ref();
         let entry = &mut self.entries[index];
-        let name = entry.measured.name;
+        let (name, group) = (entry.measured.name, entry.measured.system.group);
         let failed = |error: String| format!("{name}, round {round}: {error}");
-        entry.probe().map_err(failed)?;
-        let (server_before, others_before) =
-            (entry.server.cpu_seconds(), backend() + own_cpu_seconds());
-        let busy_before = busy_seconds();
-        let summary = wrk::run(
-            &self.script,
-            entry.server.address,
-            self.plan.connections,
+        entry.probe(tls).map_err(failed)?;
+        let order = Order {
+            address: entry.server.address,
+            front: group.front,
+            connections: self.plan.connections,
+            streams: self.plan.streams,
             length,
-        )
-        .map_err(failed)?;
+            tls,
+        };
+        let (server_before, others_before) =
+            (entry.server.cpu_seconds(), backends() + own_cpu_seconds());
+        let busy_before = busy_seconds();
+        let summary = match group.load {
+            Load::Wrk => self.wrk.run(&order),
+            Load::H2load { varied } => h2load::run(&order, varied, self.folder),
+            Load::Handshakes => handshakes::run(&order),
+        };
+        let summary = summary.map_err(failed)?;
         let busy = busy_seconds() - busy_before;
         let server = entry.server.cpu_seconds() - server_before;
-        // wrk has ended, so its time is among that of our children.
-        let others = backend() + own_cpu_seconds() - others_before;
+        // The load tool has ended, so its time is among that of our children, or our own.
+        let others = backends() + own_cpu_seconds() - others_before;
         let resident_bytes = entry.server.resident_bytes();
-        entry.probe().map_err(failed)?;
+        entry.probe(tls).map_err(failed)?;
         summary.check(entry.response_bytes).map_err(failed)?;
         entry.measured.requests += summary.requests;
         entry.measured.runs.push(Run {
@@ -148,7 +185,7 @@ impl<'a> Bench<'a> {
             requests_per_second: summary.requests_per_second(),
             resident_bytes,
             foreign_share: (busy - server - others).max(0.0) / length.as_secs_f64(),
-            wrk: summary,
+            load: summary,
         });
         Ok(())
     }
@@ -159,12 +196,14 @@ impl Entry {
         system: &'static System,
         command: &Command,
         address: SocketAddr,
+        tls: Option<&TlsFiles>,
     ) -> Result<Entry, String> {
         let server = Server::start_pinned(system.name, SERVER_CORE, command, address)?;
-        let response = probe::ask(address).map_err(|e| format!("{}: {e}", system.name))?;
+        let response_bytes = probe::ask_as(system.group, address, tls)
+            .map_err(|e| format!("{}: {e}", system.name))?;
         Ok(Entry {
             server,
-            response_bytes: response.len(),
+            response_bytes,
             measured: Measured {
                 name: system.name,
                 system,
@@ -176,15 +215,14 @@ impl Entry {
     }
 
     /// A response of another length than the first would be counted wrongly.
-    fn probe(&mut self) -> Result<(), String> {
-        let response = probe::ask(self.server.address)?;
+    fn probe(&mut self, tls: Option<&TlsFiles>) -> Result<(), String> {
+        let bytes = probe::ask_as(self.measured.system.group, self.server.address, tls)?;
         self.measured.requests += 1;
-        if response.len() == self.response_bytes {
+        if bytes == self.response_bytes {
             return Ok(());
         }
         Err(format!(
-            "a response has {} bytes, the first had {}",
-            response.len(),
+            "a response has {bytes} bytes, the first had {}",
             self.response_bytes
         ))
     }
@@ -201,7 +239,9 @@ fn capture_response(plan: &Plan, folder: &Path) -> Result<Option<std::path::Path
         listen,
         backend: listen,
         connections: 1,
+        requests: 1,
         response: None,
+        tls: None,
         folder,
     };
     let server = Server::start_pinned(system.name, SERVER_CORE, &system.command(&around)?, listen)?;

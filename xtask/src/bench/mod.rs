@@ -4,8 +4,12 @@
 
 mod bars;
 mod build;
-mod h1;
+mod compare;
+mod group;
+mod h2load;
+mod handshakes;
 mod idle;
+mod load;
 mod machine;
 mod measure;
 mod peers;
@@ -13,9 +17,11 @@ mod plan;
 mod probe;
 mod process;
 mod report;
+mod scenario;
 mod start;
 mod stats;
 mod system;
+mod tls_files;
 mod wrk;
 
 use std::process::ExitCode;
@@ -33,7 +39,8 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask bench h1                            the full comparison, about ten minutes
+  cargo xtask bench h1                            the full comparison, about six minutes
+  cargo xtask bench h2 --quick                    the same for HTTP/2; tls, h2-proxy
   cargo xtask bench h1 --quick                    a first look: three rounds of one second
   cargo xtask bench h1 --only limit,nginx,blitz-uring
   cargo xtask bench h1 --only relay,nginx-proxy,haproxy-proxy
@@ -47,7 +54,13 @@ const VOID: u8 = 75;
 #[derive(Debug, Subcommand)]
 enum Scenario {
     /// HTTP/1.1: CPU per request of a fixed answer and of a proxy, 100 connections
-    H1(plan::H1Arguments),
+    H1(plan::RoundsArguments),
+    /// HTTP/2, with TLS and without: CPU per request of a fixed answer, 32 connections with 32 streams
+    H2(plan::RoundsArguments),
+    /// HTTPS with HTTP/1.1: CPU per request, 100 connections, and CPU per full handshake
+    Tls(plan::RoundsArguments),
+    /// HTTP/2 to upstreams of HTTP/1.1 and HTTP/2: CPU per request, 32 connections with 32 streams
+    H2Proxy(plan::RoundsArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
     /// Time from starting the process to its first answer
@@ -67,7 +80,10 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     };
     let command = command.collect::<Vec<_>>().join(" ");
     let outcome = match &arguments.scenario {
-        Scenario::H1(arguments) => h1::run(arguments, &command),
+        Scenario::H1(arguments) => compare::run(&scenario::H1, arguments, &command),
+        Scenario::H2(arguments) => compare::run(&scenario::H2_FIXED, arguments, &command),
+        Scenario::Tls(arguments) => compare::run(&scenario::TLS, arguments, &command),
+        Scenario::H2Proxy(arguments) => compare::run(&scenario::H2_PROXY, arguments, &command),
         Scenario::Idle(arguments) => idle::run(arguments, &command),
         Scenario::Start(arguments) => start::run(arguments, &command),
     };

@@ -4,21 +4,22 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::system::{SYSTEMS, System};
+use super::scenario::Scenario;
+use super::system::System;
 
-/// Flags of `cargo xtask bench h1`.
+/// Flags of every comparison that goes round by round.
 #[derive(Debug, Args)]
-pub(crate) struct H1Arguments {
+pub(crate) struct RoundsArguments {
     /// Interleaved rounds; a bar needs at least 15
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Length of one run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Connections of the load tool
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
-    connections: u32,
-    /// Only these systems or groups (fixed, proxy), separated by commas
+    /// Connections of the load tool [default: 100, or 32 with 32 streams each for HTTP/2]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    connections: Option<u32>,
+    /// Only these systems or groups, separated by commas; a wrong name shows which there are
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Three rounds of one second, nothing saved: a look, not a proof
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) rounds: u32,
     pub(crate) run: Duration,
     pub(crate) connections: u32,
+    /// Requests in flight on each.
+    pub(crate) streams: u32,
     pub(crate) systems: Vec<&'static System>,
     /// Results of a quick look are not kept.
     pub(crate) save: bool,
@@ -40,42 +43,47 @@ pub(crate) struct Plan {
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 impl Plan {
-    pub(crate) fn new(arguments: &H1Arguments) -> Result<Plan, String> {
+    pub(crate) fn new(
+        scenario: &'static Scenario,
+        arguments: &RoundsArguments,
+    ) -> Result<Plan, String> {
         let quick = arguments.quick;
         Ok(Plan {
             rounds: if quick { 3 } else { arguments.rounds },
             run: Duration::from_secs(if quick { 1 } else { arguments.seconds }),
-            connections: arguments.connections,
-            systems: chosen(&arguments.only)?,
+            connections: arguments.connections.unwrap_or(scenario.connections),
+            streams: scenario.streams,
+            systems: chosen(scenario, &arguments.only)?,
             save: !quick,
         })
     }
 }
 
 /// Keeps the order of the table: every round runs A B C in the same order.
-fn chosen(only: &[String]) -> Result<Vec<&'static System>, String> {
+fn chosen(scenario: &'static Scenario, only: &[String]) -> Result<Vec<&'static System>, String> {
+    let systems = scenario.systems;
     for word in only {
-        if !SYSTEMS.iter().any(|system| system.is_meant_by(word)) {
-            let names: Vec<_> = SYSTEMS.iter().map(|system| system.name).collect();
-            let names = names.join(", ");
-            return Err(format!(
-                "there is no system '{word}'; fixed, proxy, {names}"
-            ));
+        if !systems.iter().any(|system| system.is_meant_by(word)) {
+            let groups = scenario.groups.iter().map(|group| group.name);
+            let names = groups.chain(systems.iter().map(|system| system.name));
+            let names = names.collect::<Vec<_>>().join(", ");
+            return Err(format!("there is no system '{word}'; {names}"));
         }
     }
     let wanted = |system: &&System| {
         (only.is_empty() && system.by_default) || only.iter().any(|word| system.is_meant_by(word))
     };
-    Ok(SYSTEMS.iter().filter(wanted).collect())
+    Ok(systems.iter().filter(wanted).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::scenario::H1;
     use super::*;
 
     fn names(only: &[&str]) -> Vec<&'static str> {
         let only: Vec<String> = only.iter().map(|&word| word.to_owned()).collect();
-        chosen(&only)
+        chosen(&H1, &only)
             .unwrap()
             .iter()
             .map(|system| system.name)
@@ -93,9 +101,9 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
-        let error = chosen(&["ngnix".to_owned()]).err().unwrap();
+        let error = chosen(&H1, &["ngnix".to_owned()]).err().unwrap();
         assert!(
-            error.contains("ngnix") && error.contains("nginx-proxy"),
+            error.contains("ngnix") && error.contains("fixed, proxy, limit,"),
             "{error}"
         );
     }

@@ -2,14 +2,84 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
+
+use super::group::{Front, Group, Load};
+use super::tls_files::{HOST, TlsFiles};
 
 /// What every system answers to `PATH`.
 pub(crate) const PATH: &str = "/hello";
-const BODY: &[u8] = b"Hello, World!";
+pub(crate) const BODY: &[u8] = b"Hello, World!";
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Far more than a head and the body need.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
+
+/// Asks as the load tool of the group does. Returns how many bytes of a response that tool counts:
+/// all of HTTP/1.1, the content of HTTP/2.
+pub(crate) fn ask_as(
+    group: &Group,
+    address: SocketAddr,
+    tls: Option<&TlsFiles>,
+) -> Result<usize, String> {
+    let curl = |flag| curl(flag, address, tls);
+    match (group.load, group.front) {
+        (Load::Wrk, Front::Tls) => length_of_whole(&curl("--http1.1")?),
+        (Load::Wrk, Front::Http1 | Front::H2c) => Ok(ask(address)?.len()),
+        (Load::Handshakes, _) => length_of_whole(&curl("--http1.0")?),
+        (Load::H2load { .. }, Front::Tls) => length_of_content(&curl("--http2")?),
+        (Load::H2load { .. }, _) => length_of_content(&curl("--http2-prior-knowledge")?),
+    }
+}
+
+/// Head and body as they came, by curl in the version that the flag demands.
+fn curl(version: &str, address: SocketAddr, tls: Option<&TlsFiles>) -> Result<Vec<u8>, String> {
+    let port = address.port();
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--include", "--max-time", "5"])
+        .args([version, "--connect-to", &format!("{HOST}:{port}:{address}")]);
+    if version == "--http1.0" {
+        // Which curl would offer by its name, and nobody has heard of.
+        curl.arg("--no-alpn");
+    }
+    let scheme = match tls.filter(|_| version != "--http2-prior-knowledge") {
+        Some(tls) => {
+            curl.arg("--cacert").arg(&tls.authority);
+            "https"
+        }
+        None => "http",
+    };
+    curl.arg(format!("{scheme}://{HOST}:{port}{PATH}"));
+    let output = curl.output().map_err(|e| format!("curl: {e}"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn length_of_whole(response: &[u8]) -> Result<usize, String> {
+    let wrong = || {
+        Err(format!(
+            "another answer: {}",
+            String::from_utf8_lossy(response)
+        ))
+    };
+    match is_complete(response) {
+        Ok(true) => Ok(response.len()),
+        Ok(false) => wrong(),
+        Err(error) => Err(error),
+    }
+}
+
+fn length_of_content(response: &[u8]) -> Result<usize, String> {
+    if response.starts_with(b"HTTP/2 200") && response.ends_with(&[b"\r\n\r\n", BODY].concat()) {
+        return Ok(BODY.len());
+    }
+    Err(format!(
+        "another answer: {}",
+        String::from_utf8_lossy(response)
+    ))
+}
 
 /// Asks on a connection of its own and returns the whole response.
 pub(crate) fn ask(address: SocketAddr) -> Result<Vec<u8>, String> {

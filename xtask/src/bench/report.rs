@@ -5,21 +5,26 @@ use std::fs;
 
 use serde::Serialize;
 
-use super::bars::{Base, Verdict, ratio_to};
+use super::bars::{Verdict, ratio_to};
+use super::group::{Group, Load};
+use super::handshakes::CLIENTS;
 use super::machine::Facts;
 use super::measure::{Measured, Run};
+use super::scenario::Scenario;
 use super::stats::Quartiles;
-use super::system::Group;
 use crate::tidy::repository_root;
 
 /// Everything that is known about a set of runs.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     pub(crate) command: &'a str,
+    #[serde(skip)]
+    pub(crate) scenario: &'static Scenario,
     pub(crate) facts: Facts,
     pub(crate) rounds: u32,
     pub(crate) seconds: u64,
     pub(crate) connections: u32,
+    pub(crate) streams: u32,
     /// Share of one core that other programs used before the start.
     pub(crate) foreign_before: f64,
     /// Why the set proves nothing; empty if it does.
@@ -28,7 +33,8 @@ pub(crate) struct Report<'a> {
     pub(crate) measured: Vec<Measured>,
 }
 
-const COLUMNS: [&str; 12] = [
+/// Before those of the ratios.
+const COLUMNS: [&str; 9] = [
     "system",
     "req/s",
     "CPU µs/req",
@@ -38,16 +44,13 @@ const COLUMNS: [&str; 12] = [
     "enters",
     "SQEs",
     "CQEs",
-    "against limit",
-    "against nginx",
-    "other programs",
 ];
 
 impl Report<'_> {
     /// For the terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        for group in [Group::Fixed, Group::Proxy] {
+        for group in self.scenario.groups {
             let rows = self.rows(group);
             if rows.len() > 1 {
                 let _ = writeln!(text, "\n{}\n", self.title(group));
@@ -64,8 +67,8 @@ impl Report<'_> {
     pub(crate) fn markdown(&self) -> String {
         let facts = &self.facts;
         let mut text = format!(
-            "# {}: HTTP/1.1\n\n`cargo xtask {}`\n\n",
-            facts.date, self.command
+            "# {}: {}\n\n`cargo xtask {}`\n\n",
+            facts.date, self.scenario.title, self.command
         );
         let _ = writeln!(text, "- revision {}", facts.revision);
         let _ = writeln!(
@@ -74,14 +77,14 @@ impl Report<'_> {
             facts.cpu, facts.cores, facts.kernel
         );
         let _ = writeln!(text, "- {}", facts.versions.join("; "));
-        for group in [Group::Fixed, Group::Proxy] {
+        for group in self.scenario.groups {
             let rows = self.rows(group);
             if rows.len() > 1 {
                 let _ = writeln!(text, "\n## {}\n", self.title(group));
                 for (index, row) in rows.iter().enumerate() {
                     let _ = writeln!(text, "| {} |", row.join(" | "));
                     if index == 0 {
-                        let _ = writeln!(text, "|{}", "---|".repeat(COLUMNS.len()));
+                        let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
                     }
                 }
             }
@@ -90,22 +93,29 @@ impl Report<'_> {
         text
     }
 
-    fn title(&self, group: Group) -> String {
+    fn title(&self, group: &Group) -> String {
         let Report {
             connections,
+            streams,
             rounds,
             seconds,
             ..
         } = self;
-        format!(
-            "{}: {connections} connections, {rounds} rounds of {seconds} s",
-            group.title()
-        )
+        let clients = match (group.load, streams) {
+            (Load::Handshakes, _) => format!("{CLIENTS} clients"),
+            (_, 1) => format!("{connections} connections"),
+            _ => format!("{connections} connections with {streams} streams"),
+        };
+        format!("{}: {clients}, {rounds} rounds of {seconds} s", group.title)
     }
 
     /// The heads of the columns, then a row per system.
-    fn rows(&self, group: Group) -> Vec<Vec<String>> {
-        let heads = COLUMNS.iter().map(|&head| head.to_owned()).collect();
+    fn rows(&self, group: &Group) -> Vec<Vec<String>> {
+        let heads = COLUMNS.iter().map(|&head| head.to_owned());
+        let heads = heads
+            .chain(group.bases.iter().map(|base| format!("against {base}")))
+            .chain(["other programs".to_owned()])
+            .collect();
         let systems = self
             .measured
             .iter()
@@ -120,25 +130,33 @@ impl Report<'_> {
         let median = |of: fn(&Run) -> f64| {
             quartiles(of).map_or_else(|| "–".to_owned(), |q| format!("{:.0}", q.median))
         };
-        let ratio = |base| spread(ratio_to(&self.measured, measured, base));
+        let latency = |of: fn(&Run) -> Option<u64>| {
+            let values = measured.runs.iter().filter_map(of).map(|us| us as f64);
+            Quartiles::of(values).map_or_else(|| "–".to_owned(), |q| format!("{:.0}", q.median))
+        };
         let per_request = |value: Option<f64>| {
             value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
         };
         let percent = |run: &Run| run.foreign_share * 100.0;
-        vec![
+        let mut row = vec![
             measured.name.to_owned(),
             median(|run| run.requests_per_second),
             spread(quartiles(|run| run.cpu_us_per_request)),
-            median(|run| run.wrk.p50_us as f64),
-            median(|run| run.wrk.p99_us as f64),
+            latency(|run| run.load.p50_us),
+            latency(|run| run.load.p99_us),
             median(|run| run.resident_bytes as f64 / f64::from(1 << 20)),
             per_request(measured.per_request(|counters| counters.enters)),
             per_request(measured.per_request(|counters| counters.sqes)),
             per_request(measured.per_request(|counters| counters.cqes)),
-            ratio(Base::Limit),
-            ratio(Base::Nginx),
-            format!("{} %", median(percent)),
-        ]
+        ];
+        let bases = measured.system.group.bases;
+        row.extend(
+            bases
+                .iter()
+                .map(|base| spread(ratio_to(&self.measured, measured, base))),
+        );
+        row.push(format!("{} %", median(percent)));
+        row
     }
 
     /// The bars, then whether they count.
@@ -213,7 +231,7 @@ pub(crate) fn save(
     let Some(name) = free else {
         return Err("benchmarks/results is full".to_owned());
     };
-    let json = serde_json::to_string_pretty(raw).map_err(|e| e.to_string())?;
+    let json = serde_json::to_string_pretty(raw).map_err(|e| e.to_string())? + "\n";
     for (extension, content) in [("json", json.as_str()), ("md", markdown)] {
         let file = folder.join(format!("{name}.{extension}"));
         fs::write(&file, content).map_err(|e| format!("{}: {e}", file.display()))?;

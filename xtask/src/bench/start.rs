@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::bars::Outcome;
 use super::build::build_all;
-use super::h1::Folder;
+use super::compare::Folder;
 use super::machine::{Facts, is_installed};
 use super::process::{Server, free_address};
-use super::system::{SYSTEMS, Surroundings, System};
-use super::{bars, probe, report};
+use super::system::{Surroundings, System};
+use super::{bars, probe, report, scenario};
 
 /// Flags of `cargo xtask bench start`.
 #[derive(Debug, Args)]
@@ -49,8 +49,8 @@ impl Row {
 
 /// Starts every system several times, in turn.
 pub(crate) fn run(arguments: &StartArguments, command: &str) -> Result<Outcome, String> {
-    let known = |name: &&&str| SYSTEMS.iter().find(|system| system.name == **name);
-    let mut systems: Vec<&'static System> = NAMES.iter().filter_map(|name| known(&name)).collect();
+    let systems = NAMES.iter().filter_map(|name| scenario::find(name));
+    let mut systems: Vec<&'static System> = systems.collect();
     systems.retain(|system| system.peer().is_none_or(is_installed));
     build_all(systems.iter().copied())?;
     let folder = Folder::create()?;
@@ -95,7 +95,9 @@ fn start_once(system: &System, folder: &Folder) -> Result<Duration, String> {
         listen,
         backend: listen,
         connections: 100,
+        requests: 100,
         response: None,
+        tls: None,
         folder: &folder.0,
     };
     let command = system.command(&around)?;

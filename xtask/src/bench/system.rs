@@ -1,20 +1,13 @@
-//! The systems that are compared: one row each.
+//! A system under measurement: what it is started from, and with which flags.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build::{Artifact, artifact_path};
+use super::group::{Front, Group, Task};
 use super::peers;
-
-/// What a system does with a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Group {
-    /// Answers it.
-    Fixed,
-    /// Forwards it to the backend.
-    Proxy,
-}
+use super::tls_files::TlsFiles;
 
 /// How a system is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,98 +15,21 @@ pub(crate) enum Kind {
     LimitResponder { io: &'static str },
     LimitRelay,
     HelloWorld { io: &'static str },
-    BlitzProxy { io: &'static str },
+    Blitz { io: &'static str },
     Nginx,
     Haproxy,
+    H2o,
+    Envoy,
 }
 
-/// One row of the comparison.
+/// One row of a comparison.
 #[derive(Debug)]
 pub(crate) struct System {
     pub(crate) name: &'static str,
-    pub(crate) group: Group,
+    pub(crate) group: &'static Group,
     pub(crate) kind: Kind,
     /// Part of a run that names no systems.
     pub(crate) by_default: bool,
-}
-
-const fn system(name: &'static str, group: Group, kind: Kind) -> System {
-    System {
-        name,
-        group,
-        kind,
-        by_default: true,
-    }
-}
-
-/// All of them, in the order in which a round runs them.
-pub(crate) const SYSTEMS: &[System] = &[
-    system("limit", Group::Fixed, Kind::LimitResponder { io: "uring" }),
-    System {
-        by_default: false,
-        ..system(
-            "limit-epoll",
-            Group::Fixed,
-            Kind::LimitResponder { io: "epoll" },
-        )
-    },
-    system(
-        "blitz-uring",
-        Group::Fixed,
-        Kind::HelloWorld { io: "uring" },
-    ),
-    system(
-        "blitz-epoll",
-        Group::Fixed,
-        Kind::HelloWorld { io: "epoll" },
-    ),
-    system("nginx", Group::Fixed, Kind::Nginx),
-    system("haproxy", Group::Fixed, Kind::Haproxy),
-    system("relay", Group::Proxy, Kind::LimitRelay),
-    system(
-        "blitz-proxy-uring",
-        Group::Proxy,
-        Kind::BlitzProxy { io: "uring" },
-    ),
-    system(
-        "blitz-proxy-epoll",
-        Group::Proxy,
-        Kind::BlitzProxy { io: "epoll" },
-    ),
-    system("nginx-proxy", Group::Proxy, Kind::Nginx),
-    system("haproxy-proxy", Group::Proxy, Kind::Haproxy),
-];
-
-/// What the proxies forward to: the bare ring, the cheapest there is and the same for all.
-pub(crate) const BACKEND: System = system(
-    "backend",
-    Group::Fixed,
-    Kind::LimitResponder { io: "uring" },
-);
-
-impl Group {
-    /// The name of the group's row for the bare ring.
-    pub(crate) fn limit(self) -> &'static str {
-        match self {
-            Group::Fixed => "limit",
-            Group::Proxy => "relay",
-        }
-    }
-
-    /// The name of the group's row for nginx.
-    pub(crate) fn nginx(self) -> &'static str {
-        match self {
-            Group::Fixed => "nginx",
-            Group::Proxy => "nginx-proxy",
-        }
-    }
-
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Group::Fixed => "HTTP/1.1, fixed answer",
-            Group::Proxy => "HTTP/1.1, proxy to one backend",
-        }
-    }
 }
 
 /// What a start needs to know.
@@ -121,28 +37,37 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) listen: SocketAddr,
     /// Where proxies forward to.
     pub(crate) backend: SocketAddr,
-    /// Most connections that will be open at once.
+    /// Most connections that clients will have open at once.
     pub(crate) connections: u32,
+    /// Most requests that will be under way at once.
+    pub(crate) requests: u32,
     /// The bytes that the bare ring answers with; its own without.
     pub(crate) response: Option<&'a Path>,
+    pub(crate) tls: Option<&'a TlsFiles>,
     /// An empty folder of this run.
     pub(crate) folder: &'a Path,
 }
 
+impl<'a> Surroundings<'a> {
+    /// The certificate that every server of the run shows.
+    pub(crate) fn tls(&self) -> Result<&'a TlsFiles, String> {
+        self.tls
+            .ok_or_else(|| "no certificate was made for this run".to_owned())
+    }
+}
+
 impl System {
     pub(crate) fn is_meant_by(&self, word: &str) -> bool {
-        match self.group {
-            _ if word == self.name => true,
-            Group::Fixed => self.by_default && word == "fixed",
-            Group::Proxy => self.by_default && word == "proxy",
-        }
+        word == self.name || (self.by_default && word == self.group.name)
     }
 
-    /// The program from Debian's packages, if it is one of those.
+    /// The program of others that it is, if it is one.
     pub(crate) fn peer(&self) -> Option<&'static str> {
         match self.kind {
             Kind::Nginx => Some("nginx"),
             Kind::Haproxy => Some("haproxy"),
+            Kind::H2o => Some("h2o"),
+            Kind::Envoy => Some("envoy"),
             _ => None,
         }
     }
@@ -153,8 +78,8 @@ impl System {
             Kind::LimitResponder { .. } => Some(Artifact::LimitResponder),
             Kind::LimitRelay => Some(Artifact::LimitRelay),
             Kind::HelloWorld { .. } => Some(Artifact::HelloWorld),
-            Kind::BlitzProxy { .. } => Some(Artifact::Blitz),
-            Kind::Nginx | Kind::Haproxy => None,
+            Kind::Blitz { .. } => Some(Artifact::Blitz),
+            Kind::Nginx | Kind::Haproxy | Kind::H2o | Kind::Envoy => None,
         }
     }
 
@@ -179,16 +104,47 @@ impl System {
                     .env("BLITZ_CORES", "1")
                     .env("BLITZ_IO", io);
             }
-            Kind::BlitzProxy { io } => {
-                let to = format!("http://{}", around.backend);
-                command.args(["run", "--listen", &listen, "--to", &to]);
-                command.args(["--cores", "1", "--io", io]);
-            }
-            Kind::Nginx => command = peers::nginx(self.group, around)?,
-            Kind::Haproxy => command = peers::haproxy(self.group, around)?,
+            Kind::Blitz { io } => blitz(&mut command, self.group, around, io)?,
+            Kind::Nginx => command = peers::nginx::command(self.group, around)?,
+            Kind::Haproxy => command = peers::haproxy::command(self.group, around)?,
+            Kind::H2o => command = peers::h2o::command(self.group, around)?,
+            Kind::Envoy => command = peers::envoy::command(self.group, around)?,
         }
         // Blitz prints its counters at the end, as the bare rings do.
         command.env("BLITZ_REACTOR_COUNTERS", "1");
         Ok(command)
     }
+}
+
+/// `blitz run`; what is not forwarded is answered by the built-in site.
+fn blitz(
+    command: &mut Command,
+    group: &Group,
+    around: &Surroundings<'_>,
+    io: &str,
+) -> Result<(), String> {
+    let listen = around.listen.to_string();
+    command.args(["run", "--cores", "1", "--io", io]);
+    match group.front {
+        Front::Http1 | Front::H2c => {
+            command.args(["--listen", &listen]);
+        }
+        Front::Tls => {
+            let TlsFiles {
+                certificate, key, ..
+            } = around.tls()?;
+            command.args(["--listen-tls", &listen]);
+            command.arg("--cert").arg(certificate).arg("--key").arg(key);
+        }
+    }
+    match group.task {
+        Task::Answer => {}
+        Task::ToHttp1 => {
+            command.args(["--to", &format!("http://{}", around.backend)]);
+        }
+        Task::ToH2c => {
+            command.args(["--to", &format!("h2c://{}", around.backend)]);
+        }
+    }
+    Ok(())
 }

@@ -25,7 +25,8 @@ const SKIPPED_FOLDERS: &[&str] = &[
 
 /// Names and endings of files whose text is ours to keep clean.
 const ENDINGS: &[&str] = &[
-    ".rs", ".md", ".toml", ".sh", ".py", ".js", ".mjs", ".txt", ".conf",
+    ".rs", ".md", ".toml", ".sh", ".py", ".js", ".mjs", ".cjs", ".txt", ".conf", ".json", ".go",
+    ".proto",
 ];
 const FOLDERS_OF_SCRIPTS: &[&str] = &[".ci/"];
 

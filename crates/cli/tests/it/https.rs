@@ -75,7 +75,9 @@ impl Running {
             .expect("the binary starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut announced = String::new();
-        while !announced.contains("https://localhost") && !announced.contains(".example:") {
+        // The command to try over TLS comes last.
+        let is_last = |line: &str| line.trim().starts_with("try") && line.contains("https://");
+        while !announced.lines().any(is_last) {
             let read = stdout.read_line(&mut announced).expect("text");
             assert!(
                 read > 0,
@@ -125,9 +127,9 @@ impl Drop for Running {
     }
 }
 
-type Stream = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-fn config(authority: &Path, own: Option<&(String, String)>) -> Arc<ClientConfig> {
+pub(crate) fn config(authority: &Path, own: Option<&(String, String)>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_file(authority).unwrap())
@@ -147,7 +149,7 @@ fn config(authority: &Path, own: Option<&(String, String)>) -> Arc<ClientConfig>
     Arc::new(config)
 }
 
-fn connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Stream {
+pub(crate) fn connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Stream {
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -158,7 +160,7 @@ fn connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Strea
 }
 
 /// Asks and reads until the server closes.
-fn get(stream: &mut Stream, host: &str, path: &str) -> std::io::Result<String> {
+pub(crate) fn get(stream: &mut Stream, host: &str, path: &str) -> std::io::Result<String> {
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
@@ -201,6 +203,28 @@ fn a_development_certificate_is_made_and_kept() {
         )
     };
     assert_eq!(ask(), ask());
+}
+
+#[test]
+fn the_command_to_try_reaches_the_name_of_the_certificate() {
+    for name in ["a.example", "127.0.0.1"] {
+        let folder = Folder::new();
+        let (certificate, key) = folder.certificate(name);
+        let running = Running::start(&folder, &["--cert", &certificate, "--key", &key]);
+        let here = running.address("https://");
+        let port = here.port();
+        let command = match name {
+            "127.0.0.1" => format!("curl https://{here}/hello"),
+            name => {
+                format!("curl --connect-to {name}:{port}:{here} https://{name}:{port}/hello")
+            }
+        };
+        assert!(
+            running.announced.contains(&command),
+            "{}",
+            running.announced
+        );
+    }
 }
 
 #[test]
@@ -380,6 +404,57 @@ fn an_upstream_over_tls_is_verified_and_shown_a_certificate() {
         "{code} {said}"
     );
     assert_eq!(status(&authority, &[]).0, 502);
+}
+
+#[test]
+fn hup_takes_good_files_for_upstreams_and_leaves_bad_ones() {
+    let folder = Folder::new();
+    let (certificate, key) = folder.certificate("127.0.0.1");
+    let ca = folder.file("ca.pem");
+    let flags = ["--cert", &certificate, "--key", &key, "--client-ca", &ca];
+    let upstream = Running::start(&folder, &flags);
+    let url = format!("https://127.0.0.1:{}", upstream.address("https://").port());
+    let own = Folder::new();
+    let files = ["ca.pem", "own.pem", "own.key"].map(|name| own.file(name));
+    for (from, to) in [&ca, &certificate, &key].into_iter().zip(&files) {
+        fs::copy(from, to).unwrap();
+    }
+    let flags = [
+        "--listen",
+        "127.0.0.1:0",
+        "--to",
+        &url,
+        "--upstream-ca",
+        &files[0],
+    ];
+    let shown = ["--upstream-cert", &files[1], "--upstream-key", &files[2]];
+    let gateway = Running::start(&own, &[&flags[..], &shown].concat());
+    let mut client = Client::connect(gateway.address("http://"));
+    let mut status = || {
+        client.send("GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        client.response().status
+    };
+    assert_eq!(status(), 200);
+    gateway.reload("have not changed");
+    // A key of another certificate.
+    let stranger = Folder::new();
+    let (other, other_key) = stranger.certificate("127.0.0.1");
+    fs::copy(&other_key, &files[2]).unwrap();
+    gateway.reload("go on with the old files");
+    assert!(
+        gateway.said().contains("does not belong to"),
+        "{}",
+        gateway.said()
+    );
+    assert_eq!(status(), 200);
+    // A whole pair that the upstream does not believe.
+    fs::copy(&other, &files[1]).unwrap();
+    gateway.reload("were read again");
+    assert_eq!(status(), 502);
+    fs::copy(&certificate, &files[1]).unwrap();
+    fs::copy(&key, &files[2]).unwrap();
+    gateway.reload("were read again");
+    assert_eq!(status(), 200);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod doctor;
 mod https;
 mod run;
 mod version;
+mod without_flags;
 mod wrong_arguments;
 
 use std::process::{Command, Output};

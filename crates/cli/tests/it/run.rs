@@ -1,4 +1,4 @@
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -151,6 +151,27 @@ fn a_unix_socket_serves_and_is_an_upstream() {
     let proxy = Running::start(&["--to", &socket]);
     assert_eq!(proxy.connect().get("/hello").text(), "Hello, World!");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_listener_for_http2_only_does_not_answer_others() {
+    let running = Running::start(&["--listen", "h2c://127.0.0.1:0"]);
+    let all = running.announced.join("\n");
+    let only = all.split("h2c://").nth(1).expect("it is announced");
+    let only: SocketAddr = only.lines().next().unwrap().parse().unwrap();
+    // The command to try is for the listener that more programs can speak to.
+    let command = format!("curl http://{}/hello", running.address());
+    assert!(all.ends_with(&command), "{all}");
+    assert_eq!(running.connect().get("/hello").text(), "Hello, World!");
+    let mut stream = std::net::TcpStream::connect(only).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let go_away = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    assert!(answer.ends_with(&go_away), "{answer:?}");
 }
 
 #[test]

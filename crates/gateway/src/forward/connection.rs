@@ -17,6 +17,12 @@ pub(super) fn remove_named_by_connection(
     fields: &mut Fields,
     scratch: &mut Vec<u8>,
 ) -> Result<(), TooManyConnectionOptions> {
+    let names_nothing = |value: &[u8]| {
+        value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close")
+    };
+    if fields.get_all(Name::Connection).all(names_nothing) {
+        return Ok(());
+    }
     // What has to go is copied, since the options lie in the block that they name parts of.
     scratch.clear();
     let items = fields

@@ -32,7 +32,7 @@ fn edit(
     let client = Client {
         peer,
         trusted,
-        websocket: wanted_websocket(head).is_some(),
+        websocket: WebSocket::wanted(head).is_some(),
         default_authority: "upstream:80",
         random: || 255,
         client_cert: false,

@@ -55,6 +55,17 @@ pub(crate) struct Tried {
     turn: Option<usize>,
     count: usize,
     addresses: [Option<SocketAddr>; TRIES_MAX],
+    /// Where it was sent, which is good enough for its second time.
+    again: Option<SocketAddr>,
+}
+
+impl Tried {
+    /// Lets a retry go where the first attempt went if no other address takes it.
+    pub(crate) fn may_return_to(&mut self, upstream: &Upstream) {
+        if let Address::Tcp(address) = *upstream.address() {
+            self.again = Some(address);
+        }
+    }
 }
 
 /// What to do next for a request that needs a connection.
@@ -135,7 +146,7 @@ impl Endpoint {
 
     fn next_of(&self, all: &[SocketAddr], tried: &mut Tried, now: Instant) -> Option<SocketAddr> {
         if tried.count == TRIES_MAX {
-            return None;
+            return tried.again.take();
         }
         let turn = *tried.turn.get_or_insert_with(|| {
             let turn = self.turn.get();
@@ -144,11 +155,12 @@ impl Endpoint {
         });
         let in_turn = (0..all.len()).map(|offset| all[(turn % all.len() + offset) % all.len()]);
         let mut left = in_turn.filter(|address| !tried.addresses.contains(&Some(*address)));
+        let rested = left.clone().find(|address| !self.rests(*address, now));
+        if rested.is_none() && tried.again.is_some() {
+            return tried.again.take();
+        }
         // Resting addresses come last, but they come: all may have failed a moment ago.
-        let address = left
-            .clone()
-            .find(|address| !self.rests(*address, now))
-            .or_else(|| left.next())?;
+        let address = rested.or_else(|| left.next())?;
         tried.addresses[tried.count] = Some(address);
         tried.count += 1;
         Some(address)
@@ -202,9 +214,12 @@ mod tests {
 
     /// All that one request would try, were each to fail without being noted as failed.
     fn picks(endpoint: &Endpoint, now: Instant) -> Vec<String> {
-        let mut tried = Tried::default();
+        picks_after(endpoint, &mut Tried::default(), now)
+    }
+
+    fn picks_after(endpoint: &Endpoint, tried: &mut Tried, now: Instant) -> Vec<String> {
         let mut picks = Vec::new();
-        while let Pick::Upstream(upstream) = endpoint.pick(&mut tried, now) {
+        while let Pick::Upstream(upstream) = endpoint.pick(tried, now) {
             match upstream.address() {
                 Address::Tcp(address) => picks.push(address.to_string()),
                 Address::Unix(path) => picks.push(path.display().to_string()),
@@ -256,6 +271,26 @@ mod tests {
         let v4 = plain().to(&Address::Tcp(address("127.0.0.1:3000")));
         endpoint.failed(&v4, now);
         assert_eq!(picks(&endpoint, now), ["[::1]:3000", "127.0.0.1:3000"]);
+    }
+
+    #[test]
+    fn a_retry_comes_back_when_no_other_address_takes_it() {
+        let sent_once = |endpoint: &Endpoint, now| {
+            let mut tried = Tried::default();
+            let Pick::Upstream(first) = endpoint.pick(&mut tried, now) else {
+                panic!("there is an address")
+            };
+            tried.may_return_to(&first);
+            picks_after(endpoint, &mut tried, now)
+        };
+        let endpoint = Endpoint::localhost(plain(), 3000);
+        let now = Instant::now();
+        assert_eq!(sent_once(&endpoint, now), ["[::1]:3000", "127.0.0.1:3000"]);
+        endpoint.failed(&plain().to(&Address::Tcp(address("[::1]:3000"))), now);
+        assert_eq!(sent_once(&endpoint, now), ["127.0.0.1:3000", "[::1]:3000"]);
+        let many = named(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"]);
+        let picks = ["10.0.0.2:1", "10.0.0.3:1", "10.0.0.1:1"];
+        assert_eq!(sent_once(&many, now), picks);
     }
 
     #[test]

@@ -48,10 +48,31 @@ scenarios! {
         assert_eq!(head.field("x-forwarded-proto"), Some("https"));
     }
 
+    fn who_has_come_over_https_to_a_trusted_proxy_is_not_sent_there_again(io) {
+        let upstream = Upstream::saying("");
+        let request = |proto| format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: {proto}\r\n\r\n");
+        for (trusted, proto, expected) in [
+            ("127.0.0.0/8", "HTTPS", 200),
+            ("127.0.0.0/8", "http", 308),
+            ("10.0.0.0/8", "https", 308),
+        ] {
+            let options = Options {
+                trusted_proxies: [trusted.parse().unwrap()].into_iter().collect(),
+                redirect_https: true,
+                ..Options::default()
+            };
+            let proxy = Proxy::with(io, &[&upstream.url()], options);
+            let mut client = proxy.client();
+            client.send(request(proto));
+            assert_eq!(client.response().status, expected, "{proto} from {trusted}");
+        }
+    }
+
     fn hop_by_hop_fields_end_at_the_gateway_in_both_directions(io) {
         let upstream = Upstream::answering(
             "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Inner\r\nKeep-Alive: timeout=9\r\n\
              X-Inner: 1\r\nProxy-Authenticate: Basic\r\nX-Kept: 1\r\nServer: inner\r\n\
+             Priority: u=1\r\n\
              Content-Length: 0\r\n\r\n",
         );
         let proxy = Proxy::to(io, &[&upstream.url()]);
@@ -75,6 +96,7 @@ scenarios! {
             assert_eq!(answer.field(gone), None, "{gone} reached the client");
         }
         assert_eq!(answer.field("x-kept"), Some("1"));
+        assert_eq!(answer.field("priority"), Some("u=1"));
         assert_eq!(answer.field("server"), Some("inner"));
         assert_eq!(answer.field("via"), Some("1.1 blitz"));
         assert!(answer.field("date").is_some(), "the gateway has a clock");

@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status};
+use blitz_http::{
+    BodyLength, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey,
+};
 use blitz_proto::h2::Code;
 
 use crate::h2_client::Client;
@@ -14,14 +16,14 @@ use crate::h2_peer::{Asked, H2Peer};
 use crate::support::{Proxy, Upstream, dead_port, eventually, ok};
 
 /// An upstream of HTTP/2 that runs a script for each connection, with its number from 0.
-struct H2Upstream {
-    url: String,
+pub(crate) struct H2Upstream {
+    pub(crate) url: String,
     accepted: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl H2Upstream {
-    fn scripted(script: impl Fn(usize, H2Peer) + Send + Sync + 'static) -> H2Upstream {
+    pub(crate) fn scripted(script: impl Fn(usize, H2Peer) + Send + Sync + 'static) -> H2Upstream {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let url = format!("h2c://{}", listener.local_addr().unwrap());
         let accepted = Arc::new(AtomicUsize::new(0));
@@ -54,7 +56,7 @@ impl H2Upstream {
         H2Upstream { asked, ..upstream }
     }
 
-    fn accepted(&self) -> usize {
+    pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 
@@ -72,7 +74,7 @@ fn echo_of(asked: &Asked) -> String {
     format!("{method} {path} {content}")
 }
 
-fn h2(proxy: &Proxy) -> Client {
+pub(crate) fn h2(proxy: &Proxy) -> Client {
     Client::connect(proxy.address)
 }
 
@@ -84,7 +86,7 @@ fn names(fields: &Fields) -> Vec<String> {
 }
 
 /// Runs a script on its own thread and waits for what it found.
-fn found<T>(receiver: &Receiver<T>) -> T {
+pub(crate) fn found<T>(receiver: &Receiver<T>) -> T {
     receiver.recv_timeout(crate::support::SOON).unwrap()
 }
 
@@ -212,6 +214,74 @@ scenarios! {
         assert_eq!(answer.fields.get_str("grpc-status"), Some("12"));
         assert_eq!(answer.fields.get_str(Name::ContentLength), None);
         assert!(answer.trailers.is_none() && answer.content.is_empty());
+    }
+
+    fn trailers_follow_a_message_that_declares_no_content(io) {
+        let of = |text: &str| {
+            let mut trailers = Fields::new();
+            trailers.append("x-sum", text);
+            trailers
+        };
+        let upstream = H2Upstream::scripted(move |_, mut peer| {
+            while let Some((stream, asked)) = peer.request() {
+                assert_eq!(asked.head.fields.get_str(Name::ContentLength), Some("0"));
+                let sum = asked.trailers.as_ref().and_then(|fields| fields.get_str("x-sum"));
+                let ok = ResponseHead::new(Status::OK);
+                // What comes first has to pass before the rest is known.
+                peer.start(stream, &ok, BodyLength::NothingButTrailers);
+                peer.flush();
+                peer.finish(stream, sum.map(of).as_ref());
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut client = h2(&proxy);
+        for sum in [Some("1"), None] {
+            let stream = client.request(Method::Post, "/", BodyLength::NothingButTrailers);
+            let (trailers, out) = (sum.map(of), &mut client.out);
+            client.machine.send_end(stream, trailers.as_ref(), out).unwrap();
+            let answer = client.answer(stream);
+            assert_eq!(answer.fields.get_str(Name::ContentLength), Some("0"));
+            let trailers = answer.trailers.as_ref();
+            assert_eq!(trailers.and_then(|fields| fields.get_str("x-sum")), sum);
+            assert_eq!(answer.reset, None);
+        }
+        // Where nothing can follow, nothing is waited for.
+        let stream = client.request(Method::Post, "/", BodyLength::Known(0));
+        assert!(client.answer(stream).trailers.is_none());
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn trailers_behind_a_length_of_0_are_dropped_by_http1(io) {
+        let mut trailers = Fields::new();
+        trailers.append("x-sum", "1");
+        let sent = trailers.clone();
+        let upstream = H2Upstream::scripted(move |_, mut peer| {
+            while let Some((stream, _)) = peer.request() {
+                let ok = ResponseHead::new(Status::OK);
+                peer.start(stream, &ok, BodyLength::NothingButTrailers);
+                peer.finish(stream, Some(&sent));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut client = proxy.client();
+        for _ in 0..2 {
+            let answer = client.get("/");
+            assert_eq!(answer.field("content-length"), Some("0"));
+            assert_eq!(answer.field("transfer-encoding"), None);
+        }
+        let upstream = Upstream::saying("fine");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = h2(&proxy);
+        for asked in 0..2 {
+            let stream = client.request(Method::Post, "/", BodyLength::NothingButTrailers);
+            let out = &mut client.out;
+            client.machine.send_end(stream, Some(&trailers), out).unwrap();
+            assert_eq!(client.answer(stream).content, b"fine");
+            let head = &upstream.heads()[asked];
+            assert_eq!(head.field("content-length"), Some("0"));
+            assert_eq!(head.field("transfer-encoding"), None);
+        }
+        assert_eq!(upstream.accepted(), 1);
     }
 
     fn large_bodies_pass_both_ways(io) {
@@ -401,17 +471,19 @@ scenarios! {
 
     fn a_websocket_over_http2_goes_to_an_upstream_of_http1(io) {
         let upstream = Upstream::scripted(|_, peer| {
-            while let Some(head) = peer.head() {
+            let key = loop {
+                let Some(head) = peer.head() else { return };
                 match head.line.split(' ').nth(1) {
-                    Some("/chat") => break,
+                    Some("/chat") => break head.field("sec-websocket-key").unwrap().to_owned(),
                     Some("/plain") => peer.send(ok("")),
                     _ => peer.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"),
                 };
-            }
-            peer.send(
+            };
+            let accept = WebSocketKey::parse(key.as_bytes()).unwrap().accept();
+            peer.send(format!(
                 "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                 Sec-WebSocket-Accept: x\r\nSec-WebSocket-Protocol: p\r\n\r\n",
-            );
+                 Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: p\r\n\r\n",
+            ));
             while let Some(byte) = peer.exactly(1) {
                 peer.send(byte);
             }

@@ -6,11 +6,15 @@
 #[macro_use]
 mod support;
 
+mod age;
 mod allocations;
 mod closing;
+mod compression;
 mod expect;
 mod failures;
 mod fields;
+mod grpc;
+mod grpc_web;
 mod h2;
 #[path = "../../../http/tests/it/h2_client.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
@@ -18,10 +22,17 @@ mod h2_client;
 #[path = "../../../http/tests/it/h2_peer.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod h2_peer;
+mod interop;
+mod liveness;
 mod names;
 mod pooling;
 mod retries;
 mod routing;
 mod smuggling;
 mod streaming;
+#[path = "../../../http/tests/it/tls_support.rs"]
+#[allow(dead_code, reason = "it is for the tests of several crates")]
+mod tls_support;
 mod upgrade;
+mod upstream_tls;
+mod websocket;

@@ -27,6 +27,14 @@ scenarios! {
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
+    fn also_if_the_name_has_another_address_that_refuses(io) {
+        let upstream = closing(1);
+        // Nobody listens on ::1, where the retry goes first.
+        let proxy = Proxy::to(io, &[&format!("http://localhost:{}", upstream.port())]);
+        assert_eq!(proxy.client().get("/x").text(), "GET /x HTTP/1.1 ");
+        assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
+    }
+
     fn but_not_twice(io) {
         let upstream = closing(2);
         let proxy = Proxy::to(io, &[&upstream.url()]);

@@ -11,9 +11,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_gateway::{Counters, Gateway, Options, Running};
-use blitz_http::{Address, Config, Exchange, IoChoice, Pooled, Status, service_fn};
+use blitz_http::{
+    Address, ClientTls, Config, Exchange, IoChoice, Pooled, Status, TlsSlot, service_fn,
+};
 use blitz_testing::{Client, PATIENCE};
+use rustls::{ServerConnection, StreamOwned};
 use socket2::SockRef;
+
+use crate::tls_support::Authority;
 
 /// The longest wait of the HTTP/2 peers, which other crates have too.
 pub(crate) const SOON: Duration = PATIENCE;
@@ -45,17 +50,30 @@ impl Proxy {
     }
 
     pub(crate) fn with(io: IoChoice, targets: &[&str], options: Options) -> Proxy {
-        let config = Config {
-            io,
-            cores: 1,
-            pin: false,
-            ..Config::default()
-        };
-        let any_port = Address::Tcp((Ipv4Addr::LOCALHOST, 0).into());
-        let mut gateway = Gateway::new()
-            .listen(any_port)
-            .options(options)
-            .config(config);
+        let gateway = Proxy::gateway(io).options(options);
+        Proxy::start(gateway, targets)
+    }
+
+    /// For targets over TLS, whose certificates come from this authority.
+    pub(crate) fn to_tls(io: IoChoice, targets: &[&str], authority: &Authority) -> Proxy {
+        Proxy::start(
+            Proxy::gateway(io).upstream_tls(believing(authority)),
+            targets,
+        )
+    }
+
+    /// One that speaks TLS itself.
+    pub(crate) fn over_tls(io: IoChoice, targets: &[&str], tls: TlsSlot) -> Proxy {
+        let gateway = Gateway::new().listen_tls(any_port(), tls);
+        Proxy::start(gateway.config(config(io)), targets)
+    }
+
+    /// On one core, and a port that is free.
+    pub(crate) fn gateway(io: IoChoice) -> Gateway {
+        Gateway::new().listen(any_port()).config(config(io))
+    }
+
+    pub(crate) fn start(mut gateway: Gateway, targets: &[&str]) -> Proxy {
         for target in targets {
             gateway = gateway.to(target.parse().unwrap());
         }
@@ -108,6 +126,25 @@ impl Drop for Proxy {
             self.drain(Duration::ZERO);
             self.join();
         }
+    }
+}
+
+/// Settings that believe this authority.
+pub(crate) fn believing(authority: &Authority) -> ClientTls {
+    let tls = ClientTls::builder().authorities(authority.set());
+    tls.build().unwrap()
+}
+
+fn any_port() -> Address {
+    Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())
+}
+
+fn config(io: IoChoice) -> Config {
+    Config {
+        io,
+        cores: 1,
+        pin: false,
+        ..Config::default()
     }
 }
 
@@ -293,10 +330,12 @@ pub(crate) struct Peer {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// One that has its deadlines.
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
 impl Peer {
-    fn new(stream: Stream) -> Peer {
+    pub(crate) fn new(stream: Stream) -> Peer {
         match &stream {
             Stream::Tcp(tcp) => {
                 tcp.set_nodelay(true).unwrap();
@@ -304,6 +343,7 @@ impl Peer {
                 tcp.set_write_timeout(Some(PATIENCE)).unwrap();
             }
             Stream::Unix(unix) => unix.set_read_timeout(Some(PATIENCE)).unwrap(),
+            Stream::Tls(_) => {}
         }
         Peer {
             reader: BufReader::new(stream),
@@ -382,9 +422,22 @@ impl Peer {
 
     /// Sends FIN and goes on reading.
     pub(crate) fn finish(&mut self) {
-        match self.reader.get_ref() {
+        match self.reader.get_mut() {
             Stream::Tcp(tcp) => tcp.shutdown(Shutdown::Write).unwrap(),
             Stream::Unix(unix) => unix.shutdown(Shutdown::Write).unwrap(),
+            Stream::Tls(tls) => {
+                tls.conn.send_close_notify();
+                tls.flush().unwrap();
+                tls.sock.shutdown(Shutdown::Write).unwrap();
+            }
+        }
+    }
+
+    /// Another handle to send with, while this one reads.
+    pub(crate) fn writer(&self) -> TcpStream {
+        match self.reader.get_ref() {
+            Stream::Tcp(tcp) => tcp.try_clone().unwrap(),
+            _ => panic!("only of TCP"),
         }
     }
 
@@ -410,6 +463,7 @@ impl Read for Stream {
         match self {
             Stream::Tcp(tcp) => tcp.read(buffer),
             Stream::Unix(unix) => unix.read(buffer),
+            Stream::Tls(tls) => tls.read(buffer),
         }
     }
 }
@@ -419,6 +473,7 @@ impl Write for Stream {
         match self {
             Stream::Tcp(tcp) => tcp.write(bytes),
             Stream::Unix(unix) => unix.write(bytes),
+            Stream::Tls(tls) => tls.write(bytes),
         }
     }
 

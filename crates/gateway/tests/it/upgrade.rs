@@ -117,17 +117,30 @@ scenarios! {
         assert_eq!(answer.field("proxy-status"), Some("blitz; error=http_upgrade_failed"));
     }
 
-    fn h2c_is_not_offered_to_the_upstream(io) {
-        let upstream = Upstream::saying("plain");
-        let proxy = Proxy::to(io, &[&upstream.url()]);
-        let mut client = proxy.client();
-        client.send(
-            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
-             HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
-        );
-        assert_eq!(client.response().text(), "plain");
-        let head = upstream.head();
-        assert_eq!((head.field("upgrade"), head.field("http2-settings")), (None, None));
+    fn h2c_ends_here_and_is_not_offered_to_the_upstream(io) {
+        for (settings, granted) in [("AAMAAABkAAQAAP__", true), ("AAMA=", false)] {
+            let upstream = Upstream::saying("plain");
+            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let mut client = proxy.peer();
+            client.send(format!(
+                "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, X-Mine\r\n\
+                 Upgrade: h2c\r\nHTTP2-Settings: {settings}\r\nX-Mine: 1\r\nX-Other: 2\r\n\r\n",
+            ));
+            let answer = client.head().unwrap();
+            if granted {
+                assert!(answer.line.starts_with("HTTP/1.1 101 "), "{}", answer.line);
+                assert_eq!(answer.field("upgrade"), Some("h2c"));
+            } else {
+                assert!(answer.line.starts_with("HTTP/1.1 200 "), "{}", answer.line);
+            }
+            // The 101 comes first.
+            eventually("asked", || upstream.heads().len() == 1);
+            let head = upstream.head();
+            for name in ["upgrade", "http2-settings", "x-mine"] {
+                assert_eq!(head.field(name), None, "{granted}");
+            }
+            assert_eq!(head.field("x-other"), Some("2"));
+        }
     }
 
     fn a_client_that_leaves_takes_its_tunnel_along(io) {

@@ -13,7 +13,7 @@ use crate::body::{RecvBody, SendBody};
 use crate::client::{ClientOptions, Response, ResponseEvent};
 use crate::counters::count;
 use crate::error::ClientError;
-use crate::pool::Upstream;
+use crate::pool::{Lease, Upstream};
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
@@ -23,7 +23,7 @@ pub(super) struct ClientSide {
     pub(super) head: Option<Pooled<ResponseHead>>,
     pub(super) options: Rc<ClientOptions>,
     /// Where the connection returns to, until it does or is lost.
-    upstream: Option<Upstream>,
+    lease: Option<Lease>,
     /// Whose shelf this state belongs on; kept only while in use.
     pub(super) home: Option<Upstream>,
     /// It has carried a request before this one.
@@ -40,7 +40,7 @@ impl ClientSide {
         if !self.machine.reusable() {
             self.machine = h1::Client::new(&self.options.limits);
         }
-        self.upstream = None;
+        self.lease = None;
         self.home = None;
         self.heard = false;
     }
@@ -51,30 +51,30 @@ impl Wire {
     pub(crate) fn client(
         socket: Transport,
         options: Rc<ClientOptions>,
-        upstream: Option<Upstream>,
+        lease: Option<Lease>,
         reused: bool,
     ) -> Rc<Wire> {
-        if let Some(wire) = upstream
+        if let Some(wire) = lease
             .as_ref()
-            .and_then(|upstream| upstream.shelf().take())
+            .and_then(|lease| lease.upstream().shelf().take())
         {
             let mut state = wire.state.borrow_mut();
             state.socket = Some(socket);
             let side = state.side.client();
-            side.home.clone_from(&upstream);
-            side.upstream = upstream;
+            side.home = lease.as_ref().map(|lease| lease.upstream().clone());
+            side.lease = lease;
             side.reused = reused;
             drop(state);
             return wire;
         }
-        Wire::new_client(socket, options, upstream, reused)
+        Wire::new_client(socket, options, lease, reused)
     }
 
     #[cold]
     fn new_client(
         socket: Transport,
         options: Rc<ClientOptions>,
-        upstream: Option<Upstream>,
+        lease: Option<Lease>,
         reused: bool,
     ) -> Rc<Wire> {
         let machine = h1::Client::new(&options.limits);
@@ -82,8 +82,8 @@ impl Wire {
             machine,
             head: None,
             options,
-            home: upstream.clone(),
-            upstream,
+            home: lease.as_ref().map(|lease| lease.upstream().clone()),
+            lease,
             reused,
             heard: false,
             since: None,
@@ -105,7 +105,12 @@ impl Wire {
         side.machine.send_request(head, length, outbound.buffer());
         outbound.message = Message::Open;
         state.inbound.begin_body(BodyLength::Unknown);
-        if matches!(length, BodyLength::Empty | BodyLength::Known(0)) {
+        // Trailers have no place behind a length.
+        let has_content = match length {
+            BodyLength::Empty | BodyLength::Known(0) | BodyLength::NothingButTrailers => false,
+            BodyLength::Known(_) | BodyLength::Unknown => true,
+        };
+        if !has_content {
             state.finish_empty_request();
             return (SendBody::done(), exchange);
         }
@@ -239,9 +244,14 @@ impl State {
     /// When the server will have been silent for too long.
     fn response_due(&mut self) -> Instant {
         let progress = self.socket.as_ref().map(Transport::send_progress);
+        let is_patient = self.inbound.is_patient;
         let side = self.side.client();
         let since = side.since.into_iter().chain(progress).max();
-        since.unwrap_or_else(blitz_reactor::now) + side.options.response_timeout
+        let limit = match is_patient {
+            true => side.options.limits.stream_idle_timeout,
+            false => side.options.response_timeout,
+        };
+        since.unwrap_or_else(blitz_reactor::now) + limit
     }
 
     /// What it means that the connection ended instead of a response head.
@@ -284,8 +294,8 @@ impl State {
         let Some(socket) = self.socket.take_if(|socket| clean && socket.is_untouched()) else {
             return self.close_client();
         };
-        match self.side.client().upstream.take() {
-            Some(upstream) => upstream.put_back(socket),
+        match self.side.client().lease.take() {
+            Some(lease) => lease.put_back(socket),
             None => drop(socket),
         }
     }
@@ -309,8 +319,8 @@ impl State {
             self.outbound.message = Message::Cut;
         }
         self.inbound.wake_reader();
-        if let Some(upstream) = self.side.client().upstream.take() {
-            upstream.lost();
+        if let Some(lease) = self.side.client().lease.take() {
+            lease.lost();
             count(|counters| counters.upstream_not_reused += 1);
         }
     }

@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::h1::Event;
-use blitz_proto::{BodyLength, Error, RequestHead, Status};
+use blitz_proto::{BodyLength, Error, Fields, RequestHead, Status};
 use blitz_reactor::Slice;
 
 use super::inbound::Body;
 use super::outbound::Message;
+use super::switch::Switch;
 use super::wire::{Got, State, Wire};
 use crate::body::RecvBody;
 use crate::counters::{count, count_refused};
@@ -22,10 +23,13 @@ use crate::transport::Transport;
 
 /// Requests run before the connection lets others have a turn.
 const BURST_REQUESTS_MAX: u32 = 16;
+
 /// What becomes of the connection.
 pub(crate) enum After {
     /// It is idle and can be parked.
     Park(Transport),
+    /// It goes on with HTTP/2.
+    Switch(Box<Switch>),
     /// It is over; nothing is left to do.
     Closed,
 }
@@ -43,6 +47,7 @@ pub(crate) async fn run_exchanges<S: Service>(
         let arrived = poll_fn(|cx| wire.state.borrow_mut().poll_request(&mut since, cx)).await;
         let (request, length) = match arrived {
             Arrived::Request(request, length) => (request, length),
+            Arrived::Switch(switch) => return After::Switch(switch),
             Arrived::Nothing => return wire.park(),
             Arrived::Closed => return After::Closed,
             Arrived::Refused(refusal) => return wire.refuse(refusal),
@@ -79,8 +84,10 @@ pub(crate) async fn run_exchanges<S: Service>(
 }
 
 /// What came instead of, or as, the next request.
-enum Arrived {
+pub(super) enum Arrived {
     Request(Pooled<RequestHead>, BodyLength),
+    /// A request that goes on with HTTP/2.
+    Switch(Box<Switch>),
     /// Only empty lines, or nothing at all.
     Nothing,
     Closed,
@@ -316,6 +323,9 @@ impl State {
                 "a message without content ends with its head"
             );
             self.inbound.body = Body::Done;
+            if side.machine.h2c_requested() {
+                return self.try_switch(request, length);
+            }
         } else {
             self.inbound.begin_body(length);
         }
@@ -412,7 +422,7 @@ impl State {
     /// Encodes the answer that the core gives on its own.
     fn send_refusal(&mut self, refusal: Refusal) {
         let options = Rc::clone(&self.side.server().options);
-        let (mut head, content) = content_of(refusal, &options);
+        let (mut head, content) = content_of(refusal, &Fields::new(), &options);
         self.side.server().machine.drain();
         self.send_whole(&mut head, content);
     }

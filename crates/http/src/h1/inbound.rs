@@ -24,6 +24,8 @@ pub(super) struct Inbound {
     pub(super) body: Body,
     pub(super) trailers: Pooled<Fields>,
     pub(super) pace: Pace,
+    /// It carries messages that may be far apart: nothing is asked of its rate.
+    pub(super) is_patient: bool,
     /// Who waits for more of the body, if it is not the one the socket wakes.
     reader: Option<Waker>,
 }
@@ -87,10 +89,11 @@ impl Inbound {
 
     pub(super) fn begin_body(&mut self, length: BodyLength) {
         self.body = Body::Open;
+        self.is_patient = false;
         self.pace = Pace {
             bytes_declared: match length {
                 BodyLength::Known(bytes) => bytes,
-                BodyLength::Empty | BodyLength::Unknown => 0,
+                BodyLength::Empty | BodyLength::NothingButTrailers | BodyLength::Unknown => 0,
             },
             ..Pace::default()
         };
@@ -136,6 +139,11 @@ impl Wire {
     pub(crate) fn take_whole(&self, exchange: u32, length: u64) -> Option<Slice> {
         self.in_exchange(exchange, |state| state.take_whole(length))
             .flatten()
+    }
+
+    /// The sender may take its time.
+    pub(crate) fn be_patient(&self, exchange: u32) {
+        self.in_exchange(exchange, |state| state.inbound.is_patient = true);
     }
 
     /// The reader is gone.
@@ -260,7 +268,10 @@ impl State {
     fn poll_body_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &self.side {
             Side::Client(side) if !self.is_tunnel => {
-                let limit = side.options.body_timeout;
+                let limit = match self.inbound.is_patient {
+                    true => side.options.limits.stream_idle_timeout,
+                    false => side.options.body_timeout,
+                };
                 let since = self.inbound.pace.waiting_since;
                 let due = since.unwrap_or_else(blitz_reactor::now) + limit;
                 self.timer.poll_due(due, cx)

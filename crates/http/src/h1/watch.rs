@@ -56,7 +56,8 @@ impl State {
             let due = self.last_moved() + limits.stream_idle_timeout;
             return self.timer.poll_due(due, cx).map(|()| Outcome::Stalled);
         }
-        if self.outbound.message != Message::Due || !matches!(self.inbound.body, Body::Open) {
+        let is_due = matches!(self.inbound.body, Body::Open) && !self.inbound.is_patient;
+        if self.outbound.message != Message::Due || !is_due {
             return Poll::Pending;
         }
         // While nobody waits for the body there is nothing to blame the client for; look again

@@ -18,7 +18,7 @@ use crate::timer::LazyTimer;
 use crate::transport::Transport;
 
 /// Most connection states kept on one shelf.
-const SHELF_MAX: usize = 256;
+const SHELF_MAX: usize = 1024;
 
 /// One HTTP/1 connection while it has something to do; an idle one is only a parked socket.
 ///

@@ -2,18 +2,21 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use blitz_proto::h2::{Code, StreamId};
 use blitz_proto::{BodyLength, Method, RequestHead, ResponseHead};
 
-use super::stream::{Body, Loss, Message, note};
+use super::stream::{Body, Loss, Message, note, wake};
 use super::wire::{State, Wire};
 use crate::body::{RecvBody, SendBody};
 use crate::client::{Response, ResponseEvent};
 use crate::error::{BodyError, ClientError};
+use crate::pool::{Term, count_retired};
 use crate::recycle::Pooled;
+use crate::tls::TlsInfo;
+use crate::transport::Transport;
 
 /// How many requests a client may begin.
 pub(super) struct Places {
@@ -23,28 +26,37 @@ pub(super) struct Places {
     limit: usize,
     /// It has carried a request.
     has_served: bool,
+    /// Who waits for the server to say what it takes.
+    settling: Option<Waker>,
+    /// Until when there are any.
+    term: Option<Term>,
 }
 
-impl Default for Places {
-    fn default() -> Places {
+impl Places {
+    pub(super) fn until(term: Option<Term>) -> Places {
         Places {
             reserved: 0,
             limit: usize::MAX,
             has_served: false,
+            settling: None,
+            term,
         }
     }
-}
 
-impl Places {
     /// The server refused a stream while it worked on `open` others. One that refuses even the
     /// only one gets no more on this connection.
     pub(super) fn refused(&mut self, open: usize) {
-        self.limit = open;
+        self.limit = self.limit.min(open);
     }
 
     /// Nothing more is to be asked on this connection.
     pub(super) fn are_none(&self) -> bool {
         self.limit == 0
+    }
+
+    /// The server has said what it takes, or never will.
+    pub(super) fn settled(&mut self) {
+        wake(&mut self.settling);
     }
 
     /// It answered one in full, so it may be given another.
@@ -98,6 +110,26 @@ impl Answer {
 }
 
 impl Wire {
+    /// Whether it is too old for more requests; when it has none it closes.
+    pub(crate) fn is_retired(&self, now: Instant, settings: u64) -> bool {
+        let mut state = self.state.borrow_mut();
+        let is_over = state
+            .places
+            .term
+            .is_none_or(|term| term.is_over(now, settings));
+        if is_over && !state.places.are_none() {
+            state.places.limit = 0;
+            state.wake_task();
+            count_retired();
+        }
+        is_over
+    }
+
+    pub(crate) fn was_made_since(&self, moment: Instant) -> bool {
+        let term = self.state.borrow().places.term;
+        term.is_some_and(|term| term.was_made_since(moment))
+    }
+
     /// Promises a place to a request, if there is one.
     pub(crate) fn reserve(&self) -> bool {
         let mut state = self.state.borrow_mut();
@@ -124,6 +156,32 @@ impl Wire {
     /// Whether the server has said how much it takes.
     pub(crate) fn is_settled(&self) -> bool {
         self.state.borrow().machine.peer_has_spoken()
+    }
+
+    /// Whether the server takes extended CONNECT (RFC 8441), once it has said so. For one caller at
+    /// a time: until then there is only one place.
+    ///
+    /// # Errors
+    /// The connection ended before.
+    pub(crate) fn poll_extended_connect(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<bool, ClientError>> {
+        let mut state = self.state.borrow_mut();
+        if state.machine.peer_has_spoken() {
+            return Poll::Ready(Ok(state.machine.takes_extended_connect()));
+        }
+        if state.socket.is_none() {
+            return Poll::Ready(Err(ClientError::Unprocessed));
+        }
+        note(&mut state.places.settling, cx);
+        Poll::Pending
+    }
+
+    /// What the TLS handshake has established.
+    pub(crate) fn tls(&self) -> Option<Rc<TlsInfo>> {
+        let state = self.state.borrow();
+        state.socket.as_ref().and_then(Transport::info).cloned()
     }
 
     /// Whether it has carried a request.
@@ -183,6 +241,13 @@ impl Wire {
         })))
     }
 
+    /// The server may take its time with the response.
+    pub(crate) fn be_patient(&self, stream: StreamId) {
+        if let Some(known) = self.state.borrow_mut().stream(stream) {
+            known.is_patient = true;
+        }
+    }
+
     /// Nobody wants the response.
     pub(crate) fn drop_response_stream(&self, stream: StreamId) {
         self.in_stream(stream, State::drop_recv);
@@ -191,7 +256,7 @@ impl Wire {
 
 impl State {
     fn places_free(&self) -> usize {
-        if self.socket.is_none() {
+        if self.socket.is_none() || self.liveness.is_doubtful() {
             return 0;
         }
         let open = self.machine.stream_count();
@@ -226,7 +291,11 @@ impl State {
             true => Message::Open,
             false => Message::Done,
         };
-        known.answer.since = Some(blitz_reactor::now());
+        let now = blitz_reactor::now();
+        if self.streams.is_empty() {
+            self.liveness.expect(now);
+        }
+        known.answer.since = Some(now);
         known.answer.reused = std::mem::replace(&mut self.places.has_served, true);
         let has_sender = has_content && !known.is_tunnel;
         self.streams.insert(stream, known);
@@ -273,7 +342,10 @@ impl State {
             None => {
                 note(&mut known.receiving.reader, cx);
                 let since = known.answer.since.unwrap_or(known.sending.progress);
-                let limit = self.shared.asking().response_timeout;
+                let limit = match known.is_patient {
+                    true => self.shared.limits().stream_idle_timeout,
+                    false => self.shared.asking().response_timeout,
+                };
                 let due = since.max(known.sending.progress) + limit;
                 if known.timer.poll_due(due, cx).is_pending() {
                     return Poll::Pending;
@@ -341,12 +413,18 @@ impl State {
         stream: StreamId,
         cx: &mut Context<'_>,
     ) -> Poll<BodyError> {
-        let limit = self.shared.asking().body_timeout;
+        let body_timeout = self.shared.asking().body_timeout;
+        let stream_idle_timeout = self.limits().stream_idle_timeout;
         let Some(known) = self.stream(stream).filter(|known| !known.is_tunnel) else {
             return Poll::Pending;
         };
         let since = known.receiving.pace.waiting_since;
-        let due = since.unwrap_or_else(blitz_reactor::now) + limit;
+        let since = since.unwrap_or_else(blitz_reactor::now);
+        let due = match known.is_patient {
+            // The server may listen for as long as there is something to listen to.
+            true => since.max(known.sending.progress) + stream_idle_timeout,
+            false => since + body_timeout,
+        };
         if known.timer.poll_due(due, cx).is_pending() {
             return Poll::Pending;
         }

@@ -4,8 +4,9 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use blitz_proto::h2::{Event, StreamId};
+use blitz_proto::h2::{Code, Event, StreamId};
 use blitz_proto::{BodyLength, Error, ErrorKind, RequestHead, ResponseHead};
 use blitz_reactor::Slice;
 
@@ -14,11 +15,23 @@ use super::wire::{State, Wire};
 use crate::counters::{count, count_refused};
 use crate::error::Refusal;
 use crate::exchange::Service;
+use crate::input::Input;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
 /// Requests begun before the connection lets others have a turn.
-const BURST_REQUESTS_MAX: usize = 64;
+const BURST_REQUESTS_MAX: usize = 40;
+
+/// Work on frames before the connection lets others have a turn: bytes that are no content, and so
+/// many for each step of the machine.
+const BURST_WORK_MAX: usize = 16 * 1024;
+const STEP_WORK: usize = 32;
+/// What a stream costs that comes to nothing. Who means well has few of them; for others to wait
+/// for who does not, they cost a lot.
+const LOST_WORK: usize = BURST_WORK_MAX / 8;
+
+/// A socket whose oldest queued byte waits for so long is not left to itself.
+const STALL_NOTED_AFTER: Duration = Duration::from_secs(1);
 
 /// Bytes that wait for the peer before nothing more is taken from it: it may be one that only
 /// wants to see how many answers to its PINGs we keep.
@@ -45,16 +58,24 @@ pub(crate) enum After {
     Closed,
 }
 
-/// Drives the connection until it has no streams, beginning with what was just received.
+/// Drives the connection until it has no streams, beginning with what was just received; `begun` is
+/// a request that came over HTTP/1.1.
 pub(crate) async fn run_connection<S: Service>(
     wire: &Rc<Wire>,
     service: &Rc<S>,
     transport: Transport,
-    first: Slice,
+    first: Input,
+    begun: Option<Request>,
 ) -> After {
-    wire.state.borrow_mut().wake_up(transport, Some(first));
+    wire.state.borrow_mut().wake_up(transport, first);
     let _guard = Guard(wire);
-    let start = |request: Request| wire.start_exchange(service, request);
+    let start = |request: Request| {
+        count(|counters| counters.requests += 1);
+        wire.start_exchange(service, request);
+    };
+    if let Some(request) = begun {
+        wire.start_exchange(service, request);
+    }
     poll_fn(|cx| wire.poll_drive(start, cx)).await
 }
 
@@ -66,6 +87,7 @@ pub(crate) async fn run_client(
     first: Option<Slice>,
     turned: impl Fn(),
 ) -> After {
+    let first = first.map(Input::from).unwrap_or_default();
     wire.state.borrow_mut().wake_up(transport, first);
     let _guard = Guard(wire);
     poll_fn(|cx| {
@@ -98,11 +120,23 @@ enum Got {
 }
 
 /// A request that has just come.
-pub(super) struct Request {
+pub(crate) struct Request {
     pub(super) stream: StreamId,
     pub(super) head: Pooled<RequestHead>,
     pub(super) length: BodyLength,
     pub(super) has_ended: bool,
+}
+
+impl Request {
+    /// One that came over HTTP/1.1, without content.
+    pub(crate) fn complete(stream: StreamId, head: Pooled<RequestHead>) -> Request {
+        Request {
+            stream,
+            head,
+            length: BodyLength::Empty,
+            has_ended: true,
+        }
+    }
 }
 
 impl Wire {
@@ -112,6 +146,9 @@ impl Wire {
         let taken = self.take_in(start, cx);
         self.is_driven.set(false);
         let mut state = self.state.borrow_mut();
+        if state.machine.peer_has_spoken() || state.socket.is_none() {
+            state.places.settled();
+        }
         if let Err(error) = taken {
             return Poll::Ready(state.fail(error));
         }
@@ -121,18 +158,14 @@ impl Wire {
 
     /// Receives and hands out what the connection has.
     fn take_in(&self, start: impl Fn(Request), cx: &mut Context<'_>) -> Result<(), Error> {
-        let mut begun = 0;
-        loop {
-            let got = self.state.borrow_mut().step()?;
+        let (mut begun, mut work) = (0, 0);
+        while begun < BURST_REQUESTS_MAX && work < BURST_WORK_MAX {
+            let got = self.state.borrow_mut().step(&mut work)?;
             match got {
                 Got::Nothing => {}
                 Got::Request(request) => {
                     start(request);
                     begun += 1;
-                    if begun == BURST_REQUESTS_MAX {
-                        cx.waker().wake_by_ref();
-                        return Ok(());
-                    }
                 }
                 Got::NeedMore => {
                     if self.state.borrow_mut().poll_receive(cx).is_pending() {
@@ -141,25 +174,29 @@ impl Wire {
                 }
             }
         }
+        cx.waker().wake_by_ref();
+        Ok(())
     }
 }
 
 impl State {
-    fn wake_up(&mut self, socket: Transport, first: Option<Slice>) {
+    fn wake_up(&mut self, socket: Transport, first: Input) {
         // Streams have windows of their own; this is for all of them together.
         socket.set_window(self.limits().stream_buffer_bytes_max);
         self.socket = Some(socket);
-        if let Some(first) = first {
-            self.input.push(first);
-        }
+        debug_assert!(self.input.is_empty(), "it was parked");
+        self.input = first;
+        // The timer wakes the task of the connection's last time.
+        self.liveness.expect(blitz_reactor::now());
     }
 
     fn look_at_clock(&mut self) {
         self.now = self.shared.now();
+        self.cap_windows();
     }
 
-    /// One step of the machine through what was received.
-    fn step(&mut self) -> Result<Got, Error> {
+    /// One step of the machine through what was received; adds to the `work` that was done.
+    fn step(&mut self, work: &mut usize) -> Result<Got, Error> {
         let shared = Rc::clone(&self.shared);
         let received = &mut *shared.received.borrow_mut();
         let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
@@ -171,9 +208,16 @@ impl State {
             (Event::Data { range, .. }, Some(slice)) => Some(slice.slice(range.clone())),
             _ => None,
         };
+        *work += STEP_WORK + step.consumed - content.as_ref().map_or(0, Slice::len);
         self.input.consume(step.consumed);
         if step.event != Event::NeedMore {
             self.partial_since = None;
+            if step.event != Event::Pong {
+                self.liveness.progress();
+            }
+        }
+        if matches!(step.event, Event::Reset { .. } | Event::Refused { .. }) {
+            *work += LOST_WORK;
         }
         match step.event {
             Event::NeedMore => return Ok(Got::NeedMore),
@@ -212,7 +256,8 @@ impl State {
             Event::Refused { stream, error } => {
                 self.streams.insert(stream, shared.stream());
                 let (status, rule) = (error.status(), error.rule());
-                self.refuse(stream, Refusal { status, rule });
+                let asked = &received.request.fields;
+                self.refuse(stream, Refusal { status, rule }, asked);
                 self.close_stream(stream, None);
             }
             Event::Reset { stream, error, .. } => self.lose_stream(stream, error),
@@ -242,7 +287,7 @@ impl State {
 
     /// Receives once more into the input. Ready if the machine has something to do.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.fin || self.queued() > UNSENT_BYTES_MAX {
+        if self.fin || self.queued() > UNSENT_BYTES_MAX || self.is_held_back() {
             return Poll::Pending;
         }
         let Some(socket) = &mut self.socket else {
@@ -251,6 +296,7 @@ impl State {
         match socket.poll_recv(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(Some(slice))) => {
+                self.liveness.hear();
                 self.input.push(slice);
                 Poll::Ready(())
             }
@@ -305,9 +351,7 @@ impl State {
             self.lose_peer(&Loss::Reset);
             return Poll::Ready(After::Closed);
         }
-        let shared = Rc::clone(&self.shared);
-        let limits = shared.limits();
-        if !shared.is_client() && shared.serving().drain.is_triggered() {
+        if !self.shared.is_client() && self.shared.serving().drain.is_triggered() {
             let (machine, out) = self.machine();
             machine.drain(out);
             self.flush();
@@ -317,15 +361,21 @@ impl State {
             let _ = self.timer.poll_due(until, cx);
         }
         self.flush();
+        if self.poll_settings(cx).is_ready() {
+            return Poll::Ready(self.give_up());
+        }
         let is_used = !self.streams.is_empty() || self.places.reserved > 0;
         let is_idle = !is_used && self.input.is_empty();
-        if is_idle && (self.fin || self.machine.is_drained() || self.places.are_none()) {
+        let is_over = self.fin || self.machine.is_drained() || self.places.are_none();
+        // Who was asked and has not answered would only be asked again by the next request.
+        if is_idle && (is_over || self.liveness.is_doubtful()) {
             self.close_politely();
             return Poll::Ready(After::Closed);
         }
         let is_partial = self.machine.is_partial();
         if is_idle
             && !is_partial
+            && !self.is_stalling()
             && let Some(socket) = self.socket.take()
         {
             self.let_memory_go();
@@ -342,16 +392,12 @@ impl State {
             count(|counters| counters.send_stalls += 1);
             return Poll::Ready(self.abort());
         }
-        self.partial_since = match is_partial {
-            true => self.partial_since.or_else(|| Some(blitz_reactor::now())),
-            false => None,
-        };
-        if let Some(since) = self.partial_since
-            && self
-                .timer
-                .poll_due(since + limits.head_timeout, cx)
-                .is_ready()
-        {
+        if self.poll_liveness(cx).is_ready() {
+            tracing::debug!("upstream connection answers no PING");
+            count(|counters| counters.upstream_silent += 1);
+            return Poll::Ready(self.abort());
+        }
+        if self.poll_partial(is_partial, cx).is_ready() {
             count(|counters| counters.header_timeouts += 1);
             return Poll::Ready(self.abort());
         }
@@ -360,6 +406,56 @@ impl State {
         }
         super::stream::note(&mut self.task, cx);
         Poll::Pending
+    }
+
+    /// Ready if a frame or a block of fields has begun and does not come to its end in time.
+    fn poll_partial(&mut self, is_partial: bool, cx: &mut Context<'_>) -> Poll<()> {
+        if !is_partial || self.holds_too_much() {
+            self.partial_since = None;
+            return Poll::Pending;
+        }
+        let since = *self.partial_since.get_or_insert_with(blitz_reactor::now);
+        let due = since + self.limits().head_timeout;
+        self.timer.poll_due(due, cx)
+    }
+
+    /// Ready if the peer has not acknowledged our settings in time, unless it can say nothing any
+    /// more (rule 16), or it is we who do not read.
+    fn poll_settings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(due) = self.settings_due else {
+            return Poll::Pending;
+        };
+        if self.machine.settings_acknowledged() || self.fin {
+            self.settings_due = None;
+        } else if self.holds_too_much() {
+            self.settings_due = Some(blitz_reactor::now() + self.limits().settings_timeout);
+        } else {
+            return self.timer.poll_due(due, cx);
+        }
+        Poll::Pending
+    }
+
+    /// RFC 9113, section 6.5.3: "If the sender of a SETTINGS frame does not receive an
+    /// acknowledgment within a reasonable amount of time, it MAY issue a connection error [...] of
+    /// type SETTINGS_TIMEOUT."
+    #[cold]
+    pub(super) fn give_up(&mut self) -> After {
+        count(|counters| counters.settings_timeouts += 1);
+        let (machine, out) = self.machine();
+        machine.give_up(Code::SETTINGS_TIMEOUT, out);
+        self.lose_peer(&Loss::Reset);
+        self.close_politely();
+        After::Closed
+    }
+
+    /// The peer takes nothing. While it is parked nobody would watch its deadline, and frames that
+    /// it sends now and then would keep it from being idle.
+    fn is_stalling(&self) -> bool {
+        self.socket.as_ref().is_some_and(|socket| {
+            let now = blitz_reactor::now();
+            socket.queued() > 0
+                && now.saturating_duration_since(socket.send_progress()) > STALL_NOTED_AFTER
+        })
     }
 
     /// An idle connection holds no buffer, nor room for the streams of its busiest moment.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::h2::{Code, StreamId};
-use blitz_proto::{BodyLength, Method, Status};
+use blitz_proto::{BodyLength, Fields, Method, Status};
 
 use super::drive::Request;
 use super::stream::{Body, Message, note};
@@ -16,6 +16,9 @@ use crate::body::RecvBody;
 use crate::counters::{count, count_refused};
 use crate::error::{Refusal, content_of};
 use crate::exchange::{Exchange, Responder, Service};
+
+/// The head is the service's from the moment that it has it.
+const NOTHING_KNOWN: Fields = Fields::new();
 
 /// How an exchange ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +46,6 @@ impl Wire {
             length,
             has_ended,
         } = request;
-        count(|counters| counters.requests += 1);
         let mut state = self.state.borrow_mut();
         let mut known = state.shared.stream();
         let is_tunnel = head.method == Method::Connect;
@@ -130,13 +132,15 @@ impl State {
     ) -> Poll<Outcome> {
         let shared = Rc::clone(&self.shared);
         let limits = shared.limits();
+        let is_held_up = self.holds_too_much();
         let Some(known) = self.stream(stream) else {
             return Poll::Ready(Outcome::Gone);
         };
         if known.is_gone {
             return Poll::Ready(Outcome::Gone);
         }
-        let is_receiving = known.is_tunnel && matches!(known.receiving.body, Body::Open);
+        let is_open = matches!(known.receiving.body, Body::Open);
+        let is_receiving = known.is_tunnel && is_open;
         match known.sending.message {
             Message::Cut => return Poll::Ready(Outcome::Cut),
             Message::Missing if is_done => return Poll::Ready(Outcome::Missing),
@@ -150,8 +154,13 @@ impl State {
             sending.progress.max(known.receiving.last) + limits.stream_idle_timeout
         } else if sending.queued > 0 {
             sending.progress + limits.send_stall_timeout
-        } else if sending.message == Message::Due && matches!(known.receiving.body, Body::Open) {
-            let later = blitz_reactor::now() + limits.body_rate_grace;
+        } else if sending.message == Message::Due && is_open && !known.is_patient {
+            let now = blitz_reactor::now();
+            if is_held_up && let Some(since) = &mut known.receiving.pace.waiting_since {
+                // It is we who do not read.
+                *since = now;
+            }
+            let later = now + limits.body_rate_grace;
             let due = known.receiving.pace.due(limits).unwrap_or(later);
             return known.timer.poll_due(due, cx).map(|()| Outcome::TooSlow);
         } else {
@@ -165,13 +174,13 @@ impl State {
             Outcome::Answered => {}
             Outcome::Missing => {
                 let refusal = self.missing_answer(stream);
-                self.refuse(stream, refusal);
+                self.refuse(stream, refusal, &NOTHING_KNOWN);
             }
             Outcome::TooSlow => {
                 count(|counters| counters.body_timeouts += 1);
                 let rule = "request-body-too-slow";
                 let status = Status::REQUEST_TIMEOUT;
-                self.refuse(stream, Refusal { status, rule });
+                self.refuse(stream, Refusal { status, rule }, &NOTHING_KNOWN);
             }
             Outcome::Gone => {
                 count(|counters| counters.cancelled += 1);
@@ -253,13 +262,13 @@ impl State {
     }
 
     /// Answers in the service's stead, if an answer is still possible.
-    pub(super) fn refuse(&mut self, stream: StreamId, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, stream: StreamId, refusal: Refusal, asked: &Fields) {
         count_refused(refusal.rule);
         let (status, peer) = (refusal.status.code(), self.remote());
         tracing::debug!(rule = refusal.rule, status, ?peer, "refused");
         if !self.machine.response_started(stream) {
             let options = Rc::clone(self.shared.serving());
-            let (mut head, content) = content_of(refusal, &options);
+            let (mut head, content) = content_of(refusal, asked, &options);
             self.send_whole(stream, &mut head, content);
         }
     }

@@ -105,13 +105,14 @@ impl State {
             return Poll::Ready(Err(BodyError::Cancelled));
         };
         let receiving = &mut known.receiving;
-        if let Body::Failed(error) = &receiving.body {
-            return Poll::Ready(Err(error.clone()));
-        }
+        // What came before a failure comes first: some servers reset tunnels that are at their end.
         if let Some(slice) = receiving.parts.pop_front() {
             let (machine, out) = self.machine();
             machine.release(stream, slice.len(), out);
             return Poll::Ready(Ok(Some(Part::Data(slice))));
+        }
+        if let Body::Failed(error) = &receiving.body {
+            return Poll::Ready(Err(error.clone()));
         }
         if let Some(trailers) = receiving.trailers.take() {
             return Poll::Ready(Ok(Some(Part::Trailers(trailers))));

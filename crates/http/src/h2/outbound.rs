@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use blitz_proto::h2::{Code, StreamId};
-use blitz_proto::{BodyLength, Fields, ResponseHead};
+use blitz_proto::{BodyLength, Fields, Limits, ResponseHead};
 use blitz_reactor::{Buffer, Chunk};
 
 use super::stream::{Body, Ending, Message, note, wake};
@@ -18,8 +18,8 @@ use crate::recycle::Pooled;
 /// choices, and little waits in front of a stream that is more urgent.
 const SOCKET_BYTES_MAX: usize = 128 * 1024;
 
-/// Shares of a stream that a connection may have queued while the core is short of memory.
-const STREAMS_WHEN_SHORT: usize = 4;
+/// Shares of a stream that a connection may have queued, and hold, while the core is short of memory.
+pub(super) const STREAMS_WHEN_SHORT: usize = 4;
 
 /// How much a stream may have queued.
 enum Room {
@@ -160,7 +160,8 @@ impl State {
         };
         note(&mut known.sending.writer, cx);
         known.sending.wake_at = below;
-        if matches!(room, Room::None) {
+        if matches!(room, Room::None) && !self.crowded.contains(&stream) {
+            count(|counters| counters.h2_held_back += 1);
             self.crowded.push(stream);
         }
         Poll::Pending
@@ -178,8 +179,7 @@ impl State {
         if self.shared.is_client() || self.unsent <= limits.connection_buffer_bytes_max / 2 {
             return Room::Stream(usual);
         }
-        let is_short = share < limits.stream_buffer_bytes_max / 2;
-        if is_short && self.unsent > share * STREAMS_WHEN_SHORT {
+        if is_short(share, limits) && self.unsent > share * STREAMS_WHEN_SHORT {
             Room::None
         } else {
             Room::Stream(0)
@@ -189,6 +189,11 @@ impl State {
     /// Some of what streams had queued is gone.
     fn note_sent(&mut self, bytes: usize) {
         self.unsent -= bytes;
+        self.call_crowded();
+    }
+
+    /// There may be room for those who got none.
+    pub(super) fn call_crowded(&mut self) {
         for stream in std::mem::take(&mut self.crowded) {
             if let Some(known) = self.stream(stream) {
                 wake(&mut known.sending.writer);
@@ -440,4 +445,9 @@ impl State {
         let socket = self.socket.as_ref().filter(|socket| socket.queued() > 0)?;
         Some(socket.send_progress() + self.limits().send_stall_timeout)
     }
+}
+
+/// Less than half of the core's memory is left, by what a stream's share of it is.
+pub(super) fn is_short(share: usize, limits: &Limits) -> bool {
+    share < limits.stream_buffer_bytes_max / 2
 }

@@ -49,6 +49,8 @@ pub(super) struct Stream {
     /// The peer gave the stream up, or the connection is lost.
     pub(super) is_gone: bool,
     pub(super) is_tunnel: bool,
+    /// It carries messages that may be far apart: only the deadline of idle streams holds.
+    pub(super) is_patient: bool,
     /// It is answered, and has no task any more; the rest of the request is passed over.
     pub(super) lingers: bool,
 }
@@ -152,6 +154,7 @@ impl Stream {
             timer: LazyTimer::default(),
             is_gone: false,
             is_tunnel: false,
+            is_patient: false,
             lingers: false,
         })
     }
@@ -179,6 +182,7 @@ impl Stream {
         self.closed = None;
         self.is_gone = false;
         self.is_tunnel = false;
+        self.is_patient = false;
         self.lingers = false;
     }
 

@@ -6,16 +6,18 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use blitz_proto::h2::{self, Code, Received, StreamId};
-use blitz_proto::{Fields, Limits, Name, ResponseHead};
+use blitz_proto::h2::{self, Code, Received, StreamId, UpgradeSettings};
+use blitz_proto::{Fields, Limits, Name, RequestHead, ResponseHead};
 use blitz_reactor::{Buffer, Chunk, Socket};
 
 use super::client::Places;
+use super::liveness::Liveness;
 use super::stream::{Loss, Stream, Streams, wake};
 use crate::client::ClientOptions;
 use crate::date::http_date;
 use crate::exchange::Peer;
 use crate::input::Input;
+use crate::pool::Term;
 use crate::serve::ServeOptions;
 use crate::timer::LazyTimer;
 use crate::transport::{Resting, Transport};
@@ -48,6 +50,8 @@ pub(super) struct State {
     pub(super) unsent: usize,
     /// Streams that wait until fewer are.
     pub(super) crowded: Vec<StreamId>,
+    /// Nothing was read when it was tried last, since too much is held.
+    pub(super) was_held_back: bool,
     /// Streams that are answered and not yet received to their end, with the time for it.
     pub(super) lingering: VecDeque<(StreamId, Instant)>,
     pub(super) shared: Rc<Shared>,
@@ -60,6 +64,9 @@ pub(super) struct State {
     pub(super) timer: LazyTimer,
     /// When the bytes began to come that are no whole frame or header section yet.
     pub(super) partial_since: Option<Instant>,
+    /// When our settings have to be acknowledged, unless they are.
+    pub(super) settings_due: Option<Instant>,
+    pub(super) liveness: Liveness,
 }
 
 /// What the connections of a listener share, or those of a pool.
@@ -158,18 +165,28 @@ impl Wire {
     /// A connection whose client is about to send its preface.
     pub(crate) fn server(peer: Peer, shared: &Rc<Shared>) -> Rc<Wire> {
         let machine = h2::Connection::server(shared.limits());
-        Wire::new(machine, Some(peer), shared)
+        Wire::new(machine, Some(peer), Places::until(None), shared)
     }
 
-    /// A connection that begins with our preface.
-    pub(crate) fn client(shared: &Rc<Shared>) -> Rc<Wire> {
-        let mut machine = h2::Connection::client(shared.limits(), false);
+    /// A connection that begins with our preface, for requests of this scheme in this term.
+    pub(crate) fn client(shared: &Rc<Shared>, is_https: bool, term: Term) -> Rc<Wire> {
+        let mut machine = h2::Connection::client(shared.limits(), is_https);
         // What different clients wish must not put one before the other.
         machine.set_prioritizes(false);
-        Wire::new(machine, None, shared)
+        Wire::new(machine, None, Places::until(Some(term)), shared)
     }
 
-    fn new(machine: h2::Connection, peer: Option<Peer>, shared: &Rc<Shared>) -> Rc<Wire> {
+    /// Takes the request over that the connection began with in HTTP/1.1, as stream 1.
+    pub(crate) fn upgrade(&self, head: &RequestHead, settings: &UpgradeSettings) -> StreamId {
+        self.state.borrow_mut().machine.upgrade(head, settings)
+    }
+
+    fn new(
+        machine: h2::Connection,
+        peer: Option<Peer>,
+        places: Places,
+        shared: &Rc<Shared>,
+    ) -> Rc<Wire> {
         let mut state = State {
             socket: None,
             resting: None,
@@ -181,14 +198,18 @@ impl Wire {
             streams: Streams::default(),
             unsent: 0,
             crowded: Vec::new(),
+            was_held_back: false,
             lingering: VecDeque::new(),
             shared: Rc::clone(shared),
             peer: peer.map(Rc::new),
-            places: Places::default(),
+            places,
             task: None,
             timer: LazyTimer::default(),
             partial_since: None,
+            settings_due: Some(blitz_reactor::now() + shared.limits().settings_timeout),
+            liveness: Liveness::new(blitz_reactor::now()),
         };
+        state.cap_windows();
         let State {
             machine, pending, ..
         } = &mut state;
@@ -239,6 +260,22 @@ impl Wire {
             state.wake_task();
         }
         done
+    }
+
+    /// Whether the settings of a connection that is parked have been acknowledged; if not, the time
+    /// that is left for it.
+    pub(crate) fn settings_patience(&self) -> Option<Duration> {
+        let state = self.state.borrow();
+        let due = state.settings_due?;
+        let is_open = !state.machine.settings_acknowledged();
+        is_open.then(|| due.saturating_duration_since(blitz_reactor::now()))
+    }
+
+    /// Says good-bye on a parked connection whose client has not acknowledged our settings.
+    pub(crate) fn give_up(&self, transport: Transport) {
+        let mut state = self.state.borrow_mut();
+        state.socket = Some(transport);
+        state.give_up();
     }
 
     /// Says good-bye on a connection without streams.
@@ -317,6 +354,7 @@ impl State {
         for stream in self.streams.values_mut() {
             stream.lose_peer(loss);
         }
+        self.places.settled();
     }
 
     /// Resets a stream and sends the reset.

@@ -10,19 +10,22 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
-use super::Upstream;
-use crate::client::{Connection, connect};
+use super::{Kept, Term, Upstream};
+use crate::client::{Connection, Protocol};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::h2::{self, After, Wire};
-use crate::tls::News;
+use crate::tls::{News, Offer};
 use crate::transport::Transport;
 
 /// Connections of a core to one address, whatever number of requests it has for it.
 const CONNECTIONS_MAX: usize = 32;
+/// The same with those that are too old for more requests and still have some.
+const CONNECTIONS_ALL_MAX: usize = 256;
 
 /// What is in use, and who waits for a place on it.
 #[derive(Default)]
@@ -48,47 +51,67 @@ enum Found {
     Wait,
     /// A connection has to be made.
     Nothing,
+    /// The server speaks HTTP/1.1, which knows no places.
+    Http1,
 }
 
 impl Upstream {
-    /// A place on a connection, without waiting; on one that was idle only if it `may_be_idle`.
-    pub(super) fn take_place(&self, may_be_idle: bool) -> Option<Connection> {
-        match self.find_place(may_be_idle) {
+    /// A place on a connection, without waiting; if it has to be `made_since` a moment, only on one
+    /// that was, unless there can be no more of them.
+    pub(super) fn take_place(&self, made_since: Option<Instant>) -> Option<Connection> {
+        match self.find_place(made_since) {
             Found::Place(connection) => Some(connection),
-            Found::Wait | Found::Nothing => None,
+            Found::Wait | Found::Nothing | Found::Http1 => None,
         }
     }
 
     /// The same, waiting for a place or a new connection if need be.
-    pub(super) async fn place(&self, may_be_idle: bool) -> Result<Connection, ClientError> {
-        match self.take_place(may_be_idle) {
+    pub(super) async fn place(
+        &self,
+        made_since: Option<Instant>,
+    ) -> Result<Connection, ClientError> {
+        match self.take_place(made_since) {
             Some(connection) => Ok(connection),
             // Apart, since it is rare and large.
-            None => PoolFuture::new(wait_or_connect(self.clone(), may_be_idle)).await,
+            None => PoolFuture::new(wait_or_connect(self.clone(), made_since)).await,
         }
     }
 
-    fn find_place(&self, may_be_idle: bool) -> Found {
+    fn find_place(&self, made_since: Option<Instant>) -> Found {
+        self.follow_settings();
+        if self.speaks_http1() {
+            return Found::Http1;
+        }
         let InUse {
             connections,
             connecting,
             ..
         } = &self.0.in_use;
-        let mut is_coming = connecting.get() > 0;
+        let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
+        let (mut is_coming, mut usable) = (connecting.get() > 0, 0);
         for wire in &*connections.borrow() {
+            if wire.is_retired(now, settings) {
+                continue;
+            }
+            usable += 1;
+            if made_since.is_some_and(|moment| !wire.was_made_since(moment)) {
+                continue;
+            }
             if wire.reserve() {
                 return Found::Place(self.connection_on(wire));
             }
             is_coming |= !wire.is_settled();
         }
-        if may_be_idle {
+        if made_since.is_none() {
             match self.wake_idle() {
                 Found::Nothing => {}
                 found => return found,
             }
         }
-        let is_full = connections.borrow().len() >= CONNECTIONS_MAX;
+        let all = connections.borrow().len();
+        let is_full = usable >= CONNECTIONS_MAX || all >= CONNECTIONS_ALL_MAX;
         match is_coming || is_full {
+            true if !is_coming && made_since.is_some() => self.find_place(None),
             true => Found::Wait,
             false => Found::Nothing,
         }
@@ -107,12 +130,17 @@ impl Upstream {
         let idle = list.pop_back();
         drop(list);
         self.0.pool.left();
-        let Some((resting, Some(wire))) = idle.map(|idle| (idle.resting, idle.wire)) else {
+        let Some((resting, Kept::H2(wire))) = idle.map(|idle| (idle.resting, idle.kept)) else {
             unreachable!("idle connections of HTTP/2 have a state")
         };
+        let transport = resting.wake(socket);
+        if wire.is_retired(blitz_reactor::now(), self.0.settings.get()) {
+            wire.finish(transport);
+            return self.wake_idle();
+        }
         wire.reserve_first();
         let connection = self.connection_on(&wire);
-        self.start(wire, resting.wake(socket), None);
+        self.start(wire, transport, None);
         Found::Place(connection)
     }
 
@@ -152,20 +180,24 @@ impl Upstream {
 
     async fn connect_shared(&self) -> Result<Connection, ClientError> {
         let connecting = Connecting::begin(self);
-        let limits = &self.0.pool.options.limits;
-        let transport = match connect(&self.0.address, self.0.tls.as_ref(), limits).await {
-            Ok(transport) => transport,
+        let (transport, term) = match self.open(Offer::Both).await {
+            Ok(opened) => opened,
             Err(error) => {
                 self.0.in_use.fail_waiting(&error);
                 return Err(error);
             }
         };
         drop(connecting);
-        let wire = Wire::client(&self.0.pool.h2);
+        Ok(self.begin(transport, term))
+    }
+
+    /// A place on a connection that was just made.
+    pub(super) fn begin_http2(&self, transport: Transport, term: Term) -> Connection {
+        let wire = Wire::client(&self.0.pool.h2, self.0.tls.is_some(), term);
         wire.reserve_first();
         let connection = self.connection_on(&wire);
         self.start(wire, transport, None);
-        Ok(connection)
+        connection
     }
 }
 
@@ -179,7 +211,10 @@ async fn run(upstream: Upstream, wire: Rc<Wire>, transport: Transport, first: Op
     let after = h2::run_client(&wire, transport, first, turned).await;
     drop(guard);
     match after {
-        After::Park(transport) => upstream.keep(transport, Some(wire)),
+        After::Park(transport) if upstream.0.protocol.get() == Some(Protocol::Http2) => {
+            upstream.keep(transport, Kept::H2(wire));
+        }
+        After::Park(transport) => wire.finish(transport),
         After::Closed => count(|counters| counters.upstream_not_reused += 1),
     }
     // There is an idle connection now, or room for another.
@@ -218,22 +253,31 @@ impl Drop for Connecting<'_> {
     }
 }
 
-async fn wait_or_connect(upstream: Upstream, may_be_idle: bool) -> Result<Connection, ClientError> {
-    let mut until = pin!(blitz_reactor::sleep(
-        upstream.0.pool.options.limits.connect_timeout
-    ));
+async fn wait_or_connect(
+    upstream: Upstream,
+    made_since: Option<Instant>,
+) -> Result<Connection, ClientError> {
+    let limit = upstream.0.pool.options.limits.connect_timeout;
+    let mut until = pin!(blitz_reactor::sleep(limit));
     loop {
         let mut turn = Turn::new(&upstream.0.in_use);
         let found = poll_fn(|cx| {
             if let Some(error) = turn.failure.take() {
                 return Poll::Ready(Err(error));
             }
-            match upstream.find_place(may_be_idle) {
+            match upstream.find_place(made_since) {
                 Found::Wait => {}
                 found => return Poll::Ready(Ok(found)),
             }
             turn.wait(cx);
-            until.as_mut().poll(cx).map(|()| Err(ClientError::Busy))
+            while until.as_mut().poll(cx).is_ready() {
+                // What is being made has deadlines of its own, and over TLS other ones.
+                if upstream.0.in_use.connecting.get() == 0 {
+                    return Poll::Ready(Err(ClientError::Busy));
+                }
+                until.set(blitz_reactor::sleep(limit));
+            }
+            Poll::Pending
         })
         .await?;
         turn.is_over = true;
@@ -241,6 +285,13 @@ async fn wait_or_connect(upstream: Upstream, may_be_idle: bool) -> Result<Connec
         match found {
             Found::Place(connection) => return Ok(connection),
             Found::Nothing => return upstream.connect_shared().await,
+            Found::Http1 => {
+                let idle = made_since.is_none().then(|| upstream.take_idle());
+                return match idle.flatten() {
+                    Some(connection) => Ok(connection),
+                    None => upstream.connect_alone().await,
+                };
+            }
             Found::Wait => {}
         }
     }
@@ -313,7 +364,7 @@ impl InUse {
     }
 
     /// Calls those who have waited longest.
-    fn wake(&self, count: usize) {
+    pub(super) fn wake(&self, count: usize) {
         let mut waiting = self.waiting.borrow_mut();
         let count = count.min(waiting.len());
         waiting.drain(..count).for_each(|next| next.waker.wake());

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use rustls::ClientConfig;
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs;
@@ -36,18 +37,31 @@ struct Settings {
 pub struct ClientTlsBuilder {
     authorities: Option<CaSet>,
     certificate: Option<Certificate>,
-    alpn: Vec<Vec<u8>>,
+}
+
+/// The versions of HTTP that a server may choose from (RFC 7301).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// HTTP/2 and HTTP/1.1.
+    Both,
+    /// HTTP/1.1 alone, for what only that can do with this server.
+    Http1,
+}
+
+impl Offer {
+    pub(super) fn alpn(self) -> Vec<Vec<u8>> {
+        match self {
+            Offer::Both => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            Offer::Http1 => vec![b"http/1.1".to_vec()],
+        }
+    }
 }
 
 impl ClientTls {
-    /// A builder that believes the well-known authorities, shows no certificate and asks for
-    /// HTTP/1.1.
+    /// A builder that believes the well-known authorities and shows no certificate.
     #[must_use]
     pub fn builder() -> ClientTlsBuilder {
-        ClientTlsBuilder {
-            alpn: vec![b"http/1.1".to_vec()],
-            ..ClientTlsBuilder::default()
-        }
+        ClientTlsBuilder::default()
     }
 }
 
@@ -66,14 +80,6 @@ impl ClientTlsBuilder {
         self
     }
 
-    /// The application protocols to offer, the preferred first.
-    #[must_use]
-    pub fn alpn<'a>(mut self, protocols: impl IntoIterator<Item = &'a str>) -> ClientTlsBuilder {
-        let protocols = protocols.into_iter();
-        self.alpn = protocols.map(|name| name.as_bytes().to_vec()).collect();
-        self
-    }
-
     /// The settings.
     ///
     /// # Errors
@@ -86,7 +92,7 @@ impl ClientTlsBuilder {
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsConfigError::new(None, error.to_string(), ""))?
             .with_root_certificates(authorities.roots);
-        let mut config = match self.certificate {
+        let config = match self.certificate {
             None => builder.with_no_client_auth(),
             Some(certificate) => {
                 let key = CertifiedKey::clone(&certificate.key);
@@ -94,7 +100,6 @@ impl ClientTlsBuilder {
                 builder.with_client_cert_resolver(resolver)
             }
         };
-        config.alpn_protocols = self.alpn;
         Ok(ClientTls(Arc::new(Settings {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             config,
@@ -108,10 +113,48 @@ impl fmt::Debug for ClientTls {
     }
 }
 
+/// Where the settings are found. Cloning gives another handle to the same, on any thread.
+///
+/// When others are put in, connections that were made with the old ones get no more requests; those
+/// that have some go on with them.
+#[derive(Debug, Clone)]
+pub struct ClientTlsSlot(Arc<Slot>);
+
+#[derive(Debug)]
+struct Slot {
+    /// Tells slots apart; never used again.
+    id: u64,
+    current: ArcSwap<ClientTls>,
+    /// The `id` of what is in it. Cores look at it for every connection that they take from a pool,
+    /// and it hardly ever changes.
+    current_id: AtomicU64,
+}
+
+impl From<ClientTls> for ClientTlsSlot {
+    fn from(tls: ClientTls) -> ClientTlsSlot {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        ClientTlsSlot(Arc::new(Slot {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            current_id: AtomicU64::new(tls.0.id),
+            current: ArcSwap::from_pointee(tls),
+        }))
+    }
+}
+
+impl ClientTlsSlot {
+    /// Puts other settings in.
+    pub fn replace(&self, tls: ClientTls) {
+        let id = tls.0.id;
+        self.0.current.store(Arc::new(tls));
+        // Who sees the number finds what it stands for.
+        self.0.current_id.store(id, Ordering::Release);
+    }
+}
+
 /// A server to be spoken to over TLS: the settings, and the name that its certificate must have.
 #[derive(Debug, Clone)]
 pub struct UpstreamTls {
-    tls: ClientTls,
+    slot: ClientTlsSlot,
     name: ServerName<'static>,
 }
 
@@ -121,27 +164,35 @@ impl UpstreamTls {
     ///
     /// # Errors
     /// If it is neither a name nor an address.
-    pub fn new(tls: &ClientTls, host: &str) -> Result<UpstreamTls, TlsConfigError> {
+    pub fn new(slot: &ClientTlsSlot, host: &str) -> Result<UpstreamTls, TlsConfigError> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             let problem = format!("`{host}` is no name that a certificate can have");
             TlsConfigError::new(None, problem, "Write a name such as www.example.com.")
         })?;
         Ok(UpstreamTls {
-            tls: tls.clone(),
+            slot: slot.clone(),
             name,
         })
     }
 
     pub(crate) fn key(&self) -> TlsKey {
-        (self.tls.0.id, self.name.clone())
+        (self.slot.0.id, self.name.clone())
     }
 
-    /// What a core of it needs to connect.
+    /// What a core of it needs to connect now.
     pub(crate) fn target(&self) -> Rc<Target> {
+        let tls = self.slot.0.current.load();
         Rc::new(Target {
-            config: config_of_core(&self.tls),
+            id: tls.0.id,
+            config: config_of_core(&tls),
             name: self.name.clone(),
         })
+    }
+
+    /// Whether other settings were put in since.
+    #[inline]
+    pub(crate) fn has_replaced(&self, target: &Target) -> bool {
+        self.slot.0.current_id.load(Ordering::Acquire) != target.id
     }
 }
 
@@ -150,6 +201,8 @@ pub(crate) type TlsKey = (u64, ServerName<'static>);
 
 /// A server to connect to, on one core.
 pub(crate) struct Target {
+    /// Of the settings.
+    pub(crate) id: u64,
     pub(super) config: Arc<ClientConfig>,
     pub(super) name: ServerName<'static>,
 }

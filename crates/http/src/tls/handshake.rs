@@ -10,7 +10,7 @@ use blitz_proto::Limits;
 use blitz_reactor::Socket;
 use rustls::ServerConfig;
 
-use super::client::Target;
+use super::client::{Offer, Target};
 use super::error::TlsError;
 use super::info::{TlsInfo, TlsVersion};
 use super::server::{Choice, take_choice};
@@ -70,10 +70,12 @@ impl Tls {
 pub(crate) async fn connect(
     socket: Socket,
     target: &Rc<Target>,
+    offer: Offer,
     limits: &Limits,
 ) -> Result<Transport, TlsError> {
     let (config, name) = (Arc::clone(&target.config), target.name.clone());
-    let session = Session::client(config, name).map_err(|error| TlsError::new(&error))?;
+    let session =
+        Session::client(config, name, offer.alpn()).map_err(|error| TlsError::new(&error))?;
     let mut tls = Tls::new(session, limits.tls_handshake_bytes_max);
     tls.choice = Some(Choice {
         server_name: target.server_name(),

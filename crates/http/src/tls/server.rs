@@ -95,9 +95,9 @@ impl std::fmt::Debug for ServerTls {
 }
 
 impl ServerTlsBuilder {
-    /// Adds a certificate. The first one is shown to clients that ask for a name that none has,
-    /// or for no name. Of several for one name, the first whose kind of key the client knows is
-    /// shown.
+    /// Adds a certificate. Of several for one name, the first whose kind of key the client knows
+    /// is shown; to clients that ask for a name that none has, or for no name, the first of all
+    /// for which that is so.
     #[must_use]
     pub fn certificate(mut self, certificate: Certificate) -> ServerTlsBuilder {
         self.certificates.push(certificate);
@@ -216,7 +216,7 @@ impl TlsSlot {
 }
 
 /// Which certificate is for which name: the name itself, then `*` for its first label, then the
-/// default.
+/// first of all.
 struct Choices {
     all: Vec<Arc<Certificate>>,
     by_name: HashMap<String, Vec<usize>>,
@@ -263,7 +263,9 @@ impl Choices {
             let wildcard = || for_name(&format!("*.{}", name.split_once('.')?.1));
             for_name(&name).or_else(wildcard)
         });
-        self.all.get(found.copied().unwrap_or(0))
+        // With nothing that it can use the client is told so in the handshake, whatever is chosen.
+        let others = || (0..self.all.len()).find(|at| fits(&at));
+        self.all.get(found.copied().or_else(others).unwrap_or(0))
     }
 }
 

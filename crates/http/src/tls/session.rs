@@ -63,8 +63,9 @@ impl Session {
     pub(super) fn client(
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
+        alpn: Vec<Vec<u8>>,
     ) -> Result<Session, Error> {
-        UnbufferedClientConnection::new(config, name).map(Session::Client)
+        UnbufferedClientConnection::new_with_alpn(config, name, alpn).map(Session::Client)
     }
 
     /// What both sides know of the connection.

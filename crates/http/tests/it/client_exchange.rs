@@ -216,6 +216,26 @@ fn failures_tell_what_happened() {
 }
 
 #[test]
+fn a_server_that_may_take_its_time_does() {
+    on_each_driver(|io| {
+        let slow = |mut server: Raw| {
+            server.expect(GET);
+            std::thread::sleep(Duration::from_millis(450));
+            server.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe");
+            std::thread::sleep(Duration::from_millis(450));
+            server.send("llo");
+        };
+        let answer = against(io, slow, async |connection| {
+            let (send, mut response) = connection.request(&get("/x"), BodyLength::Empty);
+            drop(send);
+            response.be_patient();
+            content(&mut response.response().await.unwrap().body).await
+        });
+        assert_eq!(answer.unwrap(), "hello");
+    });
+}
+
+#[test]
 fn bodies_that_end_early_or_stall_are_errors() {
     on_each_driver(|io| {
         let short = |mut server: Raw| {

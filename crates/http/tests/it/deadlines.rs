@@ -77,6 +77,23 @@ fn a_body_below_the_minimum_rate_gets_408() {
 }
 
 #[test]
+fn a_body_that_may_take_its_time_does() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.body_rate_grace = Duration::from_millis(100))
+        });
+        let mut client = server.connect();
+        client.send("POST /patient HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");
+        std::thread::sleep(Duration::from_millis(300));
+        client.send("abc").head();
+        client.expect("abc");
+        // The next request on the connection is not its heir.
+        client.send("POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 408 "));
+    });
+}
+
+#[test]
 fn the_rate_counts_only_before_the_answer() {
     on_each_driver(|io| {
         let server = Server::with(io, || {

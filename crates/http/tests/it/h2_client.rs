@@ -19,6 +19,8 @@ pub(crate) struct Client {
     answers: HashMap<StreamId, Answer>,
     /// The code of the server's GOAWAY, once it has come.
     pub(crate) go_away: Option<Code>,
+    /// Whatever the machine has to say is kept back.
+    pub(crate) is_mute: bool,
     /// What was received is given back to the server's windows.
     pub(crate) reads: bool,
     /// What was not.
@@ -39,22 +41,45 @@ pub(crate) struct Answer {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
+        Client::connect_with(address, &Limits::default())
+    }
+
+    pub(crate) fn connect_with(address: SocketAddr, limits: &Limits) -> Client {
         let stream = TcpStream::connect(address).expect("the server listens");
+        let mut client = Client::over(stream, limits);
+        client.machine.start(&mut client.out);
+        client
+    }
+
+    /// Goes on with HTTP/2 on a connection that has begun with a request in HTTP/1.1, whose answer
+    /// comes in the returned stream.
+    pub(crate) fn upgraded(stream: TcpStream, method: Method) -> (Client, StreamId) {
+        let mut client = Client::over(stream, &Limits::default());
+        let mut preface = Vec::new();
+        client.machine.start(&mut preface);
+        // To the machine it is a request like others, but for what is sent of it. GET leaves
+        // nothing in the table of fields.
+        let request = RequestHead::new(method, "/");
+        let stream = client.send_head(&request, BodyLength::Empty);
+        client.out = preface;
+        (client, stream)
+    }
+
+    fn over(stream: TcpStream, limits: &Limits) -> Client {
         stream.set_read_timeout(Some(SOON)).expect("sets");
         stream.set_nodelay(true).expect("sets");
-        let mut client = Client {
+        Client {
             stream,
-            machine: Connection::client(&Limits::default(), false),
+            machine: Connection::client(limits, false),
             received: Received::default(),
             input: Vec::new(),
             out: Vec::new(),
             answers: HashMap::new(),
             go_away: None,
             reads: true,
+            is_mute: false,
             held: Vec::new(),
-        };
-        client.machine.start(&mut client.out);
-        client
+        }
     }
 
     /// Gives back to the server's windows what was received.
@@ -86,6 +111,21 @@ impl Client {
     pub(crate) fn flush(&mut self) {
         self.stream.write_all(&self.out).expect("writes");
         self.out.clear();
+    }
+
+    /// Queues as much content as the windows allow; says how much that is.
+    pub(crate) fn queue(&mut self, stream: StreamId, content: &[u8]) -> usize {
+        let mut queued = 0;
+        loop {
+            let (machine, out) = (&mut self.machine, &mut self.out);
+            let now = machine.send_data(stream, content.len() - queued, true, out);
+            let now = now.expect("as declared");
+            if now == 0 {
+                return queued;
+            }
+            self.out.extend_from_slice(&content[queued..queued + now]);
+            queued += now;
+        }
     }
 
     /// Sends content, and takes in what comes meanwhile.
@@ -155,7 +195,7 @@ impl Client {
             }
         }
         self.input = input;
-        if received > 0 {
+        if received > 0 && !self.is_mute {
             // The server may be closing already.
             let _ = self.stream.write_all(&self.out);
             self.out.clear();

@@ -1,17 +1,19 @@
-//! A blocking HTTP/2 server that does what a test says: our machine over a plain socket.
+//! A blocking HTTP/2 server that does what a test says: our machine over a socket, perhaps with TLS.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use blitz_http::{BodyLength, Fields, Limits, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::{Code, Connection, Event, Received, StreamId};
 
+use rustls::{ServerConnection, StreamOwned};
+
 use crate::support::SOON;
 
 pub(crate) struct H2Peer {
-    stream: TcpStream,
+    stream: Box<dyn Carrier>,
     pub(crate) machine: Connection,
     received: Received,
     input: Vec<u8>,
@@ -21,6 +23,8 @@ pub(crate) struct H2Peer {
     new: VecDeque<StreamId>,
     /// The client has said good-bye.
     pub(crate) go_away: bool,
+    /// It does not matter if nothing comes.
+    is_waiting: bool,
 }
 
 /// What came of one stream so far.
@@ -31,6 +35,37 @@ pub(crate) struct Asked {
     pub(crate) trailers: Option<Fields>,
     pub(crate) is_complete: bool,
     pub(crate) reset: Option<Code>,
+}
+
+/// What the bytes go over.
+pub(crate) trait Carrier: Read + Write + Send {
+    /// Sends FIN.
+    fn fin(&mut self);
+
+    /// The longest wait of a read.
+    fn set_patience(&mut self, patience: Duration);
+}
+
+impl Carrier for TcpStream {
+    fn fin(&mut self) {
+        let _ = self.shutdown(Shutdown::Write);
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.set_read_timeout(Some(patience)).expect("sets");
+    }
+}
+
+impl Carrier for StreamOwned<ServerConnection, TcpStream> {
+    fn fin(&mut self) {
+        self.conn.send_close_notify();
+        let _ = self.flush();
+        self.sock.fin();
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.sock.set_patience(patience);
+    }
 }
 
 impl H2Peer {
@@ -47,6 +82,11 @@ impl H2Peer {
         stream.set_read_timeout(Some(SOON)).expect("sets");
         stream.set_write_timeout(Some(SOON)).expect("sets");
         stream.set_nodelay(true).expect("sets");
+        H2Peer::speaking(Box::new(stream), limits)
+    }
+
+    /// Over a connection that has its deadlines.
+    pub(crate) fn speaking(stream: Box<dyn Carrier>, limits: &Limits) -> H2Peer {
         let mut peer = H2Peer {
             stream,
             machine: Connection::server(limits),
@@ -56,6 +96,7 @@ impl H2Peer {
             asked: HashMap::new(),
             new: VecDeque::new(),
             go_away: false,
+            is_waiting: false,
         };
         peer.machine.start(&mut peer.out);
         peer
@@ -152,6 +193,22 @@ impl H2Peer {
         self.flush();
     }
 
+    /// Sends content and at once a reset.
+    pub(crate) fn send_and_reset(
+        &mut self,
+        stream: StreamId,
+        content: &[u8],
+        end: bool,
+        code: Code,
+    ) {
+        let sent = self
+            .machine
+            .send_data(stream, content.len(), end, &mut self.out);
+        assert_eq!(sent.expect("as declared"), content.len());
+        self.out.extend_from_slice(content);
+        self.reset(stream, code);
+    }
+
     /// The bytes of a GOAWAY that names the last stream that is worked on.
     pub(crate) fn send_go_away(&mut self, last: u32) {
         self.out.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0]);
@@ -163,7 +220,19 @@ impl H2Peer {
     pub(crate) fn flush(&mut self) {
         // The client may have gone.
         let _ = self.stream.write_all(&self.out);
+        let _ = self.stream.flush();
         self.out.clear();
+    }
+
+    /// Takes in what comes for a while.
+    pub(crate) fn wait(&mut self, within: Duration) {
+        self.flush();
+        self.stream.set_patience(Duration::from_millis(10));
+        self.is_waiting = true;
+        let until = Instant::now() + within;
+        while Instant::now() < until && self.receive() {}
+        self.stream.set_patience(SOON);
+        self.is_waiting = false;
     }
 
     /// Waits for the end of the connection.
@@ -175,7 +244,7 @@ impl H2Peer {
     /// Sends FIN.
     pub(crate) fn fin(&mut self) {
         self.flush();
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.stream.fin();
     }
 
     /// Sends FIN and waits for the client's.
@@ -189,8 +258,9 @@ impl H2Peer {
         let mut bytes = [0; 16 * 1024];
         let received = match self.stream.read(&mut bytes) {
             Ok(received) => received,
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) if is_end(error.kind()) => 0,
             Err(error) if error.kind() == ErrorKind::Interrupted => return true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock && self.is_waiting => return true,
             Err(error) => panic!("{error}"),
         };
         self.input.extend_from_slice(&bytes[..received]);
@@ -244,4 +314,9 @@ impl H2Peer {
             Event::NeedMore | Event::Refused { .. } | Event::Pong => {}
         }
     }
+}
+
+/// Of TLS the end may come without a word.
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }

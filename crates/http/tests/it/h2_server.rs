@@ -222,6 +222,41 @@ fn an_answer_that_cannot_be_completed_is_reset() {
     });
 }
 
+/// SETTINGS and WINDOW_UPDATE that open all windows of a client as far as they go.
+const WIDE_WINDOWS: [u8; 28] = [
+    0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff, // each stream's
+    0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0, 0, 0, // the connection's
+];
+
+/// Frames that it sends do not keep a client alive that takes none.
+#[test]
+fn a_client_that_takes_nothing_is_dropped_whatever_it_sends() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            let mut options = options();
+            options.limits.send_stall_timeout = Duration::from_millis(200);
+            options
+        });
+        let mut client = Client::connect(server.address);
+        client.out.extend_from_slice(&WIDE_WINDOWS);
+        for _ in 0..2 {
+            client.request(Method::Get, "/big", BodyLength::Empty);
+        }
+        client.flush();
+        for _ in 0..SOON.as_millis() / 50 {
+            thread::sleep(Duration::from_millis(50));
+            client.machine.ping(&mut client.out);
+            // Fails once the server has given up.
+            let _ = client.stream.write_all(&client.out);
+            client.out.clear();
+            if server.counters().connections == 0 {
+                return;
+            }
+        }
+        panic!("the connection is still there");
+    });
+}
+
 #[test]
 fn a_reset_ends_the_exchange_and_nothing_else() {
     on_each_driver(|io| {
@@ -331,6 +366,52 @@ fn heads_that_dribble_idle_connections_and_slow_bodies_run_out_of_time() {
     });
 }
 
+/// Whether it waits for something or for nothing at all.
+#[test]
+fn who_does_not_acknowledge_our_settings_is_given_up() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || ServeOptions {
+            limits: Limits {
+                settings_timeout: Duration::from_millis(150),
+                ..Limits::default()
+            },
+            ..options()
+        });
+        let mut good = Client::connect(server.address);
+        assert_eq!(good.get("/hello").content, b"hello");
+        for path in [None, Some("/hello"), Some("/never")] {
+            let mut client = Client::connect(server.address);
+            if let Some(path) = path {
+                client.request(Method::Get, path, BodyLength::Empty);
+            }
+            client.flush();
+            client.is_mute = true;
+            client.expect_end();
+            assert_eq!(client.go_away, Some(Code::SETTINGS_TIMEOUT), "{path:?}");
+        }
+        assert_eq!(good.get("/hello").content, b"hello");
+        let counters = server.counters();
+        assert_eq!((counters.settings_timeouts, counters.idle_timeouts), (3, 0));
+    });
+}
+
+#[test]
+fn a_body_that_may_take_its_time_does() {
+    on_each_driver(|io| {
+        let server = Server::with(io, hurried);
+        let mut client = Client::connect(server.address);
+        let stream = client.request(Method::Post, "/patient", BodyLength::Known(3));
+        client.flush();
+        thread::sleep(Duration::from_millis(250));
+        client.send(stream, b"abc", true);
+        assert_eq!(client.answer(stream).content, b"abc");
+        // The next stream is not its heir.
+        let stream = client.request(Method::Post, "/whole", BodyLength::Known(3));
+        let answer = client.answer(stream);
+        assert_eq!(answer.status, Some(Status::REQUEST_TIMEOUT));
+    });
+}
+
 #[test]
 fn a_rapid_reset_ends_the_connection() {
     on_each_driver(|io| {
@@ -358,5 +439,62 @@ fn bytes_that_are_no_http2_end_the_connection() {
             .extend_from_slice(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         client.expect_end();
         assert!(client.go_away.is_some_and(|code| code != Code::NO_ERROR));
+    });
+}
+
+#[test]
+fn a_listener_of_http2_only_says_so_to_others() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || ServeOptions {
+            http2_only: true,
+            ..options()
+        });
+        let mut client = Client::connect(server.address);
+        assert_eq!(client.get("/hello").content, b"hello");
+        for other in [
+            "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "P",
+            "PRI * HTTP/2.0\r\n\r\nNO",
+        ] {
+            let mut client = Client::connect(server.address);
+            client.out.clear();
+            client.out.extend_from_slice(other.as_bytes());
+            if other == "P" {
+                client.flush();
+                client.out.extend_from_slice(b"OST /");
+            }
+            client.expect_end();
+            assert_eq!(client.go_away, Some(Code::PROTOCOL_ERROR), "{other}");
+        }
+        assert_eq!(server.counters().refused_for("preface-malformed"), 3);
+    });
+}
+
+/// RFC 9218, section 8: the server may know better than the client.
+#[test]
+fn an_answer_that_says_so_goes_before_others() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        // Streams have room for more than the connection does.
+        let limits = Limits {
+            stream_buffer_bytes_max: 1 << 20,
+            ..Limits::default()
+        };
+        let mut client = Client::connect_with(server.address, &limits);
+        client.reads = false;
+        let first = client.request(Method::Get, "/big", BodyLength::Empty);
+        let urgent = client.request(Method::Get, "/urgent", BodyLength::Empty);
+        let window = limits.connection_buffer_bytes_max;
+        let mut got = 0;
+        while got < window {
+            client.flush();
+            assert!(client.receive(), "the window is for both");
+            got = client.until(first, |_| true).content.len();
+            got += client.until(urgent, |_| true).content.len();
+        }
+        let answer = client.until(urgent, |_| true);
+        assert_eq!(answer.fields.get_str(Name::Priority), Some("u=0"));
+        let share = answer.content.len();
+        assert!(share > window * 3 / 8, "{share} bytes of {window}");
     });
 }

@@ -371,6 +371,38 @@ fn refused_streams_may_be_sent_again_and_the_connection_gets_no_more_than_it_tak
 }
 
 #[test]
+fn who_tries_again_gets_a_place_on_a_connection_made_after_that() {
+    on_each_driver(|io| {
+        let script = |listener: TcpListener| {
+            let mut first = H2Peer::accept(&listener);
+            let (waiting, _) = first.head();
+            let mut second = H2Peer::accept(&listener);
+            for _ in 0..3 {
+                let (stream, _) = second.head();
+                second.answer(stream, Status::OK, "again");
+            }
+            first.answer(waiting, Status::OK, "first");
+            first.expect_end();
+            second.expect_end();
+        };
+        played(io, script, async |_, upstream| {
+            let one = upstream.checkout().await.unwrap();
+            let (_, one) = one.request(&head(Method::Get, "/1"), BodyLength::Empty);
+            settle().await;
+            // The first connection has places left, and may be about to say GOAWAY too.
+            let again = all(3, async move |_| {
+                let connection = upstream.connect().await.unwrap();
+                let (_, stream) = connection.request(&head(Method::Get, "/2"), BodyLength::Empty);
+                content(stream.response().await.unwrap()).await.unwrap()
+            });
+            assert_eq!(again.await, ["again"; 3]);
+            let one = one.response().await.unwrap();
+            assert_eq!(content(one).await.unwrap(), "first");
+        });
+    });
+}
+
+#[test]
 fn a_servers_limit_is_kept() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {

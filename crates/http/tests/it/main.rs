@@ -16,11 +16,14 @@ mod h2_client;
 #[allow(dead_code, reason = "tests of other crates use the rest")]
 mod h2_peer;
 mod h2_server;
+mod h2_shortage;
 mod h2_upstream;
+mod h2c_upgrade;
 mod half_close_and_reset;
 mod keep_alive;
 mod pool;
 mod refusals;
+mod tls_certificate_choice;
 mod tls_client;
 mod tls_server;
 mod tls_support;

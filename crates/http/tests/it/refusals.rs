@@ -54,10 +54,11 @@ fn a_refusal_after_good_requests_comes_after_their_answers() {
 fn the_content_of_refusals_can_be_chosen() {
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
-            refusal: Some(Rc::new(|refusal, head| {
+            refusal: Some(Rc::new(|refusal, _, head| {
                 head.fields
                     .append(Name::ContentType, "application/problem+json");
-                Chunk::from(format!("{{\"status\":{}}}", refusal.status.code()))
+                let content = format!("{{\"status\":{}}}", refusal.status.code());
+                Some(Chunk::from(content))
             })),
             ..options()
         });

@@ -146,7 +146,7 @@ pub(crate) fn any_port() -> Address {
 }
 
 /// The service under test, by path.
-async fn answer(exchange: Exchange) {
+async fn answer(mut exchange: Exchange) {
     if exchange.request.path() == "/hello" {
         // Without an allocation, which are counted.
         return say(exchange, "hello");
@@ -156,6 +156,10 @@ async fn answer(exchange: Exchange) {
         "/echo" => echo(exchange).await,
         "/who" => who(exchange),
         "/whole" => whole(exchange).await,
+        "/patient" => {
+            exchange.body.be_patient();
+            whole(exchange).await;
+        }
         "/stream" => stream(exchange).await,
         "/never" => never(exchange).await,
         "/slow" => {
@@ -168,6 +172,8 @@ async fn answer(exchange: Exchange) {
         "/upgrade" => upgrade(exchange).await,
         "/elsewhere" => elsewhere(exchange),
         "/big" => big(exchange).await,
+        "/urgent" => urgent(exchange).await,
+        "/later" => later(exchange).await,
         _ => say_status(exchange, Status::NOT_FOUND, "nothing here"),
     }
 }
@@ -297,10 +303,37 @@ thread_local! {
 }
 
 async fn big(exchange: Exchange) {
+    give(exchange, &mut Pooled::response(Status::OK)).await;
+}
+
+/// As big, and wanted before others.
+async fn urgent(exchange: Exchange) {
+    let mut head = Pooled::response(Status::OK);
+    head.fields.append(Name::Priority, "u=0");
+    give(exchange, &mut head).await;
+}
+
+thread_local! {
+    /// Whether the core's `/later` may read.
+    pub(crate) static IS_LATER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says how much content there is, once it may be read.
+async fn later(mut exchange: Exchange) {
+    while !IS_LATER.get() {
+        blitz_http::sleep(Duration::from_millis(10)).await;
+    }
+    let mut bytes = 0;
+    while let Ok(Some(Part::Data(slice))) = exchange.body.next().await {
+        bytes += slice.len();
+    }
+    let mut head = Pooled::response(Status::OK);
+    exchange.responder.send(&mut head, bytes.to_string());
+}
+
+async fn give(exchange: Exchange, head: &mut ResponseHead) {
     let length = BodyLength::Known(BIG as u64);
-    let mut send = exchange
-        .responder
-        .start(&mut Pooled::response(Status::OK), length);
+    let mut send = exchange.responder.start(head, length);
     for _ in 0..BIG / 8192 {
         if send.data(Chunk::from(vec![b'x'; 8192])).await.is_err() {
             return;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use blitz_http::{
     Address, BodyError, BodyLength, CaSet, CertificateProblem, ClientError, ClientOptions,
-    ClientTls, Connection, Limits, Pool, TlsError, TlsVersion, Upstream, UpstreamTls,
+    ClientTls, Connection, Limits, Pool, Protocol, TlsError, TlsVersion, Upstream, UpstreamTls,
 };
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -33,7 +33,7 @@ fn settings(authority: &Authority) -> ClientTls {
 }
 
 fn localhost(settings: &ClientTls) -> UpstreamTls {
-    UpstreamTls::new(settings, "localhost").unwrap()
+    UpstreamTls::new(&settings.clone().into(), "localhost").unwrap()
 }
 
 async fn fetch(upstream: &Upstream) -> Result<String, ClientError> {
@@ -77,7 +77,7 @@ fn connections_are_verified_pooled_and_resumed() {
             assert_eq!(upstream.idle(), 1);
             let plain = pool.upstream(&address);
             let other = pool.upstream_tls(&address, &localhost(&settings(&authority)));
-            let name = UpstreamTls::new(&tls, "other.example").unwrap();
+            let name = UpstreamTls::new(&tls.clone().into(), "other.example").unwrap();
             let named = pool.upstream_tls(&address, &name);
             assert_eq!((plain.idle(), other.idle(), named.idle()), (0, 0, 0));
             assert_eq!(fetch(&upstream).await.unwrap(), "ok again");
@@ -115,16 +115,18 @@ fn what_was_agreed_upon_is_known() {
         });
         run(io, async {
             let options = Rc::new(ClientOptions::default());
-            for (offered, chosen) in [(vec!["http/1.1"], "http/1.1"), (vec!["h2"], "h2")] {
-                let tls = ClientTls::builder()
-                    .authorities(authority.set())
-                    .alpn(offered);
-                let upstream = localhost(&tls.build().unwrap());
-                let made = Connection::connect_tls(&address, &upstream, &options).await;
+            let pool = Pool::new(ClientOptions::default());
+            let upstream = localhost(&settings(&authority));
+            for chosen in ["http/1.1", "h2"] {
+                let made = match chosen {
+                    "h2" => pool.upstream_tls(&address, &upstream).checkout().await,
+                    _ => Connection::connect_tls(&address, &upstream, &options).await,
+                };
                 let made = made.map_err(|error| error.to_string()).unwrap();
                 let info = made.tls().unwrap();
                 assert_eq!(info.alpn.as_deref(), Some(chosen.as_bytes()));
                 assert_eq!(info.is_h2(), chosen == "h2");
+                assert_eq!(made.protocol() == Protocol::Http2, chosen == "h2");
                 assert_eq!(info.version, TlsVersion::V1_3);
                 assert_eq!(info.key_exchange, Some("X25519MLKEM768"));
                 assert!(
@@ -143,7 +145,7 @@ async fn refusal(address: &Address, tls: &ClientTls, host: &str, limits: Limits)
         limits,
         ..ClientOptions::default()
     });
-    let upstream = UpstreamTls::new(tls, host).unwrap();
+    let upstream = UpstreamTls::new(&tls.clone().into(), host).unwrap();
     match Connection::connect_tls(address, &upstream, &options).await {
         Ok(_) => panic!("{host} is connected to"),
         Err(error) => error,
@@ -363,7 +365,7 @@ fn tickets_that_come_late_do_not_cost_the_connection() {
 #[test]
 fn authorities_are_many_and_names_are_checked_before_use() {
     assert!(CaSet::well_known().len() > 100);
-    let tls = ClientTls::builder().build().unwrap();
+    let tls = ClientTls::builder().build().unwrap().into();
     for host in ["", "a b", "[::1]", "-", "a..b"] {
         assert!(UpstreamTls::new(&tls, host).is_err(), "{host}");
     }

@@ -9,9 +9,17 @@ use rustls::client::ClientConnection;
 use rustls::{HandshakeKind, NamedGroup, ProtocolVersion};
 
 use crate::support::{BIG, Raw, SOON, Server, on_each_driver, options};
-use crate::tls_support::{Authority, Outside, Pair, get, head, length, read, tcp, with_tls};
+use crate::tls_support::{Authority, Outside, get, head, length, read, tcp};
 
-fn start(io: IoChoice, tls: ServerTls) -> (Server, TlsSlot) {
+/// Options of a listener with TLS.
+pub(crate) fn with_tls(slot: &TlsSlot) -> ServeOptions {
+    ServeOptions {
+        tls: Some(slot.clone()),
+        ..options()
+    }
+}
+
+pub(crate) fn start(io: IoChoice, tls: ServerTls) -> (Server, TlsSlot) {
     let slot = TlsSlot::new(tls);
     let of_listener = slot.clone();
     (Server::with(io, move || with_tls(&of_listener)), slot)
@@ -189,82 +197,6 @@ fn records_of_one_byte_are_taken_together() {
         assert!(tls.records_in_place > 18_000, "{tls:?}");
         assert!(tls.records_gathered < 2_000, "{tls:?}");
     });
-}
-
-#[test]
-fn the_certificate_follows_the_name() {
-    on_each_driver(|io| {
-        let authority = Authority::new();
-        let exact = authority.pair(&["www.example.com"]);
-        let wildcard = authority.pair(&["*.example.com", "example.com"]);
-        let default = authority.pair(&["localhost"]);
-        let tls = ServerTls::builder()
-            .certificate(default.load())
-            .certificate(exact.load())
-            .certificate(wildcard.load())
-            .build()
-            .unwrap();
-        let (server, _) = start(io, tls);
-        let mut client = authority.client();
-        client.change(|config| {
-            let anyone = std::sync::Arc::new(Anyone);
-            config.dangerous().set_certificate_verifier(anyone);
-        });
-        let shown = |name: &str| {
-            let mut stream = client.connect_as(server.address, name);
-            assert!(get(&mut stream, "/hello").ends_with("hello"));
-            stream.conn.peer_certificates().unwrap()[0].clone()
-        };
-        let is = |name: &str, pair: &Pair| assert!(shown(name) == pair.chain()[0], "{name}");
-        is("www.example.com", &exact);
-        is("other.example.com", &wildcard);
-        is("example.com", &wildcard);
-        is("a.b.example.com", &default);
-        is("localhost", &default);
-        is("elsewhere.example", &default);
-        is("127.0.0.1", &default);
-    });
-}
-
-/// Believes every server: only for looking at what is shown.
-#[derive(Debug)]
-struct Anyone;
-
-impl rustls::client::danger::ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &[rustls::pki_types::CertificateDer<'_>],
-        _: &rustls::pki_types::ServerName<'_>,
-        _: &[u8],
-        _: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        rustls::crypto::aws_lc_rs::default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use blitz_http::{CaSet, Certificate, ClientAuth, ServeOptions, ServerTls, TicketKeys, TlsSlot};
+use blitz_http::{CaSet, Certificate, ClientAuth, ServerTls, TicketKeys};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
@@ -18,7 +18,7 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use crate::support::{SOON, options};
+use crate::support::SOON;
 
 /// An authority that issues what tests need.
 pub(crate) struct Authority {
@@ -58,6 +58,15 @@ impl Authority {
         names: &[&str],
         change: impl FnOnce(&mut CertificateParams),
     ) -> Pair {
+        self.pair_of(&KeyPair::generate().unwrap(), names, change)
+    }
+
+    pub(crate) fn pair_of(
+        &self,
+        key: &KeyPair,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Pair {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.extended_key_usages = vec![
@@ -65,8 +74,7 @@ impl Authority {
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
         change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let certificate = params.signed_by(key, &self.issuer).unwrap();
         Pair {
             certificate: certificate.pem(),
             key: key.serialize_pem(),
@@ -156,14 +164,6 @@ impl Pair {
 
     pub(crate) fn key_der(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap()
-    }
-}
-
-/// Options of a listener with TLS.
-pub(crate) fn with_tls(slot: &TlsSlot) -> ServeOptions {
-    ServeOptions {
-        tls: Some(slot.clone()),
-        ..options()
     }
 }
 

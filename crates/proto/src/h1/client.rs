@@ -76,6 +76,7 @@ impl Client {
         self.keep_alive = !self.draining;
         let framing = match length {
             BodyLength::Known(length) => FramingField::Length(length),
+            BodyLength::NothingButTrailers => FramingField::Length(0),
             BodyLength::Unknown => FramingField::Chunked,
             BodyLength::Empty if head.method.anticipates_content() => FramingField::Length(0),
             BodyLength::Empty => FramingField::None,
@@ -84,6 +85,7 @@ impl Client {
             close: self.draining,
             keep_alive: false,
             upgrade: false,
+            http2_settings: false,
         };
         encode::request_head(head, framing, options, out);
     }

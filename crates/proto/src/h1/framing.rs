@@ -18,6 +18,8 @@ pub(crate) struct Framing {
     pub(crate) connection: ConnectionOptions,
     /// `Upgrade` names a protocol that we could switch to; h2c never counts (RULES 15).
     pub(crate) names_protocol: bool,
+    /// `Upgrade` names h2c, without a version.
+    pub(crate) names_h2c: bool,
     pub(crate) expects_continue: bool,
     pub(crate) expects_other: bool,
 }
@@ -36,6 +38,7 @@ pub(crate) struct ConnectionOptions {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) upgrade: bool,
+    pub(crate) http2_settings: bool,
 }
 
 impl Framing {
@@ -114,7 +117,9 @@ impl Framing {
             if !is_token(name) || version.is_some_and(|version| !is_token(version)) {
                 return Err(ErrorKind::UpgradeMalformed);
             }
-            self.names_protocol |= !name.eq_ignore_ascii_case(b"h2c");
+            let is_h2c = name.eq_ignore_ascii_case(b"h2c");
+            self.names_protocol |= !is_h2c;
+            self.names_h2c |= is_h2c && version.is_none();
         }
         Ok(())
     }
@@ -151,6 +156,13 @@ impl Framing {
         Ok(())
     }
 
+    /// Whether the request asks for h2c and for nothing else (RFC 7540, sections 3.2 and 3.2.1).
+    pub(crate) fn wants_h2c(&self) -> bool {
+        let connection = &self.connection;
+        let is_alone = self.names_h2c && !self.names_protocol;
+        is_alone && connection.upgrade && connection.http2_settings && !connection.close
+    }
+
     /// Whether the peer lets the connection go on (RFC 9112, section 9.3).
     pub(crate) fn keeps_alive(&self, version: Version) -> bool {
         let by_default = version == Version::Http11 || self.connection.keep_alive;
@@ -177,6 +189,7 @@ impl ConnectionOptions {
                 5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
                 7 if option.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
                 10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                14 if option.eq_ignore_ascii_case(b"http2-settings") => self.http2_settings = true,
                 _ if is_token(option) => {}
                 _ => return Err(ErrorKind::ConnectionMalformed),
             }

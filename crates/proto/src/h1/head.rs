@@ -17,6 +17,7 @@ pub(crate) struct RequestFacts {
     pub(crate) keep_alive: bool,
     pub(crate) expects_continue: bool,
     pub(crate) wants_upgrade: bool,
+    pub(crate) wants_h2c: bool,
 }
 
 /// What a response head says about its exchange, taken by itself.
@@ -76,6 +77,7 @@ fn request_facts(head: &RequestHead, framing: &Framing) -> Result<RequestFacts, 
         keep_alive: framing.keeps_alive(head.version),
         expects_continue: is_http11 && framing.expects_continue && has_content,
         wants_upgrade: is_http11 && framing.connection.upgrade && framing.names_protocol,
+        wants_h2c: framing.names_h2c && is_http11 && !has_content && framing.wants_h2c(),
     })
 }
 

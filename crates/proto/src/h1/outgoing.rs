@@ -72,6 +72,7 @@ impl Outgoing {
         match length {
             BodyLength::Empty => Outgoing::NoContent,
             BodyLength::Known(length) => Outgoing::Length(length),
+            BodyLength::NothingButTrailers => Outgoing::Length(0),
             BodyLength::Unknown => Outgoing::Chunked { is_open: false },
         }
     }

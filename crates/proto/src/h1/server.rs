@@ -50,6 +50,7 @@ struct Exchange {
     keep_alive: bool,
     expects_continue: bool,
     wants_upgrade: bool,
+    wants_h2c: bool,
     /// Input came while an upgrade was undecided.
     holds_input: bool,
 }
@@ -61,6 +62,7 @@ impl Exchange {
         keep_alive: true,
         expects_continue: false,
         wants_upgrade: false,
+        wants_h2c: false,
         holds_input: false,
     };
 }
@@ -186,6 +188,9 @@ impl Server {
             BodyLength::Unknown if matches!(self.sending, Outgoing::Chunked { .. }) => {
                 FramingField::Chunked
             }
+            BodyLength::NothingButTrailers if head.status != Status::NO_CONTENT => {
+                FramingField::Length(0)
+            }
             BodyLength::Empty if !head.status.forbids_content() => FramingField::Length(0),
             _ => FramingField::None,
         };
@@ -194,6 +199,7 @@ impl Server {
             close: !self.exchange.keep_alive,
             keep_alive: self.exchange.keep_alive && is_http10,
             upgrade: false,
+            http2_settings: false,
         };
         encode::finish_head(found, framing, options, out);
     }
@@ -255,6 +261,15 @@ impl Server {
     #[must_use]
     pub fn upgrade_requested(&self) -> bool {
         self.exchange.wants_upgrade
+    }
+
+    /// Whether the request asks to go on with HTTP/2 on this connection, and may: it has no content
+    /// and names no other protocol (RFC 7540, section 3.2; RULES 15). Whoever grants it writes 101
+    /// and needs this machine no more; who does not, answers as if it had not been asked.
+    #[inline]
+    #[must_use]
+    pub fn h2c_requested(&self) -> bool {
+        self.exchange.wants_h2c
     }
 
     /// After 101, or 2xx to CONNECT: input is opaque `Data`, output is written by the caller.
@@ -413,10 +428,11 @@ impl Server {
             keep_alive: facts.keep_alive,
             expects_continue: facts.expects_continue,
             wants_upgrade: facts.wants_upgrade || head.method == Method::Connect,
+            wants_h2c: facts.wants_h2c && head.method != Method::Connect,
             holds_input: false,
         };
         self.reading = Reading::Body(match facts.length {
-            BodyLength::Empty => Body::Length(0),
+            BodyLength::Empty | BodyLength::NothingButTrailers => Body::Length(0),
             BodyLength::Known(length) => Body::Length(length),
             BodyLength::Unknown => Body::chunked(&self.limits),
         });

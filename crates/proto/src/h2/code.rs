@@ -52,9 +52,8 @@ impl Code {
             K::EmptyFrameFlood | K::SmallDataFlood | K::WindowUpdateFlood => {
                 Code::ENHANCE_YOUR_CALM
             }
-            K::PriorityFlood | K::UnknownFrameFlood | K::TooManyInformational => {
-                Code::ENHANCE_YOUR_CALM
-            }
+            K::PriorityFlood | K::UnknownFrameFlood | K::StrayFrameFlood => Code::ENHANCE_YOUR_CALM,
+            K::TooManyInformational => Code::ENHANCE_YOUR_CALM,
             K::BodyTooLong | K::BodyTooShort | K::BodyForbidden => Code::INTERNAL_ERROR,
             _ => Code::PROTOCOL_ERROR,
         }

@@ -14,7 +14,7 @@ use super::floods::Floods;
 use super::flow::Flow;
 use super::frame::{self, Kind};
 use super::hpack::{Decoder, Encoder};
-use super::priority::Priority;
+use super::priority::{Priority, Wish};
 use super::schedule::Schedule;
 use super::section::{RepeatedRequest, RepeatedResponse, SectionLimits};
 use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
@@ -23,6 +23,7 @@ use super::streams::{End, Slot, Streams};
 use super::{Event, StreamId};
 use crate::error::{Error, ErrorKind, Side};
 use crate::limits::Limits;
+use crate::message::{Fields, Name};
 use input::Input;
 
 /// One end of a connection: many exchanges at a time, each a stream.
@@ -51,6 +52,8 @@ pub struct Connection {
     own_acknowledged: bool,
     peer: PeerSettings,
     peer_has_spoken: bool,
+    /// What the peer's first SETTINGS add to the connection's window for sending.
+    withheld: u32,
     /// The highest stream of the peer that we have seen, and the highest that we work on.
     last_seen: u32,
     last_accepted: u32,
@@ -147,6 +150,7 @@ impl Connection {
             own_acknowledged: false,
             peer: PeerSettings::DEFAULT,
             peer_has_spoken: false,
+            withheld: 0,
             last_seen: 0,
             last_accepted: 0,
             next_own: 1,
@@ -174,6 +178,15 @@ impl Connection {
     /// may push itself in front of others.
     pub fn set_prioritizes(&mut self, prioritizes: bool) {
         self.prioritizes = prioritizes;
+    }
+
+    /// Bounds the windows that are given back from now on, of a stream and of the connection, in
+    /// bytes: what a peer may send should be less the less memory is left (RULES 4). Windows that
+    /// the peer has already stay. They never close for good: the least is 1 KiB.
+    #[inline]
+    pub fn cap_windows(&mut self, stream: usize, connection: usize) {
+        let cap = |bytes: usize| bytes.clamp(1 << 10, u32::MAX as usize) as u32;
+        self.flow.set_caps(cap(stream), cap(connection));
     }
 
     /// The peer closed its sending side.
@@ -265,6 +278,20 @@ impl Connection {
                 frame::write_window_update(stream.id, increment, out);
             }
         }
+    }
+
+    /// Ends the connection for a reason that did not arrive in a frame: GOAWAY, after which input is
+    /// discarded.
+    pub fn give_up(&mut self, code: Code, out: &mut Vec<u8>) {
+        self.closing = Closing::Final;
+        self.input.close();
+        frame::write_go_away(self.last_accepted, code, out);
+    }
+
+    /// The peer has acknowledged our SETTINGS (RFC 9113, section 6.5.3).
+    #[must_use]
+    pub fn settings_acknowledged(&self) -> bool {
+        self.own_acknowledged
     }
 
     /// No stream is open.
@@ -402,6 +429,17 @@ impl Connection {
         self.role == Role::Server
     }
 
+    /// Puts what a response says of its priority over what the client has said (RFC 9218, section
+    /// 8). A gateway's upstream speaks for this response only, like any server.
+    #[cold]
+    fn prioritize(&mut self, slot: Slot, fields: &Fields) {
+        if let Some(value) = fields.get(Name::Priority).filter(|_| self.prioritizes) {
+            let stream = self.streams.at(slot);
+            stream.wish = Wish::parse(value);
+            stream.priority = stream.wish.over(stream.priority);
+        }
+    }
+
     fn side(&self) -> Side {
         if self.is_server() {
             Side::Request
@@ -430,6 +468,7 @@ impl Connection {
             receiving,
             sending,
             priority: Priority::UNSTATED,
+            wish: Wish::default(),
             request: RequestKind::Other,
             expects_continue: false,
             is_blocked: false,
@@ -506,9 +545,7 @@ impl Connection {
     /// Ends the connection because of what the peer did.
     #[cold]
     fn fail(&mut self, kind: ErrorKind, out: &mut Vec<u8>) -> Error {
-        self.closing = Closing::Final;
-        self.input.close();
-        frame::write_go_away(self.last_accepted, Code::of(kind), out);
+        self.give_up(Code::of(kind), out);
         Error::new(kind, self.side())
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct LastHead {
     fields_len: usize,
     /// The version of the encoder's table.
     version: Option<u32>,
+    /// `Priority` is among the fields.
+    is_prioritized: bool,
 }
 
 /// Longer blocks are not remembered.
@@ -33,7 +35,7 @@ impl LastHead {
     }
 }
 
-/// Appends the frames of a response head.
+/// Appends the frames of a response head; says whether it has the field `Priority`.
 #[inline]
 pub(crate) fn response_head(
     encoder: &mut Encoder,
@@ -43,7 +45,7 @@ pub(crate) fn response_head(
     content_length: Option<u64>,
     end: bool,
     out: &mut Vec<u8>,
-) {
+) -> bool {
     let start = begin(encoder, out);
     if !last.written.is_empty() && last.version == encoder.version() && last.is(head) {
         if last.content_length == content_length {
@@ -56,6 +58,7 @@ pub(crate) fn response_head(
         new_response_head(encoder, last, head, content_length, out);
     }
     finish(start, stream, end, out);
+    last.is_prioritized
 }
 
 #[inline(never)]
@@ -67,6 +70,7 @@ fn new_response_head(
     out: &mut Vec<u8>,
 ) {
     let (start, version) = (out.len(), encoder.version());
+    last.is_prioritized = head.fields.names().any(|name| name == Name::Priority);
     status(encoder, head.status, out);
     fields(encoder, &head.fields, is_left_out, out);
     let fields_len = out.len() - start;

@@ -17,9 +17,10 @@ pub(crate) enum Flood {
     WindowUpdate,
     Priority,
     UnknownFrame,
+    StrayFrame,
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// Counts since the beginning of the current window of time. Honest traffic in the window raises
 /// some of the limits, because peers answer each of its pieces.
@@ -55,6 +56,7 @@ impl Floods {
         by_kind[Flood::WindowUpdate as usize] = limits.window_updates_max;
         by_kind[Flood::Priority as usize] = limits.priority_frames_max;
         by_kind[Flood::UnknownFrame as usize] = limits.unknown_frames_max;
+        by_kind[Flood::StrayFrame as usize] = limits.stray_frames_max;
         Floods {
             limits: by_kind,
             counts: [0; KINDS],
@@ -89,7 +91,9 @@ impl Floods {
         let earned = match flood {
             Flood::Ping => (self.content_received >> 10) + (self.content_sent >> 10),
             Flood::WindowUpdate => self.content_sent >> 8,
-            Flood::Priority | Flood::UnknownFrame => self.streams_opened.saturating_mul(2),
+            Flood::Priority | Flood::UnknownFrame | Flood::StrayFrame => {
+                self.streams_opened.saturating_mul(2)
+            }
             Flood::Settings | Flood::EmptyFrame | Flood::SmallData => 0,
         };
         if self.counts[kind] > self.limits[kind].saturating_add(earned) {
@@ -142,6 +146,7 @@ impl Flood {
             Flood::WindowUpdate => ErrorKind::WindowUpdateFlood,
             Flood::Priority => ErrorKind::PriorityFlood,
             Flood::UnknownFrame => ErrorKind::UnknownFrameFlood,
+            Flood::StrayFrame => ErrorKind::StrayFrameFlood,
         }
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Flow {
     size_max: u32,
     stream_size: u32,
     stream_size_max: u32,
+    /// Less than these sizes is announced while memory is short.
+    cap: u32,
+    stream_cap: u32,
     probe: Probe,
 }
 
@@ -49,6 +52,8 @@ impl Flow {
             size_max: size(limits.connection_window_bytes_max),
             stream_size,
             stream_size_max: size(limits.stream_window_bytes_max),
+            cap: u32::MAX,
+            stream_cap: u32::MAX,
             probe: Probe {
                 is_out: false,
                 bytes: 0,
@@ -60,7 +65,13 @@ impl Flow {
     /// What the window of a stream is to be.
     #[inline]
     pub(crate) fn stream_size(&self) -> u32 {
-        self.stream_size
+        self.stream_size.min(self.stream_cap)
+    }
+
+    /// Says how large windows may be at most, of a stream and of the connection.
+    #[inline]
+    pub(crate) fn set_caps(&mut self, stream: u32, connection: u32) {
+        (self.stream_cap, self.cap) = (stream, connection);
     }
 
     #[inline]
@@ -94,7 +105,7 @@ impl Flow {
     #[inline]
     pub(crate) fn credit(&mut self) -> Option<u32> {
         let held = if self.counts_held { self.held } else { 0 };
-        credit(&mut self.receive_window, held, self.size)
+        credit(&mut self.receive_window, held, self.size.min(self.cap))
     }
 
     /// RFC 9113, section 6.9.1: "A sender MUST NOT allow a flow-control window to exceed 2^31-1

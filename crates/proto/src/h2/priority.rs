@@ -18,23 +18,46 @@ impl Priority {
         incremental: true,
     };
 
-    /// Reads a field value: a dictionary (RFC 9651) of which `u` and `i` are known. What is
-    /// malformed or unknown is ignored, as section 4 asks for.
+    /// Reads what a client says of a request.
     pub(crate) fn parse(value: &[u8]) -> Priority {
-        let mut priority = Priority {
+        Wish::parse(value).over(Priority {
             urgency: 3,
             incremental: false,
-        };
+        })
+    }
+}
+
+/// What was said of a priority, which may be a part of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    urgency: Option<u8>,
+    incremental: Option<bool>,
+}
+
+impl Wish {
+    /// Reads a field value: a dictionary (RFC 9651) of which `u` and `i` are known. What is
+    /// malformed or unknown is ignored, as section 4 asks for.
+    pub(crate) fn parse(value: &[u8]) -> Wish {
+        let mut wish = Wish::default();
         for member in value.split(|&byte| byte == b',') {
             let item = member.split(|&byte| byte == b';').next().unwrap_or(b"");
             match item.trim_ascii() {
-                [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
-                b"i" | b"i=?1" => priority.incremental = true,
-                b"i=?0" => priority.incremental = false,
+                [b'u', b'=', digit @ b'0'..=b'7'] => wish.urgency = Some(digit - b'0'),
+                b"i" | b"i=?1" => wish.incremental = Some(true),
+                b"i=?0" => wish.incremental = Some(false),
                 _ => {}
             }
         }
-        priority
+        wish
+    }
+
+    /// RFC 9218, section 8: "the absence of a priority parameter in an HTTP response indicates the
+    /// server's disinterest in changing the client-provided value."
+    pub(crate) fn over(self, priority: Priority) -> Priority {
+        Priority {
+            urgency: self.urgency.unwrap_or(priority.urgency),
+            incremental: self.incremental.unwrap_or(priority.incremental),
+        }
     }
 }
 

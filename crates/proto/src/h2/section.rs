@@ -419,6 +419,7 @@ fn join_cookies(fields: &mut Fields) {
 /// What a declared length means where content is possible.
 pub(crate) fn body_length(declared: Option<u64>, ends: bool) -> BodyLength {
     match declared {
+        Some(0) if !ends => BodyLength::NothingButTrailers,
         Some(length) => BodyLength::Known(length),
         None if ends => BodyLength::Empty,
         None => BodyLength::Unknown,

@@ -2,6 +2,7 @@
 
 use super::frame::{self, Kind, PAYLOAD_MAX, WINDOW_MAX};
 use crate::error::ErrorKind;
+use crate::message::{Name, RequestHead};
 
 /// What an endpoint that has said nothing wants (RFC 9113, section 6.5.2).
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
@@ -109,8 +110,31 @@ impl OwnSettings {
     }
 }
 
+/// What a client that asks for h2c over HTTP/1.1 says in `HTTP2-Settings` (RFC 7540, section
+/// 3.2.1).
+#[derive(Debug, Clone, Copy)]
+pub struct UpgradeSettings(pub(crate) PeerSettings);
+
+impl UpgradeSettings {
+    /// Reads them from a request.
+    ///
+    /// `None` if they are malformed, or not there once: "A server MUST NOT upgrade the connection
+    /// to HTTP/2 if this header field is not present or if more than one is present."
+    #[must_use]
+    pub fn of(head: &RequestHead) -> Option<UpgradeSettings> {
+        let mut values = head.fields.get_all(Name::Http2Settings);
+        let (value, None) = (values.next()?, values.next()) else {
+            return None;
+        };
+        let payload = decode_base64url(value).ok()?;
+        let mut settings = PeerSettings::DEFAULT;
+        settings.apply(&payload, false).ok()?;
+        Some(UpgradeSettings(settings))
+    }
+}
+
 /// The value of `HTTP2-Settings`: base64url without padding (RFC 7540, section 3.2.1).
-pub(crate) fn decode_base64url(text: &[u8]) -> Result<Vec<u8>, ErrorKind> {
+fn decode_base64url(text: &[u8]) -> Result<Vec<u8>, ErrorKind> {
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut count) = (0u32, 0);
     for &digit in text {

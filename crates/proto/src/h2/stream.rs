@@ -17,7 +17,7 @@
 use crate::error::ErrorKind;
 
 use super::frame::WINDOW_MAX;
-use super::priority::Priority;
+use super::priority::{Priority, Wish};
 
 /// A stream's state; small, since thousands may be open and idle.
 #[derive(Debug)]
@@ -25,7 +25,10 @@ pub(crate) struct Stream {
     pub(crate) id: u32,
     pub(crate) receiving: Receiving,
     pub(crate) sending: Sending,
+    /// Of the client and the server together.
     pub(crate) priority: Priority,
+    /// What the response says of it.
+    pub(crate) wish: Wish,
     pub(crate) request: RequestKind,
     pub(crate) expects_continue: bool,
     /// Has content to send, and no window for it.

@@ -155,6 +155,13 @@ impl Fields {
             .sum()
     }
 
+    /// Bytes of memory that there is for names and values.
+    #[inline]
+    #[must_use]
+    pub fn text_capacity(&self) -> usize {
+        self.block.capacity()
+    }
+
     /// Adds a field at the end. The text must be valid: use [`Fields::try_append`] for text that
     /// comes from users or the network.
     #[inline]

@@ -180,6 +180,36 @@ fn frames_without_use_are_cut_off() {
 }
 
 #[test]
+fn frames_on_streams_that_are_over_are_cut_off() {
+    let reset = frame(RST_STREAM, 0, 1, [0, 0, 0, 8]);
+    let cancelled = [headers(EH, 1, POST), reset.clone()].concat();
+    // Two are for the stream that was opened.
+    assert_eq!(
+        cut_off(&cancelled, |_| reset.clone()),
+        (503, "stray-frame-flood")
+    );
+    let given_up = [headers(EH, 1, POST), frame(WINDOW_UPDATE, 0, 1, [0; 4])].concat();
+    let trailers = |_| headers(END | EH, 1, "a: b");
+    assert_eq!(cut_off(&given_up, trailers), (503, "stray-frame-flood"));
+    let too_large = headers(EH, 1, &format!("{GET}{}", "\na: b".repeat(101)));
+    let more = |_| headers(EH, 1, "a: b");
+    assert_eq!(cut_off(&too_large, more), (503, "stray-frame-flood"));
+}
+
+#[test]
+fn a_late_reset_of_every_stream_is_no_attack() {
+    let mut server = started();
+    for count in 1..=10_000 {
+        let id = odd(count);
+        server.receive(&headers(END | EH, id, GET));
+        server.answer();
+        server.receive(&frame(RST_STREAM, 0, id, [0, 0, 0, 8]));
+        server.take_out();
+        assert!(server.failure.is_none(), "after {count}");
+    }
+}
+
+#[test]
 fn a_tiny_window_makes_no_flood_of_tiny_frames() {
     // The "data dribble": a window that opens byte by byte.
     let tiny = [

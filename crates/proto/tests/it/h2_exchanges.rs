@@ -1,6 +1,6 @@
 //! Two of our machines against each other: whole exchanges, and the end of a connection.
 
-use blitz_proto::h2::Code;
+use blitz_proto::h2::{Code, UpgradeSettings};
 use blitz_proto::{
     BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status,
 };
@@ -284,7 +284,9 @@ fn responses_without_content_end_with_their_head() {
         (Method::Head, 200, BodyLength::Known(5), Some("5")),
         (Method::Head, 200, BodyLength::Unknown, None),
         (Method::Get, 304, BodyLength::Known(5), Some("5")),
+        (Method::Head, 200, BodyLength::NothingButTrailers, Some("0")),
         (Method::Get, 204, BodyLength::Known(0), None),
+        (Method::Get, 204, BodyLength::NothingButTrailers, None),
         (Method::Get, 200, BodyLength::Known(0), Some("0")),
         (Method::Get, 200, BodyLength::Empty, None),
     ] {
@@ -488,11 +490,11 @@ fn a_request_of_http1_goes_on_as_stream_1() {
         End::client(&Limits::default()),
         End::server(&Limits::default()),
     );
-    let head = RequestHead::new(Method::Get, "/");
-    let stream = server
-        .connection
-        .upgrade(&head, b"AAMAAABkAAQAAAAE")
-        .expect("good settings");
+    let mut head = RequestHead::new(Method::Get, "/");
+    assert!(UpgradeSettings::of(&head).is_none(), "without settings");
+    head.fields.append(Name::Http2Settings, "AAMAAABkAAQAAAAE");
+    let settings = UpgradeSettings::of(&head).expect("good settings");
+    let stream = server.connection.upgrade(&head, &settings);
     assert_eq!(server.connection.send_window(stream), 4);
     server.respond(stream, &ResponseHead::default(), b"Hello".to_vec(), None);
     // The client of this test knows nothing of stream 1, so its frames are looked at here.
@@ -501,4 +503,76 @@ fn a_request_of_http1_goes_on_as_stream_1() {
     let out = server.take_out();
     assert_eq!(out, b"\0\0\x04\0\0\0\0\0\x01Hell");
     client.take_out();
+}
+
+#[test]
+fn a_response_has_a_say_in_its_priority() {
+    let (mut client, mut server) = pair();
+    let mut streams = Vec::new();
+    for (wish, answer) in [
+        ("u=2", None),
+        ("u=5", Some("u=1")),
+        ("u=1, i", Some("i=?0, x")),
+        ("", Some("u=7")),
+    ] {
+        let mut head = RequestHead::new(Method::Get, "/");
+        head.set_authority("example.org");
+        head.fields.append(Name::Priority, wish);
+        let stream = client.request(&head, Vec::new(), None);
+        server.receive(&client.take_out());
+        let mut response = ResponseHead::default();
+        if let Some(value) = answer {
+            response.fields.append(Name::Priority, value);
+        }
+        let stream = stream.expect("a free stream");
+        let (connection, out) = (&mut server.connection, &mut server.out);
+        connection.send_head(stream, &response, BodyLength::Unknown, out);
+        connection.mark_ready(stream);
+        streams.push(stream);
+    }
+    client.receive(&server.take_out());
+    let passed_on = &client.messages[&streams[1]].fields;
+    assert_eq!(passed_on, &[("priority".to_owned(), "u=1".to_owned())]);
+    let turns = (0..4).map_while(|_| server.connection.next_to_send());
+    let order: Vec<_> = turns.collect();
+    assert_eq!(order, [streams[1], streams[2], streams[0], streams[3]]);
+    // A later word of the client's replaces only its own.
+    let mut update = vec![0, 0, 7, 16, 0, 0, 0, 0, 0];
+    update.extend_from_slice(&streams[1].get().to_be_bytes());
+    update.extend_from_slice(b"u=0");
+    server.receive(&update);
+    for stream in &streams {
+        server.connection.mark_ready(*stream);
+    }
+    assert_eq!(server.connection.next_to_send(), Some(streams[1]));
+    assert_eq!(server.connection.next_to_send(), Some(streams[2]));
+}
+
+#[test]
+fn windows_that_are_given_back_shrink_with_their_caps() {
+    let (mut client, mut server) = pair();
+    server.releases = false;
+    let stream = client
+        .request(&post("/"), vec![0; 400_000], None)
+        .expect("free");
+    settle(&mut client, &mut server);
+    let received = server.messages[&stream].content.len();
+    assert_eq!(received, 65_536, "the window of a stream");
+    server.connection.cap_windows(10_000, 40_000);
+    let (connection, out) = (&mut server.connection, &mut server.out);
+    connection.release(stream, received, out);
+    settle(&mut client, &mut server);
+    assert_eq!(server.messages[&stream].content.len(), received + 10_000);
+    // Without memory windows still open a little, and wide once there is some.
+    server.connection.cap_windows(0, 0);
+    server.connection.release(stream, 10_000, &mut server.out);
+    settle(&mut client, &mut server);
+    assert_eq!(server.messages[&stream].content.len(), received + 11_024);
+    server.connection.cap_windows(usize::MAX, usize::MAX);
+    server.connection.release(stream, 1_024, &mut server.out);
+    settle(&mut client, &mut server);
+    assert_eq!(
+        server.messages[&stream].content.len(),
+        received + 11_024 + 65_536
+    );
 }

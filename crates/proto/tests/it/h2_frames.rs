@@ -215,6 +215,7 @@ impl Run {
                 match length {
                     BodyLength::Empty => {}
                     BodyLength::Known(length) => text += &format!(" ={length}"),
+                    BodyLength::NothingButTrailers => text += " =0?",
                     BodyLength::Unknown => text += " =?",
                 }
                 self.event(&text);

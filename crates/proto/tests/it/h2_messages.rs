@@ -216,6 +216,11 @@ fn good_requests_of_every_kind_are_understood() {
             => "1 POST / @a [] =? | \"hi\" | 1 trailers [x: y] | 1 end";
         "8.1 trailers without content": [headers(EH, 1, POST), headers(END | EH, 1, "x: y")]
             => "1 POST / @a [] =? | 1 trailers [x: y] | 1 end";
+        "8.1 a length of 0": [headers(END | EH, 1, &with("content-length: 0"))]
+            => "1 GET / @a [content-length: 0] =0 | 1 end";
+        "8.1 trailers behind a length of 0":
+            [headers(EH, 1, &with("content-length: 0")), headers(END | EH, 1, "x: y")]
+            => "1 GET / @a [content-length: 0] =0? | 1 trailers [x: y] | 1 end";
         "8.5 CONNECT": [headers(EH, 1, connect), frame(DATA, 0, 1, "hi")]
             => "1 CONNECT  @a:443 [] =? | \"hi\"";
         "8441 4 extended CONNECT": [headers(EH, 1, extended), frame(DATA, END, 1, "hi")]

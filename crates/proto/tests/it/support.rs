@@ -196,6 +196,7 @@ fn describe_request(server: &Server, head: &RequestHead, length: BodyLength) -> 
         (!server.keep_alive(), " close"),
         (server.expects_continue(), " continue"),
         (server.upgrade_requested(), " upgrade"),
+        (server.h2c_requested(), " h2c"),
     ];
     line.extend(flags.iter().filter(|(set, _)| *set).map(|(_, text)| *text));
     line
@@ -205,6 +206,7 @@ fn describe_length(length: BodyLength) -> String {
     match length {
         BodyLength::Empty => String::new(),
         BodyLength::Known(length) => format!(" ={length}"),
+        BodyLength::NothingButTrailers => " =0?".to_owned(),
         BodyLength::Unknown => " =?".to_owned(),
     }
 }

@@ -7,11 +7,41 @@ use std::ops::{Deref, DerefMut};
 /// A buffer that grew beyond this goes back to the allocator, not to the pool.
 const CAPACITY_KEPT_MAX: usize = 64 * 1024;
 
-/// Most buffers that one core keeps.
-const BUFFERS_KEPT_MAX: usize = 256;
+/// Most buffers that one core keeps: one for each of as many connections at work at a time.
+const BUFFERS_KEPT_MAX: usize = 1024;
+
+/// Most bytes that the kept buffers have room for together.
+const BYTES_KEPT_MAX: usize = 8 * 1024 * 1024;
 
 thread_local! {
-    static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Kept> = const {
+        RefCell::new(Kept {
+            buffers: Vec::new(),
+            bytes: 0,
+        })
+    };
+}
+
+struct Kept {
+    buffers: Vec<Vec<u8>>,
+    /// Room in all of them.
+    bytes: usize,
+}
+
+impl Kept {
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let buffer = self.buffers.pop()?;
+        self.bytes -= buffer.capacity();
+        Some(buffer)
+    }
+
+    fn push(&mut self, buffer: Vec<u8>) {
+        let bytes = self.bytes + buffer.capacity();
+        if self.buffers.len() < BUFFERS_KEPT_MAX && bytes <= BYTES_KEPT_MAX {
+            self.buffers.push(buffer);
+            self.bytes = bytes;
+        }
+    }
 }
 
 /// A growable byte buffer, empty at first, whose memory returns to the core when dropped.
@@ -37,12 +67,7 @@ impl Drop for Buffer {
         if (1..=CAPACITY_KEPT_MAX).contains(&bytes.capacity()) {
             bytes.clear();
             // The thread may be ending; then the allocator takes the memory.
-            let _ = KEPT.try_with(|kept| {
-                let mut kept = kept.borrow_mut();
-                if kept.len() < BUFFERS_KEPT_MAX {
-                    kept.push(bytes);
-                }
-            });
+            let _ = KEPT.try_with(|kept| kept.borrow_mut().push(bytes));
         }
     }
 }

@@ -15,8 +15,8 @@ const CLASS_BYTES: usize = 128;
 /// Futures above `CLASSES * CLASS_BYTES` (16 KiB) come straight from the allocator.
 const CLASSES: usize = 128;
 
-/// Most blocks of one size that a core keeps.
-const BLOCKS_KEPT_MAX: usize = 256;
+/// Most bytes in blocks of one size that a core keeps: a thousand futures of 4 KiB.
+const BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
 
 const BLOCK_ALIGN: usize = 64;
 
@@ -134,7 +134,7 @@ fn give_back(block: NonNull<u8>, layout: Layout) {
     };
     let kept = BLOCKS.try_with(|blocks| {
         let blocks = &mut blocks.borrow_mut().0[class];
-        let room = blocks.len() < BLOCKS_KEPT_MAX;
+        let room = blocks.len() < BYTES_KEPT_MAX / layout_of(class).size();
         if room {
             blocks.push(block);
         }

@@ -5,22 +5,28 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use super::{PoolFuture, TaskId};
 use crate::core::Core;
+
+/// How long tasks that have more to do may take in each turn.
+const BUSY_TIME: Duration = Duration::from_micros(200);
 
 /// Tasks of one core. Slot 0 stands for the main future, which is not in the table.
 pub(crate) struct Tasks {
     slots: Vec<Slot>,
     vacant: Vec<u32>,
     ready: VecDeque<TaskId>,
+    /// Those that had a turn and have more to do.
+    busy: VecDeque<TaskId>,
     main_woken: bool,
 }
 
 #[derive(Default)]
 struct Slot {
     generation: u32,
-    /// Waits in `ready`.
+    /// Waits in `ready` or `busy`.
     queued: bool,
     state: State,
 }
@@ -45,6 +51,7 @@ impl Tasks {
             slots: vec![main],
             vacant: Vec::new(),
             ready: VecDeque::new(),
+            busy: VecDeque::new(),
             main_woken: true,
         }
     }
@@ -91,9 +98,13 @@ impl Tasks {
         match slot.state {
             State::Vacant => {}
             State::Main => self.main_woken = true,
-            State::Waiting(_) | State::Running => {
+            State::Waiting(_) => {
                 slot.queued = true;
                 self.ready.push_back(id);
+            }
+            State::Running => {
+                slot.queued = true;
+                self.busy.push_back(id);
             }
         }
     }
@@ -127,12 +138,13 @@ impl Tasks {
     /// Forgets who is ready, when nobody is left.
     pub(crate) fn forget_ready(&mut self) {
         self.ready.clear();
+        self.busy.clear();
         self.main_woken = false;
     }
 
     /// Whether a task is ready to run.
     pub(crate) fn any_ready(&self) -> bool {
-        self.main_woken || !self.ready.is_empty()
+        self.main_woken || !self.ready.is_empty() || !self.busy.is_empty()
     }
 
     fn vacate(&mut self, id: TaskId) -> Option<PoolFuture<()>> {
@@ -146,9 +158,13 @@ impl Tasks {
         }
     }
 
-    /// The next ready task, marked as running.
-    fn begin(&mut self) -> Option<(TaskId, PoolFuture<()>)> {
-        while let Some(id) = self.ready.pop_front() {
+    /// The next task that is ready or, if so asked, busy, marked as running.
+    fn begin(&mut self, busy: bool) -> Option<(TaskId, PoolFuture<()>)> {
+        let queue = match busy {
+            true => &mut self.busy,
+            false => &mut self.ready,
+        };
+        while let Some(id) = queue.pop_front() {
             let slot = &mut self.slots[id.slot()];
             if !id.is_generation(slot.generation) {
                 continue;
@@ -173,12 +189,29 @@ pub(crate) fn main_waker(core: &Core) -> Waker {
 
 /// Runs the tasks that are ready now. Those that become ready meanwhile have their turn after the
 /// sockets have had theirs, so that a task that always wakes itself starves nobody.
+///
+/// Tasks that had more to do than a turn allows come last, one after the other for as long as the
+/// others took, or for [`BUSY_TIME`] if that is longer: however many there are, who has little to
+/// do waits for a part of them only.
 pub(crate) fn run_ready(core: &Core) {
-    let ready = core.tasks.borrow().ready.len();
+    let (ready, busy) = {
+        let tasks = core.tasks.borrow();
+        (tasks.ready.len(), tasks.busy.len())
+    };
+    let began = (busy > 1).then(Instant::now);
     for _ in 0..ready {
-        let next = core.tasks.borrow_mut().begin();
-        let Some((id, future)) = next else { return };
+        let next = core.tasks.borrow_mut().begin(false);
+        let Some((id, future)) = next else { break };
         run(core, id, future);
+    }
+    let others_done = began.map(|began| (began.elapsed().max(BUSY_TIME), Instant::now()));
+    for _ in 0..busy {
+        let next = core.tasks.borrow_mut().begin(true);
+        let Some((id, future)) = next else { break };
+        run(core, id, future);
+        if others_done.is_some_and(|(share, since)| since.elapsed() >= share) {
+            break;
+        }
     }
 }
 

@@ -6,6 +6,13 @@ use super::{Cause, SocketKey};
 use crate::driver::{Driver, Event, Received};
 use crate::sys;
 
+/// Who has more to send than this gives way to those who have less.
+const LARGE_SEND: usize = 16 * 1024;
+
+/// What they may send in a turn, all together. The kernel takes 0.2 ms for that, or 0.7 where it has
+/// to find memory for it first.
+const LARGE_SENDS_BYTES: usize = 512 * 1024;
+
 /// The turn of the loop.
 impl Sockets<'_> {
     /// Starts the sends of this turn.
@@ -18,10 +25,30 @@ impl Sockets<'_> {
             }
         }
         self.table.to_send = listed;
+        let mut left = LARGE_SENDS_BYTES;
+        while left > 0
+            && let Some(key) = self.table.large_sends.pop_front()
+        {
+            if let Some(entry) = self.table.slab.get_mut(key) {
+                entry.sending.listed = false;
+                left = left.saturating_sub(entry.sending.queued());
+                self.continue_with(key, usize::MAX);
+            }
+        }
+    }
+
+    /// Sockets with much to send that wait for their turn.
+    pub(crate) fn large_sends(&self) -> usize {
+        self.table.large_sends.len()
     }
 
     /// Sends what is queued or, after the last byte, FIN; unless it is sending or has failed.
     pub(super) fn continue_sending(&mut self, key: SocketKey) {
+        self.continue_with(key, LARGE_SEND);
+    }
+
+    /// As [`Sockets::continue_sending`]; what is larger than this waits for its turn.
+    fn continue_with(&mut self, key: SocketKey, at_once_max: usize) {
         let table = &mut *self.table;
         let Some(entry) = table.slab.get_mut(key) else {
             return;
@@ -33,6 +60,12 @@ impl Sockets<'_> {
             return;
         }
         if let Some(queue) = &mut entry.sending.queue {
+            if queue.bytes() > at_once_max {
+                if !std::mem::replace(&mut entry.sending.listed, true) {
+                    table.large_sends.push_back(key);
+                }
+                return;
+            }
             entry.pending.add(Pending::SEND);
             table.driver.send(key, entry.fd, queue.describe());
             return;

@@ -21,7 +21,7 @@ use crate::timer::{Target, ticks_up};
 pub(super) const DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// Send queues that a core keeps for the next sends.
-const QUEUES_KEPT_MAX: usize = 256;
+const QUEUES_KEPT_MAX: usize = 1024;
 
 /// Queues without content. The kernel holds pointers into the boxes of those in use.
 #[allow(
@@ -37,6 +37,8 @@ pub(crate) struct SocketTable {
     pub(super) slab: Slab,
     /// Sockets with something to send at the end of the turn.
     pub(super) to_send: Vec<SocketKey>,
+    /// Those among them that have much, in order.
+    pub(super) large_sends: VecDeque<SocketKey>,
     /// Parked sockets that had news when they were parked.
     pub(super) to_resume: VecDeque<SocketKey>,
     /// Sockets that wait for receive buffers, in order (rule 2).
@@ -92,6 +94,7 @@ impl SocketTable {
             listeners: Listeners::default(),
             slab: Slab::default(),
             to_send: Vec::new(),
+            large_sends: VecDeque::new(),
             to_resume: VecDeque::new(),
             starved: VecDeque::new(),
             starved_idle: VecDeque::new(),
@@ -119,7 +122,7 @@ impl SocketTable {
 
     /// Whether the loop has work before it may wait.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.to_send.is_empty() || !self.to_resume.is_empty()
+        !self.to_send.is_empty() || !self.large_sends.is_empty() || !self.to_resume.is_empty()
     }
 
     pub(super) fn entry(&mut self, key: SocketKey) -> &mut Entry {

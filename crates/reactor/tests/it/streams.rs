@@ -133,6 +133,31 @@ fn what_was_queued_last_leaves_before_the_core_ends() {
     }
 }
 
+/// Though it is more than a turn starts to send.
+#[test]
+fn nor_does_the_core_end_before_much_has_left() {
+    const BYTES: usize = 100_000;
+    for io in [IoChoice::Uring, IoChoice::Epoll] {
+        let outsiders = block_on(&config(io), async {
+            let mut pairs = Vec::new();
+            for _ in 0..20 {
+                pairs.push(with_outsider().await);
+            }
+            let sent = pairs.into_iter().map(|(socket, outsider)| {
+                socket.send(pattern(BYTES));
+                socket.finish();
+                outsider
+            });
+            sent.collect::<Vec<_>>()
+        });
+        for mut outsider in outsiders.unwrap() {
+            let mut heard = Vec::new();
+            outsider.read_to_end(&mut heard).unwrap();
+            assert!(heard == pattern(BYTES), "{} bytes", heard.len());
+        }
+    }
+}
+
 #[test]
 fn bytes_put_back_come_first() {
     on_both_drivers(|| async {

@@ -59,6 +59,24 @@ fn echo_gives_back_paths_and_content() {
 }
 
 #[test]
+fn echo_asks_those_who_wait_for_their_content() {
+    on_both_drivers(builtin::app, |address| {
+        let mut client = Client::connect(address);
+        for framing in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+            client.send("POST /echo HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\n");
+            client.send(format!("{framing}\r\n\r\n"));
+            assert_eq!(client.response().status, 100);
+            client.send(match framing.contains("chunked") {
+                true => "5\r\nhello\r\n0\r\n\r\n",
+                false => "hello",
+            });
+            let answer = client.response();
+            assert_eq!((answer.status, answer.text()), (200, "hello"));
+        }
+    });
+}
+
+#[test]
 fn data_has_exactly_the_size() {
     on_both_drivers(builtin::app, |address| {
         let mut client = Client::connect(address);

@@ -1,7 +1,7 @@
 use blitz_testing::Client;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -50,20 +50,24 @@ impl Drop for Served {
     }
 }
 
-/// The example `built_in`, which `cargo test` builds beside this binary.
-fn command(listen: &str) -> Command {
+/// An example, which `cargo test` builds beside this binary.
+pub(crate) fn example(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("it has a path");
     let profile = this
         .parent()
         .and_then(Path::parent)
         .expect("it is in target/<profile>/deps");
-    let example = profile.join("examples/built_in");
+    let example = profile.join("examples").join(name);
     assert!(
         example.exists(),
         "`cargo build --examples` makes {}",
         example.display()
     );
-    let mut command = Command::new(example);
+    example
+}
+
+fn command(listen: &str) -> Command {
+    let mut command = Command::new(example("built_in"));
     command.env("BLITZ_LISTEN", listen).env("BLITZ_CORES", "1");
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command

@@ -30,10 +30,12 @@ impl Connection {
             if !payload.is_empty() {
                 return Err(ErrorKind::FrameSize);
             }
-            self.settings_acknowledged(out);
+            self.note_acknowledgement(out);
             return Ok(());
         }
         self.peer_has_spoken = true;
+        self.flow
+            .grow_send_window(std::mem::take(&mut self.withheld))?;
         let before = self.peer.window;
         self.peer.apply(payload, !self.is_server())?;
         self.encoder
@@ -54,7 +56,7 @@ impl Connection {
         Ok(())
     }
 
-    fn settings_acknowledged(&mut self, out: &mut Vec<u8>) {
+    fn note_acknowledgement(&mut self, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.own_acknowledged, true) {
             return;
         }
@@ -124,11 +126,11 @@ impl Connection {
             return Err(ErrorKind::FrameUnexpected);
         }
         let Some(slot) = self.streams.find(header.stream) else {
-            return Ok(None);
+            return self.stray(now).map(|()| None);
         };
         let stream = self.streams.at(slot);
         if matches!(stream.receiving, Receiving::Reset | Receiving::GivenUp) {
-            return Ok(None);
+            return self.stray(now).map(|()| None);
         }
         let is_early = stream.sending == Sending::Head;
         self.end_stream(slot, Receiving::Reset);
@@ -145,6 +147,15 @@ impl Connection {
             error,
             code,
         }))
+    }
+
+    /// Counts a frame on a stream that is over. A client sends a few that cross our own; servers are
+    /// free to reset each stream that they have answered early.
+    pub(super) fn stray(&mut self, now: Duration) -> Result<(), ErrorKind> {
+        match self.is_server() {
+            true => self.floods.note(Flood::StrayFrame, now),
+            false => Ok(()),
+        }
     }
 
     /// RFC 9113, section 6.7.
@@ -255,8 +266,8 @@ impl Connection {
         }
         let priority = Priority::parse(value);
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.priority = priority;
-            self.schedule.change(id, priority);
+            stream.priority = stream.wish.over(priority);
+            self.schedule.change(id, stream.priority);
         } else if id > self.last_seen {
             self.early_priorities.retain(|(other, _)| *other != id);
             if self.early_priorities.len() < EARLY_PRIORITIES_MAX {

@@ -113,6 +113,7 @@ impl Connection {
                 .trailers(slot, end, block, now, received, out)
                 .map(Some),
             Receiving::Discarded | Receiving::GivenUp => {
+                self.stray(now)?;
                 section::ignored(&mut self.decoder, block)?;
                 if end && self.streams.at(slot).receiving == Receiving::Discarded {
                     self.streams.at(slot).receiving = Receiving::Done;
@@ -145,7 +146,7 @@ impl Connection {
         }
         section::ignored(&mut self.decoder, block)?;
         match self.streams.end_of(id) {
-            Some(End::ByUs) => Ok(None),
+            Some(End::ByUs) => self.stray(now).map(|()| None),
             Some(End::ByPeer) => Err(ErrorKind::StreamClosed),
             // RFC 9113, section 5.1.1: "The identifier of a newly established stream MUST be
             // numerically greater than all streams that the initiating endpoint has opened".

@@ -2,11 +2,19 @@
 
 use super::{Connection, Role};
 use crate::error::{Error, ErrorKind, Side};
-use crate::h2::StreamId;
 use crate::h2::encode;
 use crate::h2::frame::{self, Header, Kind, PAYLOAD_MAX, flag};
+use crate::h2::priority::Priority;
+use crate::h2::settings::WINDOW_DEFAULT;
 use crate::h2::stream::{Receiving, RequestKind, Sending, UNDECLARED};
-use crate::message::{BodyLength, Fields, Method, RequestHead, ResponseHead, Status, TargetForm};
+use crate::h2::{StreamId, UpgradeSettings};
+use crate::message::{
+    BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm,
+};
+
+/// Content that is sent after 101 before the client has said anything in HTTP/2: what comes right
+/// behind the 101 has to fit into what some clients read heads into (curl's is 32 KiB).
+const UPGRADED_BYTES_MAX: u32 = 16 * 1024;
 
 impl Connection {
     /// Opens a stream for a request; `None` if none is
@@ -38,6 +46,7 @@ impl Connection {
             BodyLength::Empty if head.method.anticipates_content() => (Some(0), true),
             BodyLength::Empty => (None, true),
             BodyLength::Known(length) => (Some(length), length == 0),
+            BodyLength::NothingButTrailers => (Some(0), false),
             BodyLength::Unknown => (None, false),
         };
         let sending = if end { Sending::Done } else { Sending::Body };
@@ -76,8 +85,8 @@ impl Connection {
         encode::response_head(encoder, last, stream.0, head, None, false, out);
     }
 
-    /// Appends the final response head. It ends the stream if `length` is `Empty` or 0, or the
-    /// request or the status have no content; otherwise content or `send_end` have to follow,
+    /// Appends the final response head. It ends the stream if `length` is `Empty` or `Known(0)`, or
+    /// the request or the status have no content; otherwise content or `send_end` have to follow,
     /// [`sends_body`](Connection::sends_body) says which.
     ///
     /// A 2xx to CONNECT opens the tunnel, without length.
@@ -113,6 +122,7 @@ impl Connection {
             _ if is_tunnel => (None, false),
             BodyLength::Empty => (None, true),
             BodyLength::Known(length) => (Some(length), length == 0),
+            BodyLength::NothingButTrailers => (Some(0), false),
             BodyLength::Unknown => (None, false),
         };
         let has_no_content = state.request == RequestKind::Head || head.status.forbids_content();
@@ -124,7 +134,11 @@ impl Connection {
         state.send_left = declared.unwrap_or(UNDECLARED);
         state.expects_continue = false;
         let (encoder, last) = (&mut self.encoder, &mut self.last_sent);
-        encode::response_head(encoder, last, stream.0, head, declared, end, out);
+        let is_prioritized =
+            encode::response_head(encoder, last, stream.0, head, declared, end, out);
+        if is_prioritized {
+            self.prioritize(slot, &head.fields);
+        }
         if end {
             self.remove_if_closed(slot);
         }
@@ -264,26 +278,26 @@ impl Connection {
     /// Takes a request that came over HTTP/1.1 and asked to go on with HTTP/2, as stream 1, whose
     /// request is complete (RFC 7540, section 3.2; RULES 15). Call it after
     /// [`start`](Connection::start); the client's preface is still to come.
-    ///
-    /// # Errors
-    /// `settings`, the value of `HTTP2-Settings`, is malformed.
-    pub fn upgrade(&mut self, head: &RequestHead, settings: &[u8]) -> Result<StreamId, Error> {
+    pub fn upgrade(&mut self, head: &RequestHead, settings: &UpgradeSettings) -> StreamId {
         assert!(
             self.is_server() && self.last_seen == 0,
             "an upgrade in the middle"
         );
-        let payload = crate::h2::settings::decode_base64url(settings);
-        let applied = payload.and_then(|payload| self.peer.apply(&payload, false));
-        applied.map_err(|kind| Error::new(kind, Side::Request))?;
+        self.peer = settings.0;
         self.encoder
             .set_peer_size(self.peer.header_table_size as usize);
+        self.withheld = WINDOW_DEFAULT - UPGRADED_BYTES_MAX;
+        self.flow.send_window = UPGRADED_BYTES_MAX as i32;
         (self.last_seen, self.last_accepted) = (1, 1);
         self.floods.stream_opened();
         let mut stream = self.new_stream(1, Receiving::Done, Sending::Head);
         if head.method == Method::Head {
             stream.request = RequestKind::Head;
         }
+        if let Some(value) = head.fields.get(Name::Priority).filter(|_| self.prioritizes) {
+            stream.priority = Priority::parse(value);
+        }
         self.streams.insert(stream);
-        Ok(StreamId(1))
+        StreamId(1)
     }
 }

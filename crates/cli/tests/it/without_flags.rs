@@ -1,0 +1,171 @@
+//! What a start without any flag does. It uses ports that others may have on this machine, so it is
+//! tried in a network of its own, where the kernel lets the caller of `unshare` have one.
+
+use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blitz_testing::{Client, PATIENCE};
+
+const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+const HTTPS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8443);
+
+/// Says to this program that it runs in a network of its own.
+const ALONE: &str = "BLITZ_TEST_NETWORK";
+
+/// Set by those who want no test left out for what the machine lacks.
+const TRY_ALL: &str = "BLITZ_TRY_ALL";
+
+/// Ways to a new network, for `unshare`: root's, and that of everybody else.
+const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
+
+/// Runs `test` in a new network, as the only test of another process of this program. `name` is its
+/// path.
+fn alone(name: &str, test: impl FnOnce(&Path)) {
+    if let Some(folder) = env::var_os(ALONE) {
+        return test(folder.as_ref());
+    }
+    let way = match way_to_a_network() {
+        Ok(way) => way,
+        Err(refused) => {
+            let told = format!("{name} is not tried: it wants a network of its own. {refused}");
+            assert!(env::var_os(TRY_ALL).is_none(), "{told}");
+            // Past the capture of what tests print, which is shown only if they fail.
+            return io::stderr()
+                .write_all(format!("{told}\n").as_bytes())
+                .unwrap();
+        }
+    };
+    let this = env::current_exe().unwrap();
+    let folder = env::temp_dir().join(format!("blitz-alone-{}-{name}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let output = Command::new("unshare")
+        .args(way)
+        .args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"])
+        .arg(this)
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, &folder)
+        .output();
+    let _ = fs::remove_dir_all(&folder);
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{said}");
+    assert!(told.contains("1 passed"), "{told}");
+}
+
+/// What makes `unshare` give this caller a network; or what every way to one fails with, and what to
+/// do about it.
+fn way_to_a_network() -> Result<&'static [&'static str], String> {
+    let mut refused = String::new();
+    for way in WAYS {
+        let tried = Command::new("unshare")
+            .args(way)
+            .args(["ip", "link", "set", "lo", "up"])
+            .output();
+        let said = match tried {
+            Ok(output) if output.status.success() => return Ok(way),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => error.to_string(),
+        };
+        refused += &format!("`unshare {}`: {said}. ", way.join(" "));
+    }
+    Err(refused
+        + "It takes unshare (on Debian: apt-get install util-linux), ip (apt-get install iproute2) and \
+           leave to make namespaces")
+}
+
+/// `blitz` without flags, killed when dropped.
+struct Started {
+    child: Child,
+    said: std::path::PathBuf,
+}
+
+impl Started {
+    fn new(folder: &Path, name: &str) -> Started {
+        let said = folder.join(name);
+        let file = fs::File::create(&said).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_blitz"))
+            .env("XDG_STATE_HOME", folder)
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        Started { child, said }
+    }
+
+    fn until_said(&self, what: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let said = fs::read_to_string(&self.said).unwrap();
+            if said.contains(what) {
+                return said;
+            }
+            assert!(Instant::now() < end, "{what}: {said}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn http_is_on_8080_and_https_on_8443() {
+    alone(
+        "without_flags::http_is_on_8080_and_https_on_8443",
+        |folder| {
+            let started = Started::new(folder, "said");
+            let said = started.until_said("try           curl --cacert");
+            assert!(said.contains("http://127.0.0.1:8080\n"), "{said}");
+            assert!(said.contains("https://127.0.0.1:8443\n"), "{said}");
+            let mut client = Client::connect(HTTP);
+            assert_eq!(client.get("/hello").text(), "Hello, World!");
+            let ca = folder.join("blitz/ca.pem");
+            let config = crate::https::config(&ca, None);
+            let mut stream = crate::https::connect(HTTPS, "localhost", &config);
+            assert!(
+                crate::https::get(&mut stream, "localhost", "/hello")
+                    .unwrap()
+                    .ends_with("Hello, World!")
+            );
+        },
+    );
+}
+
+#[test]
+fn a_taken_8443_is_a_warning_and_a_taken_8080_the_end() {
+    let name = "without_flags::a_taken_8443_is_a_warning_and_a_taken_8080_the_end";
+    alone(name, |folder| {
+        let taken = TcpListener::bind(HTTPS).unwrap();
+        let started = Started::new(folder, "one");
+        let said = started.until_said("try           curl http://127.0.0.1:8080/hello");
+        assert!(
+            said.contains("no HTTPS: cannot listen on 127.0.0.1:8443"),
+            "{said}"
+        );
+        assert!(
+            said.contains("--listen-tls ADDR takes another port"),
+            "{said}"
+        );
+        assert!(!said.contains("https://"), "{said}");
+        let mut client = Client::connect(HTTP);
+        assert_eq!(client.get("/hello").text(), "Hello, World!");
+        drop(taken);
+        let mut second = Started::new(folder, "two");
+        assert_eq!(second.child.wait().unwrap().code(), Some(1));
+        let said = second.until_said("another program listens there");
+        assert!(said.contains("127.0.0.1:8080"), "{said}");
+    });
+}

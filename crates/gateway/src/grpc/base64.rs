@@ -1,0 +1,129 @@
+//! Base64 as gRPC-Web uses it: a stream of texts, each padded where it ends, one behind the other.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use blitz_http::{Buffer, Chunk};
+
+/// Letters that stand for three bytes.
+const QUAD: usize = 4;
+
+/// The text of these bytes, with its padding.
+pub(super) fn encode(bytes: &[u8]) -> Chunk {
+    let mut text = Buffer::take();
+    text.resize(bytes.len().div_ceil(3) * QUAD, 0);
+    let written = STANDARD.encode_slice(bytes, &mut text[..]);
+    assert_eq!(written, Ok(text.len()), "there is room for it");
+    Chunk::from(text)
+}
+
+/// It is not base64, or ends within four letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotBase64;
+
+/// Decodes what comes in pieces that may end anywhere.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// Letters that wait for those that complete them.
+    kept: [u8; QUAD],
+    kept_len: usize,
+}
+
+impl Decoder {
+    /// What the next piece of text brings.
+    pub(super) fn decode(&mut self, mut text: &[u8]) -> Result<Buffer, NotBase64> {
+        let mut bytes = Buffer::take();
+        if self.kept_len > 0 {
+            text = self.keep(text);
+            if self.kept_len < QUAD {
+                return Ok(bytes);
+            }
+            self.kept_len = 0;
+            append(&self.kept, &mut bytes)?;
+        }
+        let whole = text.len() / QUAD * QUAD;
+        let (mut quads, rest) = text.split_at(whole);
+        while !quads.is_empty() {
+            // Padding ends a text, and another may follow.
+            let padding = quads.iter().position(|&letter| letter == b'=');
+            let end = padding.map_or(quads.len(), |at| (at / QUAD + 1) * QUAD);
+            let (one, others) = quads.split_at(end);
+            append(one, &mut bytes)?;
+            quads = others;
+        }
+        self.keep(rest);
+        Ok(bytes)
+    }
+
+    /// Nothing follows.
+    pub(super) fn finish(&self) -> Result<(), NotBase64> {
+        if self.kept_len == 0 {
+            Ok(())
+        } else {
+            Err(NotBase64)
+        }
+    }
+
+    /// Keeps up to four letters; gives back the others.
+    fn keep<'a>(&mut self, text: &'a [u8]) -> &'a [u8] {
+        let (more, others) = text.split_at(text.len().min(QUAD - self.kept_len));
+        self.kept[self.kept_len..][..more.len()].copy_from_slice(more);
+        self.kept_len += more.len();
+        others
+    }
+}
+
+/// Decodes one text, which is padded at its end or nowhere.
+fn append(text: &[u8], bytes: &mut Buffer) -> Result<(), NotBase64> {
+    let start = bytes.len();
+    bytes.resize(start + text.len() / QUAD * 3, 0);
+    let decoded = STANDARD.decode_slice(text, &mut bytes[start..]);
+    bytes.truncate(start + decoded.map_err(|_| NotBase64)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(pieces: &[&str]) -> Result<Vec<u8>, NotBase64> {
+        let mut decoder = Decoder::default();
+        let mut all = Vec::new();
+        for piece in pieces {
+            all.extend_from_slice(&decoder.decode(piece.as_bytes())?);
+        }
+        decoder.finish().map(|()| all)
+    }
+
+    #[test]
+    fn texts_follow_each_other_and_are_cut_anywhere() {
+        let text = "AAAAAAE=aGk=Zm9vYmFyZg==Zm8=";
+        let whole = decoded(&[text]);
+        assert_eq!(whole, Ok(b"\0\0\0\0\x01hifoobarffo".to_vec()));
+        for at in 0..text.len() {
+            for end in at..text.len() {
+                assert_eq!(decoded(&[&text[..at], &text[at..end], &text[end..]]), whole);
+            }
+        }
+        let letters: Vec<_> = text.split("").collect();
+        assert_eq!(decoded(&letters), whole);
+    }
+
+    #[test]
+    fn what_is_no_base64_is_refused() {
+        for text in [
+            "aGk", "a=k=", "====", "a===", "aG k", "aGl=", "aGk=\n", "aGk=a", "-_-_", "ab=c",
+        ] {
+            assert_eq!(decoded(&[text]), Err(NotBase64), "{text:?}");
+        }
+        assert_eq!(decoded(&[]), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded() {
+        for len in 0..100_u8 {
+            let bytes: Vec<u8> = (0..len).map(|byte| byte.wrapping_mul(37)).collect();
+            let text = encode(&bytes);
+            assert_eq!(decoded(&[std::str::from_utf8(&text).unwrap()]), Ok(bytes));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! gRPC-Web, which browsers speak, and its translation (gRPC's document PROTOCOL-WEB): messages are
+//! framed as in gRPC, but trailers are a frame of their own behind the messages, and all of it may be
+//! in base64.
+
+use blitz_http::{Chunk, Fields, Name, Pooled, RequestHead, ResponseHead, Slice};
+
+use super::base64::{self, Decoder, NotBase64};
+use super::{Code, is_grpc};
+use crate::proxy_status::Failure;
+
+/// In front of a message: whether it is compressed, and its length.
+const FRAME_HEADER_BYTES: usize = 5;
+
+/// The flag of a frame that has trailers in it.
+const TRAILERS: u8 = 0x80;
+
+/// Says how a call ended, wherever the fields are that do.
+const STATUS_FIELDS: [&str; 3] = ["grpc-status", "grpc-message", "grpc-status-details-bin"];
+
+/// How the bytes of a message are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As they are.
+    Binary,
+    /// In base64, for clients that can receive nothing else piece by piece.
+    Text,
+}
+
+/// What a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Web {
+    /// In its request.
+    pub(super) sends: Form,
+    /// In the answer.
+    pub(super) takes: Form,
+}
+
+impl Web {
+    /// What `Content-Type` and `Accept` say of a request.
+    pub(super) fn of(fields: &Fields) -> Option<Web> {
+        let (sends, _) = form_of(fields.get(Name::ContentType)?)?;
+        let accepted = fields.get_all(Name::Accept);
+        let accepted = accepted
+            .flat_map(|value| value.split(|&byte| byte == b','))
+            .find_map(|range| form_of(range.trim_ascii()));
+        let takes = accepted.map_or(sends, |(form, _)| form);
+        Some(Web { sends, takes })
+    }
+
+    /// Turns the head of a request into one of gRPC.
+    pub(super) fn translate_request(head: &mut RequestHead) {
+        let fields = &mut head.fields;
+        let Some((_, rest)) = fields.get(Name::ContentType).and_then(form_of) else {
+            unreachable!("it was looked at before")
+        };
+        let content_type = [super::GRPC, rest].concat();
+        fields.set(Name::ContentType, content_type);
+        fields.set(Name::Te, "trailers");
+        fields.remove("x-grpc-web");
+    }
+
+    /// What translates the content of the request, if something has to.
+    pub(super) fn decoder(self) -> Option<Translation> {
+        (self.sends == Form::Text).then(|| Translation::Decode(Decoder::default()))
+    }
+
+    /// What translates the answer with this head, if it is one of gRPC.
+    pub(super) fn encoder(self, head: &ResponseHead) -> Option<Encoder> {
+        let content_type = head.fields.get(Name::ContentType)?;
+        is_grpc(content_type).then(|| Encoder {
+            form: self.takes,
+            messages: Messages::default(),
+            status: None,
+        })
+    }
+
+    /// The content type of answers that the gateway makes.
+    pub(super) fn content_type(self) -> &'static str {
+        match self.takes {
+            Form::Binary => "application/grpc-web+proto",
+            Form::Text => "application/grpc-web-text+proto",
+        }
+    }
+
+    /// The content of an answer that is nothing but its trailers.
+    pub(super) fn trailers_only(self, trailers: &Fields) -> Chunk {
+        self.takes.encode(frame(trailers))
+    }
+}
+
+impl Form {
+    fn prefix(self) -> &'static [u8] {
+        match self {
+            Form::Binary => b"application/grpc-web",
+            Form::Text => b"application/grpc-web-text",
+        }
+    }
+
+    fn encode(self, bytes: Vec<u8>) -> Chunk {
+        match self {
+            Form::Binary => Chunk::from(bytes),
+            Form::Text => base64::encode(&bytes),
+        }
+    }
+}
+
+/// The form that a media type names, and what stands behind that name.
+fn form_of(media_type: &[u8]) -> Option<(Form, &[u8])> {
+    let of = |form: Form| {
+        let rest = super::rest_behind(form.prefix(), media_type)?;
+        Some((form, rest))
+    };
+    of(Form::Text).or_else(|| of(Form::Binary))
+}
+
+/// Translates an answer on its way.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    form: Form,
+    messages: Messages,
+    /// What the head says of how the call ended, as it may if nothing comes behind it.
+    status: Option<Pooled<Fields>>,
+}
+
+impl Encoder {
+    pub(super) fn translate_head(&mut self, head: &mut ResponseHead) {
+        let content_type = head.fields.get(Name::ContentType).unwrap_or_default();
+        let rest = super::rest_behind(super::GRPC, content_type).unwrap_or_default();
+        let content_type = [self.form.prefix(), rest].concat();
+        head.fields.set(Name::ContentType, content_type);
+        head.fields.remove(Name::Trailer);
+        for name in STATUS_FIELDS {
+            if let Some(value) = head.fields.get(name) {
+                let status = self.status.get_or_insert_default();
+                status.append(name, value);
+                head.fields.remove(name);
+            }
+        }
+    }
+
+    /// Messages, or parts of them.
+    pub(crate) fn content(&mut self, slice: Slice) -> Chunk {
+        self.messages.pass(&slice);
+        match self.form {
+            Form::Binary => Chunk::from(slice),
+            Form::Text => base64::encode(&slice),
+        }
+    }
+
+    /// The end of an answer. One without a status would look complete to some clients.
+    pub(crate) fn end(&mut self, trailers: Option<Pooled<Fields>>) -> Chunk {
+        let mut trailers = trailers.or(self.status.take()).unwrap_or_default();
+        if !trailers.contains("grpc-status") {
+            let message = "the upstream's answer ended without a status";
+            Code::Unknown.write(message, &mut trailers);
+        }
+        self.form.encode(frame(&trailers))
+    }
+
+    /// The end of an answer that was not completed; none if a message was not, whose rest the
+    /// client would take it for.
+    pub(super) fn fail(&self, failure: Failure) -> Option<Chunk> {
+        let mut trailers = Pooled::<Fields>::take();
+        Code::of_failure(failure).write(failure.detail(), &mut trailers);
+        let whole = self.messages.are_whole();
+        whole.then(|| self.form.encode(frame(&trailers)))
+    }
+}
+
+/// Trailers as a frame: lines as in HTTP/1.1, names in lower case.
+fn frame(trailers: &Fields) -> Vec<u8> {
+    let mut frame = vec![TRAILERS, 0, 0, 0, 0];
+    for (name, value) in trailers.iter() {
+        frame.extend(name.as_bytes().iter().map(u8::to_ascii_lowercase));
+        frame.push(b':');
+        frame.extend_from_slice(value);
+        frame.extend_from_slice(b"\r\n");
+    }
+    let length = (frame.len() - FRAME_HEADER_BYTES) as u32;
+    frame[1..FRAME_HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
+    frame
+}
+
+/// Follows messages, to know where one ends.
+#[derive(Debug, Default)]
+struct Messages {
+    header: [u8; FRAME_HEADER_BYTES],
+    /// How much of it is there; of the next message, once `left` is nothing.
+    header_len: usize,
+    /// Bytes of the message that are still to come.
+    left: usize,
+}
+
+impl Messages {
+    fn pass(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.left > 0 {
+                let now = bytes.len().min(self.left);
+                self.left -= now;
+                bytes = &bytes[now..];
+                continue;
+            }
+            let missing = FRAME_HEADER_BYTES - self.header_len;
+            let (more, rest) = bytes.split_at(bytes.len().min(missing));
+            self.header[self.header_len..][..more.len()].copy_from_slice(more);
+            self.header_len += more.len();
+            bytes = rest;
+            if let (FRAME_HEADER_BYTES, [_, length @ ..]) = (self.header_len, self.header) {
+                self.left = u32::from_be_bytes(length) as usize;
+                self.header_len = 0;
+            }
+        }
+    }
+
+    fn are_whole(&self) -> bool {
+        self.left == 0 && self.header_len == 0
+    }
+}
+
+/// A body on its way through, with what it becomes.
+#[derive(Debug)]
+pub(crate) enum Translation {
+    /// A request in base64.
+    Decode(Decoder),
+    /// An answer.
+    Encode(Encoder),
+}
+
+impl Translation {
+    pub(crate) fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
+        match self {
+            Translation::Decode(decoder) => decoder.decode(&slice).map(Chunk::from),
+            Translation::Encode(encoder) => Ok(encoder.content(slice)),
+        }
+    }
+
+    /// What comes behind the content.
+    pub(crate) fn end(
+        &mut self,
+        trailers: &mut Option<Pooled<Fields>>,
+    ) -> Result<Option<Chunk>, NotBase64> {
+        match self {
+            Translation::Decode(decoder) => decoder.finish().map(|()| None),
+            Translation::Encode(encoder) => Ok(Some(encoder.end(trailers.take()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_followed_however_they_are_cut() {
+        let stream = b"\0\0\0\0\0\0\0\0\0\x02hi\x01\0\0\0\x01x";
+        let ends = [0, 5, 12, 18];
+        for cut in 0..=stream.len() {
+            let mut messages = Messages::default();
+            messages.pass(&stream[..cut]);
+            assert_eq!(messages.are_whole(), ends.contains(&cut), "{cut}");
+            for at in cut..stream.len() {
+                messages.pass(&stream[at..=at]);
+                assert_eq!(messages.are_whole(), ends.contains(&(at + 1)), "{cut} {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn trailers_are_lines_in_a_frame() {
+        let mut fields = Fields::new();
+        fields.append("Grpc-Status", "0");
+        fields.append(Name::ProxyStatus, "x");
+        assert_eq!(
+            frame(&fields),
+            b"\x80\0\0\0\x1fgrpc-status:0\r\nproxy-status:x\r\n"
+        );
+    }
+
+    #[test]
+    fn the_answer_has_the_form_that_is_accepted() {
+        let web = |content_type: &str, accept: &str| {
+            let mut fields = Fields::new();
+            fields.append(Name::ContentType, content_type);
+            fields.append(Name::Accept, accept);
+            Web::of(&fields).map(|web| (web.sends, web.takes))
+        };
+        let (binary, text) = (Form::Binary, Form::Text);
+        for (content_type, accept, wanted) in [
+            ("application/grpc-web", "*/*", Some((binary, binary))),
+            ("application/grpc-web-text+proto", "*/*", Some((text, text))),
+            (
+                "Application/gRPC-Web+proto",
+                "text/plain, application/grpc-web-text",
+                Some((binary, text)),
+            ),
+            (
+                "application/grpc-web-text;x=y",
+                "application/grpc-web+proto",
+                Some((text, binary)),
+            ),
+            ("application/grpc-web-texts", "*/*", None),
+            ("application/grpc", "application/grpc-web", None),
+        ] {
+            assert_eq!(web(content_type, accept), wanted, "{content_type}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Upstreams over TLS: HTTP/2 where they choose it, HTTP/1.1 where they do not.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use blitz_http::{BodyLength, ClientTlsSlot, Limits, Method, Name, Status};
+use blitz_proto::h2::Code;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::h2_client::Client;
+use crate::h2_peer::H2Peer;
+use crate::support::{Peer, Proxy, SOON, Stream, believing, eventually, ok};
+use crate::tls_support::Authority;
+
+/// An upstream over TLS that runs a script for each connection, with its number from 0.
+pub(crate) struct TlsUpstream {
+    address: SocketAddr,
+    accepted: Arc<AtomicUsize>,
+    offers: Arc<Mutex<Vec<&'static str>>>,
+    pub(crate) authority: Authority,
+}
+
+/// One connection, by what was agreed upon.
+pub(crate) enum Accepted {
+    H1(Peer),
+    H2(Box<H2Peer>),
+}
+
+impl TlsUpstream {
+    /// That agrees to these protocols.
+    pub(crate) fn scripted(
+        alpn: &[&'static str],
+        script: impl Fn(usize, Accepted) + Send + Sync + 'static,
+    ) -> TlsUpstream {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let authority = Authority::new();
+        let config = authority.outside_server(&authority.pair(&["localhost", "127.0.0.1"]), |_| {});
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let offers = Arc::new(Mutex::new(alpn.to_vec()));
+        let (script, counter, present) =
+            (Arc::new(script), Arc::clone(&accepted), Arc::clone(&offers));
+        thread::spawn(move || {
+            for tcp in listener.incoming().flatten() {
+                let number = counter.fetch_add(1, Ordering::SeqCst);
+                let mut config = ServerConfig::clone(&config);
+                let alpn = present.lock().unwrap();
+                config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+                let script = Arc::clone(&script);
+                thread::spawn(move || {
+                    if let Some(accepted) = accept(tcp, config) {
+                        script(number, accepted);
+                    }
+                });
+            }
+        });
+        TlsUpstream {
+            address,
+            accepted,
+            offers,
+            authority,
+        }
+    }
+
+    /// Answers each request with protocol, scheme if it has one, method, path and content.
+    pub(crate) fn echoing(alpn: &[&'static str]) -> TlsUpstream {
+        TlsUpstream::scripted(alpn, |_, accepted| match accepted {
+            Accepted::H1(mut peer) => {
+                while let Some((head, content)) = peer.request() {
+                    let content = String::from_utf8(content).unwrap();
+                    let (asked, _) = head.line.rsplit_once(' ').unwrap();
+                    peer.send(ok(&format!("h1 {asked} {content}")));
+                }
+            }
+            Accepted::H2(mut peer) => {
+                while let Some((stream, asked)) = peer.request() {
+                    let head = asked.head;
+                    let (method, path) = (head.method_str(), head.path_and_query());
+                    let content = String::from_utf8(asked.content).unwrap();
+                    let scheme = head.scheme().unwrap_or_default();
+                    peer.answer(
+                        stream,
+                        Status::OK,
+                        &format!("h2 {scheme} {method} {path} {content}"),
+                    );
+                }
+            }
+        })
+    }
+
+    /// What connections to come are offered.
+    fn agree_to(&self, alpn: &[&'static str]) {
+        *self.offers.lock().unwrap() = alpn.to_vec();
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn proxy(&self, io: blitz_http::IoChoice) -> Proxy {
+        Proxy::to_tls(io, &[&self.url()], &self.authority)
+    }
+}
+
+/// Completes the handshake; `None` if the client does not like it.
+fn accept(tcp: TcpStream, config: ServerConfig) -> Option<Accepted> {
+    tcp.set_read_timeout(Some(SOON)).unwrap();
+    tcp.set_write_timeout(Some(SOON)).unwrap();
+    tcp.set_nodelay(true).unwrap();
+    let session = ServerConnection::new(Arc::new(config)).unwrap();
+    let mut stream = Box::new(StreamOwned::new(session, tcp));
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).ok()?;
+    }
+    Some(match stream.conn.alpn_protocol() {
+        Some(b"h2") => Accepted::H2(Box::new(H2Peer::speaking(stream, &Limits::default()))),
+        _ => Accepted::H1(Peer::new(Stream::Tls(stream))),
+    })
+}
+
+const BOTH: &[&str] = &["h2", "http/1.1"];
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+scenarios! {
+    fn the_upstream_chooses_the_protocol(io) {
+        for (alpn, speaks) in [
+            (BOTH, "h2 https"),
+            (&["h2"], "h2 https"),
+            (&["http/1.1"], "h1"),
+            (&["http/1.1", "h2"], "h1"),
+            (&[], "h1"),
+        ] {
+            let upstream = TlsUpstream::echoing(alpn);
+            let proxy = upstream.proxy(io);
+            let mut one = proxy.client();
+            let mut two = Client::connect(proxy.address);
+            for round in 0..3 {
+                let path = format!("/{round}");
+                assert_eq!(one.get(&path).text(), format!("{speaks} GET {path} "), "{alpn:?}");
+                let stream = two.request(Method::Post, &path, BodyLength::Known(2));
+                two.send(stream, b"hi", true);
+                let answer = two.answer(stream);
+                assert_eq!(text(&answer.content), format!("{speaks} POST {path} hi"), "{alpn:?}");
+                let via = if speaks == "h1" { "1.1 blitz" } else { "2 blitz" };
+                assert_eq!(answer.fields.get_str(Name::Via), Some(via));
+            }
+            assert_eq!(upstream.accepted(), 1, "{alpn:?}");
+        }
+    }
+
+    fn the_first_requests_at_once_share_one_connection(io) {
+        let upstream = TlsUpstream::echoing(BOTH);
+        let proxy = upstream.proxy(io);
+        let mut client = Client::connect(proxy.address);
+        let streams: Vec<_> = (0..80)
+            .map(|n| (n, client.request(Method::Get, &format!("/{n}"), BodyLength::Empty)))
+            .collect();
+        for (n, stream) in streams {
+            assert_eq!(text(&client.answer(stream).content), format!("h2 https GET /{n} "));
+        }
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn the_first_requests_at_once_do_not_wait_for_one_another_on_http1(io) {
+        let upstream = TlsUpstream::scripted(&["http/1.1"], |_, accepted| {
+            let Accepted::H1(mut peer) = accepted else {
+                panic!("nobody agreed to HTTP/2")
+            };
+            while peer.request().is_some() {
+                thread::sleep(Duration::from_millis(100));
+                peer.send(ok("slow"));
+            }
+        });
+        let proxy = upstream.proxy(io);
+        let mut client = Client::connect(proxy.address);
+        let began = std::time::Instant::now();
+        let streams: Vec<_> = (0..20)
+            .map(|n| client.request(Method::Get, &format!("/{n}"), BodyLength::Empty))
+            .collect();
+        for stream in streams {
+            assert_eq!(text(&client.answer(stream).content), "slow");
+        }
+        assert_eq!(upstream.accepted(), 20);
+        assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
+    }
+
+    fn an_upstream_that_changes_its_mind_is_followed(io) {
+        // Each connection ends after the request that asks for it.
+        let upstream = TlsUpstream::scripted(BOTH, |_, accepted| match accepted {
+            Accepted::H1(mut peer) => {
+                while let Some((head, _)) = peer.request() {
+                    peer.send(ok("h1"));
+                    if head.line.contains("last") {
+                        break;
+                    }
+                }
+            }
+            Accepted::H2(mut peer) => {
+                while let Some((stream, asked)) = peer.request() {
+                    peer.answer(stream, Status::OK, "h2");
+                    if asked.head.path() == "/last" {
+                        return peer.fin_and_wait();
+                    }
+                }
+            }
+        });
+        let proxy = upstream.proxy(io);
+        let mut client = Client::connect(proxy.address);
+        let orders: [(&[&str], &str); 4] =
+            [(&["http/1.1"], "h1"), (BOTH, "h2"), (&[], "h1"), (&["h2"], "h2")];
+        assert_eq!(client.get("/last").content, b"h2");
+        for (order, (alpn, speaks)) in orders.into_iter().enumerate() {
+            upstream.agree_to(alpn);
+            eventually("the pool is empty", || proxy.http_counters().upstream_idle == 0);
+            let streams: Vec<_> = (0..10)
+                .map(|_| client.request(Method::Get, "/some", BodyLength::Empty))
+                .collect();
+            for stream in streams {
+                assert_eq!(text(&client.answer(stream).content), speaks, "{order}");
+            }
+            // All but one of several connections of HTTP/1.1 stay, which must not be used when
+            // the next one turns out to be of HTTP/2.
+            while proxy.http_counters().upstream_idle > 0 {
+                let before = proxy.http_counters().upstream_idle;
+                assert_eq!(text(&client.get("/last").content), speaks);
+                eventually("it closes", || proxy.http_counters().upstream_idle < before);
+            }
+        }
+    }
+
+    fn http1_connections_in_use_do_not_return_once_http2_was_chosen(io) {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let receiver = Mutex::new(receiver);
+        let upstream = TlsUpstream::scripted(&["http/1.1"], move |_, accepted| match accepted {
+            Accepted::H1(mut peer) => {
+                while let Some((head, _)) = peer.request() {
+                    if head.line.contains("held") {
+                        receiver.lock().unwrap().recv().unwrap();
+                    }
+                    peer.send(ok("h1"));
+                }
+            }
+            Accepted::H2(mut peer) => {
+                while let Some((stream, _)) = peer.request() {
+                    peer.answer(stream, Status::OK, "h2");
+                }
+            }
+        });
+        let proxy = upstream.proxy(io);
+        let mut held = proxy.client();
+        held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("it is asked", || upstream.accepted() == 1);
+        thread::sleep(Duration::from_millis(50));
+        upstream.agree_to(BOTH);
+        let mut client = proxy.client();
+        assert_eq!(client.get("/").text(), "h2");
+        sender.send(()).unwrap();
+        assert_eq!(held.response().text(), "h1");
+        for _ in 0..3 {
+            assert_eq!(client.get("/").text(), "h2");
+        }
+        assert_eq!(upstream.accepted(), 2);
+    }
+
+    fn what_http2_refuses_is_sent_again_with_its_body(io) {
+        let upstream = TlsUpstream::scripted(BOTH, |number, accepted| {
+            let Accepted::H2(mut peer) = accepted else {
+                panic!("HTTP/2 was offered")
+            };
+            while let Some((stream, asked)) = peer.request() {
+                match number {
+                    0 => peer.reset(stream, Code::REFUSED_STREAM),
+                    _ => peer.answer(stream, Status::OK, &text(&asked.content)),
+                }
+            }
+        });
+        let proxy = upstream.proxy(io);
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(client.response().text(), "hello");
+        assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
+    }
+
+    fn one_failed_handshake_fails_all_who_wait_for_it(io) {
+        let upstream = TlsUpstream::echoing(BOTH);
+        let proxy = Proxy::to_tls(io, &[&upstream.url()], &Authority::new());
+        let mut client = Client::connect(proxy.address);
+        let streams: Vec<_> = (0..20)
+            .map(|_| client.request(Method::Get, "/", BodyLength::Empty))
+            .collect();
+        for stream in streams {
+            let answer = client.answer(stream);
+            assert_eq!(answer.status, Some(Status::BAD_GATEWAY));
+            let said = answer.fields.get_str(Name::ProxyStatus);
+            assert_eq!(said, Some("blitz; error=tls_certificate_error"));
+        }
+        assert!(upstream.accepted() < 20, "{}", upstream.accepted());
+    }
+
+    fn connections_made_with_old_settings_get_no_more_requests(io) {
+        let other = Authority::new();
+        for alpn in [BOTH, &["http/1.1"]] {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let receiver = Mutex::new(receiver);
+            let upstream = TlsUpstream::scripted(alpn, move |number, accepted| match accepted {
+                Accepted::H1(mut peer) => {
+                    while let Some((head, _)) = peer.request() {
+                        if head.line.contains("/held") {
+                            receiver.lock().unwrap().recv().unwrap();
+                        }
+                        peer.send(ok(&number.to_string()));
+                    }
+                }
+                Accepted::H2(mut peer) => {
+                    while let Some((stream, head)) = peer.next() {
+                        if head.path() == "/held" {
+                            receiver.lock().unwrap().recv().unwrap();
+                        }
+                        peer.answer(stream, Status::OK, &number.to_string());
+                    }
+                }
+            });
+            let slot = ClientTlsSlot::from(believing(&upstream.authority));
+            let gateway = Proxy::gateway(io).upstream_tls(slot.clone());
+            let proxy = Proxy::start(gateway, &[&upstream.url()]);
+            let mut client = proxy.client();
+            for _ in 0..2 {
+                assert_eq!(client.get("/").text(), "0");
+            }
+            // One connection is idle when the settings change, the other is not.
+            let mut held = proxy.client();
+            held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+            thread::sleep(Duration::from_millis(50));
+            slot.replace(believing(&upstream.authority));
+            assert_eq!(client.get("/").text(), "1");
+            sender.send(()).unwrap();
+            assert_eq!(held.response().text(), "0", "what runs goes on");
+            for client in [&mut client, &mut held] {
+                assert_eq!(client.get("/").text(), "1");
+            }
+            eventually("the old one is closed", || proxy.http_counters().upstream_retired == 1);
+            slot.replace(believing(&other));
+            let answer = client.get("/");
+            assert_eq!(answer.status, 502);
+            assert_eq!(answer.field("proxy-status"), Some("blitz; error=tls_certificate_error"));
+            slot.replace(believing(&upstream.authority));
+            eventually("it rests no more", || client.get("/").status == 200);
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! WebSockets between any two versions of HTTP; `upgrade.rs` has the tunnel of HTTP/1.1 itself.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use blitz_gateway::Options;
+use blitz_http::{
+    BodyLength, IoChoice, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey,
+};
+use blitz_proto::h2::{Code, StreamId};
+
+use crate::h2::{H2Upstream, found};
+use crate::h2_client::Client;
+use crate::h2_peer::H2Peer;
+use crate::support::{Peer, Proxy, Upstream, eventually, ok};
+use crate::upstream_tls::{Accepted, TlsUpstream};
+
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+fn asks(path: &str, key: &str) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: p\r\n\r\n"
+    )
+}
+
+fn connect(path: &str) -> RequestHead {
+    let mut head = RequestHead::new(Method::Get, path);
+    head.set_authority("a");
+    head.set_protocol(Some("websocket"));
+    head.fields.append(Name::SecWebSocketVersion, "13");
+    head.fields.append(Name::SecWebSocketProtocol, "p");
+    head
+}
+
+/// Switches if it is asked to and then repeats what it gets, until FIN.
+fn echo_h1(peer: &mut Peer) {
+    while let Some((head, _)) = peer.request() {
+        if head.field("upgrade") != Some("websocket") || head.line.contains("/no") {
+            peer.send(ok("plain"));
+            continue;
+        }
+        let key = WebSocketKey::parse(head.field("sec-websocket-key").unwrap().as_bytes());
+        let accept = match head.line.contains("/liar") {
+            true => ACCEPT.replace('s', "t"),
+            false => key.unwrap().accept(),
+        };
+        peer.send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: p\r\n\r\n"
+        ));
+        while let Some(byte) = peer.exactly(1) {
+            peer.send(byte);
+        }
+        peer.send("bye");
+        peer.finish();
+        return;
+    }
+}
+
+/// The same of HTTP/2, one stream after the other.
+fn echo_h2(mut peer: H2Peer, asked: &Mutex<Vec<RequestHead>>) {
+    while let Some((stream, head)) = peer.next() {
+        asked.lock().unwrap().push(head.clone());
+        if head.protocol() != Some("websocket") {
+            peer.answer(stream, Status::OK, "plain");
+        } else if head.path() == "/no" {
+            peer.answer(stream, Status::FORBIDDEN, "no");
+        } else {
+            echo_stream(&mut peer, stream);
+        }
+    }
+}
+
+fn echo_stream(peer: &mut H2Peer, stream: StreamId) {
+    let mut head = ResponseHead::new(Status::OK);
+    head.fields.append(Name::SecWebSocketProtocol, "p");
+    head.fields.append(Name::SecWebSocketAccept, "of nobody");
+    peer.start(stream, &head, BodyLength::Unknown);
+    let mut said = 0;
+    loop {
+        let asked = peer.until(stream, |asked| {
+            asked.content.len() > said || asked.is_complete || asked.reset.is_some()
+        });
+        if asked.reset.is_some() {
+            return;
+        }
+        peer.send(stream, &asked.content[said..], false);
+        said = asked.content.len();
+        if asked.is_complete {
+            return peer.send(stream, b"bye", true);
+        }
+    }
+}
+
+/// An upstream in clear text of HTTP/2, with what it was asked.
+struct H2c {
+    upstream: H2Upstream,
+    asked: Arc<Mutex<Vec<RequestHead>>>,
+}
+
+impl H2c {
+    fn new(takes_connect: bool) -> H2c {
+        H2c::delayed(takes_connect, Duration::ZERO)
+    }
+
+    /// Says after a while what it takes.
+    fn delayed(takes_connect: bool, delay: Duration) -> H2c {
+        let asked = Arc::<Mutex<Vec<RequestHead>>>::default();
+        let seen = Arc::clone(&asked);
+        let upstream = H2Upstream::scripted(move |_, mut peer| {
+            if !takes_connect {
+                hide_connect(&mut peer);
+            }
+            thread::sleep(delay);
+            echo_h2(peer, &seen);
+        });
+        H2c { upstream, asked }
+    }
+
+    fn proxy(&self, io: IoChoice) -> Proxy {
+        Proxy::to(io, &[&self.upstream.url])
+    }
+
+    fn accepted(&self) -> usize {
+        self.upstream.accepted()
+    }
+
+    fn asked(&self) -> Vec<RequestHead> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// Makes SETTINGS_ENABLE_CONNECT_PROTOCOL a setting that nobody knows.
+fn hide_connect(peer: &mut H2Peer) {
+    let setting = [0, 8, 0, 0, 0, 1];
+    let at = peer.out.windows(6).position(|bytes| bytes == setting);
+    peer.out[at.unwrap()] = 0xf0;
+}
+
+/// A WebSocket of a client of HTTP/1.1, from the handshake to the end.
+fn talk_h1(proxy: &Proxy) {
+    let mut peer = proxy.peer();
+    peer.send(asks("/chat", KEY) + "early");
+    let answer = peer.head().unwrap();
+    assert_eq!(answer.line, "HTTP/1.1 101 Switching Protocols");
+    assert_eq!(answer.field("upgrade"), Some("websocket"));
+    assert_eq!(answer.field("sec-websocket-accept"), Some(ACCEPT));
+    assert_eq!(answer.field("sec-websocket-protocol"), Some("p"));
+    assert_eq!(peer.exactly(5).unwrap(), b"early");
+    for message in ["one", "two"] {
+        peer.send(message);
+        assert_eq!(peer.exactly(3).unwrap(), message.as_bytes());
+    }
+    let large = "x".repeat(1 << 17);
+    thread::scope(|scope| {
+        let mut writer = peer.writer();
+        scope.spawn(move || std::io::Write::write_all(&mut writer, large.as_bytes()).unwrap());
+        assert_eq!(peer.exactly(1 << 17).unwrap().len(), 1 << 17);
+    });
+    peer.send("last");
+    peer.finish();
+    assert_eq!(peer.rest(), (b"lastbye".to_vec(), true));
+}
+
+/// The same of HTTP/2.
+fn talk_h2(proxy: &Proxy) {
+    let mut client = Client::connect(proxy.address);
+    // Its SETTINGS come with the first answer.
+    client.get("/plain");
+    assert!(client.machine.takes_extended_connect());
+    let stream = client.send_head(&connect("/chat"), BodyLength::Unknown);
+    client.send(stream, b"early", false);
+    let answer = client.until(stream, |answer| answer.content == b"early");
+    assert_eq!(answer.status, Some(Status::OK));
+    assert_eq!(answer.fields.get_str(Name::SecWebSocketProtocol), Some("p"));
+    for name in [Name::Upgrade, Name::Connection, Name::SecWebSocketAccept] {
+        assert_eq!(answer.fields.get(name), None, "{name:?}");
+    }
+    let mut length = 5;
+    for bytes in [&b"one"[..], &[b'x'; 50_000], &[b'y'; 200_000]] {
+        client.send(stream, bytes, false);
+        length += bytes.len();
+        client.until(stream, |answer| answer.content.len() == length);
+    }
+    client.send(stream, b"last", true);
+    assert!(client.answer(stream).content.ends_with(b"lastbye"));
+}
+
+fn status_of(proxy: &Proxy, request: &str) -> (u16, Option<String>) {
+    let mut client = proxy.client();
+    client.send(request);
+    let answer = client.response();
+    (
+        answer.status,
+        answer.field("proxy-status").map(str::to_owned),
+    )
+}
+
+const UPGRADE_FAILED: &str = "blitz; error=http_upgrade_failed";
+
+scenarios! {
+    fn every_version_reaches_every_version(io) {
+        let one = Upstream::scripted(|_, peer| echo_h1(peer));
+        let two = H2c::new(true);
+        let tls = TlsUpstream::scripted(&["h2", "http/1.1"], |_, accepted| match accepted {
+            Accepted::H1(mut peer) => echo_h1(&mut peer),
+            Accepted::H2(peer) => echo_h2(*peer, &Mutex::default()),
+        });
+        for proxy in [Proxy::to(io, &[&one.url()]), two.proxy(io), tls.proxy(io)] {
+            talk_h1(&proxy);
+            talk_h2(&proxy);
+            assert_eq!(proxy.counters().tunnels, 2);
+            eventually("nothing is left", || proxy.http_counters().connections == 0);
+        }
+        for head in two.asked().iter().filter(|head| head.path() == "/chat") {
+            assert_eq!((head.method_str(), head.protocol()), ("CONNECT", Some("websocket")));
+            assert_eq!((head.scheme(), head.authority()), (Some("http"), Some("a")));
+            assert_eq!(head.fields.get_str(Name::SecWebSocketVersion), Some("13"));
+            for name in [Name::SecWebSocketKey, Name::Upgrade, Name::Connection] {
+                assert_eq!(head.fields.get(name), None, "{name:?}");
+            }
+        }
+        assert_eq!(two.accepted(), 1);
+        assert_eq!(tls.accepted(), 1);
+    }
+
+    fn an_upstream_over_tls_without_extended_connect_is_asked_over_http1(io) {
+        let tls = TlsUpstream::scripted(&["h2", "http/1.1"], |_, accepted| match accepted {
+            Accepted::H1(mut peer) => echo_h1(&mut peer),
+            Accepted::H2(mut peer) => {
+                hide_connect(&mut peer);
+                echo_h2(*peer, &Mutex::default());
+            }
+        });
+        let proxy = tls.proxy(io);
+        talk_h1(&proxy);
+        talk_h2(&proxy);
+        let mut client = proxy.client();
+        for _ in 0..3 {
+            assert_eq!(client.get("/").text(), "plain");
+        }
+        assert_eq!(tls.accepted(), 3, "one of HTTP/2, and one for each WebSocket");
+        // What is refused over HTTP/1.1 leaves no connection behind that others would get.
+        assert_eq!(status_of(&proxy, &asks("/no", KEY)).0, 200);
+        assert_eq!(client.get("/").text(), "plain");
+        assert_eq!(proxy.http_counters().upstream_idle, 1);
+    }
+
+    fn one_in_clear_text_without_it_is_a_bad_gateway_and_never_a_plain_request(io) {
+        let upstream = H2c::new(false);
+        let proxy = upstream.proxy(io);
+        for _ in 0..2 {
+            let (status, said) = status_of(&proxy, &asks("/chat", KEY));
+            assert_eq!((status, said.as_deref()), (502, Some(UPGRADE_FAILED)));
+            let mut client = Client::connect(proxy.address);
+            client.get("/");
+            let stream = client.send_head(&connect("/chat"), BodyLength::Unknown);
+            let answer = client.until(stream, |answer| answer.status.is_some());
+            assert_eq!(answer.status, Some(Status::BAD_GATEWAY));
+            assert_eq!(answer.fields.get_str(Name::ProxyStatus), Some(UPGRADE_FAILED));
+        }
+        assert!(upstream.asked().iter().all(|head| head.path() == "/"));
+        // The address is none that rests for it.
+        assert_eq!(proxy.client().get("/").text(), "plain");
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn the_first_of_all_waits_for_what_the_upstream_takes(io) {
+        let upstream = H2c::delayed(true, Duration::from_millis(100));
+        let proxy = upstream.proxy(io);
+        talk_h1(&proxy);
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("h2c://{}", silent.local_addr().unwrap());
+        let mut options = Options::default();
+        options.client.limits.connect_timeout = Duration::from_millis(100);
+        let proxy = Proxy::with(io, &[&url], options);
+        assert_eq!(status_of(&proxy, &asks("/", KEY)).1.as_deref(), Some(UPGRADE_FAILED));
+    }
+
+    fn who_lies_about_the_key_is_found_out(io) {
+        let upstream = Upstream::scripted(|_, peer| echo_h1(peer));
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = Client::connect(proxy.address);
+        client.get("/");
+        let stream = client.send_head(&connect("/liar"), BodyLength::Unknown);
+        let answer = client.until(stream, |answer| answer.status.is_some());
+        assert_eq!(answer.status, Some(Status::BAD_GATEWAY));
+        assert_eq!(answer.fields.get_str(Name::ProxyStatus), Some(UPGRADE_FAILED));
+        assert_eq!(proxy.counters().tunnels, 0);
+    }
+
+    fn refusals_pass_as_they_are(io) {
+        let upstream = H2c::new(true);
+        let proxy = upstream.proxy(io);
+        let mut client = proxy.client();
+        client.send(asks("/no", KEY));
+        let answer = client.response();
+        assert_eq!((answer.status, answer.text()), (403, "no"));
+        assert_eq!(client.get("/").text(), "plain");
+        let mut client = Client::connect(proxy.address);
+        client.get("/");
+        let stream = client.send_head(&connect("/no"), BodyLength::Unknown);
+        let answer = client.until(stream, |answer| answer.is_complete);
+        assert_eq!((answer.status, &answer.content[..]), (Some(Status::FORBIDDEN), &b"no"[..]));
+    }
+
+    fn a_key_that_is_none_is_a_bad_request_where_the_gateway_would_answer_it(io) {
+        let upstream = H2c::new(true);
+        let proxy = upstream.proxy(io);
+        for key in ["", "short", "dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Key: x"] {
+            assert_eq!(status_of(&proxy, &asks("/chat", key)).0, 400, "{key:?}");
+        }
+        assert_eq!(upstream.asked().len(), 0);
+    }
+
+    fn the_end_of_one_side_is_the_end_of_the_other(io) {
+        let (sender, receiver) = channel();
+        let upstream = H2Upstream::scripted(move |_, mut peer| {
+            while let Some((stream, head)) = peer.next() {
+                peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
+                peer.send(stream, b"hello", false);
+                if head.path() == "/resets" {
+                    peer.until(stream, |asked| asked.content == b"now");
+                    peer.reset(stream, Code::INTERNAL_ERROR);
+                    continue;
+                }
+                if head.path() == "/ends" {
+                    peer.send(stream, b"", true);
+                }
+                let asked = peer.until(stream, |asked| asked.is_complete || asked.reset.is_some());
+                let _ = sender.send((head.path().to_owned(), asked.reset, asked.content));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let begin = |path: &str| {
+            let mut peer = proxy.peer();
+            peer.send(asks(path, KEY));
+            assert!(peer.head().unwrap().line.contains("101"));
+            assert_eq!(peer.exactly(5).unwrap(), b"hello");
+            peer
+        };
+        let peer = begin("/client-resets");
+        peer.reset();
+        let (_, reset, _) = found(&receiver);
+        assert_eq!(reset, Some(Code::CANCEL));
+        let mut peer = begin("/ends");
+        assert!(peer.is_closed_by_peer());
+        peer.send("still here");
+        peer.finish();
+        assert_eq!(found(&receiver), ("/ends".to_owned(), None, b"still here".to_vec()));
+        let mut peer = begin("/resets");
+        peer.send("now");
+        assert!(peer.is_closed_by_peer());
+        eventually("nothing is left", || proxy.http_counters().connections == 0);
+        assert_eq!(upstream.accepted(), 1, "the connection is none the worse");
+    }
+
+    fn the_last_words_before_a_reset_are_heard(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, head)) = peer.next() {
+                peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
+                peer.send(stream, b"hello", false);
+                peer.until(stream, |asked| asked.content == b"close");
+                let ends = head.path() == "/ends";
+                peer.send_and_reset(stream, b"closed", ends, Code::CANCEL);
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        for path in ["/ends", "/breaks"] {
+            let mut peer = proxy.peer();
+            peer.send(asks(path, KEY));
+            assert!(peer.head().unwrap().line.contains("101"));
+            assert_eq!(peer.exactly(5).unwrap(), b"hello");
+            peer.send("close");
+            assert_eq!(peer.exactly(6).unwrap(), b"closed", "{path}");
+            assert!(peer.is_closed_by_peer());
+        }
+        eventually("nothing is left", || proxy.http_counters().connections == 0);
+    }
+
+    fn a_handshake_on_a_connection_that_has_died_is_made_once_more(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            // The first request is answered; the second finds that nobody is there.
+            let (stream, head) = peer.next().unwrap();
+            if head.protocol().is_some() {
+                echo_stream(&mut peer, stream);
+                return peer.expect_end();
+            }
+            peer.answer(stream, Status::OK, "plain");
+            drop(peer.next());
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        assert_eq!(proxy.client().get("/").text(), "plain");
+        talk_h1(&proxy);
+        assert_eq!(proxy.counters().retries, 1);
+        assert_eq!(upstream.accepted(), 2);
+    }
+}

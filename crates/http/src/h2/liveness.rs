@@ -1,0 +1,208 @@
+//! Whether the peer is still there.
+//!
+//! A connection that has died in silence would hold all requests of a core until their deadlines.
+//! So a server that is silent while requests wait is asked with PING, gets no more requests until it
+//! says something, and is given up when it does not. One that answers PING and nothing else, as it
+//! may with long polls, is asked ever more rarely: servers count PINGs, too.
+
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_proto::Limits;
+
+use super::wire::State;
+
+/// How much longer the next silence may be, each time that nothing but PING was answered.
+const PATIENCE_GROWTH: u32 = 4;
+/// How often it grows.
+const PATIENCE_STEPS_MAX: u32 = 3;
+
+#[derive(Debug)]
+pub(super) struct Liveness {
+    /// When something last came, or before it there was first a reason to expect something.
+    heard: Instant,
+    /// When PING was sent, if nothing came since.
+    asked: Option<Instant>,
+    /// Something came since there was last a new reason to expect something.
+    is_heard: bool,
+    /// PINGs in a row after which no message went on.
+    answered: u32,
+    next: Next,
+}
+
+/// When there is something to look at.
+#[derive(Debug)]
+enum Next {
+    /// Now, since something has changed.
+    Now,
+    At(Instant),
+    /// When something changes.
+    Later,
+}
+
+/// What to do about a silence.
+#[derive(Debug, PartialEq, Eq)]
+enum Silence {
+    Bear(Instant),
+    /// Ask now, and wait for an answer until then.
+    Ask(Instant),
+    Over,
+}
+
+impl Liveness {
+    pub(super) fn new(now: Instant) -> Liveness {
+        Liveness {
+            heard: now,
+            asked: None,
+            is_heard: true,
+            answered: 0,
+            next: Next::Now,
+        }
+    }
+
+    /// There is a reason to expect something that there was not before. As long as nothing has come
+    /// for the one before, which was perhaps given up, the silence goes on.
+    pub(super) fn expect(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_heard) {
+            self.heard = now;
+        }
+        self.next = Next::Now;
+    }
+
+    /// Bytes came.
+    #[inline]
+    pub(super) fn hear(&mut self) {
+        self.heard = blitz_reactor::now();
+        self.is_heard = true;
+        if self.asked.take().is_some() {
+            self.next = Next::Now;
+        }
+    }
+
+    /// A message began or went on.
+    #[inline]
+    pub(super) fn progress(&mut self) {
+        if self.answered != 0 {
+            self.answered = 0;
+            self.next = Next::Now;
+        }
+    }
+
+    /// Whether the peer was asked and has said nothing yet.
+    #[inline]
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    fn bear(&mut self, now: Instant, limits: &Limits) -> Silence {
+        if let Some(asked) = self.asked {
+            let until = asked + limits.ping_timeout;
+            return match now >= until {
+                true => Silence::Over,
+                false => Silence::Bear(until),
+            };
+        }
+        let steps = self.answered.min(PATIENCE_STEPS_MAX);
+        let until = self.heard + limits.ping_after * PATIENCE_GROWTH.pow(steps);
+        if now < until {
+            return Silence::Bear(until);
+        }
+        self.asked = Some(now);
+        self.answered += 1;
+        Silence::Ask(now + limits.ping_timeout)
+    }
+}
+
+impl State {
+    /// Ready if a server gives no sign of life; asks one that is silent for too long.
+    pub(super) fn poll_liveness(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = blitz_reactor::now();
+        match self.liveness.next {
+            Next::Later => return Poll::Pending,
+            Next::At(due) if self.timer.is_set(now, due) => return Poll::Pending,
+            Next::At(_) | Next::Now => {}
+        }
+        if !self.shared.is_client() || self.streams.is_empty() {
+            self.liveness.next = Next::Later;
+            return Poll::Pending;
+        }
+        let until = match self.liveness.bear(now, self.shared.limits()) {
+            Silence::Over => return Poll::Ready(()),
+            Silence::Bear(until) => until,
+            Silence::Ask(until) => {
+                let (machine, out) = self.machine();
+                machine.ping(out);
+                self.flush();
+                until
+            }
+        };
+        self.liveness.next = Next::At(until);
+        // Only to be woken then: it lies in the future.
+        let _ = self.timer.poll_due(until, cx);
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            ping_after: Duration::from_secs(5),
+            ping_timeout: Duration::from_secs(20),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_is_asked_and_then_given_up() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut liveness = Liveness::new(began);
+        assert_eq!(liveness.bear(at(4), &limits()), Silence::Bear(at(5)));
+        assert_eq!(liveness.bear(at(5), &limits()), Silence::Ask(at(25)));
+        assert!(liveness.is_doubtful());
+        assert_eq!(liveness.bear(at(24), &limits()), Silence::Bear(at(25)));
+        assert_eq!(liveness.bear(at(25), &limits()), Silence::Over);
+    }
+
+    #[test]
+    fn requests_that_are_given_up_one_after_the_other_do_not_hide_a_silence() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut liveness = Liveness::new(began);
+        for second in [1, 3] {
+            liveness.expect(at(second));
+            let silence = liveness.bear(at(second + 1), &limits());
+            assert_eq!(silence, Silence::Bear(at(6)));
+        }
+        liveness.expect(at(6));
+        assert_eq!(liveness.bear(at(6), &limits()), Silence::Ask(at(26)));
+        // Nor does it lift the doubt.
+        liveness.expect(at(7));
+        assert!(liveness.is_doubtful());
+    }
+
+    /// A gRPC server ends a connection with the fourth PING in a row that comes within five minutes
+    /// of the one before.
+    #[test]
+    fn who_answers_nothing_but_pings_is_asked_ever_more_rarely() {
+        let began = Instant::now();
+        let mut liveness = Liveness::new(began);
+        let mut asked = Vec::new();
+        for second in 0..1500 {
+            let now = began + Duration::from_secs(second);
+            if let Silence::Ask(_) = liveness.bear(now, &limits()) {
+                asked.push(second);
+                (liveness.heard, liveness.asked) = (now, None);
+            }
+        }
+        assert_eq!(asked, [5, 25, 105, 425, 745, 1065, 1385]);
+        liveness.progress();
+        let now = began + Duration::from_secs(1500);
+        assert!(matches!(liveness.bear(now, &limits()), Silence::Ask(_)));
+    }
+}

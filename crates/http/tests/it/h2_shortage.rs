@@ -1,0 +1,101 @@
+//! Clients that send while nobody takes it (rule 4).
+
+use std::io::{ErrorKind, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blitz_http::{BodyLength, Method};
+use blitz_proto::h2::StreamId;
+
+use crate::h2_client::Client;
+use crate::support::{IS_LATER, Server, on_each_driver};
+
+/// Together their clients want to send more than a core may hold.
+const CONNECTIONS: usize = 300;
+const STREAMS: usize = 4;
+const BYTES: usize = 60_000;
+
+/// A core that could receive nothing for this long would shed.
+const PATIENCE: Duration = Duration::from_millis(2_500);
+
+#[test]
+fn uploads_that_nobody_reads_leave_room_for_others() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let content = vec![b'x'; BYTES];
+        let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| Upload::open(&server)).collect();
+        clients.iter_mut().for_each(|upload| upload.queue(&content));
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            clients.iter_mut().for_each(Upload::write_some);
+            thread::sleep(Duration::from_millis(20));
+        }
+        let free = server.ask(blitz_reactor::fair_share) * 1_024;
+        assert!(free > 2 << 20, "{free} bytes are free");
+        let held = (60 << 20) - free;
+        assert!(held > 20 << 20, "only {held} bytes are held");
+        // Somebody new is served as ever, and gets no more window than it must.
+        let mut late = Upload::open(&server);
+        assert_eq!(late.client.get("/hello").content, b"hello");
+        late.queue(&content);
+        let queued: usize = late.streams.iter().map(|(_, queued)| queued).sum();
+        assert_eq!(queued, 65_535, "RFC 9113, section 6.9.2");
+        clients.push(late);
+        let mut other = server.connect();
+        other.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").head();
+        assert_eq!(server.ask(|| blitz_reactor::counters().shed), 0);
+        server.ask(|| IS_LATER.set(true));
+        for Upload { client, streams } in &mut clients {
+            client.stream.set_nonblocking(false).expect("sets");
+            for (stream, sent) in std::mem::take(streams) {
+                client.send(stream, &content[sent..], true);
+                let answer = client.answer(stream);
+                assert_eq!(answer.content, BYTES.to_string().as_bytes());
+            }
+        }
+        let counters = server.counters();
+        assert_eq!((counters.body_timeouts, counters.cancelled), (0, 0));
+        assert!(counters.h2_held_back > 0, "nobody had to wait");
+        assert_eq!(server.ask(|| blitz_reactor::counters().shed), 0);
+    });
+}
+
+/// A client with its requests, and how much of their content was queued.
+struct Upload {
+    client: Client,
+    streams: Vec<(StreamId, usize)>,
+}
+
+impl Upload {
+    /// With the windows that the server gives.
+    fn open(server: &Server) -> Upload {
+        let mut client = Client::connect(server.address);
+        let length = BodyLength::Known(BYTES as u64);
+        let streams = (0..STREAMS)
+            .map(|_| (client.request(Method::Post, "/later", length), 0))
+            .collect();
+        client.flush();
+        assert!(client.receive());
+        Upload { client, streams }
+    }
+
+    /// As much as the windows are open for.
+    fn queue(&mut self, content: &[u8]) {
+        for (stream, queued) in &mut self.streams {
+            *queued = self.client.queue(*stream, content);
+        }
+        self.client.stream.set_nonblocking(true).expect("sets");
+        self.write_some();
+    }
+
+    fn write_some(&mut self) {
+        let Client { stream, out, .. } = &mut self.client;
+        while !out.is_empty() {
+            match stream.write(out) {
+                Ok(written) => drop(out.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Says hello on https://localhost:8443/ with a certificate and its key:
+//! `cargo run --example https -- localhost.pem localhost.key`, such as `blitz cert` makes.
+//!
+//! A third argument is the address to listen on. HUP reads the files again.
+
+use std::env::args;
+
+use blitz::{App, Certificates};
+
+fn main() -> blitz::Result {
+    let mut words = args().skip(1);
+    let (Some(certificate), Some(key)) = (words.next(), words.next()) else {
+        let problem = blitz::Error::new("which certificate shall be shown?");
+        return Err(problem.with_remedy("Name two files in PEM: https CERTIFICATE KEY [ADDRESS]"));
+    };
+    let address = words.next().unwrap_or("127.0.0.1:8443".to_owned());
+    App::new()
+        .get("/", || "Hello, World!")
+        .listen_tls(address, Certificates::from_files(certificate, key))
+        .run()
+}

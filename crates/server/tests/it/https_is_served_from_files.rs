@@ -1,0 +1,181 @@
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use blitz_testing::PATIENCE;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::signals_end_the_server::example;
+
+/// Two files of a test's own, gone with it.
+struct Files {
+    folder: PathBuf,
+}
+
+impl Files {
+    fn new(name: &str) -> Files {
+        let folder = std::env::temp_dir().join(format!("blitz-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Files { folder }
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.folder.join("own.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.join("own.key")
+    }
+
+    /// Writes a new certificate with its key; whoever believes it is believed.
+    fn renew(&self) -> Arc<ClientConfig> {
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        fs::write(self.certificate(), &pem).unwrap();
+        fs::write(self.key(), key.serialize_pem()).unwrap();
+        let mut roots = RootCertStore::empty();
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        roots.add(der).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let mut config = config.with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Arc::new(config)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The example `https` at work.
+struct Served {
+    child: Child,
+    address: SocketAddr,
+    lines: Receiver<String>,
+}
+
+impl Served {
+    fn start(files: &Files) -> Served {
+        let mut child = Command::new(example("https"))
+            .args([files.certificate(), files.key()])
+            .arg("127.0.0.1:0")
+            .env("BLITZ_CORES", "1")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the example runs");
+        let (send, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+        thread::spawn(move || {
+            stderr
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| send.send(line))
+        });
+        let line = lines
+            .recv_timeout(PATIENCE)
+            .expect("it says where it listens");
+        let address = line.strip_prefix("Listening on https://");
+        let address = address.and_then(|rest| rest.split(' ').next());
+        let address = address.unwrap_or_else(|| panic!("{line}"));
+        Served {
+            address: address.parse().unwrap(),
+            child,
+            lines,
+        }
+    }
+
+    /// The answer to a request, if the certificate is believed.
+    fn get(&self, config: &Arc<ClientConfig>) -> Result<String, std::io::Error> {
+        let name = ServerName::try_from("localhost").unwrap();
+        let session = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let tcp = TcpStream::connect(self.address)?;
+        tcp.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = StreamOwned::new(session, tcp);
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    fn reload(&self) {
+        let kill = format!("kill -HUP {}", self.child.id());
+        assert!(
+            Command::new("sh")
+                .args(["-c", &kill])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits until `config` is believed.
+    fn until_believed(&self, config: &Arc<ClientConfig>) {
+        let end = std::time::Instant::now() + PATIENCE;
+        while self.get(config).is_err() {
+            assert!(std::time::Instant::now() < end, "never");
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_app_answers_over_tls_and_takes_new_certificates() {
+    let files = Files::new("https");
+    let first = files.renew();
+    let served = Served::start(&files);
+    let answer = served.get(&first).expect("it is believed");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nHello, World!"), "{answer}");
+    let second = files.renew();
+    assert!(served.get(&second).is_err(), "nobody has said anything");
+    served.reload();
+    served.until_believed(&second);
+    // A bad file changes nothing.
+    fs::write(files.certificate(), "no certificate").unwrap();
+    served.reload();
+    thread::sleep(std::time::Duration::from_millis(200));
+    assert!(served.get(&second).is_ok());
+    assert!(
+        served.lines.try_recv().is_err(),
+        "an app without a log is silent"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_with_what_to_do() {
+    let files = Files::new("https-wrong");
+    files.renew();
+    fs::write(files.key(), "no key").unwrap();
+    let output = Command::new(example("https"))
+        .args([files.certificate(), files.key()])
+        .arg("127.0.0.1:0")
+        .output()
+        .expect("the example runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        said.contains("own.key") && said.lines().count() > 1,
+        "{said}"
+    );
+}

@@ -1,0 +1,80 @@
+// A page for a browser, and what it has to say: `chromium.mjs PORT`. An upstream of HTTP/1.1 with a page
+// that fetches fifty things at once, uploads, talks over a WebSocket, and reports; the report is printed.
+
+import crypto from 'node:crypto';
+import http from 'node:http';
+import { createRequire } from 'node:module';
+
+const { WebSocketServer } = createRequire(import.meta.url)('ws');
+
+// Runs in the browser.
+async function visit() {
+  const said = { problems: [] };
+  const check = (what, good) => { if (!good) said.problems.push(what); };
+  try {
+    await Promise.all(Array.from({ length: 50 }, async (_, number) => {
+      const answer = await fetch(`/thing?number=${number}`);
+      const text = await answer.text();
+      const whole = text.length > 20_000 && text.endsWith(` ${number}`);
+      check(`thing ${number}: ${answer.status}`, answer.status === 200 && whole);
+    }));
+    const all = performance.getEntriesByType('resource');
+    const things = all.filter((entry) => entry.name.includes('/thing'));
+    said.protocols = [...new Set(things.map((entry) => entry.nextHopProtocol))];
+    said.things = things.length;
+
+    const sent = new Uint8Array(3_000_000).map((_, at) => at * 7);
+    const back = new Uint8Array(await (await fetch('/echo', { method: 'POST', body: sent })).arrayBuffer());
+    const unchanged = back.length === sent.length && back.every((byte, at) => byte === sent[at]);
+    check('the upload came back changed', unchanged);
+
+    const messages = ['hello', 'ünïcode', '', 'x'.repeat(1 << 20), new Uint8Array(70_000).fill(5)];
+    const socket = new WebSocket(`wss://${location.host}/chat`, ['chat.v2', 'chat.v1']);
+    socket.binaryType = 'arraybuffer';
+    await new Promise((resolve, reject) => {
+      socket.onopen = resolve;
+      socket.onerror = () => reject(new Error('no WebSocket'));
+    });
+    said.subprotocol = socket.protocol;
+    for (const [at, message] of messages.entries()) {
+      socket.send(message);
+      const { data } = await new Promise((resolve, reject) => {
+        socket.onmessage = resolve;
+        socket.onclose = reject;
+      });
+      const same = typeof message === 'string' ? data === message
+        : data.byteLength === message.length && new Uint8Array(data).every((byte) => byte === 5);
+      check(`message ${at} came back changed`, same);
+    }
+    const closed = new Promise((resolve) => { socket.onclose = resolve; });
+    socket.close(4001, 'done');
+    said.close = (await closed).code;
+  } catch (error) {
+    said.problems.push(String(error));
+  }
+  await fetch('/report', { method: 'POST', body: JSON.stringify(said) });
+}
+
+const server = http.createServer(async (request, response) => {
+  const url = new URL(request.url, 'http://upstream');
+  if (url.pathname === '/') {
+    response.writeHead(200, { 'content-type': 'text/html' });
+    response.end(`<!doctype html><title>page</title><script>(${visit})()</script>`);
+  } else if (url.pathname === '/thing') {
+    response.end(`${crypto.randomBytes(10_000).toString('hex')} ${url.searchParams.get('number')}`);
+  } else if (url.pathname === '/echo') {
+    request.pipe(response);
+  } else if (url.pathname === '/report') {
+    let said = '';
+    for await (const piece of request) said += piece;
+    response.end();
+    console.log(said);
+  } else {
+    response.writeHead(404).end();
+  }
+});
+const sockets = new WebSocketServer({ server, handleProtocols: (offered) => [...offered].at(-1) });
+sockets.on('connection', (socket) => {
+  socket.on('message', (data, binary) => socket.send(data, { binary }));
+});
+server.listen(Number(process.argv[2]), '127.0.0.1');

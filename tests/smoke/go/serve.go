@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// serve ADDRESS EVERY_MS [CERT KEY]: an upstream that speaks HTTP/2 only, with TLS if it has a
+// certificate. If EVERY_MS is not 0 the server is shut down so often, as for a deployment: it says
+// GOAWAY to its connections, prints how many they are, finishes what is open, and another one takes the
+// listener over.
+func serve(arguments []string) error {
+	listener, err := net.Listen("tcp", arguments[0])
+	if err != nil {
+		return err
+	}
+	every, err := strconv.Atoi(arguments[1])
+	if err != nil {
+		return err
+	}
+	accepted := make(chan net.Conn)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				close(accepted)
+				return
+			}
+			accepted <- connection
+		}
+	}()
+	for {
+		lent := &lentListener{accepted, make(chan struct{}), listener.Addr()}
+		server := &http.Server{Handler: pages(), Protocols: new(http.Protocols)}
+		var open atomic.Int32
+		server.ConnState = func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				open.Add(1)
+			case http.StateClosed:
+				open.Add(-1)
+			}
+		}
+		server.Protocols.SetHTTP2(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+		ended := make(chan error, 1)
+		go func() {
+			if len(arguments) == 4 {
+				ended <- server.ServeTLS(lent, arguments[2], arguments[3])
+			} else {
+				ended <- server.Serve(lent)
+			}
+		}()
+		if every == 0 {
+			return <-ended
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Duration(every) * time.Millisecond):
+			// The next one accepts at once, while this one says farewell.
+			go func() {
+				patience, stop := context.WithTimeout(context.Background(), 10*time.Second)
+				defer stop()
+				fmt.Printf("goodbye to %d connections\n", open.Load())
+				if err := server.Shutdown(patience); err != nil {
+					fmt.Println("shutdown:", err)
+				}
+			}()
+		}
+	}
+}
+
+// lentListener is one server's share of a listener that outlives it.
+type lentListener struct {
+	accepted <-chan net.Conn
+	closed   chan struct{}
+	address  net.Addr
+}
+
+func (l *lentListener) Accept() (net.Conn, error) {
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	default:
+	}
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case connection, open := <-l.accepted:
+		if !open {
+			return nil, net.ErrClosed
+		}
+		return connection, nil
+	}
+}
+
+func (l *lentListener) Close() error {
+	select {
+	case <-l.closed:
+	default:
+		close(l.closed)
+	}
+	return nil
+}
+
+func (l *lentListener) Addr() net.Addr { return l.address }
+
+// pages is what the scripts ask upstreams for; node_upstream.mjs has the same.
+func pages() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/version", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Proto)
+	})
+	mux.HandleFunc("/digest", func(w http.ResponseWriter, r *http.Request) {
+		sum := sha256.New()
+		length, err := io.Copy(sum, r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		fmt.Fprintf(w, "%d %x %s", length, sum.Sum(nil), r.Trailer.Get("X-Sent"))
+	})
+	mux.HandleFunc("/bytes", func(w http.ResponseWriter, r *http.Request) {
+		size, _ := strconv.Atoi(r.URL.Query().Get("size"))
+		w.Header().Set("Trailer", "X-Sum")
+		sum := sha256.New()
+		block := make([]byte, 32<<10)
+		for left := size; left > 0; left -= len(block) {
+			block = block[:min(left, len(block))]
+			for i := range block {
+				block[i] = byte(left + i)
+			}
+			sum.Write(block)
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+		w.Header().Set("X-Sum", fmt.Sprintf("%x", sum.Sum(nil)))
+	})
+	// Go declares the length of an answer without content, whatever trailers it has.
+	mux.HandleFunc("/empty", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusOK)
+		w.Header().Set("X-Sum", "0")
+	})
+	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(50 * time.Millisecond)
+		fmt.Fprint(w, "slow")
+	})
+	mux.HandleFunc("/hints", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		fmt.Fprint(w, "hinted")
+	})
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "begun")
+		w.(http.Flusher).Flush()
+		// Resets the stream.
+		panic(http.ErrAbortHandler)
+	})
+	return mux
+}

@@ -1,0 +1,94 @@
+//! What the load tools are told, and what they counted.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::group::Front;
+use super::tls_files::TlsFiles;
+
+/// One run of a load tool.
+pub(crate) struct Order<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) front: Front,
+    pub(crate) connections: u32,
+    /// Requests in flight on each.
+    pub(crate) streams: u32,
+    pub(crate) length: Duration,
+    pub(crate) tls: Option<&'a TlsFiles>,
+}
+
+/// What one run counted.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    pub(crate) requests: u64,
+    /// Bytes of the responses: with their heads for HTTP/1.1, only the content for HTTP/2.
+    pub(crate) bytes: u64,
+    pub(crate) duration_us: u64,
+    /// Absent where the tool does not say.
+    pub(crate) p50_us: Option<u64>,
+    pub(crate) p99_us: Option<u64>,
+    pub(crate) max_us: Option<u64>,
+    /// Connect, read, write, timeout and status other than 2xx or 3xx.
+    pub(crate) errors: u64,
+}
+
+impl Summary {
+    /// Nothing failed, and as many bytes came as that many responses have.
+    pub(crate) fn check(&self, response_bytes: usize) -> Result<(), String> {
+        if self.errors > 0 {
+            return Err(format!(
+                "{} of {} requests failed",
+                self.errors, self.requests
+            ));
+        }
+        if self.requests == 0 {
+            return Err("no request was answered".to_owned());
+        }
+        // Responses under way at the end are counted in bytes only: far less than one in a hundred.
+        let expected = self.requests as f64 * response_bytes as f64;
+        if (self.bytes as f64 / expected - 1.0).abs() > 0.01 {
+            let got = self.bytes / self.requests;
+            return Err(format!(
+                "responses had {got} bytes instead of {response_bytes}"
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn requests_per_second(&self) -> f64 {
+        self.requests as f64 / (self.duration_us.max(1) as f64 / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_and_other_lengths_are_said() {
+        let summary = Summary {
+            requests: 100,
+            bytes: 13_000,
+            duration_us: 500_000,
+            p50_us: None,
+            p99_us: None,
+            max_us: None,
+            errors: 0,
+        };
+        assert_eq!(summary.requests_per_second(), 200.0);
+        assert!(summary.check(130).is_ok());
+        assert!(summary.check(120).is_err(), "responses of another length");
+        let failed = Summary {
+            errors: 1,
+            ..summary
+        };
+        assert!(failed.check(130).is_err(), "a failed request");
+        let none = Summary {
+            requests: 0,
+            ..summary
+        };
+        assert!(none.check(130).is_err(), "no request at all");
+    }
+}

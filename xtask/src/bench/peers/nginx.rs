@@ -1,0 +1,90 @@
+//! nginx.
+
+use std::fs;
+use std::process::Command;
+
+use super::super::group::{Front, Group, Task};
+use super::super::system::Surroundings;
+use super::{REQUESTS_PER_CONNECTION_MAX, STREAMS_MAX, write};
+
+/// nginx with its files in the folder of this run.
+pub(crate) fn command(group: &Group, around: &Surroundings<'_>) -> Result<Command, String> {
+    let Surroundings {
+        listen,
+        connections,
+        requests,
+        ..
+    } = around;
+    let (upstream, location) = location(group.task, around)?;
+    let listener = listener(group.front, around)?;
+    // Each request of a proxy may have a connection to the backend.
+    let worker_connections = connections + requests + 200;
+    let config = format!(
+        "worker_processes 1;
+daemon off;
+pid nginx.pid;
+error_log stderr crit;
+worker_rlimit_nofile 20000;
+events {{ worker_connections {worker_connections}; }}
+http {{
+  access_log off;
+  default_type \"text/plain; charset=utf-8\";
+  keepalive_requests {REQUESTS_PER_CONNECTION_MAX};
+  keepalive_timeout 1h;
+  http2_max_concurrent_streams {STREAMS_MAX};
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+  uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+  {upstream}
+  server {{ {listener} location / {{ {location} }} }}
+}}
+"
+    );
+    let prefix = around.folder.join(format!("nginx-{}", listen.port()));
+    fs::create_dir_all(&prefix).map_err(|e| format!("{}: {e}", prefix.display()))?;
+    let file = prefix.join("nginx.conf");
+    write(&file, &config)?;
+    let mut command = Command::new("nginx");
+    command
+        .arg("-p")
+        .arg(&prefix)
+        .args(["-e", "stderr", "-c"])
+        .arg(&file);
+    Ok(command)
+}
+
+/// What stands beside the server, and what in its location.
+fn location(task: Task, around: &Surroundings<'_>) -> Result<(String, String), String> {
+    let Surroundings {
+        backend, requests, ..
+    } = around;
+    match task {
+        Task::Answer => Ok((String::new(), r#"return 200 "Hello, World!";"#.to_owned())),
+        Task::ToHttp1 => Ok((
+            format!(
+                "upstream backend {{ server {backend}; keepalive {requests}; \
+                 keepalive_requests {REQUESTS_PER_CONNECTION_MAX}; keepalive_timeout 1h; }}"
+            ),
+            "proxy_pass http://backend; proxy_http_version 1.1; \
+             proxy_set_header Connection \"\";"
+                .to_owned(),
+        )),
+        Task::ToH2c => Err("nginx speaks no HTTP/2 to upstreams".to_owned()),
+    }
+}
+
+fn listener(front: Front, around: &Surroundings<'_>) -> Result<String, String> {
+    let listen = around.listen;
+    Ok(match front {
+        Front::Http1 => format!("listen {listen} backlog=4096;"),
+        Front::H2c => format!("listen {listen} http2 backlog=4096;"),
+        Front::Tls => {
+            let tls = around.tls()?;
+            let (certificate, key) = (tls.certificate.display(), tls.key.display());
+            format!(
+                "listen {listen} ssl http2 backlog=4096; ssl_protocols TLSv1.3; \
+                 ssl_certificate {certificate}; ssl_certificate_key {key}; \
+                 ssl_ecdh_curve X25519; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;"
+            )
+        }
+    })
+}

@@ -1,0 +1,206 @@
+//! The comparisons: which systems run side by side, and the bars that Blitz must meet.
+
+use super::bars::Bar;
+use super::group::{
+    FIXED, Group, H2, H2_TO_H1, H2_TO_H2C, H2_VARIED, H2C, H2C_VARIED, HANDSHAKES, HTTPS, PROXY,
+};
+use super::system::{Kind, System};
+
+/// One `cargo xtask bench` command whose systems run interleaved.
+pub(crate) struct Scenario {
+    /// The command, and part of the names of the files with its results.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// Connections of the load tool, if the command line does not say.
+    pub(crate) connections: u32,
+    /// Requests in flight on each.
+    pub(crate) streams: u32,
+    /// In the order of the tables.
+    pub(crate) groups: &'static [&'static Group],
+    /// In the order in which a round runs them.
+    pub(crate) systems: &'static [System],
+    pub(crate) bars: &'static [Bar],
+}
+
+pub(crate) const ALL: &[&Scenario] = &[&H1, &H2_FIXED, &TLS, &H2_PROXY];
+
+const URING: &str = "uring";
+const EPOLL: &str = "epoll";
+
+const fn system(name: &'static str, group: &'static Group, kind: Kind) -> System {
+    System {
+        name,
+        group,
+        kind,
+        by_default: true,
+    }
+}
+
+/// Only where the command line names it.
+const fn extra(name: &'static str, group: &'static Group, kind: Kind) -> System {
+    System {
+        name,
+        group,
+        kind,
+        by_default: false,
+    }
+}
+
+const fn bar(system: &'static str, base: &'static str, at_most: f64) -> Bar {
+    Bar {
+        system,
+        base,
+        at_most,
+    }
+}
+
+pub(crate) static H1: Scenario = Scenario {
+    name: "h1",
+    title: "HTTP/1.1",
+    connections: 100,
+    streams: 1,
+    groups: &[FIXED, PROXY],
+    systems: &[
+        system("limit", FIXED, Kind::LimitResponder { io: URING }),
+        extra("limit-epoll", FIXED, Kind::LimitResponder { io: EPOLL }),
+        system("blitz-uring", FIXED, Kind::HelloWorld { io: URING }),
+        system("blitz-epoll", FIXED, Kind::HelloWorld { io: EPOLL }),
+        system("nginx", FIXED, Kind::Nginx),
+        system("haproxy", FIXED, Kind::Haproxy),
+        system("relay", PROXY, Kind::LimitRelay),
+        system("blitz-proxy-uring", PROXY, Kind::Blitz { io: URING }),
+        system("blitz-proxy-epoll", PROXY, Kind::Blitz { io: EPOLL }),
+        system("nginx-proxy", PROXY, Kind::Nginx),
+        system("haproxy-proxy", PROXY, Kind::Haproxy),
+    ],
+    bars: &[
+        bar("blitz-uring", "limit", 1.15),
+        bar("blitz-uring", "nginx", 0.85),
+        bar("blitz-epoll", "limit", 1.25),
+        bar("blitz-proxy-uring", "relay", 1.25),
+        bar("blitz-proxy-uring", "nginx-proxy", 0.75),
+    ],
+};
+
+pub(crate) static H2_FIXED: Scenario = Scenario {
+    name: "h2",
+    title: "HTTP/2",
+    connections: 32,
+    streams: 32,
+    groups: &[H2, H2_VARIED, H2C, H2C_VARIED],
+    systems: &[
+        system("blitz-h2", H2, Kind::Blitz { io: URING }),
+        extra("blitz-h2-epoll", H2, Kind::Blitz { io: EPOLL }),
+        system("h2o-h2", H2, Kind::H2o),
+        system("nginx-h2", H2, Kind::Nginx),
+        system("haproxy-h2", H2, Kind::Haproxy),
+        system("blitz-h2-varied", H2_VARIED, Kind::Blitz { io: URING }),
+        system("h2o-h2-varied", H2_VARIED, Kind::H2o),
+        extra("nginx-h2-varied", H2_VARIED, Kind::Nginx),
+        extra("haproxy-h2-varied", H2_VARIED, Kind::Haproxy),
+        system("blitz-h2c", H2C, Kind::Blitz { io: URING }),
+        system("h2o-h2c", H2C, Kind::H2o),
+        extra("nginx-h2c", H2C, Kind::Nginx),
+        extra("haproxy-h2c", H2C, Kind::Haproxy),
+        system("blitz-h2c-varied", H2C_VARIED, Kind::Blitz { io: URING }),
+        system("h2o-h2c-varied", H2C_VARIED, Kind::H2o),
+    ],
+    bars: &[
+        bar("blitz-h2", "h2o-h2", 1.0),
+        bar("blitz-h2-varied", "h2o-h2-varied", 1.0),
+        bar("blitz-h2c", "h2o-h2c", 1.0),
+        bar("blitz-h2c-varied", "h2o-h2c-varied", 1.0),
+    ],
+};
+
+pub(crate) static TLS: Scenario = Scenario {
+    name: "tls",
+    title: "TLS",
+    connections: 100,
+    streams: 1,
+    groups: &[HTTPS, HANDSHAKES],
+    systems: &[
+        system("blitz-https", HTTPS, Kind::Blitz { io: URING }),
+        extra("blitz-https-epoll", HTTPS, Kind::Blitz { io: EPOLL }),
+        system("nginx-https", HTTPS, Kind::Nginx),
+        system("haproxy-https", HTTPS, Kind::Haproxy),
+        extra("h2o-https", HTTPS, Kind::H2o),
+        system("blitz-handshakes", HANDSHAKES, Kind::Blitz { io: URING }),
+        system("nginx-handshakes", HANDSHAKES, Kind::Nginx),
+        system("haproxy-handshakes", HANDSHAKES, Kind::Haproxy),
+        extra("h2o-handshakes", HANDSHAKES, Kind::H2o),
+    ],
+    bars: &[
+        bar("blitz-https", "nginx-https", 0.85),
+        // As many per second of CPU as nginx, or more.
+        bar("blitz-handshakes", "nginx-handshakes", 1.0),
+    ],
+};
+
+pub(crate) static H2_PROXY: Scenario = Scenario {
+    name: "h2-proxy",
+    title: "HTTP/2 to upstreams",
+    connections: 32,
+    streams: 32,
+    groups: &[H2_TO_H1, H2_TO_H2C],
+    systems: &[
+        system("blitz-to-h1", H2_TO_H1, Kind::Blitz { io: URING }),
+        extra("blitz-to-h1-epoll", H2_TO_H1, Kind::Blitz { io: EPOLL }),
+        system("h2o-to-h1", H2_TO_H1, Kind::H2o),
+        system("haproxy-to-h1", H2_TO_H1, Kind::Haproxy),
+        system("nginx-to-h1", H2_TO_H1, Kind::Nginx),
+        extra("envoy-to-h1", H2_TO_H1, Kind::Envoy),
+        system("blitz-to-h2c", H2_TO_H2C, Kind::Blitz { io: URING }),
+        extra("blitz-to-h2c-epoll", H2_TO_H2C, Kind::Blitz { io: EPOLL }),
+        system("haproxy-to-h2c", H2_TO_H2C, Kind::Haproxy),
+        system("envoy-to-h2c", H2_TO_H2C, Kind::Envoy),
+    ],
+    bars: &[
+        bar("blitz-to-h1", "h2o-to-h1", 0.60),
+        // Both, so the better of them.
+        bar("blitz-to-h2c", "haproxy-to-h2c", 0.60),
+        bar("blitz-to-h2c", "envoy-to-h2c", 0.60),
+    ],
+};
+
+/// What proxies forward to: the bare ring, the cheapest there is and the same for all.
+pub(crate) static BACKEND: System = system("backend", FIXED, Kind::LimitResponder { io: URING });
+/// The same for proxies that speak HTTP/2 to it, by a program that is neither of those compared.
+pub(crate) static BACKEND_H2C: System = system("backend-h2c", H2C, Kind::H2o);
+
+/// The system of that name in whichever scenario.
+pub(crate) fn find(name: &str) -> Option<&'static System> {
+    let mut systems = ALL.iter().flat_map(|scenario| scenario.systems);
+    systems.find(|system| system.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_bar_and_base_has_its_row() {
+        let names: Vec<_> = ALL.iter().flat_map(|s| s.systems).map(|s| s.name).collect();
+        for (index, name) in names.iter().enumerate() {
+            assert!(!names[..index].contains(name), "{name} is there twice");
+        }
+        for scenario in ALL {
+            let row = |name: &str| {
+                let found = scenario.systems.iter().find(|s| s.name == name);
+                found.unwrap_or_else(|| panic!("{}: no row {name}", scenario.name))
+            };
+            for bar in scenario.bars {
+                assert!(row(bar.system).by_default && row(bar.base).by_default);
+                assert_eq!(row(bar.system).group, row(bar.base).group);
+            }
+            for group in scenario.groups {
+                for base in group.bases {
+                    assert_eq!(row(base).group, *group);
+                }
+            }
+            for system in scenario.systems {
+                assert!(scenario.groups.contains(&system.group), "{}", system.name);
+            }
+        }
+    }
+}
