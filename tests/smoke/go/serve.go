@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -39,15 +41,8 @@ func serve(arguments []string) error {
 	for {
 		lent := &lentListener{accepted, make(chan struct{}), listener.Addr()}
 		server := &http.Server{Handler: pages(), Protocols: new(http.Protocols)}
-		var open atomic.Int32
-		server.ConnState = func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				open.Add(1)
-			case http.StateClosed:
-				open.Add(-1)
-			}
-		}
+		open := census{states: make(map[net.Conn]http.ConnState)}
+		server.ConnState = open.note
 		server.Protocols.SetHTTP2(true)
 		server.Protocols.SetUnencryptedHTTP2(true)
 		ended := make(chan error, 1)
@@ -66,15 +61,54 @@ func serve(arguments []string) error {
 			return err
 		case <-time.After(time.Duration(every) * time.Millisecond):
 			// The next one accepts at once, while this one says farewell.
+			lent.Close()
+			<-ended
 			go func() {
 				patience, stop := context.WithTimeout(context.Background(), 10*time.Second)
 				defer stop()
-				fmt.Printf("goodbye to %d connections\n", open.Load())
+				open.introduced(patience)
+				fmt.Printf("goodbye to %d connections\n", open.count())
 				if err := server.Shutdown(patience); err != nil {
 					fmt.Println("shutdown:", err)
 				}
 			}()
 		}
+	}
+}
+
+// census knows the connections of one server, and what they are at.
+type census struct {
+	lock   sync.Mutex
+	states map[net.Conn]http.ConnState
+}
+
+func (c *census) note(connection net.Conn, state http.ConnState) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if state == http.StateClosed {
+		delete(c.states, connection)
+	} else {
+		c.states[connection] = state
+	}
+}
+
+func (c *census) count() int {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return len(c.states)
+}
+
+// introduced waits until no connection is in its handshake: Shutdown overlooks those, which are then
+// never told, and are served by the old server for as long as they are used.
+func (c *census) introduced(patience context.Context) {
+	for patience.Err() == nil {
+		c.lock.Lock()
+		states := slices.Collect(maps.Values(c.states))
+		c.lock.Unlock()
+		if !slices.Contains(states, http.StateNew) {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
