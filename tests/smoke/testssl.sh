@@ -29,6 +29,8 @@ with open(sys.argv[1], encoding="utf-8") as report:
 for name in ("TLS1_3", "ALPN_HTTP2", "cipherlist_NULL", "cert_chain_of_trust", "secure_client_renego",
              "heartbleed", "LUCKY13", "RC4"):
     assert said.get(name, ("",))[0] == "OK", f"{name}: {said.get(name)}"
+# Of the machine's openssl, which has no suites of GOST to offer; not of Blitz.
+said.pop("engine_problem", None)
 for name, (severity, finding) in said.items():
     if severity not in ("OK", "INFO", "DEBUG"):
         print(name)
