@@ -156,6 +156,7 @@ impl Core {
         let patience = Patience {
             wait,
             busy: sockets.table.busy(self.clock.tick()),
+            thorough: self.tasks.borrow().is_any_held_back(),
         };
         sockets
             .table

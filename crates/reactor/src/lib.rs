@@ -46,7 +46,7 @@ mod timer;
 pub use buffer::{Buffer, Chunk, Slice};
 pub use counters::Counters;
 pub use driver::{DriverKind, IoChoice};
-pub use executor::{PoolFuture, TaskKey, blocking, spawn, spawn_now, yield_now};
+pub use executor::{PoolFuture, TaskKey, begun, blocking, poll_begin, spawn, spawn_now, yield_now};
 pub use per_core::{
     Config, Cores, block_on, core_index, counters, fair_share, sockets_open, start,
 };

@@ -160,6 +160,9 @@ impl Wire {
     fn take_in(&self, start: impl Fn(Request), cx: &mut Context<'_>) -> Result<(), Error> {
         let (mut begun, mut work) = (0, 0);
         while begun < BURST_REQUESTS_MAX && work < BURST_WORK_MAX {
+            if self.state.borrow().poll_begin(cx).is_pending() {
+                return Ok(());
+            }
             let got = self.state.borrow_mut().step(&mut work)?;
             match got {
                 Got::Nothing => {}
@@ -193,6 +196,14 @@ impl State {
     fn look_at_clock(&mut self) {
         self.now = self.shared.now();
         self.cap_windows();
+    }
+
+    /// Whether what was received may be looked into, since it may begin a request.
+    fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.shared.is_client() || self.input.is_empty() {
+            return Poll::Ready(());
+        }
+        blitz_reactor::poll_begin(cx)
     }
 
     /// One step of the machine through what was received; adds to the `work` that was done.

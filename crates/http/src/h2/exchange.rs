@@ -74,7 +74,9 @@ impl Wire {
             peer,
         };
         let (wire, service) = (Rc::clone(self), Rc::clone(service));
-        blitz_reactor::spawn_now(run(wire, service, stream, exchange));
+        if blitz_reactor::spawn_now(run(wire, service, stream, exchange)).is_some() {
+            blitz_reactor::begun();
+        }
     }
 
     /// Drives the service; behind it, watches the client and the deadlines.

@@ -91,6 +91,9 @@ pub(crate) struct Patience {
     /// Sockets that are busy: with many of them, waiting a moment for several reports costs
     /// nobody anything and saves system calls.
     pub(crate) busy: usize,
+    /// Whether more begins once what has happened is known: the driver then finds out about as much
+    /// of it as it can, not only about as much as one call tells.
+    pub(crate) thorough: bool,
 }
 
 /// A driver. An enum, not a type parameter: the choice is made at run time and costs a

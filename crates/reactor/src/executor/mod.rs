@@ -1,5 +1,6 @@
 //! Tasks of one core: futures that never leave their thread, run in the order they were woken.
 
+mod beginning;
 mod blocking;
 mod pool_future;
 mod tasks;
@@ -8,6 +9,7 @@ mod waker;
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
+pub use beginning::{begun, poll_begin};
 pub use blocking::blocking;
 pub(crate) use blocking::note_processors;
 pub use pool_future::PoolFuture;

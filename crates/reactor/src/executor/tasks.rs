@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::beginning::Beginnings;
 use super::{PoolFuture, TaskId};
 use crate::core::Core;
 
@@ -20,6 +21,7 @@ pub(crate) struct Tasks {
     ready: VecDeque<TaskId>,
     /// Those that had a turn and have more to do.
     busy: VecDeque<TaskId>,
+    pub(super) beginnings: Beginnings,
     main_woken: bool,
 }
 
@@ -28,6 +30,8 @@ struct Slot {
     generation: u32,
     /// Waits in `ready` or `busy`.
     queued: bool,
+    /// Waits to begin more.
+    held_back: bool,
     state: State,
 }
 
@@ -52,6 +56,7 @@ impl Tasks {
             vacant: Vec::new(),
             ready: VecDeque::new(),
             busy: VecDeque::new(),
+            beginnings: Beginnings::new(),
             main_woken: true,
         }
     }
@@ -84,6 +89,7 @@ impl Tasks {
         let entry = &mut self.slots[slot as usize];
         entry.state = State::Running;
         entry.queued = false;
+        entry.held_back = false;
         TaskId::new(core, slot, entry.generation)
     }
 
@@ -107,6 +113,28 @@ impl Tasks {
                 self.busy.push_back(id);
             }
         }
+    }
+
+    /// See [`super::poll_begin`].
+    #[inline]
+    pub(super) fn poll_begin(&mut self, id: TaskId) -> Poll<()> {
+        let slot = &mut self.slots[id.slot()];
+        assert!(
+            matches!(slot.state, State::Running) && id.is_generation(slot.generation),
+            "only a running task begins something"
+        );
+        if !slot.held_back && self.beginnings.allow(id) {
+            return Poll::Ready(());
+        }
+        if !std::mem::replace(&mut slot.held_back, true) {
+            self.beginnings.hold_back(id);
+        }
+        Poll::Pending
+    }
+
+    /// Whether a task is held back until others have finished some of what they began.
+    pub(crate) fn is_any_held_back(&self) -> bool {
+        self.beginnings.held_back() > 0
     }
 
     /// Wakes everything: the outcome of a mailbox that overflowed.
@@ -139,12 +167,16 @@ impl Tasks {
     pub(crate) fn forget_ready(&mut self) {
         self.ready.clear();
         self.busy.clear();
+        self.beginnings.forget();
         self.main_woken = false;
     }
 
     /// Whether a task is ready to run.
     pub(crate) fn any_ready(&self) -> bool {
-        self.main_woken || !self.ready.is_empty() || !self.busy.is_empty()
+        self.main_woken
+            || !self.ready.is_empty()
+            || !self.busy.is_empty()
+            || self.is_any_held_back()
     }
 
     fn vacate(&mut self, id: TaskId) -> Option<PoolFuture<()>> {
@@ -177,6 +209,22 @@ impl Tasks {
         None
     }
 
+    /// The next task that was held back and may begin something, marked as running. One that was
+    /// woken besides keeps its place among those.
+    fn begin_held_back(&mut self) -> Option<(TaskId, PoolFuture<()>)> {
+        while let Some(id) = self.beginnings.admit() {
+            let slot = &mut self.slots[id.slot()];
+            if !id.is_generation(slot.generation) {
+                continue;
+            }
+            slot.held_back = false;
+            if let State::Waiting(future) = std::mem::replace(&mut slot.state, State::Running) {
+                return Some((id, future));
+            }
+        }
+        None
+    }
+
     fn park(&mut self, id: TaskId, future: PoolFuture<()>) {
         self.slots[id.slot()].state = State::Waiting(future);
     }
@@ -192,10 +240,12 @@ pub(crate) fn main_waker(core: &Core) -> Waker {
 ///
 /// Tasks that had more to do than a turn allows come last, one after the other for as long as the
 /// others took, or for [`BUSY_TIME`] if that is longer: however many there are, who has little to
-/// do waits for a part of them only.
+/// do waits for a part of them only. Behind them come those that were held back, as far as more may
+/// be begun.
 pub(crate) fn run_ready(core: &Core) {
     let (ready, busy) = {
-        let tasks = core.tasks.borrow();
+        let mut tasks = core.tasks.borrow_mut();
+        tasks.beginnings.renew();
         (tasks.ready.len(), tasks.busy.len())
     };
     let began = (busy > 1).then(Instant::now);
@@ -213,6 +263,13 @@ pub(crate) fn run_ready(core: &Core) {
             break;
         }
     }
+    let held_back = core.tasks.borrow().beginnings.held_back();
+    for _ in 0..held_back {
+        let next = core.tasks.borrow_mut().begin_held_back();
+        let Some((id, future)) = next else { break };
+        run(core, id, future);
+    }
+    core.tasks.borrow_mut().beginnings.admitted = None;
 }
 
 /// Gives a task that is marked as running one turn; whether there is more to do.

@@ -24,6 +24,15 @@ impl TaskId {
         )
     }
 
+    /// The task that a waker of this reactor wakes.
+    pub(super) fn of(waker: &Waker) -> TaskId {
+        assert!(
+            std::ptr::eq(waker.vtable(), &raw const TABLE),
+            "a task's own waker is one of this reactor"
+        );
+        TaskId(waker.data().addr() as u64)
+    }
+
     fn core(self) -> u16 {
         (self.0 >> (SLOT_BITS + GENERATION_BITS)) as u16
     }

@@ -40,6 +40,10 @@ const BUSY_PER_REPORT: usize = 6;
 const REPORTS_AWAITED_MAX: usize = 16;
 const MIN_WAIT_US: u32 = 50;
 
+/// See [`Uring::find_out_more`].
+const REPORTS_AT_ONCE: usize = 20;
+const REPORTS_WANTED: usize = 256;
+
 /// Longest wait of one enter.
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
@@ -312,13 +316,12 @@ impl Uring {
         let queued = self.ring.submission().len();
         let sends = std::mem::take(&mut self.sends);
         let entered = if patience.wait == Some(Duration::ZERO) || !self.backlog.is_empty() {
-            // Deferred task work is only run by an enter that asks for events.
-            // SAFETY: no argument is passed.
-            unsafe {
-                self.ring
-                    .submitter()
-                    .enter::<libc::sigset_t>(queued as u32, 0, GETEVENTS, None)
+            let known = self.ring.completion().len() + sends;
+            let entered = self.enter_at_once(queued as u32);
+            if patience.thorough && entered.is_ok() {
+                self.find_out_more(known);
             }
+            entered
         } else {
             // A minimum wait without a longest wait would end at the minimum, idle or not.
             self.timespec = Timespec::from(patience.wait.unwrap_or(WAIT_MAX));
@@ -336,6 +339,34 @@ impl Uring {
             Ok(_) => Ok(()),
             Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
             Err((_, error)) => Err(error),
+        }
+    }
+
+    /// Submits, and takes in what has happened without waiting for it.
+    fn enter_at_once(&mut self, queued: u32) -> io::Result<usize> {
+        // Deferred task work is only run by an enter that asks for events.
+        // SAFETY: no argument is passed.
+        unsafe {
+            self.ring
+                .submitter()
+                .enter::<libc::sigset_t>(queued, 0, GETEVENTS, None)
+        }
+    }
+
+    /// An enter that does not wait takes in [`REPORTS_AT_ONCE`] receives, since Linux 6.13. For as long
+    /// as it does, another one may find more. `known` is how many completions there were before.
+    fn find_out_more(&mut self, mut known: usize) {
+        let enough = known + REPORTS_WANTED;
+        loop {
+            let found = self.ring.completion().len();
+            if found < known + REPORTS_AT_ONCE || found >= enough {
+                return;
+            }
+            known = found;
+            self.enters += 1;
+            if self.enter_at_once(0).is_err() {
+                return;
+            }
         }
     }
 }
