@@ -8,9 +8,14 @@ started=()
 export PATH="$PATH:/usr/sbin"
 
 cleanup() {
-  local pid
+  local pid tries
   for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${started[@]}"; do wait "$pid" 2>/dev/null || true; done
+  # Processes that a browser started write a moment longer than it lives.
+  for tries in $(seq 50); do
+    ! rm -rf "$scratch" 2>/dev/null || return 0
+    sleep 0.1
+  done
   rm -rf "$scratch"
 }
 trap cleanup EXIT
