@@ -74,6 +74,8 @@ counters! {
     no_buffers,
     /// Connections shed because they held the most while nobody could receive.
     shed,
+    /// Times that a task could begin nothing more, because enough had begun in the turn.
+    held_back,
     /// Wakes from other threads that found the mailbox full.
     mailbox_overflows,
     /// Tasks that panicked and were dropped.

@@ -34,6 +34,36 @@ fn many_requests_share_a_connection() {
     });
 }
 
+/// What comes at once from many is begun in several turns, and all of it is answered.
+#[test]
+fn a_core_begins_a_bounded_number_of_requests_in_a_turn() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut clients = [(); 3].map(|()| Client::connect(server.address));
+        for client in &mut clients {
+            client.get("/hello");
+        }
+        let before = server.ask(blitz_reactor::counters).held_back;
+        let mut streams = Vec::new();
+        thread::scope(|scope| {
+            // The core is busy while everything arrives.
+            scope.spawn(|| server.ask(|| thread::sleep(Duration::from_millis(500))));
+            thread::sleep(Duration::from_millis(50));
+            for (n, client) in clients.iter_mut().enumerate() {
+                for _ in 0..90 {
+                    streams.push((n, client.request(Method::Get, "/slow", BodyLength::Empty)));
+                }
+                client.flush();
+            }
+        });
+        for (n, stream) in streams {
+            assert_eq!(clients[n].answer(stream).content, b"slow");
+        }
+        assert!(server.ask(blitz_reactor::counters).held_back > before);
+        assert_eq!(server.counters().requests, 3 + 3 * 90);
+    });
+}
+
 #[test]
 fn a_connection_without_streams_keeps_its_state() {
     on_each_driver(|io| {

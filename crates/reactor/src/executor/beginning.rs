@@ -21,7 +21,13 @@ const BEGUN_MAX: usize = 64;
 /// If the thread runs no reactor, or if `cx` is not that of the task itself.
 #[inline]
 pub fn poll_begin(cx: &Context<'_>) -> Poll<()> {
-    core::with(|core| core.tasks.borrow_mut().poll_begin(TaskId::of(cx.waker())))
+    core::with(|core| {
+        let begin = core.tasks.borrow_mut().poll_begin(TaskId::of(cx.waker()));
+        if begin.is_pending() {
+            core.counters.held_back.add(1);
+        }
+        begin
+    })
 }
 
 /// Counts what was begun after [`poll_begin`] allowed it.

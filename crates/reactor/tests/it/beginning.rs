@@ -58,6 +58,7 @@ fn a_turn_begins_a_bounded_number_and_tasks_take_turns() {
         }
         // Who was cut short goes on in the next turn, who has had its share goes behind the others.
         assert_eq!(runs(&log), "a40 b64 c64 a60 b36 c36");
+        assert!(counters().held_back >= 7, "{}", counters().held_back);
     });
 }
 
