@@ -20,6 +20,7 @@ mod exchange;
 mod h1;
 mod h2;
 mod input;
+mod pace;
 mod pool;
 mod recycle;
 mod serve;

@@ -28,6 +28,7 @@ pub(crate) enum Resting {
 /// A socket with TLS on it, at one place for as long as it lives.
 pub(crate) struct Secure {
     tls: Tls,
+    received_first: bool,
     socket: Place,
 }
 
@@ -42,7 +43,11 @@ impl Transport {
     /// A connection over TLS, at its beginning.
     pub(crate) fn secure(socket: Socket, tls: Tls) -> Transport {
         let socket = Place::Here(socket);
-        Transport::Tls(Box::new(Secure { tls, socket }))
+        Transport::Tls(Box::new(Secure {
+            tls,
+            received_first: false,
+            socket,
+        }))
     }
 
     /// The next received bytes; `None` after the end, from then on. An error stays, too.
@@ -61,6 +66,12 @@ impl Transport {
             Transport::Plain(socket) => socket.unread_bytes(),
             Transport::Tls(secure) => secure.unread_bytes(),
         }
+    }
+
+    /// Whether decrypted content waits to be taken, which would not bring a parked socket back.
+    #[inline(always)]
+    pub(crate) fn holds_content(&self) -> bool {
+        self.tls().is_some_and(Tls::holds_content)
     }
 
     /// Queues bytes; all that is queued in a turn leaves together, at its end.
@@ -91,6 +102,24 @@ impl Transport {
         below: usize,
     ) -> Poll<io::Result<()>> {
         self.socket().poll_send_room(cx, below)
+    }
+
+    /// Says that we are to send next: see [`Transport::has_received_first`].
+    pub(crate) fn expect_to_send_first(&mut self) {
+        match self {
+            Transport::Plain(socket) => socket.expect_to_send_first(),
+            Transport::Tls(secure) => secure.received_first = secure.tls.holds_content(),
+        }
+    }
+
+    /// Whether content arrived before the first byte that was sent since
+    /// [`Transport::expect_to_send_first`] had left; over TLS only what had been there before, since
+    /// tickets come whenever the server likes.
+    pub(crate) fn has_received_first(&self) -> bool {
+        match self {
+            Transport::Plain(socket) => socket.has_received_first(),
+            Transport::Tls(secure) => secure.received_first,
+        }
     }
 
     /// Says how many bytes are held on behalf of the connection, beside those in the socket.

@@ -52,6 +52,12 @@ pub struct Limits {
     pub body_rate_min: u64,
     /// Time before that rate is asked for.
     pub body_rate_grace: Duration,
+    /// Time a body may be silent while somebody waits for it, of a request once its answer has
+    /// begun; beyond: the exchange is cut off.
+    pub body_idle_timeout: Duration,
+    /// Time for which a client of HTTP/1.1 that has ended its direction may be sent nothing;
+    /// beyond: it counts as gone and the exchange is cancelled. `None`: never.
+    pub half_close_grace: Option<Duration>,
     /// Time a peer may refuse to take a byte; beyond: closed.
     pub send_stall_timeout: Duration,
     /// Time a tunnel or long-lived stream may be silent; beyond: closed.
@@ -148,6 +154,8 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(75),
             body_rate_min: 240,
             body_rate_grace: Duration::from_secs(5),
+            body_idle_timeout: Duration::from_secs(60),
+            half_close_grace: Some(Duration::from_secs(1)),
             send_stall_timeout: Duration::from_secs(60),
             stream_idle_timeout: Duration::from_secs(300),
 

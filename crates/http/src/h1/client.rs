@@ -104,6 +104,9 @@ impl Wire {
         side.since = Some(blitz_reactor::now());
         side.machine.send_request(head, length, outbound.buffer());
         outbound.message = Message::Open;
+        if let Some(socket) = &mut state.socket {
+            socket.expect_to_send_first();
+        }
         state.inbound.begin_body(BodyLength::Unknown);
         // Trailers have no place behind a length.
         let has_content = match length {
@@ -179,13 +182,21 @@ impl State {
             match self.step() {
                 Ok(Got::Head(length)) => return Poll::Ready(self.begin_response(length)),
                 Ok(Got::NeedMore) => {}
-                Ok(Got::Data(_) | Got::Trailers | Got::End) => unreachable!("a head comes first"),
+                Ok(Got::Data(_) | Got::Trailers | Got::End) => {
+                    self.close_client();
+                    return Poll::Ready(Err(ClientError::Truncated));
+                }
                 Err(error) => {
                     self.close_client();
                     return Poll::Ready(Err(ClientError::Malformed(error)));
                 }
             }
             match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) if self.answers_too_early() => {
+                    let reused = self.side.client().reused;
+                    self.close_client();
+                    return Poll::Ready(Err(ClientError::Reset { reused }));
+                }
                 Poll::Ready(Ok(true)) => self.side.client().heard = true,
                 Poll::Ready(ended) => {
                     let error = self.response_ended(ended.is_err());
@@ -203,11 +214,20 @@ impl State {
         }
     }
 
+    /// Whether bytes came before the request had begun to leave: whatever they are, they are not
+    /// its answer, and may have been meant for somebody else (rule 11).
+    fn answers_too_early(&mut self) -> bool {
+        let is_first = !self.side.client().heard;
+        let too_early = |socket: &Transport| is_first && socket.has_received_first();
+        self.socket.as_ref().is_some_and(too_early)
+    }
+
     /// Takes the head from the machine and sets the body up.
     fn begin_response(
         &mut self,
         length: BodyLength,
     ) -> Result<(Pooled<ResponseHead>, BodyLength), ClientError> {
+        self.inbound.pace.declare(length);
         let side = self.side.client();
         let Some(head) = side.head.take() else {
             unreachable!("the machine has just filled it")
@@ -220,9 +240,7 @@ impl State {
         if !side.machine.response_started() {
             return Ok((head, length));
         }
-        if side.machine.response_done()
-            || matches!(length, BodyLength::Empty | BodyLength::Known(0))
-        {
+        if side.machine.response_ends_with_head() {
             self.end_empty_response()?;
         }
         Ok((head, length))
@@ -290,7 +308,7 @@ impl State {
         let clean = self.outbound.message == Message::Done
             && self.side.client_machine().reusable()
             && self.inbound.input.is_empty()
-            && !self.inbound.fin;
+            && !self.inbound.has_fin();
         let Some(socket) = self.socket.take_if(|socket| clean && socket.is_untouched()) else {
             return self.close_client();
         };

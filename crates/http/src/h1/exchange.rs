@@ -106,6 +106,8 @@ pub(super) enum Outcome {
     Gone,
     /// The request body came too slowly and nothing was answered yet.
     TooSlow,
+    /// The request body was silent for too long after the answer had begun.
+    Silent,
     /// The client takes nothing, or a tunnel is silent.
     Stalled,
 }
@@ -173,7 +175,7 @@ impl Wire {
                 });
                 return Next::Closed;
             }
-            Outcome::Cut | Outcome::Gone | Outcome::Stalled => {
+            Outcome::Cut | Outcome::Gone | Outcome::Silent | Outcome::Stalled => {
                 self.cut(&outcome);
                 return Next::Closed;
             }
@@ -230,6 +232,7 @@ impl Wire {
                 count(|counters| counters.tunnel_timeouts += 1);
             }
             Outcome::Stalled => count(|counters| counters.send_stalls += 1),
+            Outcome::Silent => count(|counters| counters.body_timeouts += 1),
             _ => count(|counters| counters.cancelled += 1),
         }
         self.abort_connection();
@@ -269,9 +272,8 @@ impl State {
             match self.step() {
                 Ok(Got::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
                 Ok(Got::NeedMore) => {}
-                Ok(Got::Data(_) | Got::Trailers | Got::End) => {
-                    unreachable!("a head comes first")
-                }
+                // A head comes first; were it otherwise, nobody would know what this belongs to.
+                Ok(Got::Data(_) | Got::Trailers | Got::End) => return Poll::Ready(self.vanish()),
                 Err(error) => return Poll::Ready(Arrived::Refused(refusal(error))),
             }
             if self.side.server().machine.is_idle() && self.nothing_received() {
@@ -379,19 +381,19 @@ impl State {
 
     /// After a complete exchange: what is next on this connection.
     fn next_exchange(&mut self) -> Next {
-        let is_drained = self.inbound.input.is_empty();
+        let is_drained = !self.holds_input();
         let side = self.side.server();
         let draining = side.options.drain.is_triggered();
         let goes_on = side.machine.keep_alive();
         self.cut_handles();
-        let nothing_more = self.inbound.fin && is_drained;
+        let nothing_more = self.inbound.has_fin() && is_drained;
         if !goes_on || nothing_more || (draining && is_drained) {
             if let Some(socket) = self.socket.take() {
                 socket.finish();
             }
             return Next::Closed;
         }
-        // Bytes that wait in the socket bring it back from being parked at once.
+        // What waits in the socket itself brings it back from being parked at once.
         if !is_drained {
             return Next::Request;
         }
@@ -399,9 +401,15 @@ impl State {
         self.socket.take().map_or(Next::Closed, Next::Idle)
     }
 
+    /// Whether bytes wait that the socket knows nothing of, so that it must not be parked.
+    fn holds_input(&self) -> bool {
+        let is_decrypted = self.socket.as_ref().is_some_and(Transport::holds_content);
+        is_decrypted || !self.inbound.input.is_empty()
+    }
+
     pub(super) fn nothing_received(&mut self) -> bool {
         let unread = self.socket.as_mut().map_or(0, Transport::unread_bytes);
-        self.inbound.input.is_empty() && !self.inbound.fin && unread == 0
+        self.inbound.input.is_empty() && !self.inbound.has_fin() && unread == 0
     }
 
     /// What to say when the service said nothing: what was wrong with the body, if that was it.

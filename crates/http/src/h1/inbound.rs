@@ -1,15 +1,16 @@
 //! The receiving half of a connection: what was received, and where the current body stands.
 
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use blitz_proto::{BodyLength, Fields, Limits};
+use blitz_proto::{BodyLength, Fields};
 use blitz_reactor::Slice;
 
 use super::wire::{Got, Side, State, Wire};
 use crate::body::Part;
 use crate::error::BodyError;
 use crate::input::Input;
+use crate::pace::Pace;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
@@ -19,11 +20,13 @@ pub(super) struct Inbound {
     pub(super) input: Input,
     /// The receive window was made smaller by what the input holds.
     pub(super) is_shrunk: bool,
-    /// The peer sends no more.
-    pub(super) fin: bool,
+    /// When the peer ended its direction; it sends no more.
+    pub(super) fin_at: Option<Instant>,
     pub(super) body: Body,
     pub(super) trailers: Pooled<Fields>,
     pub(super) pace: Pace,
+    /// When something last arrived of a body.
+    pub(super) last: Option<Instant>,
     /// It carries messages that may be far apart: nothing is asked of its rate.
     pub(super) is_patient: bool,
     /// Who waits for more of the body, if it is not the one the socket wakes.
@@ -44,24 +47,14 @@ pub(super) enum Body {
     Failed(BodyError),
 }
 
-/// How fast the body comes; only time in which somebody waits for it counts.
-#[derive(Default)]
-pub(super) struct Pace {
-    /// What the head promised, if it said so.
-    pub(super) bytes_declared: u64,
-    pub(super) bytes: u64,
-    pub(super) waited: Duration,
-    pub(super) waiting_since: Option<Instant>,
-    /// When something last arrived; for tunnels and responses.
-    pub(super) last: Option<Instant>,
-}
-
 impl Inbound {
     pub(super) fn push(&mut self, slice: Slice) {
         self.input.push(slice);
-        if let Some(since) = self.pace.waiting_since.take() {
-            self.pace.waited += blitz_reactor::now().saturating_duration_since(since);
-        }
+        self.pace.end_waiting();
+    }
+
+    pub(super) fn has_fin(&self) -> bool {
+        self.fin_at.is_some()
     }
 
     pub(super) fn is_body_complete(&self) -> bool {
@@ -82,45 +75,23 @@ impl Inbound {
         {
             self.reader = Some(cx.waker().clone());
         }
-        self.pace
-            .waiting_since
-            .get_or_insert_with(blitz_reactor::now);
+        self.pace.begin_waiting();
     }
 
     pub(super) fn begin_body(&mut self, length: BodyLength) {
         self.body = Body::Open;
         self.is_patient = false;
-        self.pace = Pace {
-            bytes_declared: match length {
-                BodyLength::Known(bytes) => bytes,
-                BodyLength::Empty | BodyLength::NothingButTrailers | BodyLength::Unknown => 0,
-            },
-            ..Pace::default()
-        };
+        self.pace = Pace::new(length);
+        self.last = None;
     }
 
     pub(super) fn clear(&mut self) {
         self.input.clear();
         self.is_shrunk = false;
-        self.fin = false;
+        self.fin_at = None;
         self.body = Body::Done;
         self.trailers.clear();
         self.reader = None;
-    }
-}
-
-impl Pace {
-    /// What is still to be read of a body whose length is known.
-    pub(super) fn bytes_left(&self) -> u64 {
-        self.bytes_declared.saturating_sub(self.bytes)
-    }
-
-    /// When the sender will have been too slow, if nothing comes until then.
-    pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
-        let since = self.waiting_since?;
-        let earned =
-            Duration::from_secs_f64(self.bytes as f64 / limits.body_rate_min.max(1) as f64);
-        Some(since + (limits.body_rate_grace + earned).saturating_sub(self.waited))
     }
 }
 
@@ -184,13 +155,12 @@ impl State {
                     self.end_body();
                     return Poll::Ready(Ok(None));
                 }
-                Ok(Got::NeedMore) => {}
-                Ok(Got::Head(_)) => unreachable!("no head comes within a body"),
+                Ok(Got::NeedMore | Got::Head(_)) => {}
                 Err(error) => return Poll::Ready(Err(self.fail_body(BodyError::Malformed(error)))),
             }
             self.ask_for_content();
             match self.poll_receive(cx) {
-                Poll::Ready(Ok(true)) => self.inbound.pace.last = Some(blitz_reactor::now()),
+                Poll::Ready(Ok(true)) => self.inbound.last = Some(blitz_reactor::now()),
                 Poll::Ready(Ok(false)) => return Poll::Ready(self.end_body_by_fin()),
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(self.fail_body(BodyError::Reset))),
                 Poll::Pending => {
@@ -211,7 +181,8 @@ impl State {
             return None;
         }
         let (Ok(Got::Data(whole)), Ok(Got::End)) = (self.step(), self.step()) else {
-            unreachable!("content of a known length is nothing but its bytes")
+            self.fail_body(BodyError::Truncated);
+            return None;
         };
         self.end_body();
         Some(whole)
@@ -268,12 +239,11 @@ impl State {
     fn poll_body_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &self.side {
             Side::Client(side) if !self.is_tunnel => {
-                let limit = match self.inbound.is_patient {
-                    true => side.options.limits.stream_idle_timeout,
-                    false => side.options.body_timeout,
+                let (limits, pace) = (&side.options.limits, &self.inbound.pace);
+                let due = match self.inbound.is_patient {
+                    true => pace.silence_due(limits.stream_idle_timeout),
+                    false => pace.response_due(side.options.body_timeout, limits),
                 };
-                let since = self.inbound.pace.waiting_since;
-                let due = since.unwrap_or_else(blitz_reactor::now) + limit;
                 self.timer.poll_due(due, cx)
             }
             _ => Poll::Pending,

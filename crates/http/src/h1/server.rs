@@ -249,7 +249,7 @@ impl State {
                 inbound.pace.bytes_left() > self.limits().discard_bytes_max as u64
             }
         };
-        let left = inbound.fin && inbound.input.is_empty();
+        let left = inbound.has_fin() && inbound.input.is_empty();
         refuses_upgrade || is_unusable || left || self.side.server().options.drain.is_triggered()
     }
 

@@ -31,7 +31,7 @@ impl State {
     ) -> Arrived {
         let side = self.side.server();
         let is_clear_text = side.peer.scheme == Scheme::Http && side.peer.tls.is_none();
-        let is_ending = side.options.drain.is_triggered() || self.inbound.fin;
+        let is_ending = side.options.drain.is_triggered() || self.inbound.has_fin();
         // A client has nothing to say in HTTP/2 before it has read the 101; one that has said
         // something in HTTP/1.1 wants that answered.
         let next = self.inbound.input.front();

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use blitz_proto::Limits;
+
 use super::exchange::Outcome;
 use super::inbound::Body;
 use super::outbound::Message;
@@ -23,7 +25,7 @@ impl State {
         if !self.inbound.is_shrunk && !self.inbound.input.is_empty() {
             self.shrink_window(0);
         }
-        while !self.inbound.fin && self.inbound.input.bytes() < bytes_max {
+        while !self.inbound.has_fin() && self.inbound.input.bytes() < bytes_max {
             // Before taking, because that lets the socket ask for as much again at once.
             let unread = self.socket.as_mut().map_or(0, Transport::unread_bytes);
             if unread > 0 {
@@ -56,21 +58,59 @@ impl State {
             let due = self.last_moved() + limits.stream_idle_timeout;
             return self.timer.poll_due(due, cx).map(|()| Outcome::Stalled);
         }
-        let is_due = matches!(self.inbound.body, Body::Open) && !self.inbound.is_patient;
-        if self.outbound.message != Message::Due || !is_due {
+        if self.inbound.has_fin() && self.poll_half_close(limits, cx).is_ready() {
+            return Poll::Ready(Outcome::Gone);
+        }
+        if !matches!(self.inbound.body, Body::Open) {
             return Poll::Pending;
         }
-        // While nobody waits for the body there is nothing to blame the client for; look again
-        // later, since a reader in another task does not pass through here.
-        let later = || blitz_reactor::now() + limits.body_rate_grace;
-        let due = self.inbound.pace.due(limits).unwrap_or_else(later);
-        self.timer.poll_due(due, cx).map(|()| Outcome::TooSlow)
+        let (due, outcome) = self.body_due(limits);
+        self.timer.poll_due(due, cx).map(|()| outcome)
+    }
+
+    /// When the client will have sent too little of its request's body, if nothing comes until
+    /// then (rule 18). While nobody waits for the body the client is not to blame; that is looked
+    /// at again later, since a reader in another task does not pass through here.
+    fn body_due(&self, limits: &Limits) -> (Instant, Outcome) {
+        let pace = &self.inbound.pace;
+        if self.inbound.is_patient {
+            return (
+                self.last_moved() + limits.stream_idle_timeout,
+                Outcome::Silent,
+            );
+        }
+        if self.outbound.message == Message::Due {
+            let later = || blitz_reactor::now() + limits.body_rate_grace;
+            return (
+                pace.rate_due(limits).unwrap_or_else(later),
+                Outcome::TooSlow,
+            );
+        }
+        (pace.silence_due(limits.body_idle_timeout), Outcome::Silent)
+    }
+
+    /// Ready once a client that has ended its direction counts as gone: when no byte of the answer
+    /// has left for some time (rule 16). Only time in which nothing is queued counts; otherwise the
+    /// deadline for stalled sends decides.
+    fn poll_half_close(&mut self, limits: &Limits, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(grace) = limits.half_close_grace else {
+            return Poll::Pending;
+        };
+        let now = blitz_reactor::now();
+        let since = match self.queued() {
+            0 => self.inbound.fin_at.max(self.sent_at()).unwrap_or(now),
+            _ => now,
+        };
+        self.timer.poll_due(since + grace, cx)
+    }
+
+    fn sent_at(&self) -> Option<Instant> {
+        self.socket.as_ref().map(Transport::send_progress)
     }
 
     /// When bytes last moved in either direction.
     fn last_moved(&self) -> Instant {
-        let sent = self.socket.as_ref().map(Transport::send_progress);
-        let moved = self.inbound.pace.last.into_iter().chain(sent).max();
+        let moved = self.inbound.last.max(self.sent_at());
         moved.unwrap_or_else(blitz_reactor::now)
     }
 

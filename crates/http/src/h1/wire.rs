@@ -134,40 +134,46 @@ pub(super) enum Got {
 }
 
 impl State {
-    /// One step of the machine through what was received.
+    /// The next event in what was received. [`Got::NeedMore`] means that the machine has looked at
+    /// all of it, in however many pieces it came (rule 8); only then may a caller wait for more.
     #[inline]
     pub(super) fn step(&mut self) -> Result<Got, Error> {
-        let Inbound {
-            input, trailers, ..
-        } = &mut self.inbound;
-        let bytes: &[u8] = input.front().map_or(&[], |slice| slice);
-        let step = match &mut self.side {
-            Side::Server(side) => {
-                let head = side.head.get_or_insert_with(Pooled::<RequestHead>::take);
-                side.machine.handle_input(bytes, head, trailers)?
+        loop {
+            let Inbound {
+                input, trailers, ..
+            } = &mut self.inbound;
+            let bytes: &[u8] = input.front().map_or(&[], |slice| slice);
+            let step = match &mut self.side {
+                Side::Server(side) => {
+                    let head = side.head.get_or_insert_with(Pooled::<RequestHead>::take);
+                    side.machine.handle_input(bytes, head, trailers)?
+                }
+                Side::Client(side) => {
+                    let head = side.head.get_or_insert_with(Pooled::<ResponseHead>::take);
+                    side.machine.handle_input(bytes, head, trailers)?
+                }
+            };
+            let got = match step.event {
+                Event::NeedMore | Event::Paused => Got::NeedMore,
+                Event::Head(length) => Got::Head(length),
+                Event::Data(range) => match input.front() {
+                    Some(slice) => Got::Data(slice.slice(range)),
+                    None => Got::NeedMore,
+                },
+                Event::Trailers => Got::Trailers,
+                Event::End => Got::End,
+            };
+            input.consume(step.consumed);
+            let has_more = step.consumed > 0 && !input.is_empty();
+            if !matches!(got, Got::NeedMore) || !has_more {
+                return Ok(got);
             }
-            Side::Client(side) => {
-                let head = side.head.get_or_insert_with(Pooled::<ResponseHead>::take);
-                side.machine.handle_input(bytes, head, trailers)?
-            }
-        };
-        let got = match step.event {
-            Event::NeedMore | Event::Paused => Got::NeedMore,
-            Event::Head(length) => Got::Head(length),
-            Event::Data(range) => match input.front() {
-                Some(slice) => Got::Data(slice.slice(range)),
-                None => unreachable!("data is a range of the input"),
-            },
-            Event::Trailers => Got::Trailers,
-            Event::End => Got::End,
-        };
-        self.inbound.input.consume(step.consumed);
-        Ok(got)
+        }
     }
 
     /// Receives once more into the input. `false` after FIN.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.inbound.fin {
+        if self.inbound.has_fin() {
             return Poll::Ready(Ok(false));
         }
         self.restore_window();
@@ -186,7 +192,7 @@ impl State {
                 Poll::Ready(Ok(true))
             }
             Poll::Ready(None) => {
-                self.inbound.fin = true;
+                self.inbound.fin_at = Some(blitz_reactor::now());
                 Poll::Ready(Ok(false))
             }
         }

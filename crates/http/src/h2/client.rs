@@ -318,6 +318,7 @@ impl State {
         if !head.status.is_informational() {
             answer.has_final = true;
             known.receiving.body = if has_ended { Body::Done } else { Body::Open };
+            known.receiving.pace.declare(length);
         }
         answer.heads.push_back((head, length));
         known.receiving.arrived();
@@ -413,17 +414,20 @@ impl State {
         stream: StreamId,
         cx: &mut Context<'_>,
     ) -> Poll<BodyError> {
-        let body_timeout = self.shared.asking().body_timeout;
-        let stream_idle_timeout = self.limits().stream_idle_timeout;
+        let shared = Rc::clone(&self.shared);
+        let body_timeout = shared.asking().body_timeout;
+        let stream_idle_timeout = shared.limits().stream_idle_timeout;
         let Some(known) = self.stream(stream).filter(|known| !known.is_tunnel) else {
             return Poll::Pending;
         };
-        let since = known.receiving.pace.waiting_since;
-        let since = since.unwrap_or_else(blitz_reactor::now);
+        let pace = &known.receiving.pace;
         let due = match known.is_patient {
             // The server may listen for as long as there is something to listen to.
-            true => since.max(known.sending.progress) + stream_idle_timeout,
-            false => since + body_timeout,
+            true => {
+                let heard = known.sending.progress + stream_idle_timeout;
+                pace.silence_due(stream_idle_timeout).max(heard)
+            }
+            false => pace.response_due(body_timeout, shared.limits()),
         };
         if known.timer.poll_due(due, cx).is_pending() {
             return Poll::Pending;

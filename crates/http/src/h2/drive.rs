@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use blitz_proto::h2::{Code, Event, StreamId};
 use blitz_proto::{BodyLength, Error, ErrorKind, RequestHead, ResponseHead};
-use blitz_reactor::Slice;
+use blitz_reactor::{Buffer, Slice};
 
-use super::stream::{Body, Loss, Stream};
+use super::stream::Loss;
 use super::wire::{State, Wire};
 use crate::counters::{count, count_refused};
 use crate::error::Refusal;
@@ -211,7 +211,7 @@ impl State {
         let shared = Rc::clone(&self.shared);
         let received = &mut *shared.received.borrow_mut();
         let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
-        let pending = self.pending.get_or_insert_with(blitz_reactor::Buffer::take);
+        let pending = self.pending.get_or_insert_with(Buffer::take);
         let step = self
             .machine
             .handle_input(bytes, self.now, received, pending)?;
@@ -231,6 +231,8 @@ impl State {
             *work += LOST_WORK;
         }
         match step.event {
+            // The machine has to see all pieces before anybody waits for more (rule 8).
+            Event::NeedMore if !self.input.is_empty() => {}
             Event::NeedMore => return Ok(Got::NeedMore),
             Event::Head {
                 stream,
@@ -256,7 +258,7 @@ impl State {
                 }));
             }
             Event::Data { stream, end, .. } => {
-                let content = content.expect("data is a range of the input");
+                let content = content.unwrap_or_else(|| Slice::from_buffer(Buffer::take()));
                 self.take_in(stream, content, end);
             }
             Event::Trailers { stream } => {
@@ -313,15 +315,12 @@ impl State {
             }
             Poll::Ready(Ok(None)) => {
                 self.fin = true;
-                // Streams whose request is complete still get their answer (rule 16).
-                if self.machine.handle_eof().is_err() {
-                    self.lose_unfinished();
-                }
+                // The end of the connection cancels every stream (rule 16). What is queued may
+                // still leave, unless to a server: one that has ended takes no more requests.
                 if self.shared.is_client() {
-                    // A server that has said its last takes nothing more either.
                     self.socket = None;
-                    self.lose_peer(&Loss::Truncated);
                 }
+                self.lose_peer(&Loss::Truncated);
                 Poll::Pending
             }
             Poll::Ready(Err(_)) => {
@@ -330,14 +329,6 @@ impl State {
                 self.lose_peer(&Loss::Reset);
                 Poll::Pending
             }
-        }
-    }
-
-    /// Nothing more comes for those who still wait for it.
-    fn lose_unfinished(&mut self) {
-        let unfinished = |stream: &&mut Box<Stream>| matches!(stream.receiving.body, Body::Open);
-        for stream in self.streams.values_mut().filter(unfinished) {
-            stream.lose_peer(&Loss::Truncated);
         }
     }
 
@@ -376,7 +367,8 @@ impl State {
             return Poll::Ready(self.give_up());
         }
         let is_used = !self.streams.is_empty() || self.places.reserved > 0;
-        let is_idle = !is_used && self.input.is_empty();
+        let holds_input = |socket: &Transport| !self.input.is_empty() || socket.holds_content();
+        let is_idle = !is_used && !self.socket.as_ref().is_some_and(holds_input);
         let is_over = self.fin || self.machine.is_drained() || self.places.are_none();
         // Who was asked and has not answered would only be asked again by the next request.
         if is_idle && (is_over || self.liveness.is_doubtful()) {

@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::h2::{Code, StreamId};
-use blitz_proto::{BodyLength, Fields, Method, Status};
+use blitz_proto::{BodyLength, Fields, Limits, Method, Status};
 
 use super::drive::Request;
-use super::stream::{Body, Message, note};
+use super::stream::{Body, Message, Stream, note};
 use super::wire::{State, Wire};
 use crate::body::RecvBody;
 use crate::counters::{count, count_refused};
@@ -33,6 +33,8 @@ enum Outcome {
     Gone,
     /// The request body came too slowly and nothing was answered yet.
     TooSlow,
+    /// The request body was silent for too long after the answer had begun.
+    Silent,
     /// The client takes nothing, or a tunnel is silent.
     Stalled,
 }
@@ -124,6 +126,38 @@ impl Drop for Guard<'_> {
     }
 }
 
+impl Stream {
+    /// When the client will have taken nothing for too long, or a tunnel will have been silent.
+    fn stall_due(&self, limits: &Limits) -> Option<Instant> {
+        let sending = &self.sending;
+        if self.is_tunnel && sending.message == Message::Open {
+            return Some(sending.progress.max(self.receiving.last) + limits.stream_idle_timeout);
+        }
+        (sending.queued > 0).then(|| sending.progress + limits.send_stall_timeout)
+    }
+
+    /// When the client will have sent too little of its request's body, if nothing comes until
+    /// then (rule 18). Time in which the connection is not read from does not count.
+    fn body_due(&mut self, limits: &Limits, is_held_back: bool) -> (Instant, Outcome) {
+        if self.is_patient {
+            let moved = self.sending.progress.max(self.receiving.last);
+            return (moved + limits.stream_idle_timeout, Outcome::Silent);
+        }
+        let pace = &mut self.receiving.pace;
+        if is_held_back {
+            pace.forgive();
+        }
+        if self.sending.message == Message::Due {
+            let later = || blitz_reactor::now() + limits.body_rate_grace;
+            return (
+                pace.rate_due(limits).unwrap_or_else(later),
+                Outcome::TooSlow,
+            );
+        }
+        (pace.silence_due(limits.body_idle_timeout), Outcome::Silent)
+    }
+}
+
 impl State {
     /// Whether the exchange is over; if not, the task will be woken when that may have changed.
     fn poll_outcome(
@@ -134,7 +168,7 @@ impl State {
     ) -> Poll<Outcome> {
         let shared = Rc::clone(&self.shared);
         let limits = shared.limits();
-        let is_held_up = self.holds_too_much();
+        let is_held_back = self.holds_too_much();
         let Some(known) = self.stream(stream) else {
             return Poll::Ready(Outcome::Gone);
         };
@@ -150,25 +184,16 @@ impl State {
             Message::Due | Message::Open | Message::Missing | Message::Done => {}
         }
         note(&mut known.task, cx);
-        // A stream that nothing moves on is stalled if it has something to send, or is a tunnel.
-        let sending = &known.sending;
-        let due = if known.is_tunnel && sending.message == Message::Open {
-            sending.progress.max(known.receiving.last) + limits.stream_idle_timeout
-        } else if sending.queued > 0 {
-            sending.progress + limits.send_stall_timeout
-        } else if sending.message == Message::Due && is_open && !known.is_patient {
-            let now = blitz_reactor::now();
-            if is_held_up && let Some(since) = &mut known.receiving.pace.waiting_since {
-                // It is we who do not read.
-                *since = now;
-            }
-            let later = now + limits.body_rate_grace;
-            let due = known.receiving.pace.due(limits).unwrap_or(later);
-            return known.timer.poll_due(due, cx).map(|()| Outcome::TooSlow);
-        } else {
+        if let Some(due) = known.stall_due(limits)
+            && known.timer.poll_due(due, cx).is_ready()
+        {
+            return Poll::Ready(Outcome::Stalled);
+        }
+        if !is_open || known.is_tunnel {
             return Poll::Pending;
-        };
-        known.timer.poll_due(due, cx).map(|()| Outcome::Stalled)
+        }
+        let (due, outcome) = known.body_due(limits, is_held_back);
+        known.timer.poll_due(due, cx).map(|()| outcome)
     }
 
     fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
@@ -191,6 +216,10 @@ impl State {
             Outcome::Cut => {
                 count(|counters| counters.cancelled += 1);
                 return self.close_stream(stream, Some(Code::INTERNAL_ERROR));
+            }
+            Outcome::Silent => {
+                count(|counters| counters.body_timeouts += 1);
+                return self.close_stream(stream, Some(Code::CANCEL));
             }
             Outcome::Stalled => {
                 let is_tunnel = self.stream(stream).is_some_and(|known| known.is_tunnel);

@@ -35,10 +35,8 @@ impl State {
         match (before, is_held_back) {
             (false, true) => count(|counters| counters.h2_held_back += 1),
             (true, false) => {
-                let now = blitz_reactor::now();
                 let streams = self.streams.values_mut();
-                let waiting = streams.filter_map(|it| it.receiving.pace.waiting_since.as_mut());
-                waiting.for_each(|since| *since = now);
+                streams.for_each(|stream| stream.receiving.pace.forgive());
             }
             _ => {}
         }

@@ -3,14 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use blitz_proto::h2::StreamId;
-use blitz_proto::{Error, Fields, Limits};
+use blitz_proto::{Error, Fields};
 use blitz_reactor::{Chunk, Slice};
 
 use super::client::Answer;
 use crate::error::BodyError;
+use crate::pace::Pace;
 use crate::recycle::Pooled;
 use crate::timer::LazyTimer;
 
@@ -78,14 +79,6 @@ pub(super) enum Body {
     Unwanted,
     /// It ended early.
     Failed(BodyError),
-}
-
-/// How fast a request's body comes; only time in which somebody waits for it counts.
-#[derive(Default)]
-pub(super) struct Pace {
-    pub(super) bytes: u64,
-    pub(super) waited: Duration,
-    pub(super) waiting_since: Option<Instant>,
 }
 
 /// Our message.
@@ -234,28 +227,14 @@ impl Loss {
 impl Receiving {
     pub(super) fn wait(&mut self, cx: &Context<'_>) {
         note(&mut self.reader, cx);
-        self.pace
-            .waiting_since
-            .get_or_insert_with(blitz_reactor::now);
+        self.pace.begin_waiting();
     }
 
     /// Something arrived: the time of waiting for it is over.
     pub(super) fn arrived(&mut self) {
         self.last = blitz_reactor::now();
-        if let Some(since) = self.pace.waiting_since.take() {
-            self.pace.waited += self.last.saturating_duration_since(since);
-        }
+        self.pace.end_waiting();
         wake(&mut self.reader);
-    }
-}
-
-impl Pace {
-    /// When the sender will have been too slow, if nothing comes until then.
-    pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
-        let since = self.waiting_since?;
-        let rate = limits.body_rate_min.max(1);
-        let earned = Duration::from_secs_f64(self.bytes as f64 / rate as f64);
-        Some(since + (limits.body_rate_grace + earned).saturating_sub(self.waited))
     }
 }
 

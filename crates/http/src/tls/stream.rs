@@ -84,6 +84,11 @@ impl Tls {
         self.end != End::Open
     }
 
+    /// Whether content waits to be taken.
+    pub(crate) fn holds_content(&self) -> bool {
+        !self.content.is_empty()
+    }
+
     pub(crate) fn failure(&self) -> Option<TlsError> {
         match self.end {
             End::Failed(error) => Some(error),

@@ -4,7 +4,7 @@ use blitz_http::{Limits, ServeOptions};
 
 use crate::support::{Server, on_each_driver, options};
 
-fn limits(change: impl Fn(&mut Limits)) -> ServeOptions {
+pub(crate) fn limits(change: impl Fn(&mut Limits)) -> ServeOptions {
     let mut options = options();
     change(&mut options.limits);
     options
@@ -72,6 +72,29 @@ fn a_body_below_the_minimum_rate_gets_408() {
             "{:?}",
             begun.elapsed()
         );
+        assert_eq!(server.counters().body_timeouts, 1);
+    });
+}
+
+#[test]
+fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| {
+                l.body_idle_timeout = Duration::from_millis(200);
+                l.body_rate_min = 1_000_000;
+                l.body_rate_grace = Duration::from_millis(50);
+            })
+        });
+        let mut client = server.connect();
+        client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n");
+        client.head();
+        // No rate is asked for any more: each byte within the time is enough.
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(120));
+            client.send("x").expect("x");
+        }
+        client.expect_reset();
         assert_eq!(server.counters().body_timeouts, 1);
     });
 }

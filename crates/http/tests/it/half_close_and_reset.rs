@@ -1,6 +1,7 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::support::{Server, on_each_driver};
+use crate::deadlines::limits;
+use crate::support::{BIG, Server, on_each_driver};
 
 #[test]
 fn the_answer_is_finished_after_a_half_close() {
@@ -11,6 +12,77 @@ fn the_answer_is_finished_after_a_half_close() {
         let head = client.head();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         client.expect("slow").expect_end();
+    });
+}
+
+#[test]
+fn a_half_closed_client_that_gets_nothing_counts_as_gone() {
+    let grace = Duration::from_millis(300);
+    on_each_driver(|io| {
+        let server = Server::with(io, move || limits(|it| it.half_close_grace = Some(grace)));
+        for path in ["/never", "/quiet"] {
+            let cancelled = server.counters().cancelled;
+            let mut client = server.connect();
+            let begun = Instant::now();
+            client
+                .send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
+                .fin();
+            server.until("cancelled", |counters| counters.cancelled == cancelled + 1);
+            assert!(begun.elapsed() >= grace, "{path} after {:?}", begun.elapsed());
+        }
+        server.until("closed", |counters| counters.connections == 0);
+    });
+}
+
+#[test]
+fn a_half_closed_client_that_is_sent_something_goes_on() {
+    let grace = Duration::from_millis(300);
+    on_each_driver(|io| {
+        let server = Server::with(io, move || limits(|it| it.half_close_grace = Some(grace)));
+        let mut client = server.connect();
+        client.send("GET /ticks HTTP/1.1\r\nHost: a\r\n\r\n").fin();
+        client.head();
+        // Ten of them, 100 ms apart.
+        client.expect("5\r\ntick\n\r\n".repeat(10));
+        client.expect("0\r\n\r\n").expect_end();
+    });
+}
+
+#[test]
+fn a_half_closed_client_that_reads_slowly_has_the_time_of_a_stall() {
+    let grace = Duration::from_millis(100);
+    on_each_driver(|io| {
+        let server = Server::with(io, move || limits(|it| it.half_close_grace = Some(grace)));
+        let mut client = server.connect();
+        client.send("GET /big HTTP/1.1\r\nHost: a\r\n\r\n").fin();
+        client.head();
+        std::thread::sleep(grace * 8);
+        client.expect(vec![b'x'; BIG]).expect_end();
+    });
+}
+
+#[test]
+fn a_half_closed_client_may_wait_for_ever_if_it_may() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || limits(|it| it.half_close_grace = None));
+        let mut client = server.connect();
+        client.send("GET /never HTTP/1.1\r\nHost: a\r\n\r\n").fin();
+        server.until("a request", |counters| counters.requests == 1);
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(server.counters().cancelled, 0);
+        assert_eq!(server.counters().connections, 1);
+        server.drain(Duration::ZERO);
+    });
+}
+
+#[test]
+fn without_grace_a_half_close_cancels_at_once() {
+    on_each_driver(|io| {
+        let none = Some(Duration::ZERO);
+        let server = Server::with(io, move || limits(|it| it.half_close_grace = none));
+        let mut client = server.connect();
+        client.send("GET /never HTTP/1.1\r\nHost: a\r\n\r\n").fin();
+        server.until("cancelled", |counters| counters.cancelled == 1);
     });
 }
 

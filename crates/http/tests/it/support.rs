@@ -166,6 +166,14 @@ async fn answer(mut exchange: Exchange) {
             blitz_http::sleep(Duration::from_millis(100)).await;
             say(exchange, "slow");
         }
+        "/late-whole" => {
+            blitz_http::sleep(Duration::from_millis(200)).await;
+            whole(exchange).await;
+        }
+        "/late-echo" => {
+            blitz_http::sleep(Duration::from_millis(200)).await;
+            echo(exchange).await;
+        }
         "/none" => drop(exchange),
         "/cut" => cut(exchange).await,
         "/hints" => hints(exchange),
@@ -174,6 +182,13 @@ async fn answer(mut exchange: Exchange) {
         "/big" => big(exchange).await,
         "/urgent" => urgent(exchange).await,
         "/later" => later(exchange).await,
+        "/quiet" => {
+            let mut head = Pooled::response(Status::OK);
+            let send = exchange.responder.start(&mut head, BodyLength::Unknown);
+            std::future::pending::<()>().await;
+            drop(send);
+        }
+        "/ticks" => ticks(exchange).await,
         _ => say_status(exchange, Status::NOT_FOUND, "nothing here"),
     }
 }
@@ -247,6 +262,18 @@ async fn stream(exchange: Exchange) {
             return;
         }
         blitz_http::yield_now().await;
+    }
+    let _ = send.finish(None);
+}
+
+async fn ticks(exchange: Exchange) {
+    let mut head = Pooled::response(Status::OK);
+    let mut send = exchange.responder.start(&mut head, BodyLength::Unknown);
+    for _ in 0..10 {
+        blitz_http::sleep(Duration::from_millis(100)).await;
+        if send.data("tick\n").await.is_err() {
+            return;
+        }
     }
     let _ = send.finish(None);
 }

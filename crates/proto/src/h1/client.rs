@@ -195,6 +195,12 @@ impl Client {
         matches!(self.reading, Reading::Idle)
     }
 
+    /// The head of the final response was received, and nothing but `End` follows.
+    #[must_use]
+    pub fn response_ends_with_head(&self) -> bool {
+        matches!(self.reading, Reading::Body(Body::Length(0)))
+    }
+
     /// The head of the final response was received.
     #[must_use]
     pub fn response_started(&self) -> bool {
@@ -271,6 +277,9 @@ impl Client {
         // A final response before the end of the request closes the connection (RULES 12).
         self.keep_alive &= facts.keep_alive && self.request_done();
         let has_no_content = status.forbids_content() || self.method == Method::Head;
+        // Content that comes nevertheless, and late, would be taken for the next answer.
+        let announces_content = matches!(facts.length, BodyLength::Known(1..));
+        self.keep_alive &= !(has_no_content && announces_content);
         let (body, length) = match facts.length {
             BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
             length if has_no_content => (Body::Length(0), length),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::entry::{End, Fin, Parking, Pending, Role};
+use super::entry::{End, Fin, Order, Parking, Pending, Role};
 use super::outgoing::Outgoing;
 use super::table::{DISCARD_TIME, Sockets};
 use super::{Address, RawAddress, Resume, SocketKey};
@@ -156,6 +156,18 @@ impl Sockets<'_> {
         sending.waker = Some(cx.waker().clone());
         sending.wake_at = below;
         Poll::Pending
+    }
+
+    pub(super) fn expect_to_send_first(&mut self, key: SocketKey) {
+        let entry = self.table.entry(key);
+        entry.order = match entry.receiving.unread {
+            0 => Order::SendFirst,
+            _ => Order::ReceivedFirst,
+        };
+    }
+
+    pub(super) fn has_received_first(&mut self, key: SocketKey) -> bool {
+        self.table.entry(key).order == Order::ReceivedFirst
     }
 
     pub(super) fn note_held(&mut self, key: SocketKey, bytes: usize) {

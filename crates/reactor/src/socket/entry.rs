@@ -32,6 +32,19 @@ pub(crate) struct Entry {
     pub(super) active_tick: u64,
     /// Bytes that its owner holds because of it, as far as it was told.
     pub(super) held: usize,
+    pub(super) order: Order,
+}
+
+/// Whether bytes have arrived although it was our turn to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Order {
+    /// Nothing is expected of the order.
+    #[default]
+    Any,
+    /// We are to send first, and the kernel has taken nothing yet.
+    SendFirst,
+    /// The peer was first nevertheless.
+    ReceivedFirst,
 }
 
 /// Who has the socket.
@@ -293,6 +306,7 @@ impl Entry {
             timer: None,
             active_tick: 0,
             held: 0,
+            order: Order::Any,
         }
     }
 

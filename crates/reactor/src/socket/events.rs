@@ -1,6 +1,6 @@
 //! What the driver and the timers report, and the sends that start at the end of a turn.
 
-use super::entry::{End, Fin, Outcome, Pending, Role};
+use super::entry::{End, Fin, Order, Outcome, Pending, Role};
 use super::table::{DISCARD_TIME, Sockets, keep, wake};
 use super::{Cause, SocketKey};
 use crate::driver::{Driver, Event, Received};
@@ -184,6 +184,9 @@ impl Sockets<'_> {
         match received {
             Received::Bytes(mut slice) => {
                 self.core.counters.received_bytes.add(slice.len() as u64);
+                if entry.order == Order::SendFirst {
+                    entry.order = Order::ReceivedFirst;
+                }
                 table
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
@@ -282,6 +285,9 @@ impl Sockets<'_> {
                 self.core.counters.sent_bytes.add(n as u64);
                 queue.sent(n, &mut table.dead);
                 sending.progress = now;
+                if entry.order == Order::SendFirst {
+                    entry.order = Order::Any;
+                }
             }
             Err(error) => {
                 queue.clear(&mut table.dead);

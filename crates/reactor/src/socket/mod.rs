@@ -133,6 +133,17 @@ impl Socket {
         poll_fn(|cx| self.poll_send_room(cx, below)).await
     }
 
+    /// Says that the owner is to send next: see [`Socket::has_received_first`].
+    pub fn expect_to_send_first(&self) {
+        core::with(|core| core.sockets().expect_to_send_first(self.key));
+    }
+
+    /// Whether bytes arrived before the kernel had taken the first byte that was sent after
+    /// [`Socket::expect_to_send_first`].
+    pub fn has_received_first(&self) -> bool {
+        core::with(|core| core.sockets().has_received_first(self.key))
+    }
+
     /// Says how many received and queued bytes the owner holds because of this socket, beside those
     /// that the socket knows of. When the core holds all that it may, the one with the most is shed:
     /// its calls fail (rule 4).

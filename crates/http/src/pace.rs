@@ -1,0 +1,86 @@
+//! How fast a body arrives.
+
+use std::time::{Duration, Instant};
+
+use blitz_proto::{BodyLength, Limits};
+
+/// Bytes and waiting time of a body that is being received. Only time in which somebody waits for
+/// more of it counts: its sender is not to blame for a slow reader.
+#[derive(Default)]
+pub(crate) struct Pace {
+    /// What the head declared, or 0.
+    bytes_declared: u64,
+    pub(crate) bytes: u64,
+    waited: Duration,
+    waiting_since: Option<Instant>,
+}
+
+impl Pace {
+    pub(crate) fn new(length: BodyLength) -> Pace {
+        let mut pace = Pace::default();
+        pace.declare(length);
+        pace
+    }
+
+    /// Notes what the head says about the length.
+    pub(crate) fn declare(&mut self, length: BodyLength) {
+        self.bytes_declared = match length {
+            BodyLength::Known(bytes) => bytes,
+            BodyLength::Empty | BodyLength::NothingButTrailers | BodyLength::Unknown => 0,
+        };
+    }
+
+    /// Bytes of the declared length that are still to be read.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.bytes_declared.saturating_sub(self.bytes)
+    }
+
+    pub(crate) fn begin_waiting(&mut self) {
+        self.waiting_since.get_or_insert_with(blitz_reactor::now);
+    }
+
+    /// Something arrived.
+    pub(crate) fn end_waiting(&mut self) {
+        if let Some(since) = self.waiting_since.take() {
+            self.waited += blitz_reactor::now().saturating_duration_since(since);
+        }
+    }
+
+    /// The time until now does not count: the connection is not read from.
+    pub(crate) fn forgive(&mut self) {
+        if let Some(since) = &mut self.waiting_since {
+            *since = blitz_reactor::now();
+        }
+    }
+
+    /// When a request's body will be below the minimum rate, if nothing arrives until then; `None`
+    /// while nobody waits.
+    pub(crate) fn rate_due(&self, limits: &Limits) -> Option<Instant> {
+        Some(self.waiting_since? + self.allowed(limits.body_rate_grace, limits))
+    }
+
+    /// When the body will have been silent for `timeout`.
+    pub(crate) fn silence_due(&self, timeout: Duration) -> Instant {
+        self.waiting_since.unwrap_or_else(blitz_reactor::now) + timeout
+    }
+
+    /// When a response's body will have been silent for `timeout` or, if it has a declared length,
+    /// will be below the minimum rate after a grace of the same time. One without may be a stream of
+    /// events, which is slow by nature.
+    pub(crate) fn response_due(&self, timeout: Duration, limits: &Limits) -> Instant {
+        let silence = self.silence_due(timeout);
+        match self.waiting_since {
+            Some(since) if self.bytes_declared > 0 => {
+                silence.min(since + self.allowed(timeout, limits))
+            }
+            _ => silence,
+        }
+    }
+
+    /// Waiting that is left after `grace` and what the bytes have earned.
+    fn allowed(&self, grace: Duration, limits: &Limits) -> Duration {
+        let rate = limits.body_rate_min.max(1);
+        let earned = Duration::from_secs_f64(self.bytes as f64 / rate as f64);
+        (grace + earned).saturating_sub(self.waited)
+    }
+}
