@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -262,6 +263,99 @@ fn bodies_that_end_early_or_stall_are_errors() {
                 .err()
         });
         assert!(matches!(error, Some(BodyError::TimedOut)), "{error:?}");
+    });
+}
+
+#[test]
+fn a_body_of_known_length_has_to_come_at_a_rate_and_a_stream_of_events_has_not() {
+    on_each_driver(|io| {
+        for (head, chunk, may_drip) in [
+            ("Content-Length: 1000", "x", false),
+            ("Transfer-Encoding: chunked", "1\r\nx\r\n", true),
+        ] {
+            let script = move |mut server: Raw| {
+                server
+                    .expect(GET)
+                    .send(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n"));
+                for _ in 0..10 {
+                    std::thread::sleep(Duration::from_millis(60));
+                    if server.0.write_all(chunk.as_bytes()).is_err() {
+                        break;
+                    }
+                }
+            };
+            against(io, script, async |connection| {
+                let mut body = ask(connection).await.unwrap().body;
+                let mut bytes = 0;
+                let ended = loop {
+                    match body.next().await {
+                        Ok(Some(Part::Data(slice))) => bytes += slice.len(),
+                        ended => break ended.err(),
+                    }
+                };
+                match may_drip {
+                    true => assert!(bytes == 10 && matches!(ended, Some(BodyError::Truncated))),
+                    false => assert!(bytes < 8 && matches!(ended, Some(BodyError::TimedOut))),
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn an_answer_in_packets_that_came_before_it_was_read_is_read_to_its_end() {
+    on_each_driver(|io| {
+        for packet_bytes in [1, 2, 3, 7, 20] {
+            let script = move |mut server: Raw| {
+                let answer = "HTTP/1.1 103 Early Hints\r\n\r\n\
+                              HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                              5\r\nhello\r\n1\r\n,\r\n6\r\n world\r\n0\r\nX-Sum: 1\r\n\r\n";
+                server.expect(GET);
+                for packet in answer.as_bytes().chunks(packet_bytes) {
+                    server.send(packet);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                server.expect_end();
+            };
+            against(io, script, async |connection| {
+                let (send, response) = connection.request(&get("/x"), BodyLength::Empty);
+                drop(send);
+                blitz_http::sleep(Duration::from_millis(200)).await;
+                let mut body = response.response().await.unwrap().body;
+                blitz_http::sleep(Duration::from_millis(200)).await;
+                assert_eq!(content(&mut body).await.unwrap(), "hello, world");
+            });
+        }
+    });
+}
+
+#[test]
+fn an_answer_without_content_ends_with_its_head_whatever_follows() {
+    on_each_driver(|io| {
+        for (method, answer) in [
+            (Method::Head, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+            (Method::Head, "HTTP/1.1 200 OK\r\n\r\nhello"),
+            (
+                Method::Head,
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            ),
+            (Method::Get, "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello"),
+            (Method::Get, "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nhello"),
+        ] {
+            let script = move |mut server: Raw| {
+                server.head();
+                server.send(answer);
+            };
+            against(io, script, async |connection| {
+                let mut head = get("/x");
+                head.set_method(method);
+                let (_, response) = connection.request(&head, BodyLength::Empty);
+                blitz_http::sleep(Duration::from_millis(30)).await;
+                let mut body = response.response().await.unwrap().body;
+                assert!(body.is_done() && body.take_whole().is_none(), "{answer:?}");
+                assert_eq!(content(&mut body).await.unwrap(), "");
+            });
+        }
     });
 }
 

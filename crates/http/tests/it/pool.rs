@@ -129,6 +129,43 @@ fn responses_that_end_the_connection_are_not_pooled() {
     });
 }
 
+/// The content may be on its way, and would be taken for the answer to the next request.
+#[test]
+fn answers_that_announce_content_they_cannot_have_are_not_pooled() {
+    on_each_driver(|io| {
+        poisons(
+            io,
+            "HTTP/1.1 204 No Content\r\nContent-Length: 60\r\n\r\n",
+            "",
+        );
+        poisons(
+            io,
+            "HTTP/1.1 304 Not Modified\r\nContent-Length: 60\r\n\r\n",
+            "",
+        );
+    });
+}
+
+#[test]
+fn an_answer_that_comes_before_its_request_is_nobodys() {
+    on_each_driver(|io| {
+        let script = |listener: std::net::TcpListener| {
+            let mut early = accept(&listener);
+            early.send(OK).expect_end_or_reset();
+        };
+        pooled(io, script, async |_, upstream| {
+            let connection = upstream.checkout().await.expect("connects");
+            settle().await;
+            let (_, response) = connection.request(&get("/x"), BodyLength::Empty);
+            let error = response.response().await.err();
+            assert!(
+                matches!(error, Some(ClientError::Reset { reused: false })),
+                "{error:?}"
+            );
+        });
+    });
+}
+
 #[test]
 fn bytes_that_come_while_pooled_remove_the_connection() {
     on_each_driver(|io| {

@@ -452,6 +452,14 @@ impl Raw {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 
+    /// Expects that the connection ends, and nothing before that.
+    #[track_caller]
+    pub(crate) fn expect_end_or_reset(&mut self) {
+        let mut rest = Vec::new();
+        let _ = self.0.read_to_end(&mut rest);
+        assert_eq!(rest.escape_ascii().to_string(), "");
+    }
+
     /// Nothing more is sent.
     pub(crate) fn fin(&mut self) -> &mut Raw {
         self.0.shutdown(Shutdown::Write).expect("shuts down");
