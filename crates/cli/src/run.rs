@@ -4,12 +4,13 @@ use std::fmt;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use blitz::serving::{self, EndError, Endpoint, Occasion};
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
-use blitz_http::{Address, Config, IoChoice, Signals};
+use blitz_http::{Address, Config, IoChoice, Limits, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -69,6 +70,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy)]
     trusted_proxies: Vec<TrustedProxy>,
 
+    /// How long a client of HTTP/1.1 that has ended its side is kept when nothing of its answer
+    /// leaves: 500ms, 1s, 5m, 0 for not at all, or forever
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s")]
+    half_close_grace: Grace,
+
     /// How many cores to use, one thread each [default: all]
     #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
     cores: Option<usize>,
@@ -81,6 +87,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Log::Info)]
     log: Log,
 }
+
+/// How long a half-closed client is kept; `None` is for ever.
+#[derive(Debug, Clone, Copy)]
+struct Grace(Option<Duration>);
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Io {
@@ -207,6 +217,10 @@ fn gateway(arguments: &RunArguments, places: Places, tls: Option<&Tls>) -> Gatew
         trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
+        limits: Limits {
+            half_close_grace: arguments.half_close_grace.0,
+            ..Limits::default()
+        },
         ..Options::default()
     };
     let gateway = Gateway::new().config(config).options(options);
@@ -231,6 +245,16 @@ fn target(value: &str) -> Result<Target, String> {
 fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
     let said = |error: TrustedProxyError| format!("{}\n  {}", error.problem(), error.fix());
     value.trim().parse().map_err(said)
+}
+
+fn grace(value: &str) -> Result<Grace, String> {
+    match value {
+        "forever" => Ok(Grace(None)),
+        "0" => Ok(Grace(Some(Duration::ZERO))),
+        _ => humantime::parse_duration(value)
+            .map(|grace| Grace(Some(grace)))
+            .map_err(|_| "this is no duration\n  write 500ms, 1s, 5m or forever".to_owned()),
+    }
 }
 
 fn cores(value: &str) -> Result<usize, String> {
@@ -323,7 +347,6 @@ impl From<Log> for LevelFilter {
 mod tests {
     use std::sync::mpsc::channel;
     use std::thread;
-    use std::time::Duration;
 
     use blitz_http::Drain;
 

@@ -13,6 +13,12 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
     (&["extra"], "extra", "unexpected argument", "--help"),
     (&["--io", "magic"], "magic", "--io", "auto, uring, epoll"),
     (&["--log", "loud"], "loud", "--log", "info, debug"),
+    (
+        &["--half-close-grace", "soon"],
+        "soon",
+        "no duration",
+        "500ms, 1s",
+    ),
     (&["--cores", "none"], "none", "no number of cores", "from 1"),
     (
         &["--cores", "0"],

@@ -333,14 +333,23 @@ fn an_answer_in_packets_that_came_before_it_was_read_is_read_to_its_end() {
 fn an_answer_without_content_ends_with_its_head_whatever_follows() {
     on_each_driver(|io| {
         for (method, answer) in [
-            (Method::Head, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+            (
+                Method::Head,
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+            ),
             (Method::Head, "HTTP/1.1 200 OK\r\n\r\nhello"),
             (
                 Method::Head,
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
             ),
-            (Method::Get, "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello"),
-            (Method::Get, "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nhello"),
+            (
+                Method::Get,
+                "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello",
+            ),
+            (
+                Method::Get,
+                "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nhello",
+            ),
         ] {
             let script = move |mut server: Raw| {
                 server.head();

@@ -398,6 +398,24 @@ fn heads_that_dribble_idle_connections_and_slow_bodies_run_out_of_time() {
     });
 }
 
+#[test]
+fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || ServeOptions {
+            limits: Limits {
+                body_idle_timeout: Duration::from_millis(150),
+                ..Limits::default()
+            },
+            ..options()
+        });
+        let mut client = Client::connect(server.address);
+        let stream = client.request(Method::Post, "/echo", BodyLength::Known(10));
+        assert!(!client.answer(stream).is_complete);
+        assert_eq!(server.counters().body_timeouts, 1);
+        assert_eq!(client.get("/hello").content, b"hello");
+    });
+}
+
 /// Whether it waits for something or for nothing at all.
 #[test]
 fn who_does_not_acknowledge_our_settings_is_given_up() {

@@ -28,7 +28,11 @@ fn a_half_closed_client_that_gets_nothing_counts_as_gone() {
                 .send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
                 .fin();
             server.until("cancelled", |counters| counters.cancelled == cancelled + 1);
-            assert!(begun.elapsed() >= grace, "{path} after {:?}", begun.elapsed());
+            assert!(
+                begun.elapsed() >= grace,
+                "{path} after {:?}",
+                begun.elapsed()
+            );
         }
         server.until("closed", |counters| counters.connections == 0);
     });

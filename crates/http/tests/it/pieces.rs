@@ -42,7 +42,8 @@ fn a_chunked_body_in_packets_is_read_to_its_end() {
         let content = content(20_000);
         for (chunk_bytes, packets) in [(20_000, 10), (1_000, 10), (100, 40), (1, 60), (4_096, 3)] {
             let mut client = server.connect();
-            client.send("POST /late-whole HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+            client
+                .send("POST /late-whole HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
             let part = &content[..content.len().min(chunk_bytes * 1_000)];
             send_in_packets(&mut client, &chunked(part, chunk_bytes), packets);
             client.head();
@@ -97,7 +98,10 @@ fn a_chunked_body_in_records_is_read_to_its_end() {
                       Transfer-Encoding: chunked\r\n\r\n",
                 )
                 .unwrap();
-            for (i, record) in chunked(&content, chunk_bytes).chunks(record_bytes).enumerate() {
+            for (i, record) in chunked(&content, chunk_bytes)
+                .chunks(record_bytes)
+                .enumerate()
+            {
                 stream.write_all(record).unwrap();
                 if i < 40 {
                     thread::sleep(PAUSE);
