@@ -11,6 +11,7 @@ mod h2_attacks;
 mod h2_conformity;
 mod h2_exchanges;
 mod h2_frames;
+mod h2_malformed_names;
 mod h2_messages;
 mod h2_random;
 mod h2_support;

@@ -4,6 +4,7 @@ use super::label::{Label, content_problem};
 use super::table::{ENTRY_OVERHEAD, Table};
 use super::{Malformed, huffman, integer, static_table};
 use crate::error::ErrorKind;
+use crate::message::Name;
 
 /// The receiving end of one direction.
 #[derive(Debug)]
@@ -260,15 +261,12 @@ impl Decoder {
             .get(index - static_table::LEN - 1)
             .ok_or(Malformed)?;
         text.extend_from_slice(self.table.name_text(entry));
-        // The old entry's problem may have been in its value.
+        // The old entry's problem may have been in its value only. A name that the label does not
+        // know is checked again: a malformed name, the empty one included, is malformed wherever it
+        // comes from (RFC 9113, section 8.2.1).
         let problem = match entry.label {
-            Label::Field(_) if entry.problem.is_some() => {
-                let name = self.table.name_text(entry);
-                if name.is_empty() {
-                    None
-                } else {
-                    Label::parse(name).1
-                }
+            Label::Field(Name::Other) if entry.problem.is_some() => {
+                Label::parse(self.table.name_text(entry)).1
             }
             _ => None,
         };
