@@ -106,7 +106,10 @@ fn replace_path(head: &mut RequestHead, route: &Route, path: &mut String) -> Res
     if route.target.path.is_none() || head.path() == "*" {
         return Ok(());
     }
-    match route.target.replace_path(head.path(), path) {
+    match route
+        .target
+        .replace_path(head.path(), head.sent_path(), path)
+    {
         Replaced::Kept => Ok(()),
         Replaced::Climbs => Err(Refused::Path),
         Replaced::Written => {

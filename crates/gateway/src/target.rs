@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use blitz_http::Protocol;
+use blitz_http::{Protocol, path as request_path};
 
 /// What one `--to URL` or `--to PREFIX=URL` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,20 +87,30 @@ impl Target {
 
     /// Writes the path to ask the upstream for to `out`, if it is not the one the client asked for.
     ///
-    /// `path` must be normalised and one that this target's prefix takes.
-    pub fn replace_path(&self, path: &str, out: &mut String) -> Replaced {
+    /// `matched` must be normalised and one that this target's prefix takes; `sent` is the same path
+    /// as it would be sent, of which the part that spells the prefix is replaced.
+    pub fn replace_path(&self, matched: &str, sent: &str, out: &mut String) -> Replaced {
         let Some(replacement) = &self.path else {
             return Replaced::Kept;
         };
-        let rest = path.get(self.prefix.replaced_len()..).unwrap_or_default();
-        // `/a*=http://host/b/` must not turn `/a../secret` into `/b/../secret`.
-        if replacement.ends_with('/') && matches!(rest.split('/').next(), Some("." | "..")) {
-            return Replaced::Climbs;
-        }
+        let prefix_len = request_path::sent_len(sent, matched, self.prefix.replaced_len());
+        let rest = sent.get(prefix_len..).unwrap_or_default();
         out.clear();
         // One slash between the two: `/v2/` and `/x` meet as `/v2/x`.
         let overlap = rest.starts_with('/') && replacement.ends_with('/');
-        out.push_str(&replacement[..replacement.len() - usize::from(overlap)]);
+        let kept = &replacement[..replacement.len() - usize::from(overlap)];
+        // `/a*=http://host/b/` must not turn `/a../secret` into `/b/../secret`.
+        let last = kept.rsplit('/').next().unwrap_or_default();
+        let first = rest.split('/').next().unwrap_or_default();
+        if !first.is_empty() {
+            out.push_str(last);
+            out.push_str(first);
+            if request_path::may_be_dot_segment(out) {
+                return Replaced::Climbs;
+            }
+            out.clear();
+        }
+        out.push_str(kept);
         out.push_str(rest);
         Replaced::Written
     }

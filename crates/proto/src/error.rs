@@ -161,6 +161,8 @@ rules! {
         "`%00` in a path."
     TargetAboveRoot "target-above-root" BAD_REQUEST
         "Dot segments that climb above the root (RFC 3986, section 5.2.4)."
+    TargetDotSegment "target-dot-segment-ambiguous" BAD_REQUEST
+        "A segment that is `.` or `..` where `%2F`, `%5C` or `;` separate (RFC 3986, section 3.3)."
     TargetUserinfo "target-userinfo" BAD_REQUEST
         "A user name in the authority (RFC 9110, section 4.2.4)."
     TargetScheme "target-scheme" BAD_REQUEST

@@ -1,31 +1,83 @@
-//! Paths in the form in which they are matched and sent on.
+//! Paths in the forms in which they are matched and sent on.
 //!
 //! Two spellings of one resource must not pass two different rules of a gateway, so a path is
 //! brought to its normal form once, before anything looks at it: escapes of unreserved characters
 //! are decoded, other escapes are written in upper case (RFC 3986, section 6.2.2), dot segments
 //! are removed. `%2F` stays distinct from `/`, and `//` from `/`, because servers tell them apart.
+//!
+//! What is sent is the path as it came, without the dot segments: the same segments as the normal
+//! form, in the client's spelling. Servers that also take `%2F`, `\`, `%5C` or `;` for separators
+//! must not find dot segments that were not removed, so a path with such segments is refused.
 
 use crate::error::ErrorKind;
 
 /// Appends the normal form of `path`, which starts with `/`, to `out`.
 ///
 /// # Errors
-/// An escape that is none, `%00`, or a climb above the root. `out` then holds rubbish.
+/// An escape that is none, `%00`, a climb above the root, or a segment that other servers may take
+/// for a dot segment. `out` then holds rubbish.
 pub fn normalize(path: &str, out: &mut String) -> Result<(), ErrorKind> {
+    copy_segments(path, out, decode_segment)
+}
+
+/// Appends `path` without its dot segments, otherwise byte for byte, to `out`.
+///
+/// # Errors
+/// A climb above the root, or a segment that other servers may take for a dot segment. `out` then
+/// holds rubbish.
+pub fn remove_dot_segments(path: &str, out: &mut String) -> Result<(), ErrorKind> {
+    copy_segments(path, out, |segment, out| {
+        out.push_str(segment);
+        Ok(())
+    })
+}
+
+/// How many bytes of `sent` are spelled as the first `len` bytes of its normal form `matched`.
+///
+/// Both must be of one path: [`remove_dot_segments`] and [`normalize`].
+#[must_use]
+pub fn sent_len(sent: &str, matched: &str, len: usize) -> usize {
+    let (sent, matched) = (sent.as_bytes(), matched.as_bytes());
+    if sent.get(..len) == matched.get(..len) && !sent[..len.min(sent.len())].contains(&b'%') {
+        return len.min(sent.len());
+    }
+    // An escape is three bytes of `sent`, and one of `matched` if it was decoded.
+    let (mut at, mut of) = (0, 0);
+    while of < len && at < sent.len() {
+        let is_escape = sent[at] == b'%';
+        let is_kept = matched.get(of) == Some(&b'%');
+        at += if is_escape { 3 } else { 1 };
+        of += if is_escape && is_kept { 3 } else { 1 };
+    }
+    at.min(sent.len())
+}
+
+/// Whether a segment is a dot segment, or becomes one where `%2F`, `\`, `%5C` and `;` separate.
+#[must_use]
+pub fn may_be_dot_segment(segment: &str) -> bool {
+    !matches!(SegmentKind::of(segment), SegmentKind::Other)
+}
+
+/// Copies all segments with `copy`, but for dot segments and what they remove.
+fn copy_segments(
+    path: &str,
+    out: &mut String,
+    copy: impl Fn(&str, &mut String) -> Result<(), ErrorKind>,
+) -> Result<(), ErrorKind> {
     debug_assert!(path.starts_with('/'));
     let base = out.len();
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let slash = out.len();
         out.push('/');
-        decode_segment(segment, out)?;
-        let climbs = match &out[slash + 1..] {
-            "." => false,
-            ".." => true,
-            _ => continue,
-        };
-        out.truncate(slash);
-        if climbs {
+        copy(segment, out)?;
+        let kind = SegmentKind::of(segment);
+        match kind {
+            SegmentKind::Other => continue,
+            SegmentKind::Ambiguous => return Err(ErrorKind::TargetDotSegment),
+            SegmentKind::Current | SegmentKind::Parent => out.truncate(slash),
+        }
+        if kind == SegmentKind::Parent {
             let parent = out[base..].rfind('/').ok_or(ErrorKind::TargetAboveRoot)?;
             out.truncate(base + parent);
         }
@@ -35,6 +87,71 @@ pub fn normalize(path: &str, out: &mut String) -> Result<(), ErrorKind> {
         }
     }
     Ok(())
+}
+
+/// What a segment between two `/` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SegmentKind {
+    Other,
+    /// `.`, in any spelling.
+    Current,
+    /// `..`, in any spelling.
+    Parent,
+    /// Has a part that is `.` or `..`: between `/`, `\` or their escapes, and up to a `;`, which
+    /// parameters begin with (RFC 3986, section 3.3), or its escape.
+    Ambiguous,
+}
+
+impl SegmentKind {
+    fn of(segment: &str) -> SegmentKind {
+        let mut rest = segment.as_bytes();
+        let mut part = Part::Dots(0);
+        let (mut has_separator, mut is_ambiguous) = (false, false);
+        while let Some((&byte, after)) = rest.split_first() {
+            let (byte, after) = match (byte, after) {
+                (b'%', &[high, low, ref after @ ..]) => match (hex_value(high), hex_value(low)) {
+                    (Some(high), Some(low)) => (high << 4 | low, after),
+                    _ => (byte, &rest[1..]),
+                },
+                _ => (byte, after),
+            };
+            rest = after;
+            match (byte, part) {
+                (b'/' | b'\\', _) => {
+                    has_separator = true;
+                    is_ambiguous |= part.is_dot_segment();
+                    part = Part::Dots(0);
+                }
+                (b';', Part::Dots(_)) => {
+                    has_separator = true;
+                    is_ambiguous |= part.is_dot_segment();
+                    part = Part::Other;
+                }
+                (b'.', Part::Dots(count @ 0..2)) => part = Part::Dots(count + 1),
+                _ => part = Part::Other,
+            }
+        }
+        match part {
+            _ if is_ambiguous || (has_separator && part.is_dot_segment()) => SegmentKind::Ambiguous,
+            Part::Dots(1) => SegmentKind::Current,
+            Part::Dots(2) => SegmentKind::Parent,
+            Part::Dots(_) | Part::Other => SegmentKind::Other,
+        }
+    }
+}
+
+/// What the part of a segment that is being looked at consists of.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// So many dots, at most two.
+    Dots(u8),
+    Other,
+}
+
+impl Part {
+    fn is_dot_segment(self) -> bool {
+        matches!(self, Part::Dots(1 | 2))
+    }
 }
 
 /// Copies a segment; unreserved escapes are decoded, the others get upper-case digits.

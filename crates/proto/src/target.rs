@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use crate::copy::{push_front, push_text};
 use crate::error::ErrorKind;
 use crate::message::{Method, Span, Target, TargetForm, is_token};
-use crate::path::normalize;
+use crate::path::{normalize, remove_dot_segments};
 use crate::scan;
 
 /// Fills `target` from the text of a method and a target; says which method it is.
@@ -287,6 +287,7 @@ fn parse_path_and_query(target: &mut Target, start: usize, end: usize) -> Result
         end: usual_end as u32,
     };
     target.path = target.raw_path;
+    target.sent_path = target.raw_path;
     if usual_end == end {
         return Ok(());
     }
@@ -342,6 +343,7 @@ fn parse_rest_of_path(
     }
     target.raw_path.end = path_end as u32;
     target.path = target.raw_path;
+    target.sent_path = target.raw_path;
     if is_plain || is_normal(&target.text.as_bytes()[start..path_end]) {
         Ok(())
     } else {
@@ -354,7 +356,8 @@ fn is_normal(path: &[u8]) -> bool {
     !path.contains(&b'%') && !path.windows(2).any(|pair| pair == b"/.")
 }
 
-/// Adds the normal form if it differs, with the query behind it.
+/// Adds the normal form if it differs, and what is to be sent if that differs, with the query behind
+/// it.
 #[cold]
 fn normalize_path(
     target: &mut Target,
@@ -373,10 +376,20 @@ fn normalize_path(
         start: start as u32,
         end: target.text.len() as u32,
     };
+    let start = target.text.len();
+    remove_dot_segments(&path, &mut target.text)?;
+    if target.text[start..] == path {
+        target.text.truncate(start);
+        return Ok(());
+    }
+    target.sent_path = Span {
+        start: start as u32,
+        end: target.text.len() as u32,
+    };
     target.text.extend_from_within(path_end..end);
     let end = target.text.len() as u32;
     target.query = target.query.map(|_| Span {
-        start: target.path.end + 1,
+        start: target.sent_path.end + 1,
         end,
     });
     Ok(())
@@ -520,6 +533,7 @@ impl Target {
         self.form = Some(form);
         self.raw_path = path;
         self.path = path;
+        self.sent_path = path;
         self.query = None;
     }
 }

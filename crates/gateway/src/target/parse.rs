@@ -72,13 +72,14 @@ fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
     let (whole, last) = text.rsplit_once('/').unwrap_or_default();
     path::check(whole, "the prefix")?;
     path::check_characters(last, "the prefix")?;
+    let text = path::with_upper_escapes(text);
     if let Some(before) = text.strip_suffix('*') {
         return Ok(Prefix::Text(before.to_owned()));
     }
     if text.ends_with('.') {
-        return Ok(Prefix::Text(text.to_owned()));
+        return Ok(Prefix::Text(text));
     }
-    Ok(Prefix::Segments(text.to_owned()))
+    Ok(Prefix::Segments(text))
 }
 
 /// Where a URL points.

@@ -1,13 +1,12 @@
 //! Paths in prefixes and URLs, held to the form in which requests are matched (rule 10).
 
+use blitz_http::path::may_be_dot_segment;
+
 use super::parse::{Fault, fault};
 
 /// Refuses a path that is not normalised: no request path looks like it (rule 10).
 pub(super) fn check(path: &str, what: &str) -> Result<(), Fault> {
-    if path
-        .split('/')
-        .any(|segment| segment == "." || segment == "..")
-    {
+    if path.split('/').any(may_be_dot_segment) {
         return fault(
             format!("{what} has a . or .. between slashes, which requests are matched without"),
             "write the path that is left when the dots are followed",
@@ -30,6 +29,21 @@ pub(super) fn check_characters(text: &str, what: &str) -> Result<(), Fault> {
 fn is_path_char(c: char) -> bool {
     // RFC 3986 section 3.3: pchar and "/".
     c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@%/".contains(c)
+}
+
+/// Writes escapes in upper case, as in the paths that prefixes are compared with.
+pub(super) fn with_upper_escapes(path: &str) -> String {
+    let mut digits_left = 0_u8;
+    let upper = |c: char| {
+        let is_digit = digits_left > 0;
+        digits_left = if c == '%' {
+            2
+        } else {
+            digits_left.saturating_sub(1)
+        };
+        if is_digit { c.to_ascii_uppercase() } else { c }
+    };
+    path.chars().map(upper).collect()
 }
 
 fn check_escapes(path: &str, what: &str) -> Result<(), Fault> {

@@ -1,3 +1,5 @@
+use blitz_http::path::normalize;
+
 use super::*;
 
 fn target(value: &str) -> Target {
@@ -10,9 +12,14 @@ fn origin(value: &str) -> Origin {
 
 fn sent_path(value: &str, path: &str) -> String {
     let target = target(value);
-    assert!(target.prefix.takes(path), "{value} does not take {path}");
+    let mut matched = String::new();
+    normalize(path, &mut matched).unwrap();
+    assert!(
+        target.prefix.takes(&matched),
+        "{value} does not take {path}"
+    );
     let mut out = String::from("leftover");
-    match target.replace_path(path, &mut out) {
+    match target.replace_path(&matched, path, &mut out) {
         Replaced::Kept => path.to_owned(),
         Replaced::Written => out,
         Replaced::Climbs => String::from("refused"),
@@ -126,6 +133,12 @@ fn the_prefix_is_kept_unless_the_url_has_a_path() {
         ("/img*=http://h/pictures", "/img1/x", "/pictures1/x"),
         ("/img/*=http://h/pictures/", "/img/x", "/pictures/x"),
         ("/a.=http://h/b.", "/a.X/Y", "/b.X/Y"),
+        ("/api=http://h/v2", "/%61pi/%78", "/v2/%78"),
+        ("/api=http://h/v2", "/ap%69", "/v2"),
+        ("/a%2fb=http://h/v2", "/%61%2fb/c%2fd", "/v2/c%2fd"),
+        ("/img*=http://h/pictures", "/%69mg%31/x", "/pictures%31/x"),
+        ("/img/*=http://h/pictures/", "/im%67/%78", "/pictures/%78"),
+        ("/api=http://h", "/%61pi/%78", "/%61pi/%78"),
     ] {
         assert_eq!(sent_path(value, path), sent, "{value} {path}");
     }
@@ -138,6 +151,18 @@ fn a_replaced_prefix_cannot_be_climbed_out_of() {
         "refused"
     );
     assert_eq!(sent_path("/img*=http://h/pictures/", "/img."), "refused");
+    for path in ["/img%2e%2e/x", "/img..%2Fx", "/img.%2e;/x", "/im%67.%5Cx"] {
+        assert_eq!(
+            sent_path("/img*=http://h/pictures/", path),
+            "refused",
+            "{path}"
+        );
+        assert_eq!(
+            sent_path("/img*=http://h/a/b%2F", path),
+            "refused",
+            "{path}"
+        );
+    }
     assert_eq!(
         sent_path("/img*=http://h/pictures", "/img../x"),
         "/pictures../x"
@@ -196,6 +221,8 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("http://h/<x>", "'<'", "percent-encoded"),
     ("http://h/a/../b", ". or ..", "followed"),
     ("http://h/a/..", ". or ..", "followed"),
+    ("http://h/a/..%2Fb", ". or ..", "followed"),
+    ("/a/..;/b=http://h", ". or ..", "followed"),
     ("/a/./b=http://h", ". or ..", "followed"),
     ("/a?b=http://h", "by path alone", "leave out"),
     ("/%41=http://h", "escapes 'A'", "write A"),

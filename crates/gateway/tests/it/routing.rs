@@ -61,7 +61,11 @@ scenarios! {
         }
         assert_eq!(client.get("/admin%2Fx").text(), "open");
         let lines: Vec<_> = closed.heads().into_iter().map(|head| head.line).collect();
-        assert!(lines.iter().all(|line| line.starts_with("GET /admin")), "{lines:?}");
+        assert_eq!(
+            lines,
+            ["/admin", "/admin", "/%61dmin", "/admin", "/admin/"]
+                .map(|path| format!("GET {path} HTTP/1.1"))
+        );
     }
 
     fn a_text_prefix_cannot_climb_out_of_its_replacement(io) {
@@ -113,8 +117,8 @@ scenarios! {
             ("/api//x", Some("/v2//x")),
             ("/api/..", None),
             ("/api/../api/x", Some("/v2/x")),
-            ("/api%2f..", None),
-            ("/api/%2F%2e%2E/x", Some("/v2/%2F../x")),
+            ("/api%2fx", None),
+            ("/ap%69/%2f%61%2e/x", Some("/v2/%2f%61%2e/x")),
             ("/api/%252e%252e/x", Some("/v2/%252e%252e/x")),
             ("//api/x", None),
             ("/docs", None),
@@ -122,7 +126,7 @@ scenarios! {
             ("/docs//", Some("/d//")),
             ("/docs/%2e", Some("/d/")),
             ("/.well-known/x", Some("/.well-known/x")),
-            ("/%2ewell-known/x", Some("/.well-known/x")),
+            ("/%2ewell-known/x", Some("/%2ewell-known/x")),
         ] {
             let before = api.heads().len();
             let who = client.get(path);
@@ -130,7 +134,17 @@ scenarios! {
             let line = api.heads().get(before).map(|head| head.line.clone());
             assert_eq!(line, sent.map(|sent| format!("GET {sent} HTTP/1.1")), "{path}");
         }
-        for path in ["/api/..\\x", "/api/../../x", "/api/%2e%2e/%2e%2e/x", "/api\t", "/api#x"] {
+        for path in [
+            "/api/..\\x",
+            "/api/../../x",
+            "/api/%2e%2e/%2e%2e/x",
+            "/api\t",
+            "/api#x",
+            "/api/..%2Fsecret",
+            "/api/..%5csecret",
+            "/api/..;/secret",
+            "/api/x%2F..%2F..%2Fsecret",
+        ] {
             let mut peer = proxy.peer();
             peer.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert!(peer.head().unwrap().line.contains(" 400 "), "{path}");

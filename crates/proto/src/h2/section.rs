@@ -161,7 +161,7 @@ pub(crate) fn is_malformed(kind: ErrorKind) -> bool {
         K::HeadTooLarge | K::TooManyFields | K::RequestLineTooLong | K::ContentLengthOverflow
     ) && !matches!(
         kind,
-        K::Target | K::TargetEscape | K::TargetNul | K::TargetAboveRoot
+        K::Target | K::TargetEscape | K::TargetNul | K::TargetAboveRoot | K::TargetDotSegment
     ) && !matches!(
         kind,
         K::TargetScheme | K::Method | K::HostMalformed | K::ExpectationUnknown

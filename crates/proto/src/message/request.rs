@@ -68,9 +68,12 @@ pub(crate) struct Target {
     pub(crate) scheme: Option<&'static str>,
     pub(crate) method: Span,
     pub(crate) authority: Option<Span>,
+    /// As it was received.
     pub(crate) raw_path: Span,
-    /// Directly followed by `?` and the query, if there is one.
+    /// In normal form.
     pub(crate) path: Span,
+    /// As it is sent. Directly followed by `?` and the query, if there is one.
+    pub(crate) sent_path: Span,
     pub(crate) query: Option<Span>,
     /// What an extended CONNECT asks for.
     pub(crate) protocol: Option<Span>,
@@ -157,8 +160,8 @@ impl RequestHead {
         self.target.authority.map(|span| self.target.at(span))
     }
 
-    /// The path after decoding unreserved characters and removing dot segments: what routes match
-    /// is what is sent on. `*` for `OPTIONS *`, empty for CONNECT.
+    /// The path that routes match: after decoding unreserved characters and removing dot segments
+    /// (RULES 10). `*` for `OPTIONS *`, empty for CONNECT.
     #[inline]
     #[must_use]
     pub fn path(&self) -> &str {
@@ -166,6 +169,18 @@ impl RequestHead {
             "/"
         } else {
             self.target.at(self.target.path)
+        }
+    }
+
+    /// The path as it is sent on: as it was received, without dot segments. It names the same
+    /// resource as [`path`](RequestHead::path), segment by segment.
+    #[inline]
+    #[must_use]
+    pub fn sent_path(&self) -> &str {
+        if self.target.form.is_none() {
+            "/"
+        } else {
+            self.target.at(self.target.sent_path)
         }
     }
 
@@ -216,21 +231,21 @@ impl RequestHead {
         self.target.scheme = Some(if is_https { "https" } else { "http" });
     }
 
-    /// The normalised path and the query as they are sent in a request line.
+    /// The [`sent_path`](RequestHead::sent_path) and the query as they are sent in a request line.
     #[inline]
     #[must_use]
     pub fn path_and_query(&self) -> &str {
-        let path = self.target.path;
+        let path = self.target.sent_path;
         match self.target.query {
             Some(query) => self.target.at(Span {
                 start: path.start,
                 end: query.end,
             }),
-            None => self.path(),
+            None => self.sent_path(),
         }
     }
 
-    /// Replaces the path, keeping the query.
+    /// Replaces the path, to be matched as it is sent, keeping the query.
     ///
     /// # Panics
     /// If the path does not start with `/` or holds characters that a path must not.
@@ -318,18 +333,21 @@ impl Target {
 
     /// Writes path and query anew, adjacent, with whichever part is given replaced.
     fn rewrite(&mut self, path: Option<&str>, query: Option<Option<&str>>) {
-        let (old_path, old_query) = (self.path, self.query);
+        let (old_path, old_query) = (self.sent_path, self.query);
         let is_default = self.form.is_none();
         if !matches!(self.form, Some(TargetForm::Absolute)) {
             self.form = Some(TargetForm::Origin);
         }
-        self.path = match path {
+        self.sent_path = match path {
             Some(path) => self.push(path),
             None if is_default => self.push("/"),
             None => self.push_again(old_path),
         };
+        if path.is_some() || is_default {
+            self.path = self.sent_path;
+        }
         if is_default {
-            self.raw_path = self.path;
+            self.raw_path = self.sent_path;
         }
         self.query = match query {
             Some(None) => None,

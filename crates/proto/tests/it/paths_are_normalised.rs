@@ -1,6 +1,6 @@
 //! What is matched is what is sent (RULES 10).
 
-use blitz_proto::path::normalize;
+use blitz_proto::path::{normalize, remove_dot_segments, sent_len};
 use blitz_proto::{ErrorKind, Method, RequestHead};
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn dot_segments_and_unreserved_escapes_disappear() {
         ("/%41%7a%30%2D%2e%5F%7E", "/Az0-._~"),
         ("/%2e/a", "/a"),
         ("/a/%2E%2e/b", "/b"),
-        ("/a%2f..%2fb", "/a%2F..%2Fb"),
+        ("/a%2fb%5c", "/a%2Fb%5C"),
         ("/%e2%82%ac", "/%E2%82%AC"),
         ("/%25%32%65", "/%252e"),
         ("/a%3f", "/a%3F"),
@@ -60,12 +60,105 @@ fn what_cannot_be_normalised_is_refused() {
 }
 
 #[test]
+fn segments_that_some_servers_take_for_dot_segments_are_refused() {
+    for path in [
+        "/a/..%2Fsecret",
+        "/a/..%2fsecret",
+        "/a/..%5Cb",
+        "/a/..%5c",
+        "/a/%2e%2e%2fb",
+        "/a/.%2E%2Fb",
+        "/a/x%2F..%2Fb",
+        "/a/x%2F..",
+        "/a/x%5c.%2f..",
+        "/a/%2F..",
+        "/a/x%2F.",
+        "/a/.%2Fb",
+        "/a/..;/b",
+        "/a/..;x=1/b",
+        "/a/%2e%2e;x",
+        "/.;/x",
+        "/a/..%3Bx/b",
+        "/a/x;y%2F../b",
+        "/a/x%2F..;y/b",
+        "/a/..\\b",
+        "/a/..;/../b",
+    ] {
+        assert_eq!(normal(path), Err("target-dot-segment-ambiguous"), "{path}");
+        let mut sent = String::new();
+        assert!(remove_dot_segments(path, &mut sent).is_err(), "{path}");
+    }
+    for path in [
+        "/a/...%2Fb",
+        "/a/..x%2Fb",
+        "/a/.x;y",
+        "/a/x;y=../b",
+        "/a/x;..",
+        "/a/..=;x",
+        "/a/%252e%252e%252fb",
+        "/a/..%20%2Fb",
+        "/a%2F%5Cb;c",
+        "/..a/a..",
+    ] {
+        assert_eq!(normal(path).as_deref(), Ok(path), "{path}");
+    }
+}
+
+#[test]
+fn what_is_sent_is_spelled_as_it_came() {
+    for (target, matched, sent) in [
+        ("/%61b/%7ec?d", "/ab/~c", "/%61b/%7ec?d"),
+        ("/a%2fb?%2f", "/a%2Fb", "/a%2fb?%2f"),
+        ("/a/../%62%c3%bc?x", "/b%C3%BC", "/%62%c3%bc?x"),
+        ("/x/%2e/%79/..?", "/x/", "/x/?"),
+        ("/a/../b", "/b", "/b"),
+        ("/a%3bb/%61", "/a%3Bb/a", "/a%3bb/%61"),
+        ("http://h/%61/./b?q", "/a/b", "/%61/b?q"),
+    ] {
+        let mut head = RequestHead::parse("GET", target).expect("a good target");
+        assert_eq!(
+            (head.path(), head.path_and_query()),
+            (matched, sent),
+            "{target}"
+        );
+        assert_eq!(
+            head.sent_path(),
+            sent.split('?').next().unwrap_or(sent),
+            "{target}"
+        );
+        head.set_query(Some("q"));
+        assert_eq!(head.path(), matched, "{target}");
+        assert_eq!(
+            head.path_and_query(),
+            format!("{}?q", head.sent_path()),
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn a_prefix_is_found_in_what_is_sent() {
+    for (sent, matched, len, expected) in [
+        ("/api/x", "/api/x", 4, 4),
+        ("/%61pi/x", "/api/x", 4, 6),
+        ("/ap%69/x", "/api/x", 4, 6),
+        ("/ap%69", "/api", 4, 6),
+        ("/a%2fb/%63", "/a%2Fb/c", 6, 6),
+        ("/a%2fb/%63", "/a%2Fb/c", 8, 10),
+        ("/%61%25%62", "/a%25b", 5, 7),
+        ("/a", "/a", 0, 0),
+    ] {
+        assert_eq!(sent_len(sent, matched, len), expected, "{sent}");
+    }
+}
+
+#[test]
 fn raw_path_and_query_survive_normalising() {
     let head = RequestHead::parse("GET", "/a/../b%2d?x=/../%zz").expect("a good target");
     assert_eq!(head.raw_path(), "/a/../b%2d");
     assert_eq!(head.path(), "/b-");
     assert_eq!(head.query(), Some("x=/../%zz"));
-    assert_eq!(head.path_and_query(), "/b-?x=/../%zz");
+    assert_eq!(head.path_and_query(), "/b%2d?x=/../%zz");
 }
 
 #[test]
@@ -94,7 +187,66 @@ fn a_path_that_would_split_the_request_line_is_a_bug_of_the_caller() {
     RequestHead::default().set_path("/a HTTP/1.1\r\nX: y");
 }
 
+/// A path as the most lenient of servers reads it: all escapes decoded, `\` as `/`, parameters
+/// dropped, empty and dot segments resolved. `None` if it leads out of the root.
+fn lenient_segments(path: &str) -> Option<Vec<String>> {
+    let mut bytes = Vec::new();
+    let mut rest = path.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|d| std::str::from_utf8(d).ok());
+        let escape = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match escape.filter(|_| byte == b'%') {
+            Some(decoded) => {
+                bytes.push(decoded);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes).replace('\\', "/");
+    let mut segments = Vec::new();
+    for segment in text.split('/') {
+        match segment.split(';').next().unwrap_or_default() {
+            "" | "." => {}
+            ".." => {
+                segments.pop()?;
+            }
+            name => segments.push(name.to_owned()),
+        }
+    }
+    Some(segments)
+}
+
 proptest! {
+    /// Whatever is accepted below a prefix stays below it, for whoever reads what is sent.
+    #[test]
+    fn no_server_is_led_out_of_the_prefix_that_matched(
+        pieces in prop::collection::vec(
+            prop::sample::select(&[
+                "/", ".", "..", "a", "%61", "%2e", "%2E", "%2F", "%2f", "%5C", "%5c", ";", "%3b",
+                ";x=1", "%25", "%20", "secret", "\\",
+            ][..]),
+            0..12,
+        ),
+    ) {
+        let path = format!("/a/{}", pieces.concat());
+        let Ok(head) = RequestHead::parse("GET", &path) else {
+            return Ok(());
+        };
+        prop_assert_eq!(normal(head.sent_path()), Ok(head.path().to_owned()));
+        if head.path().starts_with("/a/") {
+            let segments = lenient_segments(head.sent_path());
+            let first = segments.as_ref().and_then(|all| all.first());
+            prop_assert_eq!(first.map(String::as_str), Some("a"), "{:?}", head.sent_path());
+            let len = sent_len(head.sent_path(), head.path(), 2);
+            prop_assert!(head.sent_path()[len..].starts_with('/'));
+            prop_assert_eq!(normal(&head.sent_path()[..len]), Ok(String::from("/a")));
+        }
+    }
+
     #[test]
     fn the_normal_form_is_its_own_normal_form(path in "/[a-z./%2eE5Ff]{0,30}") {
         if let Ok(once) = normal(&path) {
