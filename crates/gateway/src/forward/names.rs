@@ -153,12 +153,18 @@ pub(super) fn begins_like_claim(name: &[u8]) -> bool {
         .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
+/// Names whose other spellings are removed: fields that only the gateway may write or that end here,
+/// and those that frame the content.
+const IMITATED: NameSet = REQUEST_HOP | CLAIMS | set_of(&[Name::ContentLength]);
+
 /// Whether applications behind CGI, WSGI and their like would take the field for one that only
-/// the gateway may write: to them `X_Forwarded_For` and `X-Forwarded-For` are the same variable.
-/// Not even a trusted proxy has reason to send such a name.
+/// the gateway may write: to them `X_Forwarded_For`, `X.Forwarded.For` and `X-Forwarded-For` are the
+/// same variable, since all that is no letter or digit becomes `_`. Not even a trusted proxy has
+/// reason to send such a name.
 #[inline]
 pub(super) fn is_imitation(name: FieldName<'_>) -> bool {
-    name.known() == Name::Other && name.as_bytes().contains(&b'_') && imitates(name.as_bytes())
+    let is_odd = |&byte: &u8| byte != b'-' && !byte.is_ascii_alphanumeric();
+    name.known() == Name::Other && name.as_bytes().iter().any(is_odd) && imitates(name.as_bytes())
 }
 
 #[cold]
@@ -167,8 +173,12 @@ fn imitates(name: &[u8]) -> bool {
     let mut plain = [0; 32];
     let length = name.len().min(plain.len());
     for (to, &from) in plain.iter_mut().zip(name) {
-        *to = if from == b'_' { b'-' } else { from };
+        *to = if from.is_ascii_alphanumeric() {
+            from
+        } else {
+            b'-'
+        };
     }
     let plain = &plain[..length];
-    begins_like_claim(plain) || (REQUEST_HOP | CLAIMS) & set_of(&[Name::parse(plain)]) != 0
+    begins_like_claim(plain) || IMITATED & set_of(&[Name::parse(plain)]) != 0
 }

@@ -30,6 +30,25 @@ scenarios! {
         }
     }
 
+    fn names_that_imitate_others_do_not_reach_the_upstream(io) {
+        let upstream = Upstream::saying("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        client.send(
+            "POST / HTTP/1.1\r\nHost: a\r\nX.Forwarded.For: 6.6.6.6\r\nX_Forwarded.Proto: https\r\n\
+             Content_Length: 9\r\nTransfer.Encoding: chunked\r\nClient.Cert: :AA==:\r\n\
+             X.Kept: 1\r\nContent-Length: 2\r\n\r\nhi",
+        );
+        assert_eq!(client.response().status, 200);
+        let head = upstream.head();
+        for name in
+            ["x.forwarded.for", "x_forwarded.proto", "content_length", "transfer.encoding", "client.cert"]
+        {
+            assert_eq!(head.field(name), None, "{name}");
+        }
+        assert_eq!((head.field("x.kept"), head.field("content-length")), (Some("1"), Some("2")));
+    }
+
     fn a_trusted_proxy_is_believed(io) {
         let upstream = Upstream::saying("");
         let options = Options {
