@@ -184,6 +184,22 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
+    /// Parks a connection again that has not sent a request since it was parked: the time for which
+    /// it may be idle goes on (rule 18), and so does the count of empty lines.
+    #[cold]
+    fn park_again(self: &Rc<Self>, transport: Transport, key: usize, empty_lines: usize) {
+        if self.options.drain.is_triggered() || transport.has_ended() {
+            self.remove(key);
+            return transport.finish();
+        }
+        let within = self.patience_between(&transport);
+        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
+        let tag = tag_of(key, empty_lines);
+        if let resting @ Resting::Tls(_) = transport.park_again(me, tag, within) {
+            self.connections.borrow_mut()[key].rest = Rest::Tls(resting);
+        }
+    }
+
     /// A connection in clear text that waited for a request gets none.
     #[inline(never)]
     fn end_plain(&self, socket: Socket, key: usize, cause: &Cause) {
@@ -197,7 +213,7 @@ impl<S: Service> Acceptor<S> {
     }
 
     #[inline]
-    fn start(self: Rc<Self>, transport: Transport, key: usize, first: Slice) {
+    fn start(self: Rc<Self>, transport: Transport, key: usize, empty_lines: usize, first: Slice) {
         let is_h2 = match transport.info() {
             None => self.options.http2_only || h2::begins_like_http2(&first),
             Some(tls) => tls.is_h2(),
@@ -214,6 +230,9 @@ impl<S: Service> Acceptor<S> {
             &self.decoration,
             &self.shelf,
         );
+        if empty_lines > 0 {
+            wire.note_empty_lines(empty_lines);
+        }
         let me = Rc::clone(&self);
         if let Some(task) = blitz_reactor::spawn_now(run(self, wire, key, first)) {
             me.connections.borrow_mut()[key].task = Some(task);
@@ -326,6 +345,10 @@ async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, key: usize, 
             guard.key = None;
             acceptor.park_idle(transport, key);
         }
+        After::Wait(transport, empty_lines) => {
+            guard.key = None;
+            acceptor.park_again(transport, key, empty_lines);
+        }
         After::Switch(switch) => {
             guard.key = None;
             Rc::clone(&acceptor).start_switched(*switch, key);
@@ -354,19 +377,40 @@ impl<S: Service> Resume for Acceptor<S> {
         if tag & IS_H2 != 0 {
             return self.resume_h2(socket, (tag & !IS_H2) as usize, cause);
         }
-        let key = tag as usize;
+        let (key, empty_lines) = (key_of(tag), empty_lines_of(tag));
         // One way to a request, whichever it came, since what is called once is inlined.
         let (transport, first) = match (&self.options.tls, cause) {
             (None, Cause::Received(first)) => (Transport::Plain(socket), first),
             (None, cause) => return self.end_plain(socket, key, &cause),
-            (Some(_), cause) => match self.receive_secure(socket, key, cause) {
+            (Some(_), cause) => match self.receive_secure(socket, key, empty_lines, cause) {
                 Some(arrived) => arrived,
                 None => return,
             },
         };
-        self.start(transport, key, first);
+        self.start(transport, key, empty_lines, first);
     }
 }
+
+/// The tag of a parked connection that speaks HTTP/1.1: its key, and the empty lines that came since
+/// its last request.
+fn tag_of(key: usize, empty_lines: usize) -> u64 {
+    key as u64 | (empty_lines.min(EMPTY_LINES_MAX) as u64) << KEY_BITS
+}
+
+#[inline]
+fn key_of(tag: u64) -> usize {
+    (tag & ((1 << KEY_BITS) - 1)) as usize
+}
+
+#[inline]
+fn empty_lines_of(tag: u64) -> usize {
+    (tag >> KEY_BITS) as usize
+}
+
+/// Bits of a tag for the key; the last one marks HTTP/2.
+const KEY_BITS: u32 = 32;
+/// Most empty lines that a tag can hold.
+const EMPTY_LINES_MAX: usize = (1 << 16) - 1;
 
 #[cfg(test)]
 mod tests {

@@ -227,6 +227,19 @@ impl Transport {
         }
     }
 
+    /// As [`Transport::park`], but for no longer than until the deadline of the last time.
+    #[cold]
+    pub(crate) fn park_again(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Resting {
+        match self {
+            Transport::Plain(socket) => Resting::Plain(socket.park_again(resume, tag, within)),
+            Transport::Tls(mut secure) => {
+                let parked = secure.take_socket().park_again(resume, tag, within);
+                secure.socket = Place::Parked(parked);
+                Resting::Tls(secure)
+            }
+        }
+    }
+
     #[inline(always)]
     fn socket(&self) -> &Socket {
         match self {

@@ -28,6 +28,9 @@ const BURST_REQUESTS_MAX: u32 = 16;
 pub(crate) enum After {
     /// It is idle and can be parked.
     Park(Transport),
+    /// Only empty lines came, so many since the last request: it waits on, for no longer than
+    /// before.
+    Wait(Transport, usize),
     /// It goes on with HTTP/2.
     Switch(Box<Switch>),
     /// It is over; nothing is left to do.
@@ -48,7 +51,7 @@ pub(crate) async fn run_exchanges<S: Service>(
         let (request, length) = match arrived {
             Arrived::Request(request, length) => (request, length),
             Arrived::Switch(switch) => return After::Switch(switch),
-            Arrived::Nothing => return wire.park(),
+            Arrived::Nothing => return wire.wait_on(),
             Arrived::Closed => return After::Closed,
             Arrived::Refused(refusal) => return wire.refuse(refusal),
         };
@@ -257,10 +260,14 @@ impl Wire {
         After::Closed
     }
 
-    fn park(&self) -> After {
+    fn wait_on(&self) -> After {
         let mut state = self.state.borrow_mut();
         state.restore_window();
-        state.socket.take().map_or(After::Closed, After::Park)
+        let empty_lines = state.side.server().machine.empty_lines();
+        match state.socket.take() {
+            Some(socket) => After::Wait(socket, empty_lines),
+            None => After::Closed,
+        }
     }
 }
 

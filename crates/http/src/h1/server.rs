@@ -57,6 +57,7 @@ impl ServerSide {
         if !self.machine.is_idle() || !self.machine.keep_alive() {
             self.machine = h1::Server::new(&self.options.limits);
         }
+        self.machine.set_empty_lines(0);
         if self.options.tls.is_some()
             && let Some(peer) = Rc::get_mut(&mut self.peer)
         {
@@ -109,6 +110,13 @@ impl Wire {
             closed: None,
         };
         Wire::new(socket, Side::Server(side))
+    }
+
+    /// Goes on where only empty lines had come when the connection was parked.
+    #[cold]
+    pub(crate) fn note_empty_lines(&self, empty_lines: usize) {
+        let mut state = self.state.borrow_mut();
+        state.side.server().machine.set_empty_lines(empty_lines);
     }
 
     pub(crate) fn expects_continue(&self, exchange: u32) -> bool {

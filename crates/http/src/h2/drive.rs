@@ -268,6 +268,7 @@ impl State {
             }
             Event::Refused { stream, error } => {
                 self.streams.insert(stream, shared.stream());
+                self.idle_since = None;
                 let (status, rule) = (error.status(), error.rule());
                 let asked = &received.request.fields;
                 self.refuse(stream, Refusal { status, rule }, asked);

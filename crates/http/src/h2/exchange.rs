@@ -57,6 +57,7 @@ impl Wire {
             known.receiving.body = Body::Open;
         }
         state.streams.insert(stream, known);
+        state.idle_since = None;
         let Some(peer) = state.peer.clone() else {
             unreachable!("a server knows its client")
         };

@@ -64,6 +64,8 @@ pub(super) struct State {
     pub(super) timer: LazyTimer,
     /// When the bytes began to come that are no whole frame or header section yet.
     pub(super) partial_since: Option<Instant>,
+    /// When the connection was first parked after its last stream.
+    pub(super) idle_since: Option<Instant>,
     /// When our settings have to be acknowledged, unless they are.
     pub(super) settings_due: Option<Instant>,
     pub(super) liveness: Liveness,
@@ -206,6 +208,7 @@ impl Wire {
             task: None,
             timer: LazyTimer::default(),
             partial_since: None,
+            idle_since: None,
             settings_due: Some(blitz_reactor::now() + shared.limits().settings_timeout),
             liveness: Liveness::new(blitz_reactor::now()),
         };
@@ -269,6 +272,15 @@ impl Wire {
         let due = state.settings_due?;
         let is_open = !state.machine.settings_acknowledged();
         is_open.then(|| due.saturating_duration_since(blitz_reactor::now()))
+    }
+
+    /// How long a connection that is about to be parked may still be idle: only streams renew that
+    /// time, PING does not (rule 18).
+    pub(crate) fn idle_left(&self, idle_timeout: Duration) -> Duration {
+        let now = blitz_reactor::now();
+        let mut state = self.state.borrow_mut();
+        let since = *state.idle_since.get_or_insert(now);
+        (since + idle_timeout).saturating_duration_since(now)
     }
 
     /// Says good-bye on a parked connection whose client has not acknowledged our settings.

@@ -75,6 +75,7 @@ impl<S: Service> Acceptor<S> {
             return wire.finish(transport);
         }
         let idle = self.patience_between(&transport);
+        let idle = idle.min(wire.idle_left(self.options.limits.idle_timeout));
         let within = wire.settings_patience().map_or(idle, |left| idle.min(left));
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
         wire.rest(transport.park(me, key as u64 | IS_H2, within));

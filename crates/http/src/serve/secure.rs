@@ -71,6 +71,7 @@ impl<S: Service> Acceptor<S> {
         self: &Rc<Self>,
         socket: Socket,
         key: usize,
+        empty_lines: usize,
         cause: Cause,
     ) -> Option<(Transport, Slice)> {
         let rest = std::mem::take(&mut self.connections.borrow_mut()[key].rest);
@@ -82,7 +83,7 @@ impl<S: Service> Acceptor<S> {
             (Transport::Plain(socket), Cause::Received(first)) => {
                 self.begin_handshake(socket, key, first)
             }
-            (transport, Cause::Received(slice)) => self.take_in(transport, key, slice),
+            (transport, Cause::Received(slice)) => self.take_in(transport, key, empty_lines, slice),
             (transport, cause) => {
                 self.count_end(&transport, matches!(cause, Cause::Expired));
                 self.remove(key);
@@ -109,7 +110,7 @@ impl<S: Service> Acceptor<S> {
             return None;
         }
         match Tls::server(slot.config(), &self.options.limits) {
-            Ok(tls) => self.take_in(Transport::secure(socket, tls), key, first),
+            Ok(tls) => self.take_in(Transport::secure(socket, tls), key, 0, first),
             Err(error) => {
                 tracing::error!(%error, "no TLS session could be made");
                 self.remove(key);
@@ -122,17 +123,22 @@ impl<S: Service> Acceptor<S> {
         self: &Rc<Self>,
         mut transport: Transport,
         key: usize,
+        empty_lines: usize,
         slice: Slice,
     ) -> Option<(Transport, Slice)> {
         let (tls, socket) = transport.secure_parts()?;
+        let was_established = tls.is_established();
         let news = tls.handle_received(slice, socket);
         if let Some(first) = self.content_of(news, key) {
             return Some((transport, first));
         }
-        if self.connections.borrow().contains(key) {
-            self.park_idle(transport, key);
-        } else {
+        if !self.connections.borrow().contains(key) {
             transport.finish();
+        } else if was_established {
+            // Records without content do not make it less idle.
+            self.park_again(transport, key, empty_lines);
+        } else {
+            self.park_idle(transport, key);
         }
         None
     }

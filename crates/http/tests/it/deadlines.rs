@@ -162,3 +162,63 @@ fn a_silent_tunnel_is_given_up() {
         server.until("given up", |counters| counters.tunnel_timeouts == 1);
     });
 }
+
+#[test]
+fn empty_lines_do_not_make_a_connection_less_idle() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| {
+                l.idle_timeout = Duration::from_millis(400);
+                l.empty_lines_max = 100;
+            })
+        });
+        let begun = Instant::now();
+        let mut fresh = server.connect();
+        let mut used = server.connect();
+        used.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").head();
+        used.expect("hello");
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(100));
+            fresh.send("\r\n");
+            used.send("\r\n");
+        }
+        used.expect_end();
+        fresh.expect_end();
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(640), "{took:?}");
+        assert_eq!(server.counters().idle_timeouts, 2);
+    });
+}
+
+#[test]
+fn empty_lines_count_for_their_own_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let received = |bytes| {
+            server.until("received", |_| {
+                let counters = server.ask(blitz_http::reactor::counters);
+                counters.received_bytes >= bytes
+            });
+        };
+        for round in 0..4 {
+            let mut other = server.connect();
+            other.send("\r\n");
+            received(4 * round + 2);
+            other.send("\r\n");
+            received(4 * round + 4);
+        }
+        let mut client = server.connect();
+        client.send("\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 200 "));
+        client.expect("hello");
+        // A request makes room for as many again; three are too many, however they arrive.
+        let before = server.ask(blitz_http::reactor::counters).received_bytes;
+        for count in 1..=2 {
+            client.send("\r\n");
+            received(before + 2 * count);
+        }
+        client.send("\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 400 "));
+        assert_eq!(server.counters().refused_for("empty-lines"), 1);
+    });
+}

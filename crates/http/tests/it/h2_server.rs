@@ -1,7 +1,7 @@
 use std::io::Write;
 use std::net::Shutdown;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ServeOptions, Status};
 use blitz_proto::h2::Code;
@@ -413,6 +413,39 @@ fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
         assert!(!client.answer(stream).is_complete);
         assert_eq!(server.counters().body_timeouts, 1);
         assert_eq!(client.get("/hello").content, b"hello");
+    });
+}
+
+#[test]
+fn ping_does_not_make_a_connection_less_idle() {
+    on_each_driver(|io| {
+        let mut limits = Limits::default();
+        limits.idle_timeout = Duration::from_millis(400);
+        let server = Server::with(io, move || ServeOptions {
+            limits: limits.clone(),
+            ..options()
+        });
+        let mut client = Client::connect(server.address);
+        for _ in 0..2 {
+            // A stream begins the time anew, PING does not.
+            client.get("/hello");
+            let idle = Instant::now();
+            for _ in 0..3 {
+                thread::sleep(Duration::from_millis(100));
+                client.machine.ping(&mut client.out);
+                client.flush();
+            }
+            assert!(
+                idle.elapsed() < Duration::from_millis(390),
+                "a slow machine"
+            );
+        }
+        let begun = Instant::now();
+        client.expect_end();
+        assert_eq!(client.go_away, Some(Code::NO_ERROR));
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(250), "{took:?}");
+        assert_eq!(server.counters().idle_timeouts, 1);
     });
 }
 

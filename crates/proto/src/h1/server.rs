@@ -17,11 +17,13 @@ use crate::message::{
 /// The server's end of one connection: requests in, responses out, one exchange at a time
 /// (RULES 17).
 ///
-/// A machine that [`is_idle`](Server::is_idle) may be dropped and made anew at the next byte.
+/// A machine that [`is_idle`](Server::is_idle) may be dropped and made anew at the next byte, if it
+/// is told how many [`empty_lines`](Server::empty_lines) there were.
 #[derive(Debug)]
 pub struct Server {
     limits: Limits,
     section: SectionBuffer,
+    /// Those since the last request of the connection.
     empty_lines: usize,
     reading: Reading,
     sending: Outgoing,
@@ -247,6 +249,17 @@ impl Server {
         let is_between = self.request_done() && self.response_done() && self.keep_alive();
         let is_new = matches!(self.reading, Reading::Head) && self.section.is_empty();
         is_between || is_new
+    }
+
+    /// Empty lines since the connection's last request.
+    #[must_use]
+    pub fn empty_lines(&self) -> usize {
+        self.empty_lines
+    }
+
+    /// Goes on on a connection where another machine has seen so many empty lines.
+    pub fn set_empty_lines(&mut self, empty_lines: usize) {
+        self.empty_lines = empty_lines;
     }
 
     /// Whether the client waits for `100 Continue` before it sends the content.

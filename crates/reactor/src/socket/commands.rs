@@ -195,8 +195,28 @@ impl Sockets<'_> {
         within: Duration,
     ) {
         let deadline = self.deadline(within);
+        self.table.entry(key).deadline = deadline;
+        self.park_until_deadline(key, resume, tag);
+    }
+
+    /// The last deadline may have passed while the socket was in use.
+    pub(super) fn park_again(
+        &mut self,
+        key: SocketKey,
+        resume: Rc<dyn Resume>,
+        tag: u64,
+        within: Duration,
+    ) {
+        let next = self.core.clock.tick() + 1;
+        let deadline = self.deadline(within);
         let entry = self.table.entry(key);
-        entry.deadline = deadline;
+        entry.deadline = entry.deadline.max(next).min(deadline);
+        self.park_until_deadline(key, resume, tag);
+    }
+
+    #[inline]
+    fn park_until_deadline(&mut self, key: SocketKey, resume: Rc<dyn Resume>, tag: u64) {
+        let entry = self.table.entry(key);
         entry.held = 0;
         entry.receiving.waker = None;
         entry.sending.waker = None;

@@ -185,6 +185,14 @@ impl Socket {
         std::mem::forget(self);
         parked
     }
+
+    /// As [`Socket::park`], but for no longer than until the deadline of the last time.
+    pub fn park_again(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Parked {
+        core::with(|core| core.sockets().park_again(self.key, resume, tag, within));
+        let parked = Parked(self.key);
+        std::mem::forget(self);
+        parked
+    }
 }
 
 impl Drop for Socket {
