@@ -302,12 +302,18 @@ rules! {
 
     ResetFlood "reset-flood" TOO_MANY_REQUESTS
         "More streams reset than the limit, by the peer or for its faults (CVE-2023-44487)."
+    ResetRate "reset-rate" TOO_MANY_REQUESTS
+        "More streams reset in the window than the limit, answered or not."
     ContinuationFlood "continuation-flood" BAD_REQUEST
         "A header block in more frames or bytes than the limit (CVE-2024-27316)."
     SettingsFlood "settings-flood" BAD_REQUEST
         "More SETTINGS in the window than the limit (CVE-2019-9515)."
     PingFlood "ping-flood" BAD_REQUEST
         "More PING in the window than the limit (CVE-2019-9512)."
+    PingAckFlood "ping-ack-flood" BAD_REQUEST
+        "More acknowledgements of PING in the window than the limit."
+    GoAwayFlood "goaway-flood" BAD_REQUEST
+        "More GOAWAY in the window than the limit."
     EmptyFrameFlood "empty-frame-flood" BAD_REQUEST
         "More frames without content in the window than the limit (CVE-2019-9518)."
     SmallDataFlood "small-data-flood" BAD_REQUEST

@@ -71,6 +71,8 @@ pub struct Limits {
     /// Resets before a response head within the window; beyond, and above half of the streams
     /// opened: the connection is closed.
     pub resets_max: u32,
+    /// Resets within the window, before and after a response head; beyond: the connection is closed.
+    pub resets_total_max: u32,
     /// Length of that window.
     pub resets_window: Duration,
     /// Bytes of a compressed header block. What is within them but decodes to more than
@@ -92,6 +94,11 @@ pub struct Limits {
     pub settings_frames_max: u32,
     /// PING in the window, and one more for each KiB of content in either direction.
     pub pings_max: u32,
+    /// Acknowledgements of PING in the window, and one more for each KiB of content in either
+    /// direction.
+    pub ping_acks_max: u32,
+    /// GOAWAY in the window.
+    pub goaways_max: u32,
     /// DATA without content, and CONTINUATION without bytes, that end nothing.
     pub empty_frames_max: u32,
     /// DATA of less than 4 bytes that end nothing.
@@ -162,6 +169,7 @@ impl Default for Limits {
             settings_timeout: Duration::from_secs(10),
             concurrent_streams_max: 100,
             resets_max: 200,
+            resets_total_max: 2_000,
             resets_window: Duration::from_secs(10),
             header_block_bytes_max: 64 * KIB,
             continuations_max: 16,
@@ -171,6 +179,8 @@ impl Default for Limits {
             frames_window: Duration::from_secs(10),
             settings_frames_max: 100,
             pings_max: 1_000,
+            ping_acks_max: 1_000,
+            goaways_max: 10,
             empty_frames_max: 100,
             small_data_frames_max: 10_000,
             window_updates_max: 2_000,

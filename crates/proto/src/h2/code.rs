@@ -46,9 +46,10 @@ impl Code {
             K::StreamClosed => Code::STREAM_CLOSED,
             K::StreamLimit => Code::REFUSED_STREAM,
             K::Compression => Code::COMPRESSION_ERROR,
-            K::ResetFlood | K::ContinuationFlood | K::SettingsFlood | K::PingFlood => {
+            K::ResetFlood | K::ResetRate | K::ContinuationFlood | K::SettingsFlood => {
                 Code::ENHANCE_YOUR_CALM
             }
+            K::PingFlood | K::PingAckFlood | K::GoAwayFlood => Code::ENHANCE_YOUR_CALM,
             K::EmptyFrameFlood | K::SmallDataFlood | K::WindowUpdateFlood => {
                 Code::ENHANCE_YOUR_CALM
             }

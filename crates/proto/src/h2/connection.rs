@@ -515,8 +515,8 @@ impl Connection {
             Some(slot) => self.end_stream(slot, Receiving::GivenUp),
             None => self.streams.note_closed(id, End::ByUs),
         }
-        if self.is_server() && is_early {
-            self.floods.stream_reset(now)?;
+        if self.is_server() {
+            self.floods.stream_reset(is_early, now)?;
         }
         Ok(Event::Reset {
             stream: StreamId(id),

@@ -12,6 +12,8 @@ use crate::limits::Limits;
 pub(crate) enum Flood {
     Settings,
     Ping,
+    PingAck,
+    GoAway,
     EmptyFrame,
     SmallData,
     WindowUpdate,
@@ -20,7 +22,7 @@ pub(crate) enum Flood {
     StrayFrame,
 }
 
-const KINDS: usize = 8;
+const KINDS: usize = 10;
 
 /// Counts since the beginning of the current window of time. Honest traffic in the window raises
 /// some of the limits, because peers answer each of its pieces.
@@ -36,11 +38,14 @@ pub(crate) struct Floods {
     resets: Resets,
 }
 
-/// Streams that were reset before their response began (RULES 19).
+/// Streams that were reset (RULES 19).
 #[derive(Debug)]
 struct Resets {
-    limit: u32,
-    count: u32,
+    /// Of those before their response began.
+    early_max: u32,
+    early: u32,
+    total_max: u32,
+    total: u32,
     opened: u32,
     window: Duration,
     started: Duration,
@@ -51,6 +56,8 @@ impl Floods {
         let mut by_kind = [0; KINDS];
         by_kind[Flood::Settings as usize] = limits.settings_frames_max;
         by_kind[Flood::Ping as usize] = limits.pings_max;
+        by_kind[Flood::PingAck as usize] = limits.ping_acks_max;
+        by_kind[Flood::GoAway as usize] = limits.goaways_max;
         by_kind[Flood::EmptyFrame as usize] = limits.empty_frames_max;
         by_kind[Flood::SmallData as usize] = limits.small_data_frames_max;
         by_kind[Flood::WindowUpdate as usize] = limits.window_updates_max;
@@ -66,8 +73,10 @@ impl Floods {
             content_sent: 0,
             streams_opened: 0,
             resets: Resets {
-                limit: limits.resets_max,
-                count: 0,
+                early_max: limits.resets_max,
+                early: 0,
+                total_max: limits.resets_total_max,
+                total: 0,
                 opened: 0,
                 window: limits.resets_window,
                 started: Duration::ZERO,
@@ -89,12 +98,14 @@ impl Floods {
         let kind = flood as usize;
         self.counts[kind] += 1;
         let earned = match flood {
-            Flood::Ping => (self.content_received >> 10) + (self.content_sent >> 10),
+            Flood::Ping | Flood::PingAck => {
+                (self.content_received >> 10) + (self.content_sent >> 10)
+            }
             Flood::WindowUpdate => self.content_sent >> 8,
             Flood::Priority | Flood::UnknownFrame | Flood::StrayFrame => {
                 self.streams_opened.saturating_mul(2)
             }
-            Flood::Settings | Flood::EmptyFrame | Flood::SmallData => 0,
+            Flood::Settings | Flood::GoAway | Flood::EmptyFrame | Flood::SmallData => 0,
         };
         if self.counts[kind] > self.limits[kind].saturating_add(earned) {
             return Err(flood.error());
@@ -119,18 +130,25 @@ impl Floods {
         self.content_sent = self.content_sent.saturating_add(bytes as u32);
     }
 
-    /// Counts a stream that the peer gave up, or made us give up, before its response began.
+    /// Counts a stream that the peer reset, or made us reset; `is_early` if before its response
+    /// began.
     ///
-    /// Both conditions are needed: a proxy in front of us carries the cancels of many users.
-    pub(crate) fn stream_reset(&mut self, now: Duration) -> Result<(), ErrorKind> {
+    /// Early resets end the connection only if they are also more than half of the streams opened: a
+    /// proxy in front of us carries the cancels of many users. The total bounds what a client's
+    /// cancels cost an upstream that others share, and is far above what users cancel.
+    pub(crate) fn stream_reset(&mut self, is_early: bool, now: Duration) -> Result<(), ErrorKind> {
         let resets = &mut self.resets;
         if now.saturating_sub(resets.started) >= resets.window {
             resets.started = now;
-            (resets.count, resets.opened) = (0, 0);
+            (resets.early, resets.total, resets.opened) = (0, 0, 0);
         }
-        resets.count += 1;
-        if resets.count > resets.limit && resets.count > resets.opened / 2 {
+        resets.early += u32::from(is_early);
+        resets.total += 1;
+        if is_early && resets.early > resets.early_max && resets.early > resets.opened / 2 {
             return Err(ErrorKind::ResetFlood);
+        }
+        if resets.total > resets.total_max {
+            return Err(ErrorKind::ResetRate);
         }
         Ok(())
     }
@@ -141,6 +159,8 @@ impl Flood {
         match self {
             Flood::Settings => ErrorKind::SettingsFlood,
             Flood::Ping => ErrorKind::PingFlood,
+            Flood::PingAck => ErrorKind::PingAckFlood,
+            Flood::GoAway => ErrorKind::GoAwayFlood,
             Flood::EmptyFrame => ErrorKind::EmptyFrameFlood,
             Flood::SmallData => ErrorKind::SmallDataFlood,
             Flood::WindowUpdate => ErrorKind::WindowUpdateFlood,

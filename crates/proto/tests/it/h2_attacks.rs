@@ -92,7 +92,10 @@ fn streams_beyond_the_limit_are_refused_and_then_cut_off() {
 #[test]
 fn cancels_of_a_busy_proxy_are_no_attack() {
     let mut server = started();
+    server.receive(&frame(WINDOW_UPDATE, 0, 0, [0, 16, 0, 0]));
     for count in 1..=10_000 {
+        // 250 requests a second.
+        server.now += Duration::from_millis(4);
         let id = odd(count);
         // Two in five are cancelled before they are answered.
         if count % 5 < 2 {
@@ -120,6 +123,55 @@ fn cancels_of_downloads_are_no_attack() {
         assert!(server.failure.is_none(), "after {count}");
     }
     assert_eq!(server.connection.stream_count(), 0);
+}
+
+#[test]
+fn cancels_behind_the_head_are_bounded_too() {
+    let mut server = started();
+    let mut count = 0;
+    while server.failure.is_none() {
+        count += 1;
+        let id = odd(count);
+        server.receive(&headers(END | EH, id, GET));
+        if let Some(stream) = server.complete.pop() {
+            server.respond(stream, &ResponseHead::default(), vec![b'x'; 100_000], None);
+        }
+        server.receive(&frame(RST_STREAM, 0, id, [0, 0, 0, 8]));
+        server.take_out();
+        assert!(count < 10_000, "never cut off");
+    }
+    assert_eq!(server.failure.map(Error::rule), Some("reset-rate"));
+    assert_eq!(count, 2_001);
+}
+
+#[test]
+fn early_cancels_that_are_few_of_many_streams_are_bounded_in_total() {
+    let attack = |count: u32| {
+        let first = count * 6 - 5;
+        [
+            headers(END | EH, first, GET),
+            headers(END | EH, first + 2, GET),
+            headers(EH, first + 4, POST),
+            frame(RST_STREAM, 0, first + 4, [0, 0, 0, 8]),
+        ]
+        .concat()
+    };
+    assert_eq!(cut_off(&[], attack), (2_001, "reset-rate"));
+}
+
+#[test]
+fn downloads_that_are_cancelled_now_and_then_are_no_attack() {
+    let mut server = started();
+    for count in 1..=5_000 {
+        server.now += Duration::from_millis(10);
+        let id = odd(count);
+        server.receive(&headers(END | EH, id, GET));
+        let stream: StreamId = server.complete.pop().expect("a request");
+        server.respond(stream, &ResponseHead::default(), vec![b'x'; 100_000], None);
+        server.receive(&frame(RST_STREAM, 0, id, [0, 0, 0, 8]));
+        server.take_out();
+        assert!(server.failure.is_none(), "after {count}");
+    }
 }
 
 #[test]
@@ -155,7 +207,13 @@ fn frames_without_use_are_cut_off() {
     let pings = |_| frame(PING, 0, 0, [0; 8]);
     assert_eq!(cut_off(&[], pings), (1_001, "ping-flood"));
     let pongs = |_| frame(PING, END, 0, [0; 8]);
-    assert_eq!(cut_off(&[], pongs), (1_001, "ping-flood"));
+    assert_eq!(cut_off(&[], pongs), (1_001, "ping-ack-flood"));
+    let known_pongs = |_| frame(PING, END, 0, "alive???");
+    assert_eq!(cut_off(&[], known_pongs), (1_001, "ping-ack-flood"));
+    let probes = |_| frame(PING, END, 0, "window??");
+    assert_eq!(cut_off(&[], probes), (1_001, "ping-ack-flood"));
+    let goaways = |_| frame(GOAWAY, 0, 0, [0; 8]);
+    assert_eq!(cut_off(&open, goaways), (11, "goaway-flood"));
     let empty = |_| frame(DATA, 0, 1, "");
     assert_eq!(cut_off(&open, empty), (101, "empty-frame-flood"));
     let padding = |_| frame(DATA, PADDED, 1, [&[200], &[0; 200][..]].concat());
@@ -199,6 +257,7 @@ fn frames_on_streams_that_are_over_are_cut_off() {
 #[test]
 fn a_late_reset_of_every_stream_is_no_attack() {
     let mut server = started();
+    server.receive(&frame(WINDOW_UPDATE, 0, 0, [0, 16, 0, 0]));
     for count in 1..=10_000 {
         let id = odd(count);
         server.receive(&headers(END | EH, id, GET));

@@ -134,8 +134,8 @@ impl Connection {
         }
         let is_early = stream.sending == Sending::Head;
         self.end_stream(slot, Receiving::Reset);
-        if is_early && self.is_server() {
-            self.floods.stream_reset(now)?;
+        if self.is_server() {
+            self.floods.stream_reset(is_early, now)?;
         }
         let kind = match self.role {
             Role::Client(_) if code == Code::REFUSED_STREAM => ErrorKind::PeerRefused,
@@ -175,11 +175,12 @@ impl Connection {
             frame::write(Kind::Ping, flag::ACK, 0, &content, out);
             return Ok(None);
         }
+        self.floods.note(Flood::PingAck, now)?;
         match content {
             PING_CALLER => return Ok(Some(Event::Pong)),
             PING_PROBE => self.flow.end_probe(),
             PING_DRAIN if self.closing == Closing::Announced => self.drain_now(out),
-            _ => self.floods.note(Flood::Ping, now)?,
+            _ => {}
         }
         Ok(None)
     }
@@ -189,10 +190,12 @@ impl Connection {
         &mut self,
         header: Header,
         payload: &[u8],
+        now: Duration,
     ) -> Result<Option<Event>, ErrorKind> {
         if header.stream != 0 {
             return Err(ErrorKind::FrameUnexpected);
         }
+        self.floods.note(Flood::GoAway, now)?;
         let (last, rest) = frame::split_id(payload)?;
         let code = rest.first_chunk().ok_or(ErrorKind::FrameSize)?;
         // "Endpoints MUST NOT increase the value they send in the last stream identifier".

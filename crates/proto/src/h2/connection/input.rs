@@ -328,7 +328,7 @@ impl Connection {
             Kind::RstStream => self.rst_stream(header, payload, now),
             Kind::Settings => self.settings(header, payload, now, out).map(|()| None),
             Kind::Ping => self.pinged(header, payload, now, out),
-            Kind::GoAway => self.go_away(header, payload),
+            Kind::GoAway => self.go_away(header, payload, now),
             Kind::Priority => self.priority(header, payload, now).map(|()| None),
             Kind::PriorityUpdate => self.priority_update(header, payload, now).map(|()| None),
             Kind::PushPromise => Err(ErrorKind::PushUnexpected),
