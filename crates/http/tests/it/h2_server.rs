@@ -420,7 +420,7 @@ fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
 fn ping_does_not_make_a_connection_less_idle() {
     on_each_driver(|io| {
         let mut limits = Limits::default();
-        limits.idle_timeout = Duration::from_millis(400);
+        limits.idle_timeout = Duration::from_millis(1_000);
         let server = Server::with(io, move || ServeOptions {
             limits: limits.clone(),
             ..options()
@@ -429,22 +429,17 @@ fn ping_does_not_make_a_connection_less_idle() {
         for _ in 0..2 {
             // A stream begins the time anew, PING does not.
             client.get("/hello");
-            let idle = Instant::now();
-            for _ in 0..3 {
-                thread::sleep(Duration::from_millis(100));
+            for _ in 0..4 {
+                thread::sleep(Duration::from_millis(150));
                 client.machine.ping(&mut client.out);
                 client.flush();
             }
-            assert!(
-                idle.elapsed() < Duration::from_millis(390),
-                "a slow machine"
-            );
         }
         let begun = Instant::now();
         client.expect_end();
         assert_eq!(client.go_away, Some(Code::NO_ERROR));
         let took = begun.elapsed();
-        assert!(took < Duration::from_millis(250), "{took:?}");
+        assert!(took < Duration::from_millis(800), "{took:?}");
         assert_eq!(server.counters().idle_timeouts, 1);
     });
 }

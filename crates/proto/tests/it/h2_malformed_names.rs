@@ -2,6 +2,7 @@
 //! 8.2.1; CVE-2023-25725), and the table stays the one that the peer knows.
 
 use blitz_proto::Limits;
+use proptest::prelude::*;
 
 use crate::h2_frames::*;
 use crate::h2_support::End;
@@ -104,5 +105,48 @@ fn responses_with_a_malformed_name_from_the_table_are_reset() {
             }
             assert!(client.failure.is_none());
         }
+    }
+}
+
+/// A field of a random block: a literal with a good or malformed name that enters the table or not,
+/// or a reference to a recent entry.
+fn field() -> impl Strategy<Value = Vec<u8>> {
+    let name = prop::sample::select(vec!["", "a", "good", "B", "a b", ":x", "te", "\u{7f}"]);
+    let value = prop::sample::select(vec!["", "1", " ", "trailers"]);
+    (0_u8..6, name, value, 0_u8..4).prop_map(|(kind, name, value, age)| {
+        let value = [&[value.len() as u8], value.as_bytes()].concat();
+        let name = [&[name.len() as u8], name.as_bytes()].concat();
+        match kind {
+            0 => [vec![0x40], name, value].concat(),
+            1 => [vec![0x00], name, value].concat(),
+            2 => vec![0xbe + age],
+            3 => [vec![0x7e], value].concat(),
+            4 => [vec![0x0f, 0x2f + age], value].concat(),
+            _ => [vec![0x1f, 0x2f + age], value].concat(),
+        }
+    })
+}
+
+proptest! {
+    /// No message has a malformed name, whatever the table holds (`End` looks at all of them).
+    #[test]
+    fn no_block_brings_a_malformed_name(
+        blocks in prop::collection::vec(prop::collection::vec(field(), 0..4), 1..12),
+    ) {
+        let mut server = End::server(&Limits::default());
+        server.receive(PREFACE);
+        server.receive(&frame(SETTINGS, 0, 0, []));
+        // Something for the first references to find.
+        let first = [block(GET), [(); 4].map(|()| indexed(b"good", b"1")).concat()].concat();
+        server.receive(&frame(HEADERS, END | EH, 1, first));
+        for (id, fields) in (3..).step_by(4).zip(blocks) {
+            let head = [block(GET), fields.concat()].concat();
+            server.receive(&frame(HEADERS, END | EH, id, head));
+            server.receive(&headers(EH, id + 2, POST));
+            server.receive(&frame(HEADERS, END | EH, id + 2, fields.concat()));
+            server.answer();
+            server.take_out();
+        }
+        prop_assert!(server.failure.is_none());
     }
 }

@@ -296,9 +296,13 @@ impl End {
 
 fn lines(fields: &Fields) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let is_name = |name: &str| {
+        !name.is_empty() && !name.contains(|c: char| !c.is_ascii_graphic() || c == ':')
+    };
     fields
         .iter()
         .map(|(name, value)| (name.as_str().to_ascii_lowercase(), text(value)))
+        .inspect(|(name, _)| assert!(is_name(name), "{name:?} is no field name"))
         .collect()
 }
 
