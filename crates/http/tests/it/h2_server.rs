@@ -419,10 +419,11 @@ fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
 #[test]
 fn ping_does_not_make_a_connection_less_idle() {
     on_each_driver(|io| {
-        let mut limits = Limits::default();
-        limits.idle_timeout = Duration::from_millis(1_000);
-        let server = Server::with(io, move || ServeOptions {
-            limits: limits.clone(),
+        let server = Server::with(io, || ServeOptions {
+            limits: Limits {
+                idle_timeout: Duration::from_millis(1_000),
+                ..Limits::default()
+            },
             ..options()
         });
         let mut client = Client::connect(server.address);
