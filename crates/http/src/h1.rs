@@ -9,6 +9,8 @@ mod client;
 mod exchange;
 mod inbound;
 mod outbound;
+#[cfg(test)]
+mod pieces;
 mod server;
 mod switch;
 mod watch;

@@ -35,6 +35,23 @@ pub(super) struct ClientSide {
 }
 
 impl ClientSide {
+    pub(super) fn new(
+        options: Rc<ClientOptions>,
+        lease: Option<Lease>,
+        reused: bool,
+    ) -> ClientSide {
+        ClientSide {
+            machine: h1::Client::new(&options.limits),
+            head: None,
+            options,
+            home: lease.as_ref().map(|lease| lease.upstream().clone()),
+            lease,
+            reused,
+            heard: false,
+            since: None,
+        }
+    }
+
     /// Ready for another connection with the same options.
     pub(super) fn clear(&mut self) {
         if !self.machine.reusable() {
@@ -77,17 +94,7 @@ impl Wire {
         lease: Option<Lease>,
         reused: bool,
     ) -> Rc<Wire> {
-        let machine = h1::Client::new(&options.limits);
-        let side = ClientSide {
-            machine,
-            head: None,
-            options,
-            home: lease.as_ref().map(|lease| lease.upstream().clone()),
-            lease,
-            reused,
-            heard: false,
-            since: None,
-        };
+        let side = ClientSide::new(options, lease, reused);
         Wire::new(socket, Side::Client(side))
     }
 

@@ -317,7 +317,7 @@ impl State {
 
     /// Takes the head from the machine and sets the body up.
     #[inline]
-    fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
+    pub(super) fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
         count(|counters| counters.requests += 1);
         self.outbound.message = Message::Due;
         let side = self.side.server();

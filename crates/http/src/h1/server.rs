@@ -35,6 +35,23 @@ pub(super) struct ServerSide {
 }
 
 impl ServerSide {
+    pub(super) fn new(
+        peer: Peer,
+        options: &Rc<ServeOptions>,
+        decoration: &Rc<Decoration>,
+    ) -> ServerSide {
+        ServerSide {
+            machine: h1::Server::new(&options.limits),
+            head: None,
+            options: Rc::clone(options),
+            decoration: Rc::clone(decoration),
+            peer: Rc::new(peer),
+            gone: false,
+            task: None,
+            closed: None,
+        }
+    }
+
     pub(super) fn wake_task(&mut self) {
         if let Some(task) = self.task.take() {
             task.wake();
@@ -99,16 +116,7 @@ impl Wire {
         options: &Rc<ServeOptions>,
         decoration: &Rc<Decoration>,
     ) -> Rc<Wire> {
-        let side = ServerSide {
-            machine: h1::Server::new(&options.limits),
-            head: None,
-            options: Rc::clone(options),
-            decoration: Rc::clone(decoration),
-            peer: Rc::new(peer),
-            gone: false,
-            task: None,
-            closed: None,
-        };
+        let side = ServerSide::new(peer, options, decoration);
         Wire::new(socket, Side::Server(side))
     }
 
