@@ -64,7 +64,7 @@ fn came_encrypted(trusted: &TrustedProxies, exchange: &Exchange) -> bool {
         && trusted.contains(&exchange.peer)
 }
 
-/// RFC 9110, section 15.5.20, as rule 23 has it.
+/// RFC 9110, section 15.5.20: the certificate in use decides, also without SNI (rule 23).
 fn misdirected(head: &RequestHead, peer: &Peer) -> Option<Turned> {
     // Without a host, which HTTP/1.0 allows, the target's own is asked for.
     let host = host_of(head.authority()?);

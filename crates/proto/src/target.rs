@@ -445,11 +445,12 @@ pub(crate) fn begins_with_authority(text: &[u8], len: usize) -> bool {
         let wanted = (1 << len) - 1;
         let (usual, digits) = scan::usual_in_host(chunk);
         let others = !usual & wanted;
-        // The one other character is a colon, and after it are up to four digits.
+        // The one other character is a colon, with a host before it and up to four digits after it.
         let colon = others.trailing_zeros() as usize;
         let after = others << 1;
         if others == 0
-            || (others.is_power_of_two()
+            || (others != 1
+                && others.is_power_of_two()
                 && chunk.get(colon) == Some(&b':')
                 && (after..after << 4).contains(&wanted)
                 && (!digits & wanted) >> (colon + 1) == 0)
@@ -481,7 +482,7 @@ fn is_name_with_port(text: &[u8]) -> bool {
         .take_while(|byte| byte.is_ascii_digit())
         .count();
     match text.split_at(text.len() - digits) {
-        ([host @ .., b':'], port) => {
+        ([host @ .., b':'], port) if !host.is_empty() => {
             let in_range = digits < 5 || port <= b"65535".as_slice();
             digits > 0 && in_range && all_in_class(host, HOST)
         }
@@ -494,7 +495,8 @@ struct Authority {
 }
 
 /// Checks `host [ ":" port ]`. Hosts are the names that exist (letters, digits, `-._~`), IPv4, and
-/// IPv6 in brackets: escapes, sub-delimiters, zones and future literals only serve attacks.
+/// IPv6 in brackets: escapes, sub-delimiters, zones and future literals only serve attacks. A port
+/// needs a host (RFC 9110, section 4.2.1).
 #[cold]
 fn split_authority(text: &[u8]) -> Option<Authority> {
     let after_host = match text {
@@ -512,6 +514,9 @@ fn split_authority(text: &[u8]) -> Option<Authority> {
                 .iter()
                 .position(|byte| !is_host(byte))
                 .unwrap_or(text.len());
+            if end == 0 {
+                return None;
+            }
             &text[end..]
         }
     };

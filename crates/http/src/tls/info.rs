@@ -1,5 +1,6 @@
 //! What a handshake has established, for those who answer requests.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -61,16 +62,20 @@ impl TlsInfo {
     }
 
     /// Whether requests for `host` may come on this connection (rule 23): its certificate covers
-    /// the name, or the client has sent no name to choose one by. An address of IPv6 stands
-    /// without brackets, and there is no port.
+    /// the host, or the host is the server name of the handshake. A client that sent no server name
+    /// may also use an address, because SNI has no form for addresses (RFC 6066, section 3). An
+    /// address of IPv6 stands without brackets, and there is no port.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
-        match (&self.server_name, &self.certificate) {
-            (Some(name), Some(certificate)) => {
-                name.eq_ignore_ascii_case(host) || certificate.covers(host)
-            }
-            _ => true,
-        }
+        let Some(certificate) = &self.certificate else {
+            return true;
+        };
+        // The usual case comes first, since the certificate is parsed each time.
+        let is_named = match &self.server_name {
+            Some(name) => name.eq_ignore_ascii_case(host),
+            None => host.parse::<IpAddr>().is_ok(),
+        };
+        is_named || certificate.covers(host)
     }
 
     pub(super) fn new(

@@ -177,6 +177,8 @@ fn requests_that_cannot_be_served_are_refused_with_a_status() {
         (GET.replace("GET", "G T"), "400 method-malformed"),
         (GET.replace(": a", ": user@a"), "400 host-malformed"),
         (GET.replace(": a", ": "), "400 host-malformed"),
+        (GET.replace(": a", ": :443"), "400 host-malformed"),
+        (GET.replace(": a", ": :"), "400 host-malformed"),
         (with("expect: the-moon"), "417 expectation-unknown"),
         (
             with("content-length: 9223372036854775808"),
