@@ -55,6 +55,24 @@ client -tls1_2 -servername localhost -sess_out "$scratch/session" >/dev/null
 says 'a session resumes' 'Reused, TLSv1.2' \
   "$(client -tls1_2 -servername localhost -sess_in "$scratch/session")"
 
+# With the authority's key somebody can impersonate the names that it was made for, and no others.
+forge() {
+  openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" \
+    -keyout "$scratch/forged.key" -out "$scratch/forged.csr" 2>/dev/null
+  openssl x509 -req -in "$scratch/forged.csr" -CA "$ca" -CAkey "$certs/ca.key" -CAcreateserial -days 1 \
+    -extfile <(echo "extendedKeyUsage=serverAuth"; [ -z "$2" ] || echo "subjectAltName=$2") \
+    -out "$scratch/forged.pem" 2>/dev/null
+  openssl verify -CAfile "$ca" "$scratch/forged.pem" 2>&1 || true
+}
+says 'the authority is constrained' 'X509v3 Name Constraints: critical' "$(openssl x509 -in "$ca" -noout -text)"
+for name in DNS:localhost DNS:a.example DNS:www.a.example; do
+  says "a certificate for $name" ': OK' "$(forge forged "$name")"
+done
+for name in DNS:example.com DNS:example DNS:a.example.com IP:127.0.0.1 IP:::1; do
+  says "a forged certificate for $name" 'subtree violation' "$(forge forged "$name")"
+done
+says 'a forged certificate without alternative names' 'subtree violation' "$(forge evil.example '')"
+
 # h2load and h2spec over TLS.
 h2load --requests=20000 --clients=16 --max-concurrent-streams=32 --threads=1 "$base/hello" >"$scratch/answer"
 grep --quiet '20000 succeeded, 0 failed, 0 errored, 0 timeout' "$scratch/answer" ||

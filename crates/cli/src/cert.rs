@@ -7,11 +7,18 @@ use std::time::SystemTime;
 
 use clap::Args;
 
-use crate::issue::{self, AUTHORITY_FILE, Authority};
+use crate::issue::{self, AUTHORITY_FILE, Authority, Kept};
+
+const EXTENDED: &str = "changed       the authority permits these names as well; clients have to trust \
+                        its new certificate,\n              and what it has issued stays valid\n";
+const REPLACED: &str = "replaced      the authority, which could issue for any name; clients have to \
+                        trust the new one,\n              and what the old one has issued is not \
+                        trusted with it\n";
 
 #[derive(Debug, Args)]
 pub(crate) struct CertArguments {
-    /// The folder for the files; an authority that is there already issues the certificate
+    /// The folder for the files; an authority that is there already issues the certificate. Authorities
+    /// are constrained to the names that they issue for
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 
@@ -57,23 +64,34 @@ fn make(arguments: &CertArguments, now: SystemTime) -> Result<String, String> {
         folder.join(format!("{stem}.key")),
     );
     issue::make_folder(folder).map_err(|error| cannot_write(folder, &error))?;
-    let authority = match Authority::load(folder, now) {
-        Some(authority) => authority,
-        None => {
-            spare(&folder.join(AUTHORITY_FILE))?;
-            let authority = Authority::new(now)?;
-            let saved = authority.save(folder);
-            saved.map_err(|error| cannot_write(folder, &error))?;
-            authority
-        }
-    };
     spare(&certificate)?;
     spare(&key)?;
+    let (authority, changed) = authority(folder, &names, now)?;
     let pair = authority.issue(&names, now)?;
     issue::write_file(&key, &pair.key, 0o600).map_err(|error| cannot_write(&key, &error))?;
     issue::write_file(&certificate, &pair.certificate, 0o644)
         .map_err(|error| cannot_write(&certificate, &error))?;
-    Ok(advice(folder, &certificate, &key, &names))
+    Ok(changed.to_owned() + &advice(folder, &certificate, &key, &names))
+}
+
+/// The folder's authority, which can issue for these names, and what has changed about it.
+fn authority(
+    folder: &Path,
+    names: &[String],
+    now: SystemTime,
+) -> Result<(Authority, &'static str), String> {
+    let (authority, changed) = match Authority::load(folder, now) {
+        Kept::Good(authority) if authority.permits(names) => return Ok((authority, "")),
+        Kept::Good(authority) => (authority.extend(names, now)?, EXTENDED),
+        Kept::Unconstrained => (Authority::new(names, now)?, REPLACED),
+        Kept::Nothing => {
+            spare(&folder.join(AUTHORITY_FILE))?;
+            (Authority::new(names, now)?, "")
+        }
+    };
+    let saved = authority.save(folder);
+    saved.map_err(|error| cannot_write(folder, &error))?;
+    Ok((authority, changed))
 }
 
 /// What is there may be in use.

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use blitz_http::Certificate;
 
-use crate::issue::{self, AUTHORITY_FILE, Authority, Pair};
+use crate::issue::{self, AUTHORITY_FILE, Authority, Kept, Pair};
 
 /// Certificate and key in one file, so that never one is replaced without the other.
 const FILE: &str = "localhost.pem";
@@ -32,7 +32,7 @@ pub(crate) fn certificate(now: SystemTime) -> Result<Development, String> {
         Err(reason) => reason,
     };
     tracing::warn!("the development certificate is kept in memory only: {reason}");
-    let pair = Authority::new(now)?.issue(&names, now)?;
+    let pair = Authority::new(&names, now)?.issue(&names, now)?;
     Ok(Development {
         certificate: load(&pair)?,
         authority: None,
@@ -57,8 +57,8 @@ fn keep(folder: &Path, names: &[String], now: SystemTime) -> Result<Development,
     let lock = File::create(folder.join("lock")).map_err(said)?;
     lock.lock().map_err(said)?;
     let file = folder.join(FILE);
-    let authority = Authority::load(folder, now);
-    let known = fs::read(&file).ok().filter(|_| authority.is_some());
+    let (authority, is_new) = authority(folder, names, now)?;
+    let known = fs::read(&file).ok().filter(|_| !is_new);
     let known = known.and_then(|pem| Certificate::from_pem(&pem, &pem).ok());
     let is_good = |known: &Certificate| {
         known.validity_problem(now).is_none() && names.iter().all(|name| known.covers(name))
@@ -66,14 +66,6 @@ fn keep(folder: &Path, names: &[String], now: SystemTime) -> Result<Development,
     let certificate = match known.filter(is_good) {
         Some(known) => known,
         None => {
-            let authority = match authority {
-                Some(authority) => authority,
-                None => {
-                    let new = Authority::new(now)?;
-                    new.save(folder).map_err(said)?;
-                    new
-                }
-            };
             let pair = authority.issue(names, now)?;
             let content = format!("{}{}", pair.certificate, pair.key);
             issue::write_file(&file, &content, 0o600).map_err(said)?;
@@ -85,6 +77,35 @@ fn keep(folder: &Path, names: &[String], now: SystemTime) -> Result<Development,
         certificate,
         authority: Some(folder.join(AUTHORITY_FILE)),
     })
+}
+
+/// The folder's authority, which can issue for these names, and whether it is another than before.
+fn authority(
+    folder: &Path,
+    names: &[String],
+    now: SystemTime,
+) -> Result<(Authority, bool), String> {
+    let file = folder.join(AUTHORITY_FILE);
+    let (authority, is_new) = match Authority::load(folder, now) {
+        Kept::Good(authority) if authority.permits(names) => return Ok((authority, false)),
+        Kept::Good(authority) => {
+            tracing::info!(
+                "{}: the certificate now permits the names of this machine; clients have to trust it",
+                file.display()
+            );
+            (authority.extend(names, now)?, false)
+        }
+        Kept::Unconstrained => {
+            tracing::info!(
+                "{}: replaced, because it could issue for any name; clients have to trust the new one",
+                file.display()
+            );
+            (Authority::new(names, now)?, true)
+        }
+        Kept::Nothing => (Authority::new(names, now)?, true),
+    };
+    authority.save(folder).map_err(|error| error.to_string())?;
+    Ok((authority, is_new))
 }
 
 fn load(pair: &Pair) -> Result<Certificate, String> {

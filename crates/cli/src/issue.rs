@@ -14,6 +14,8 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
+use crate::constraints;
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Long enough that whoever has made a browser trust it need not do so again.
 const AUTHORITY_DAYS: u32 = 3650;
@@ -25,11 +27,21 @@ pub(crate) const AUTHORITY_FILE: &str = "ca.pem";
 /// The authority's key, for nobody to see.
 const AUTHORITY_KEY_FILE: &str = "ca.key";
 
-/// An authority that issues certificates.
+/// An authority that issues certificates for certain names.
 pub(crate) struct Authority {
     pem: String,
     key_pem: String,
+    permitted: Vec<String>,
     issuer: Issuer<'static, KeyPair>,
+}
+
+/// What a folder has of an authority.
+pub(crate) enum Kept {
+    Good(Authority),
+    /// One of ours that can issue for every name, as those of earlier versions could.
+    Unconstrained,
+    /// None that is ours and valid for long enough.
+    Nothing,
 }
 
 /// A certificate and its key, both in PEM.
@@ -39,20 +51,52 @@ pub(crate) struct Pair {
 }
 
 impl Authority {
-    /// A new one, valid from yesterday, since clocks differ.
-    pub(crate) fn new(now: SystemTime) -> Result<Authority, String> {
-        let key = KeyPair::generate().map_err(text)?;
-        let params = authority_params(&key, now)?;
+    /// A new one for these names, valid from yesterday, since clocks differ.
+    pub(crate) fn new(names: &[String], now: SystemTime) -> Result<Authority, String> {
+        Authority::of(KeyPair::generate().map_err(text)?, names.to_vec(), now)
+    }
+
+    fn of(key: KeyPair, permitted: Vec<String>, now: SystemTime) -> Result<Authority, String> {
+        let params = authority_params(&key, &permitted, now)?;
         let pem = params.self_signed(&key).map_err(text)?.pem();
         Ok(Authority {
             pem,
             key_pem: key.serialize_pem(),
+            permitted,
             issuer: Issuer::new(params, key),
         })
     }
 
-    /// The one that is kept in a folder, if there is one that is good.
-    pub(crate) fn load(folder: &Path, now: SystemTime) -> Option<Authority> {
+    /// Whether it can issue for all these names.
+    pub(crate) fn permits(&self, names: &[String]) -> bool {
+        names
+            .iter()
+            .all(|name| constraints::permits(&self.permitted, name))
+    }
+
+    /// The same authority with a certificate that permits these names as well. What it has issued
+    /// stays valid; clients have to trust the new certificate for the new names.
+    pub(crate) fn extend(self, names: &[String], now: SystemTime) -> Result<Authority, String> {
+        let key = KeyPair::from_pem(&self.key_pem).map_err(text)?;
+        let mut permitted = self.permitted;
+        let added = names
+            .iter()
+            .filter(|name| !constraints::permits(&permitted, name));
+        let added: Vec<_> = added.cloned().collect();
+        permitted.extend(added);
+        Authority::of(key, permitted, now)
+    }
+
+    /// What is kept in a folder.
+    pub(crate) fn load(folder: &Path, now: SystemTime) -> Kept {
+        match Authority::find(folder, now) {
+            None => Kept::Nothing,
+            Some(authority) if authority.permitted.is_empty() => Kept::Unconstrained,
+            Some(authority) => Kept::Good(authority),
+        }
+    }
+
+    fn find(folder: &Path, now: SystemTime) -> Option<Authority> {
         let pem = fs::read_to_string(folder.join(AUTHORITY_FILE)).ok()?;
         let key_pem = fs::read_to_string(folder.join(AUTHORITY_KEY_FILE)).ok()?;
         // Certificate and key belong together, and it will not expire before what it issues does.
@@ -61,7 +105,8 @@ impl Authority {
             return None;
         }
         let key = KeyPair::from_pem(&key_pem).ok()?;
-        let params = authority_params(&key, now).ok()?;
+        let permitted = constraints::permitted(known.der()).unwrap_or_default();
+        let params = authority_params(&key, &permitted, now).ok()?;
         // One of somebody else has another name, and nothing that we sign would lead to it.
         let name = authority_name(&params, &key);
         if !known
@@ -74,6 +119,7 @@ impl Authority {
         Some(Authority {
             pem,
             key_pem,
+            permitted,
             issuer: Issuer::new(params, key),
         })
     }
@@ -87,9 +133,12 @@ impl Authority {
     /// A certificate for servers with these names and addresses, and its key.
     pub(crate) fn issue(&self, names: &[String], now: SystemTime) -> Result<Pair, String> {
         let mut params = CertificateParams::new(names).map_err(text)?;
-        let first = names.first().map_or("", String::as_str);
+        // An address would be taken for a name there, and names are constrained apart.
+        let is_domain = |name: &&String| name.parse::<IpAddr>().is_err();
+        let common = names.iter().find(is_domain);
+        let common = common.map_or("Blitz development certificate", String::as_str);
         params.distinguished_name.remove(DnType::CommonName);
-        params.distinguished_name.push(DnType::CommonName, first);
+        params.distinguished_name.push(DnType::CommonName, common);
         params.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_epoch(now) - DAY;
         params.not_after = params.not_before + DAY * LEAF_DAYS;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -109,13 +158,18 @@ impl Authority {
 }
 
 /// What is the same each time that an authority signs; its name tells it from others.
-fn authority_params(key: &KeyPair, now: SystemTime) -> Result<CertificateParams, String> {
+fn authority_params(
+    key: &KeyPair,
+    permitted: &[String],
+    now: SystemTime,
+) -> Result<CertificateParams, String> {
     let mut params = CertificateParams::new(Vec::new()).map_err(text)?;
     let name = authority_name(&params, key);
     params.distinguished_name.remove(DnType::CommonName);
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.name_constraints = Some(constraints::constrain(permitted));
     params.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_epoch(now) - DAY;
     params.not_after = params.not_before + DAY * AUTHORITY_DAYS;
     Ok(params)
@@ -190,6 +244,14 @@ fn text(error: impl Display) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+
     use super::*;
 
     #[test]
@@ -197,24 +259,136 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("blitz-authority-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let now = SystemTime::now();
-        let ours = Authority::new(now).unwrap();
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let ours = Authority::new(&names, now).unwrap();
         ours.save(&folder).unwrap();
-        assert!(Authority::load(&folder, now).is_some_and(|kept| kept.pem == ours.pem));
+        let is_ours = |kept: &Authority| kept.pem == ours.pem && kept.permitted == names;
+        assert!(matches!(Authority::load(&folder, now), Kept::Good(kept) if is_ours(&kept)));
         let key = KeyPair::generate().unwrap();
-        let mut params = authority_params(&key, now).unwrap();
+        let mut params = authority_params(&key, &names, now).unwrap();
         params
             .distinguished_name
             .push(DnType::CommonName, "somebody else's");
         let stranger = Authority {
             pem: params.self_signed(&key).unwrap().pem(),
             key_pem: key.serialize_pem(),
+            permitted: names.to_vec(),
             issuer: Issuer::new(params, key),
         };
         for file in [AUTHORITY_FILE, AUTHORITY_KEY_FILE] {
             fs::remove_file(folder.join(file)).unwrap();
         }
         stranger.save(&folder).unwrap();
-        assert!(Authority::load(&folder, now).is_none());
+        assert!(matches!(Authority::load(&folder, now), Kept::Nothing));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Whether clients that trust `authority` accept a certificate for `issued` when they ask for
+    /// `name`. It is issued whether or not the authority permits that, as a thief of its key would.
+    fn is_accepted(authority: &Authority, issued: &[&str], name: &str, now: SystemTime) -> bool {
+        let issued: Vec<_> = issued.iter().map(|&name| name.to_owned()).collect();
+        let pair = authority.issue(&issued, now).unwrap();
+        let mut roots = RootCertStore::empty();
+        let root = CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let leaf = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let verified =
+            verifier
+                .build()
+                .unwrap()
+                .verify_server_cert(&leaf, &[], &name, &[], UnixTime::now());
+        verified.is_ok()
+    }
+
+    #[test]
+    fn a_stolen_authority_impersonates_only_the_names_that_it_was_made_for() {
+        let now = SystemTime::now();
+        let accepts = |authority: &Authority, name: &str| {
+            let asked = name.replace('*', "www");
+            is_accepted(authority, &[name], &asked, now)
+        };
+        for (names, good, bad) in [
+            (
+                &["localhost", "127.0.0.1", "::1", "my-host"][..],
+                &["localhost", "127.0.0.1", "::1", "my-host"][..],
+                &[
+                    "example.com",
+                    "127.0.0.2",
+                    "10.0.0.1",
+                    "::2",
+                    "localhost.example",
+                ][..],
+            ),
+            (
+                &["a.example", "*.b.example"],
+                &["a.example", "b.example", "*.b.example"],
+                &["example", "c.example", "*.example", "127.0.0.1", "::1"],
+            ),
+            (
+                &["127.0.0.1"],
+                &["127.0.0.1"],
+                &["127.0.0.2", "::1", "localhost", "a.example"],
+            ),
+        ] {
+            let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+            let authority = Authority::new(&names, now).unwrap();
+            for name in good {
+                assert!(
+                    authority.permits(&[(*name).to_owned()]),
+                    "{names:?}: {name}"
+                );
+                assert!(accepts(&authority, name), "{names:?}: {name}");
+            }
+            for name in bad {
+                assert!(
+                    !authority.permits(&[(*name).to_owned()]),
+                    "{names:?}: {name}"
+                );
+                assert!(!accepts(&authority, name), "{names:?}: {name}");
+                // Nor does a good name beside it help.
+                let both = [good[0], name];
+                assert!(!is_accepted(&authority, &both, good[0], now), "{both:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_authority_that_is_extended_keeps_its_key_and_its_names() {
+        let now = SystemTime::now();
+        let first = ["a.example".to_owned()];
+        let authority = Authority::new(&first, now).unwrap();
+        let old = authority.pem.clone();
+        let key = authority.key_pem.clone();
+        let more = ["b.example".to_owned(), "127.0.0.1".to_owned()];
+        let extended = authority.extend(&more, now).unwrap();
+        assert!(extended.permits(&first) && extended.permits(&more));
+        assert_eq!(extended.key_pem, key);
+        assert_ne!(extended.pem, old);
+        for name in ["a.example", "b.example", "127.0.0.1"] {
+            assert!(is_accepted(&extended, &[name], name, now), "{name}");
+        }
+        assert!(!is_accepted(&extended, &["c.example"], "c.example", now));
+    }
+
+    #[test]
+    fn an_authority_without_constraints_is_known_as_one() {
+        let folder = std::env::temp_dir().join(format!("blitz-free-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let now = SystemTime::now();
+        let key = KeyPair::generate().unwrap();
+        let mut params = authority_params(&key, &[], now).unwrap();
+        params.name_constraints = None;
+        let free = Authority {
+            pem: params.self_signed(&key).unwrap().pem(),
+            key_pem: key.serialize_pem(),
+            permitted: Vec::new(),
+            issuer: Issuer::new(params, key),
+        };
+        free.save(&folder).unwrap();
+        assert!(matches!(Authority::load(&folder, now), Kept::Unconstrained));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

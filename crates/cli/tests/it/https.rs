@@ -494,8 +494,12 @@ fn an_authority_issues_more_than_one_certificate_and_files_are_not_overwritten()
     let folder = Folder::new();
     folder.certificate("a.example");
     let authority = fs::read(folder.0.join("ca.pem")).unwrap();
-    folder.certificate("b.example");
+    folder.certificate("www.a.example");
     assert_eq!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
+    let output = blitz(&["cert", "--out", &folder.file(""), "b.example"]);
+    let said = stdout(&output);
+    assert!(said.contains("permits these names as well"), "{said}");
+    assert_ne!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
     let output = blitz(&["cert", "--out", &folder.file(""), "a.example"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("is there already"));
