@@ -11,7 +11,7 @@ export PATH="$tools/bin:$PATH"
 
 port=$(free_port)
 only=$(free_port)
-start_blitz http2 "$port" --listen "h2c://127.0.0.1:$only"
+start_blitz http2 "$port" --h2c-upgrade --listen "h2c://127.0.0.1:$only"
 base="http://127.0.0.1:$port"
 get() { curl --silent --show-error --fail --max-time 10 --http2-prior-knowledge "$@"; }
 
@@ -27,7 +27,7 @@ cmp "$body" "$answer"
 code=$(curl --silent --output /dev/null --http2-prior-knowledge --write-out '%{http_code}' "$base/nothing")
 expect 'curl: a page that is not there' 404 "$code"
 
-# By Upgrade, as RFC 7540 had it: curl asks, and so does nghttp, for a POST after OPTIONS.
+# By Upgrade, as RFC 7540 had it and --h2c-upgrade allows: curl asks, and so does nghttp, for a POST after OPTIONS.
 upgraded() { curl --silent --show-error --fail --max-time 10 --http2 "$@"; }
 expect 'curl: Upgrade' 'Hello, World!' "$(upgraded "$base/hello")"
 expect 'curl: version after Upgrade' 2 \

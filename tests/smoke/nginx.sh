@@ -48,4 +48,35 @@ if grep --quiet --extended-regexp 'Socket errors|Non-2xx' <<<"$report"; then fai
 expect 'behind nginx' 'Hello, World!' "$(get "http://127.0.0.1:$front/hello")"
 get --data-binary "@$scratch/www/file" --output "$scratch/answer" "http://127.0.0.1:$front/echo/"
 cmp "$scratch/www/file" "$scratch/answer" || fail 'the body came back changed'
+
+# nginx that forwards Upgrade, with an access rule: no request passes it by a switch to h2c.
+declare -A behind=([off]='' [forwarded]='--h2c-upgrade' [trusted]='--h2c-upgrade --trusted-proxies 127.0.0.1'
+  [exposed]='--h2c-upgrade')
+declare -A via=()
+for case in "${!behind[@]}"; do
+  port=$(free_port)
+  # Without the quotes: several flags.
+  start_blitz "h2c-$case" "$port" ${behind[$case]}
+  via[$case]=$(free_port)
+  cat <<CONF
+  server {
+    listen 127.0.0.1:${via[$case]};
+    location /json { deny all; }
+    location / {
+      proxy_pass http://127.0.0.1:$port;
+      proxy_http_version 1.1;
+      proxy_set_header Upgrade \$http_upgrade;
+      proxy_set_header Connection \$http_connection;
+      $([ "$case" != forwarded ] || echo 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;')
+    }
+  }
+CONF
+done >"$scratch/h2c"
+start_nginx h2c "${via[off]}" <"$scratch/h2c"
+for case in "${!behind[@]}"; do
+  # The last one shows that this nginx would let a switched connection through.
+  wanted='200 refused'
+  [ "$case" != exposed ] || wanted='101 passed'
+  expect "h2c behind nginx, $case" "$wanted" "$(python3 tests/smoke/h2c_upgrade.py "${via[$case]}" /hello /json)"
+done
 echo 'nginx: both sides are fine'

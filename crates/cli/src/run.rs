@@ -75,6 +75,12 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s")]
     half_close_grace: Grace,
 
+    /// Let clients in clear text switch to HTTP/2 with Upgrade: h2c, which RFC 9113 removed; never
+    /// for trusted proxies, unix sockets and forwarded requests. Not safe behind a proxy that
+    /// forwards Upgrade and adds no field: later requests pass its access rules
+    #[arg(long)]
+    h2c_upgrade: bool,
+
     /// How many cores to use, one thread each [default: all]
     #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
     cores: Option<usize>,
@@ -134,13 +140,14 @@ impl Failure {
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
     let places = Places::of(arguments).map_err(|text| Failure { text, code: USAGE })?;
+    // Before anything that takes time, so that no signal ends the program by default, and to its
+    // very end: a second TERM then does not change the exit code.
+    let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
     let mut tls = match places.tls.as_slice() {
         [] => None,
         _ => Some(Tls::load(&arguments.tls).map_err(failed)?),
     };
     let site = blitz::builtin::app().into_service().map_err(failed)?;
-    // Before the cores start, so that no signal is lost between.
-    let signals = Signals::block().map_err(failed)?;
     let mut upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let secure = places.tls.clone();
     let running = gateway(arguments, places, tls.as_ref())
@@ -157,7 +164,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
             tracing::info!("there is nothing to read again: no certificate is in use");
         }
     };
-    let outcome = running.obey_and(&signals, keep);
+    let outcome = running.obey_and(signals, keep);
     outcome.map_err(|error| ended(&error))
 }
 
@@ -215,6 +222,7 @@ fn gateway(arguments: &RunArguments, places: Places, tls: Option<&Tls>) -> Gatew
     };
     let options = Options {
         trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
+        h2c_upgrade: arguments.h2c_upgrade,
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
         limits: Limits {
@@ -357,7 +365,7 @@ mod tests {
     fn a_gateway_that_listens_nowhere_any_more_is_a_failure() {
         let (done, outcome) = channel();
         thread::spawn(move || {
-            let signals = Signals::block().expect("signals can be waited for");
+            let signals = Signals::install().expect("signals can be waited for");
             let site = blitz::builtin::app()
                 .into_service()
                 .expect("it is built in");

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use blitz_http::{Exchange, Fields, Method, Name, Pooled, Responder, ResponseHead, Status};
+use blitz_http::{
+    Exchange, Fields, Method, Name, Pooled, Responder, ResponseHead, Status, accepts_problem,
+};
 
 use crate::admit::{ALLOWED, Refused};
 use crate::counters::count;
@@ -110,7 +112,7 @@ fn answer(
         return responder.send(&mut head, "");
     }
     let (code, title) = (status.code(), status.reason());
-    let content = if accepts_problem(asked) {
+    let content = if accepts_problem(asked).unwrap_or(true) {
         head.fields
             .append(Name::ContentType, "application/problem+json");
         format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n")
@@ -122,55 +124,9 @@ fn answer(
     responder.send(&mut head, content);
 }
 
-/// Whether the client takes `application/problem+json` (RFC 9457), be it by a wildcard.
-fn accepts_problem(asked: &Fields) -> bool {
-    let mut accepted = !asked.contains(Name::Accept);
-    for value in asked.get_all(Name::Accept) {
-        let value = value.to_ascii_lowercase();
-        for range in value.split(|&byte| byte == b',') {
-            let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-            let covers_problem = matches!(
-                parts.next().unwrap_or_default(),
-                b"*/*" | b"application/*" | b"application/json" | b"application/problem+json"
-            );
-            if covers_problem && parts.any(is_weight_of_zero) {
-                return false;
-            }
-            accepted |= covers_problem;
-        }
-    }
-    accepted
-}
-
-/// `q=0`, which is a refusal (RFC 9110 section 12.4.2).
-fn is_weight_of_zero(parameter: &[u8]) -> bool {
-    let weight = parameter.strip_prefix(b"q=0");
-    weight.is_some_and(|rest| rest.iter().all(|&byte| byte == b'.' || byte == b'0'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn problems_are_for_those_who_accept_them() {
-        let accepts = |values: &[&str]| {
-            let mut fields = Fields::new();
-            values
-                .iter()
-                .for_each(|value| fields.append(Name::Accept, value));
-            accepts_problem(&fields)
-        };
-        assert!(accepts(&[]));
-        assert!(accepts(&["*/*"]));
-        assert!(accepts(&["text/html, Application/JSON;q=0.5"]));
-        assert!(accepts(&["text/html", "application/problem+json"]));
-        assert!(!accepts(&["text/html"]));
-        assert!(!accepts(&["image/*, text/plain;q=0.5"]));
-        assert!(accepts(&["application/json;q=0.001"]));
-        assert!(!accepts(&["application/json; q=0, */*;q=0.000"]));
-        assert!(!accepts(&["*/*", "application/problem+json;q=0"]));
-    }
 
     #[test]
     fn no_text_of_ours_needs_escaping() {

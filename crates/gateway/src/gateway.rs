@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use blitz::serving::{self, EndError, Endpoint, Occasion, Serving};
 use blitz_http::{
-    Address, ClientTls, ClientTlsSlot, Config, Cores, ServeOptions, Service, Signals,
-    TlsConfigError, TlsSlot, UpstreamTls,
+    Address, ClientTls, ClientTlsSlot, Config, Cores, H2cUpgrade, Peer, ServeOptions, Service,
+    Signals, TlsConfigError, TlsSlot, UpstreamTls,
 };
 
 use crate::core::Core;
@@ -111,7 +111,7 @@ impl Gateway {
     /// Starts to listen and serve on every core; returns once all of them do.
     ///
     /// `fallback` makes, once per core, what answers requests that no target takes. A program that
-    /// wants to hear signals blocks them before.
+    /// waits for signals [installs](Signals::install) its handlers before.
     ///
     /// # Errors
     /// [`StartError`]; nothing runs then.
@@ -141,6 +141,7 @@ impl Gateway {
             let options = ServeOptions {
                 limits: options.limits.clone(),
                 refusal: Some(Rc::new(grpc::refusal)),
+                h2c_upgrade: h2c_upgrade(&options),
                 ..ServeOptions::default()
             };
             (Rc::new(core), options)
@@ -152,6 +153,14 @@ impl Gateway {
             drain_timeout,
         })
     }
+}
+
+/// Which clients may switch to HTTP/2 with `Upgrade`: all but trusted proxies, whose access rules
+/// the later requests of the connection would pass.
+fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<H2cUpgrade>> {
+    let trusted = Arc::clone(options);
+    let is_allowed = move |peer: &Peer| !trusted.trusted_proxies.contains(peer);
+    options.h2c_upgrade.then(|| Rc::new(is_allowed) as _)
 }
 
 /// The port of the first listener over TLS; 443 if somebody in front speaks it.

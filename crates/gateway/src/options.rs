@@ -24,6 +24,9 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// Clients whose word about the real client is believed; none.
     pub trusted_proxies: TrustedProxies,
+    /// Lets clients in clear text switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2); no.
+    /// Trusted proxies, clients of unix sockets and forwarded requests never switch.
+    pub h2c_upgrade: bool,
     /// Sends requests in clear text to the first listener that speaks TLS, or to port 443 if none
     /// does, but for the proofs that authorities ask for (RFC 8555, section 8.3); no.
     pub redirect_https: bool,
@@ -42,6 +45,7 @@ impl Default for Options {
             continue_timeout: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(30),
             trusted_proxies: TrustedProxies::default(),
+            h2c_upgrade: false,
             redirect_https: false,
             client_cert_header: false,
             name_servers: Vec::new(),

@@ -195,17 +195,33 @@ pub struct Refusal {
     pub rule: &'static str,
 }
 
-/// The answer that the core gives on its own. `asked` is what is known of the request's fields.
+/// The answer that the core gives on its own. `asked` is what is known of the request's fields;
+/// `as_problem` says whether the client [accepts](accepts_problem) problem+json.
 pub(crate) fn content_of(
     refusal: Refusal,
     asked: &Fields,
+    as_problem: bool,
     options: &ServeOptions,
 ) -> (Pooled<ResponseHead>, Chunk) {
     let mut head = Pooled::<ResponseHead>::response(refusal.status);
     let made = options.refusal.as_ref();
     let made = made.and_then(|make| make(refusal, asked, &mut head));
-    let content = made.unwrap_or_else(|| plain(refusal, &mut head));
+    let content = made.unwrap_or_else(|| match as_problem {
+        true => problem(refusal, &mut head),
+        false => plain(refusal, &mut head),
+    });
     (head, content)
+}
+
+/// For a program (RFC 9457). The names of rules need no escaping.
+fn problem(refusal: Refusal, head: &mut ResponseHead) -> Chunk {
+    head.fields
+        .append(Name::ContentType, "application/problem+json");
+    let Refusal { status, rule } = refusal;
+    let (code, title) = (status.code(), status.reason());
+    Chunk::from(format!(
+        "{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{rule}\"}}\n"
+    ))
 }
 
 /// One line for a person with a terminal.

@@ -11,6 +11,7 @@ mod inbound;
 mod outbound;
 #[cfg(test)]
 mod pieces;
+mod refusal;
 mod server;
 mod switch;
 mod watch;

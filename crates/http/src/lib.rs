@@ -22,6 +22,7 @@ mod h2;
 mod input;
 mod pace;
 mod pool;
+mod problem;
 mod recycle;
 mod serve;
 mod timer;
@@ -37,8 +38,9 @@ pub use drain::Drain;
 pub use error::{BodyError, ClientError, Refusal, SendError};
 pub use exchange::{Exchange, Peer, Responder, Scheme, Service, ServiceFn, service_fn};
 pub use pool::{Pool, Upstream};
+pub use problem::accepts_problem;
 pub use recycle::{Pooled, Recycle};
-pub use serve::{RefusalContent, ServeOptions, serve};
+pub use serve::{H2cUpgrade, RefusalContent, ServeOptions, serve};
 pub use tls::{
     CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,
     ClientTlsBuilder, ClientTlsSlot, ServerTls, ServerTlsBuilder, TicketKeys, TlsConfigError,

@@ -46,13 +46,22 @@ pub struct ServeOptions {
     /// Clients begin with HTTP/2's preface, and whoever does not gets GOAWAY where HTTP/1.1 would
     /// answer. Over TLS it has no effect: there clients and ALPN settle the version.
     pub http2_only: bool,
+    /// Which clients may switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2; RFC 9113
+    /// removed it). By default none. A switched connection carries requests past the access rules of
+    /// a proxy in front, so clients of unix sockets, and requests with `Via`, `Forwarded`,
+    /// `X-Real-IP` or `X-Forwarded-*`, never switch.
+    pub h2c_upgrade: Option<Rc<H2cUpgrade>>,
     /// Makes the content of answers that the core gives on its own, for example to malformed
     /// requests, from what is known of the request's fields; may change the status and add fields
-    /// such as `Content-Type`. By default, and for what it leaves alone, one line of plain text.
+    /// such as `Content-Type`. By default, and for what it leaves alone, problem+json (RFC 9457) if
+    /// an `Accept` that was received by then takes it, else one line of plain text.
     pub refusal: Option<Rc<RefusalContent>>,
     /// Stops serving gracefully; by default the core's own handle.
     pub drain: Drain,
 }
+
+/// See [`ServeOptions::h2c_upgrade`].
+pub type H2cUpgrade = dyn Fn(&Peer) -> bool;
 
 /// See [`ServeOptions::refusal`].
 pub type RefusalContent = dyn Fn(Refusal, &Fields, &mut ResponseHead) -> Option<Chunk>;
@@ -66,6 +75,7 @@ impl Default for ServeOptions {
             scheme: Scheme::Http,
             tls: None,
             http2_only: false,
+            h2c_upgrade: None,
             refusal: None,
             drain: Drain::of_core(),
         }

@@ -11,6 +11,7 @@ use crate::counters::{CounterCells, Counters};
 use crate::driver::{DriverKind, IoChoice};
 use crate::executor::note_processors;
 use crate::mailbox::{Mailbox, Message};
+use crate::signal;
 use crate::sys;
 
 /// How to run the cores.
@@ -130,6 +131,7 @@ where
         let main = Arc::clone(main);
         let thread = thread::Builder::new().name(format!("blitz-core-{index}"));
         cores.threads.push(thread.spawn(move || {
+            signal::block_in_thread();
             // A container may forbid pinning; the core works without.
             processor.map(sys::pin_to);
             let core = match Core::open(settings) {

@@ -49,6 +49,15 @@ pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::
     Ok(fd)
 }
 
+/// Whether a connection can be made at once. One that would have to wait is an error,
+/// `WouldBlock`.
+pub(crate) fn try_connect(address: &Address) -> io::Result<()> {
+    let raw = RawAddress::new(address)?;
+    let fd = stream_socket(raw.family(), true)?;
+    // SAFETY: the address is live and as long as it says.
+    check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) }).map(drop)
+}
+
 /// Chooses whether calls on `fd`, and on its duplicates, wait.
 pub(crate) fn set_nonblocking(fd: &impl AsRawFd, nonblocking: bool) -> io::Result<()> {
     // SAFETY: plain system calls on a descriptor of ours.

@@ -197,6 +197,15 @@ impl App {
         self
     }
 
+    /// Lets clients in clear text switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2). By
+    /// default they do not, because RFC 9113 removed it, and behind a proxy that forwards `Upgrade`
+    /// the later requests of a switched connection pass the proxy's access rules. Clients of unix
+    /// sockets and forwarded requests never switch.
+    pub fn h2c_upgrade(mut self, is_allowed: bool) -> App {
+        self.settings.h2c_upgrade = is_allowed;
+        self
+    }
+
     /// How long requests may go on after the signal to stop. Default: 30 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> App {
         self.settings.drain_timeout = timeout;

@@ -4,11 +4,14 @@ use crate::certificates::{CertificateKeeper, Certificates};
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::serving::{self, Endpoint, StartError};
-use blitz_http::{Address, Config, Cores, DriverKind, IoChoice, Limits, ServeOptions, Signals};
+use blitz_http::{
+    Address, Config, Cores, DriverKind, IoChoice, Limits, Peer, ServeOptions, Signals,
+};
 use std::env::VarError;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) io: Option<IoChoice>,
     pub(crate) limits: Limits,
     pub(crate) server_name: Option<String>,
+    pub(crate) h2c_upgrade: bool,
     pub(crate) drain_timeout: Duration,
 }
 
@@ -35,6 +39,7 @@ impl Default for Settings {
             io: None,
             limits: Limits::default(),
             server_name: None,
+            h2c_upgrade: false,
             drain_timeout: Duration::from_secs(30),
         }
     }
@@ -42,6 +47,8 @@ impl Default for Settings {
 
 /// Serves until a signal ends it.
 pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
+    // Before anything that takes time, so that no signal ends the program by default.
+    let signals = Signals::install().map_err(|error| cannot("wait for signals", &error))?;
     ask_environment(&mut settings)?;
     let wanted: Result<Vec<Endpoint>> = settings
         .listen
@@ -49,7 +56,6 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         .map(|text| parse_endpoint(text))
         .collect();
     let mut wanted = wanted?;
-    let signals = Signals::block().map_err(|error| cannot("wait for signals", &error))?;
     let mut keepers = Vec::with_capacity(settings.listen_tls.len());
     for (text, certificates) in settings.listen_tls {
         let address = parse_address(&text)?;
@@ -67,6 +73,7 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     let Settings {
         limits,
         server_name,
+        h2c_upgrade,
         drain_timeout,
         ..
     } = settings;
@@ -74,6 +81,7 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         let options = ServeOptions {
             limits: limits.clone(),
             server: server_name.clone(),
+            h2c_upgrade: h2c_upgrade.then(|| Rc::new(|_: &Peer| true) as _),
             ..ServeOptions::default()
         };
         (service.on_core(), options)

@@ -92,10 +92,14 @@ impl WebSocket {
         let is_websocket = protocols
             .next()
             .is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
-        let accepts = || head.fields.get(Name::SecWebSocketAccept);
+        let mut accepts = head.fields.get_all(Name::SecWebSocketAccept);
         let is_proved = match (self.client, &self.key) {
-            (Protocol::Http2, Some(key)) => accepts() == Some(key.accept().as_bytes()),
-            _ => true,
+            // The client checks the answer to its own key.
+            (Protocol::Http1, _) => true,
+            (Protocol::Http2, Some(key)) => {
+                accepts.next() == Some(key.accept().as_bytes()) && accepts.next().is_none()
+            }
+            (Protocol::Http2, None) => false,
         };
         is_websocket && protocols.next().is_none() && is_proved
     }
@@ -218,6 +222,9 @@ mod tests {
         let accept = socket.key.clone().unwrap().accept();
         switching.fields.append(Name::SecWebSocketAccept, accept);
         assert!(socket.is_granted(&switching));
+        let mut twice = switching.clone();
+        twice.fields.append(Name::SecWebSocketAccept, ACCEPT);
+        assert!(!socket.is_granted(&twice), "with two proofs");
         switching.fields.append(Name::Upgrade, "h2c");
         assert!(!socket.is_granted(&switching), "of two protocols");
         let socket = WebSocket::wanted(&upgrade()).unwrap();

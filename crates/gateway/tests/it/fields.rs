@@ -87,6 +87,31 @@ scenarios! {
         }
     }
 
+    fn a_redirect_to_https_has_a_valid_location_or_the_request_is_refused(io) {
+        let options = Options { redirect_https: true, ..Options::default() };
+        let proxy = Proxy::with(io, &[], options);
+        let mut redirected = 0;
+        for byte in 1..=255_u8 {
+            for (target, host) in [("/a~", "a"), ("/?a=~", "a"), ("http://a/~", "b"), ("/", "a~"), ("/", "~:80")] {
+                let mut peer = proxy.peer();
+                let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+                let request: Vec<_> = request.bytes().map(|b| if b == b'~' { byte } else { b }).collect();
+                peer.send(&request);
+                let answer = peer.head().unwrap();
+                let status = &answer.line[9..12];
+                if status == "308" {
+                    let location = answer.field("location").unwrap();
+                    let is_valid = location.bytes().all(|byte| byte.is_ascii_graphic());
+                    assert!(is_valid && location.starts_with("https://"), "{byte}: {location}");
+                    redirected += 1;
+                } else {
+                    assert_eq!((status, answer.field("location")), ("400", None), "{byte}: {target}, {host}");
+                }
+            }
+        }
+        assert!(redirected > 300, "{redirected}");
+    }
+
     fn hop_by_hop_fields_end_at_the_gateway_in_both_directions(io) {
         let upstream = Upstream::answering(
             "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Inner\r\nKeep-Alive: timeout=9\r\n\

@@ -22,8 +22,10 @@ mod h2_client;
 #[path = "../../../http/tests/it/h2_peer.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod h2_peer;
+mod h2c_upgrade;
 mod interop;
 mod liveness;
+mod misdirected;
 mod names;
 mod pooling;
 mod retries;

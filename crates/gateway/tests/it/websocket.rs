@@ -45,13 +45,21 @@ fn echo_h1(peer: &mut Peer) {
             continue;
         }
         let key = WebSocketKey::parse(head.field("sec-websocket-key").unwrap().as_bytes());
-        let accept = match head.line.contains("/liar") {
-            true => ACCEPT.replace('s', "t"),
-            false => key.unwrap().accept(),
+        let (right, wrong) = (key.unwrap().accept(), ACCEPT.replace('s', "t"));
+        let accepts = match head.line.split(' ').nth(1) {
+            Some("/wrong") => vec![wrong],
+            Some("/missing") => vec![],
+            Some("/empty") => vec![String::new()],
+            Some("/twice") => vec![right, wrong],
+            _ => vec![right],
         };
+        let accepts = accepts
+            .iter()
+            .map(|accept| format!("Sec-WebSocket-Accept: {accept}\r\n"));
         peer.send(format!(
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: p\r\n\r\n"
+             {}Sec-WebSocket-Protocol: p\r\n\r\n",
+            accepts.collect::<String>()
         ));
         while let Some(byte) = peer.exactly(1) {
             peer.send(byte);
@@ -282,15 +290,17 @@ scenarios! {
         assert_eq!(status_of(&proxy, &asks("/", KEY)).1.as_deref(), Some(UPGRADE_FAILED));
     }
 
-    fn who_lies_about_the_key_is_found_out(io) {
+    fn an_upstream_that_does_not_prove_the_key_is_a_bad_gateway(io) {
         let upstream = Upstream::scripted(|_, peer| echo_h1(peer));
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = Client::connect(proxy.address);
         client.get("/");
-        let stream = client.send_head(&connect("/liar"), BodyLength::Unknown);
-        let answer = client.until(stream, |answer| answer.status.is_some());
-        assert_eq!(answer.status, Some(Status::BAD_GATEWAY));
-        assert_eq!(answer.fields.get_str(Name::ProxyStatus), Some(UPGRADE_FAILED));
+        for path in ["/wrong", "/missing", "/empty", "/twice"] {
+            let stream = client.send_head(&connect(path), BodyLength::Unknown);
+            let answer = client.until(stream, |answer| answer.status.is_some());
+            assert_eq!(answer.status, Some(Status::BAD_GATEWAY), "{path}");
+            assert_eq!(answer.fields.get_str(Name::ProxyStatus), Some(UPGRADE_FAILED));
+        }
         assert_eq!(proxy.counters().tunnels, 0);
     }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::h1::Event;
-use blitz_proto::{BodyLength, Error, Fields, RequestHead, Status};
+use blitz_proto::{BodyLength, Error, RequestHead, Status};
 use blitz_reactor::Slice;
 
 use super::inbound::Body;
@@ -16,7 +16,7 @@ use super::switch::Switch;
 use super::wire::{Got, State, Wire};
 use crate::body::RecvBody;
 use crate::counters::{count, count_refused};
-use crate::error::{BodyError, Refusal, content_of};
+use crate::error::{BodyError, Refusal};
 use crate::exchange::{Exchange, Responder, Service};
 use crate::recycle::Pooled;
 use crate::transport::Transport;
@@ -53,7 +53,7 @@ pub(crate) async fn run_exchanges<S: Service>(
             Arrived::Switch(switch) => return After::Switch(switch),
             Arrived::Nothing => return wire.wait_on(),
             Arrived::Closed => return After::Closed,
-            Arrived::Refused(refusal) => return wire.refuse(refusal),
+            Arrived::Refused(refusal) => return wire.refuse_head(refusal),
         };
         served = served.wrapping_add(1);
         let outcome = {
@@ -209,7 +209,7 @@ impl Wire {
     }
 
     /// Answers in the service's stead if an answer is still possible, and closes.
-    fn refuse(&self, refusal: Refusal) -> After {
+    pub(super) fn refuse(&self, refusal: Refusal) -> After {
         count_refused(refusal.rule);
         let mut state = self.state.borrow_mut();
         let peer = state.side.server().peer.remote;
@@ -332,10 +332,12 @@ impl State {
                 "a message without content ends with its head"
             );
             self.inbound.body = Body::Done;
+            side.takes_problem = false;
             if side.machine.h2c_requested() {
                 return self.try_switch(request, length);
             }
         } else {
+            side.remember_accept(&request.fields);
             self.inbound.begin_body(length);
         }
         Arrived::Request(request, length)
@@ -432,14 +434,6 @@ impl State {
                 rule: "no-answer",
             },
         }
-    }
-
-    /// Encodes the answer that the core gives on its own.
-    fn send_refusal(&mut self, refusal: Refusal) {
-        let options = Rc::clone(&self.side.server().options);
-        let (mut head, content) = content_of(refusal, &Fields::new(), &options);
-        self.side.server().machine.drain();
-        self.send_whole(&mut head, content);
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct ServerSide {
     pub(super) decoration: Rc<Decoration>,
     /// Who asks; written anew for another connection unless somebody still looks at it.
     pub(super) peer: Rc<Peer>,
+    /// The client takes problem+json; of the last request with content, or of a refused head.
+    pub(super) takes_problem: bool,
     /// The client went away.
     pub(super) gone: bool,
     /// The exchange's task, while it waits.
@@ -46,6 +48,7 @@ impl ServerSide {
             options: Rc::clone(options),
             decoration: Rc::clone(decoration),
             peer: Rc::new(peer),
+            takes_problem: false,
             gone: false,
             task: None,
             closed: None,

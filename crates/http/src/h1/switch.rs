@@ -1,14 +1,15 @@
 //! From HTTP/1.1 to HTTP/2 on a connection in clear text (RFC 7540, section 3.2; rule 15).
 
 use blitz_proto::h2::UpgradeSettings;
-use blitz_proto::{BodyLength, Name, RequestHead};
+use blitz_proto::{BodyLength, FieldName, Fields, Name, RequestHead};
 
 use super::exchange::Arrived;
 use super::wire::State;
-use crate::exchange::Scheme;
+use crate::exchange::{Peer, Scheme};
 use crate::h2::begins_like_http2;
 use crate::input::Input;
 use crate::recycle::Pooled;
+use crate::serve::ServeOptions;
 use crate::transport::Transport;
 
 /// A connection whose client may go on with HTTP/2, and the request that is its stream 1.
@@ -21,8 +22,7 @@ pub(crate) struct Switch {
 }
 
 impl State {
-    /// Grants the request's wish for h2c, or has it answered as if there were none: the client has
-    /// to be content with either.
+    /// Switches to HTTP/2 if the listener allows it, or has the request answered over HTTP/1.1.
     #[cold]
     pub(super) fn try_switch(
         &mut self,
@@ -31,12 +31,13 @@ impl State {
     ) -> Arrived {
         let side = self.side.server();
         let is_clear_text = side.peer.scheme == Scheme::Http && side.peer.tls.is_none();
+        let is_allowed = is_clear_text && allows_h2c(&side.options, &side.peer, &request.fields);
         let is_ending = side.options.drain.is_triggered() || self.inbound.has_fin();
         // A client has nothing to say in HTTP/2 before it has read the 101; one that has said
         // something in HTTP/1.1 wants that answered.
         let next = self.inbound.input.front();
         let is_foreign = next.is_some_and(|next| !begins_like_http2(next));
-        if !is_clear_text || is_ending || is_foreign {
+        if !is_allowed || is_ending || is_foreign {
             return Arrived::Request(request, length);
         }
         let Some(settings) = UpgradeSettings::of(&request) else {
@@ -58,4 +59,36 @@ impl State {
             input: std::mem::take(&mut self.inbound.input),
         }))
     }
+}
+
+/// Whether the client of this request may switch. A switched connection carries later requests past
+/// the access rules of a proxy in front, so a request that a proxy has forwarded never switches, nor
+/// does a client of a unix socket, which usually is a proxy.
+fn allows_h2c(options: &ServeOptions, peer: &Peer, fields: &Fields) -> bool {
+    let is_allowed = options.h2c_upgrade.as_ref();
+    peer.remote.is_some()
+        && is_allowed.is_some_and(|is_allowed| is_allowed(peer))
+        && !fields.iter().any(|(name, _)| is_of_proxy(name))
+}
+
+/// Whether a proxy writes this field. `X_Forwarded_For` and `X.Forwarded.For` count as well: some
+/// proxies and applications take them for the same name.
+fn is_of_proxy(name: FieldName<'_>) -> bool {
+    const EXACT: [&[u8]; 3] = [b"via", b"forwarded", b"x-real-ip"];
+    const PREFIX: &[u8] = b"x-forwarded";
+    let name = name.as_bytes();
+    let is_exact = EXACT.iter().any(|exact| is_spelling_of(name, exact));
+    is_exact
+        || name
+            .get(..PREFIX.len())
+            .is_some_and(|start| is_spelling_of(start, PREFIX))
+}
+
+/// `name` in any case, with dots or underscores for hyphens.
+fn is_spelling_of(name: &[u8], plain: &[u8]) -> bool {
+    let same = |(&byte, &wanted): (&u8, &u8)| match byte {
+        b'.' | b'_' => wanted == b'-',
+        byte => byte.eq_ignore_ascii_case(&wanted),
+    };
+    name.len() == plain.len() && name.iter().zip(plain).all(same)
 }

@@ -16,9 +16,7 @@ use crate::body::RecvBody;
 use crate::counters::{count, count_refused};
 use crate::error::{Refusal, content_of};
 use crate::exchange::{Exchange, Responder, Service};
-
-/// The head is the service's from the moment that it has it.
-const NOTHING_KNOWN: Fields = Fields::new();
+use crate::problem::accepts_problem;
 
 /// How an exchange ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,6 +53,7 @@ impl Wire {
         let is_done = has_ended || length == BodyLength::Empty;
         if !is_done {
             known.receiving.body = Body::Open;
+            known.takes_problem = accepts_problem(&head.fields) == Some(true);
         }
         state.streams.insert(stream, known);
         state.idle_since = None;
@@ -202,13 +201,13 @@ impl State {
             Outcome::Answered => {}
             Outcome::Missing => {
                 let refusal = self.missing_answer(stream);
-                self.refuse(stream, refusal, &NOTHING_KNOWN);
+                self.refuse_content(stream, refusal);
             }
             Outcome::TooSlow => {
                 count(|counters| counters.body_timeouts += 1);
                 let rule = "request-body-too-slow";
                 let status = Status::REQUEST_TIMEOUT;
-                self.refuse(stream, Refusal { status, rule }, &NOTHING_KNOWN);
+                self.refuse_content(stream, Refusal { status, rule });
             }
             Outcome::Gone => {
                 count(|counters| counters.cancelled += 1);
@@ -293,14 +292,33 @@ impl State {
         }
     }
 
-    /// Answers in the service's stead, if an answer is still possible.
+    /// Refuses a request for its content, or because nobody has answered it. Its head is the
+    /// service's.
+    fn refuse_content(&mut self, stream: StreamId, refusal: Refusal) {
+        let as_problem = self.stream(stream).is_some_and(|known| known.takes_problem);
+        self.answer_refusal(stream, refusal, &Fields::new(), as_problem);
+    }
+
+    /// Refuses a request for its head, of which these fields are known.
     pub(super) fn refuse(&mut self, stream: StreamId, refusal: Refusal, asked: &Fields) {
+        let as_problem = accepts_problem(asked) == Some(true);
+        self.answer_refusal(stream, refusal, asked, as_problem);
+    }
+
+    /// Answers in the service's stead, if an answer is still possible.
+    fn answer_refusal(
+        &mut self,
+        stream: StreamId,
+        refusal: Refusal,
+        asked: &Fields,
+        as_problem: bool,
+    ) {
         count_refused(refusal.rule);
         let (status, peer) = (refusal.status.code(), self.remote());
         tracing::debug!(rule = refusal.rule, status, ?peer, "refused");
         if !self.machine.response_started(stream) {
             let options = Rc::clone(self.shared.serving());
-            let (mut head, content) = content_of(refusal, asked, &options);
+            let (mut head, content) = content_of(refusal, asked, as_problem, &options);
             self.send_whole(stream, &mut head, content);
         }
     }

@@ -52,6 +52,8 @@ pub(super) struct Stream {
     pub(super) is_tunnel: bool,
     /// It carries messages that may be far apart: only the deadline of idle streams holds.
     pub(super) is_patient: bool,
+    /// On a server: the client takes problem+json, as the head of a request with content said.
+    pub(super) takes_problem: bool,
     /// It is answered, and has no task any more; the rest of the request is passed over.
     pub(super) lingers: bool,
 }
@@ -148,6 +150,7 @@ impl Stream {
             is_gone: false,
             is_tunnel: false,
             is_patient: false,
+            takes_problem: false,
             lingers: false,
         })
     }
@@ -176,6 +179,7 @@ impl Stream {
         self.is_gone = false;
         self.is_tunnel = false;
         self.is_patient = false;
+        self.takes_problem = false;
         self.lingers = false;
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ServeOptions, Status};
 use blitz_proto::h2::Code;
 
-use crate::h2_client::Client;
+use crate::h2_client::{Answer, Client};
 use crate::support::{BIG, BIG_GIVEN, Raw, SOON, Server, on_each_driver, options};
 
 #[test]
@@ -575,5 +575,42 @@ fn an_answer_that_says_so_goes_before_others() {
         assert_eq!(answer.fields.get_str(Name::Priority), Some("u=0"));
         let share = answer.content.len();
         assert!(share > window * 3 / 8, "{share} bytes of {window}");
+    });
+}
+
+#[test]
+fn a_refusal_is_a_problem_if_the_request_accepts_it() {
+    on_each_driver(|io| {
+        let server = Server::with(io, hurried);
+        for (accept, wanted) in [
+            (Some("*/*"), "application/problem+json"),
+            (Some("text/html"), "text/plain"),
+            (None, "text/plain"),
+        ] {
+            let mut client = Client::connect(server.address);
+            let head = |method, path| {
+                let mut head = RequestHead::new(method, path);
+                head.set_authority("a");
+                if let Some(accept) = accept {
+                    head.fields.append(Name::Accept, accept);
+                }
+                head
+            };
+            let kind = |answer: &Answer| {
+                let kind = answer.fields.get_str(Name::ContentType);
+                kind.map(str::to_owned)
+            };
+            // For its head, and for content that does not come.
+            let mut unknown = head(Method::Get, "/hello");
+            unknown.fields.append(Name::Expect, "the-moon");
+            let stream = client.send_head(&unknown, BodyLength::Empty);
+            let answer = client.answer(stream);
+            assert_eq!(answer.status.map(|status| status.code()), Some(417));
+            assert_eq!(kind(&answer).as_deref(), Some(wanted), "{accept:?}");
+            let stream = client.send_head(&head(Method::Post, "/whole"), BodyLength::Known(10));
+            let answer = client.answer(stream);
+            assert_eq!(answer.status, Some(Status::REQUEST_TIMEOUT));
+            assert_eq!(kind(&answer).as_deref(), Some(wanted), "{accept:?}");
+        }
     });
 }

@@ -1,6 +1,7 @@
 //! HTTP/2 by `Upgrade` (RFC 7540, section 3.2; rule 15).
 
 use std::io::{ErrorKind, Read, Write};
+use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_http::{Limits, Method, ServeOptions, Status, TlsSlot};
@@ -18,6 +19,14 @@ const FIELDS: &str = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
 const SWITCHING: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
 
+/// Options with which every client may switch.
+fn allowing() -> ServeOptions {
+    ServeOptions {
+        h2c_upgrade: Some(Rc::new(|_| true)),
+        ..options()
+    }
+}
+
 fn asking(method: &str, path: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{FIELDS}\r\n")
 }
@@ -32,7 +41,7 @@ fn switch(server: &Server, method: Method, path: &str) -> (Client, StreamId) {
 #[test]
 fn the_request_is_answered_as_stream_1_and_others_follow() {
     on_each_driver(|io| {
-        let server = Server::start(io);
+        let server = Server::with(io, allowing);
         let (mut client, first) = switch(&server, Method::Get, "/hello");
         let answer = client.answer(first);
         assert_eq!((first.get(), answer.status), (1, Some(Status::OK)));
@@ -48,7 +57,7 @@ fn the_request_is_answered_as_stream_1_and_others_follow() {
 #[test]
 fn a_long_answer_keeps_to_the_windows_and_one_to_head_has_no_content() {
     on_each_driver(|io| {
-        let server = Server::start(io);
+        let server = Server::with(io, allowing);
         let (mut client, first) = switch(&server, Method::Get, "/big");
         client.reads = false;
         let held = client.until(first, |answer| answer.content.len() >= 65_535);
@@ -66,7 +75,7 @@ fn a_long_answer_keeps_to_the_windows_and_one_to_head_has_no_content() {
 #[test]
 fn the_request_may_come_byte_by_byte_or_with_the_preface_behind_it() {
     on_each_driver(|io| {
-        let server = Server::start(io);
+        let server = Server::with(io, allowing);
         let mut raw = server.connect();
         for byte in asking("GET", "/slow").bytes() {
             raw.send([byte]);
@@ -88,7 +97,7 @@ fn the_request_may_come_byte_by_byte_or_with_the_preface_behind_it() {
 #[test]
 fn whatever_else_asks_for_it_is_answered_as_http1() {
     on_each_driver(|io| {
-        let server = Server::start(io);
+        let server = Server::with(io, allowing);
         let settings = "HTTP2-Settings: AAMAAABkAAQAAP__\r\n";
         for (what, fields) in [
             ("without settings", FIELDS.replace(settings, "")),
@@ -127,12 +136,76 @@ fn whatever_else_asks_for_it_is_answered_as_http1() {
     });
 }
 
+/// Asks for a switch and expects the answer of HTTP/1.1 to this request and to the next.
+fn stays_http1(server: &Server, field: &str) {
+    let mut client = server.connect();
+    client.send(format!(
+        "GET /hello HTTP/1.1\r\nHost: a\r\n{FIELDS}{field}\r\n"
+    ));
+    let head = client.head();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{field}: {head}");
+    client.expect("hello");
+    client.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").head();
+    client.expect("hello");
+}
+
+#[test]
+fn by_default_no_client_switches() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        stays_http1(&server, "");
+        assert_eq!(server.counters().h2c_upgrades, 0);
+    });
+}
+
+#[test]
+fn only_the_clients_that_the_option_names_switch() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || ServeOptions {
+            h2c_upgrade: Some(Rc::new(|peer| peer.remote.is_none())),
+            ..options()
+        });
+        stays_http1(&server, "");
+        assert_eq!(server.counters().h2c_upgrades, 0);
+    });
+}
+
+#[test]
+fn a_forwarded_request_does_not_switch() {
+    on_each_driver(|io| {
+        let server = Server::with(io, allowing);
+        for field in [
+            "Via: 1.1 a",
+            "Forwarded: for=192.0.2.1",
+            "X-Forwarded-For: 192.0.2.1",
+            "x-forwarded-port: 80",
+            "X-FORWARDED-PROTO: http",
+            "X-Forwarded-Whatever: 1",
+            "X-Forwarded: 1",
+            "X_Forwarded_For: 192.0.2.1",
+            "X.Forwarded.Host: a",
+            "x.forwarded_for: 192.0.2.1",
+            "X-Real-IP: 192.0.2.1",
+            "X_Real_Ip: 192.0.2.1",
+        ] {
+            stays_http1(&server, &format!("{field}\r\n"));
+        }
+        assert_eq!(server.counters().h2c_upgrades, 0);
+        let others = "X-Forward: 1\r\nVia-X: 1\r\nX-Real-Ips: 1\r\n";
+        let asked = format!("GET /hello HTTP/1.1\r\nHost: a\r\n{FIELDS}{others}\r\n");
+        server.connect().send(asked).expect(SWITCHING);
+    });
+}
+
 #[test]
 fn over_tls_it_is_answered_as_http1() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let slot = TlsSlot::new(authority.server());
-        let server = Server::with(io, move || with_tls(&slot));
+        let server = Server::with(io, move || ServeOptions {
+            h2c_upgrade: allowing().h2c_upgrade,
+            ..with_tls(&slot)
+        });
         let mut stream = authority.client().connect(server.address);
         let asked = stream.write_all(asking("GET", "/hello").as_bytes());
         asked.expect("the handshake succeeds");
@@ -149,7 +222,7 @@ fn the_switched_connection_ends_like_any_other_of_http2() {
                 idle_timeout: Duration::from_secs(1),
                 ..Limits::default()
             },
-            ..options()
+            ..allowing()
         });
         // The preface never comes, and not too much is sent until then.
         let mut waiting = server.connect();
@@ -181,7 +254,7 @@ fn the_switched_connection_ends_like_any_other_of_http2() {
 #[test]
 fn a_client_that_goes_cancels_the_request() {
     on_each_driver(|io| {
-        let server = Server::start(io);
+        let server = Server::with(io, allowing);
         let mut raw: Raw = server.connect();
         raw.send(asking("GET", "/never")).expect(SWITCHING);
         // What is unread makes it a reset.

@@ -79,3 +79,113 @@ fn an_answer_survives_input_that_is_still_coming() {
         assert!(client.head().starts_with("HTTP/1.1 505 "));
     });
 }
+
+/// What a refusal of these bytes says about its content.
+fn refused(server: &Server, request: &str) -> String {
+    let mut client = server.connect();
+    client.send(request);
+    let head = client.head();
+    let kind = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Type: "));
+    format!("{} {}", &head[9..12], kind.unwrap_or_default())
+}
+
+#[test]
+fn a_refusal_is_a_problem_if_an_accept_before_the_fault_takes_it() {
+    const PROBLEM: &str = "application/problem+json";
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let long = "x".repeat(40_000);
+        for (request, wanted) in [
+            (
+                "GET / HTTP/1.1\r\nAccept: */*\r\nHost : a\r\n\r\n",
+                format!("400 {PROBLEM}"),
+            ),
+            (
+                "GET / HTTP/1.1\r\nAccept: application/json\r\n\r\n",
+                format!("400 {PROBLEM}"),
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nAccept: application/problem+json\r\nExpect: b\r\n\r\n",
+                format!("417 {PROBLEM}"),
+            ),
+            (
+                &format!("GET / HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nX: {long}\r\n\r\n"),
+                format!("431 {PROBLEM}"),
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\nX y: z\r\n\r\n",
+                "400 text/plain".to_owned(),
+            ),
+            // The first line is parsed once the head is complete.
+            ("BAD\r\nAccept: */*\r\n\r\n", format!("400 {PROBLEM}")),
+            // The field comes after the fault, or not at all.
+            (
+                "GET / HTTP/1.1\r\nHost : a\r\nAccept: */*\r\n\r\n",
+                "400 text/plain".to_owned(),
+            ),
+            (
+                &format!("GET /{long} HTTP/1.1\r\nAccept: */*\r\n\r\n"),
+                "414 text/plain".to_owned(),
+            ),
+        ] {
+            assert_eq!(refused(&server, request), wanted, "{request:.80}");
+        }
+        let mut client = server.connect();
+        client
+            .send("GET /hello HTTP/1.1\r\nAccept: */*\r\nHost : a\r\n\r\n")
+            .head();
+        client
+            .expect(
+                "{\"title\":\"Bad Request\",\"status\":400,\"detail\":\"space-before-colon\"}\n",
+            )
+            .expect_end();
+    });
+}
+
+#[test]
+fn the_form_of_a_refusal_does_not_depend_on_the_pieces_of_the_head() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let request = "GET / HTTP/1.1\r\nAccept: */*\r\nHost: a\r\nX y: z\r\n\r\n";
+        for cut in 1..request.len() - 5 {
+            let mut client = server.connect();
+            client.send(&request[..cut]);
+            server.until("received", |counters| counters.connections > 0);
+            client.send(&request[cut..]);
+            assert!(
+                client.head().contains("application/problem+json"),
+                "cut at {cut}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_refused_body_is_a_problem_if_the_head_accepts_it() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let post = |accept: &str| {
+            let head = "POST /whole HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n";
+            format!("{head}{accept}\r\nzz\r\n")
+        };
+        assert_eq!(
+            refused(&server, &post("Accept: */*\r\n")),
+            "400 application/problem+json"
+        );
+        assert_eq!(
+            refused(&server, &post("Accept: text/html\r\n")),
+            "400 text/plain"
+        );
+        assert_eq!(refused(&server, &post("")), "400 text/plain");
+        // What an earlier request accepts says nothing about a later one.
+        let mut client = server.connect();
+        client.send("POST /whole HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nContent-Length: 1\r\n\r\nx");
+        client.head();
+        client
+            .expect("x")
+            .send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(client.head().contains("text/plain"));
+    });
+}

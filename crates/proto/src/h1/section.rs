@@ -105,7 +105,8 @@ impl SectionBuffer {
         if self.has_first_line {
             check_first_byte(input)?;
         }
-        let Some(end) = self.finder.find(input, &mut fields.entries)? else {
+        let found = self.finder.find(input, &mut fields.entries);
+        let Some(end) = found.inspect_err(|_| keep_refused(fields, input))? else {
             fields.block.extend_from_slice(input);
             self.has_begun = true;
             self.recent.open(self.finder.room(input.len()));
@@ -144,6 +145,12 @@ impl SectionBuffer {
             complete: false,
         })
     }
+}
+
+/// Lets the fields before the fault be read: the answer may depend on them.
+#[cold]
+fn keep_refused(fields: &mut Fields, input: &[u8]) {
+    fields.block.extend_from_slice(input);
 }
 
 /// Bytes of a section that are appended to its beginning at once.

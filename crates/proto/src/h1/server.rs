@@ -91,7 +91,8 @@ impl Server {
     ///
     /// # Errors
     /// The violated rule. Nothing more is read afterwards; one response may still be sent if
-    /// [`response_started`](Server::response_started) is false, and the connection must close.
+    /// [`response_started`](Server::response_started) is false, and the connection must close. Of a
+    /// head that is refused, `head` has the fields before the fault.
     #[inline]
     pub fn handle_input(
         &mut self,

@@ -1,19 +1,17 @@
 //! Listening sockets: accepting goes on by itself until a bound is met.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::table::Sockets;
+use super::unix::{UnixListener, unix_listener};
 use super::{Address, RawAddress, Socket};
 use crate::core;
 use crate::sys;
@@ -256,55 +254,5 @@ impl Sockets<'_> {
     /// Whether operations of listeners are still pending.
     pub(crate) fn listeners_pending(&self) -> bool {
         self.table.listeners.0.iter().any(|entry| entry.armed)
-    }
-}
-
-/// A unix listener of this process, which all cores share; its file goes with the last of them.
-#[derive(Debug)]
-struct UnixListener {
-    fd: OwnedFd,
-    path: PathBuf,
-}
-
-static UNIX_LISTENERS: LazyLock<Mutex<HashMap<PathBuf, Weak<UnixListener>>>> =
-    LazyLock::new(Mutex::default);
-
-/// Binds `path`, or finds it bound by this process. A file that nobody serves any more is
-/// replaced, as after a crash.
-fn unix_listener(path: &Arc<PathBuf>) -> io::Result<Arc<UnixListener>> {
-    let mut all = UNIX_LISTENERS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if let Some(listener) = all.get(&**path).and_then(Weak::upgrade) {
-        return Ok(listener);
-    }
-    let address = Address::Unix(Arc::clone(path));
-    let bound = match sys::listen(&address, false, true) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
-            std::fs::remove_file(&**path)?;
-            sys::listen(&address, false, true)
-        }
-        bound => bound,
-    };
-    let listener = Arc::new(UnixListener {
-        fd: bound?,
-        path: path.to_path_buf(),
-    });
-    all.insert(path.to_path_buf(), Arc::downgrade(&listener));
-    Ok(listener)
-}
-
-/// Whether this is a socket that nobody serves any more. Any other file refuses connections as
-/// well, and somebody needs it.
-fn is_stale(path: &PathBuf) -> bool {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    is_socket && UnixStream::connect(path).err().is_some_and(refused)
-}
-
-impl Drop for UnixListener {
-    fn drop(&mut self) {
-        // Gone already, or not ours to remove: both are fine.
-        let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -9,6 +9,7 @@ mod outgoing;
 mod shortage;
 mod slab;
 mod table;
+mod unix;
 
 use std::future::poll_fn;
 use std::io;

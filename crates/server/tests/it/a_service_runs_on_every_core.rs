@@ -101,7 +101,7 @@ fn a_core_that_panics_while_it_starts_is_no_start() {
 fn an_end_that_nobody_asked_for_is_an_error() {
     let (done, ended) = channel();
     thread::spawn(move || {
-        let signals = Signals::block().expect("signals can be waited for");
+        let signals = Signals::install().expect("signals can be waited for");
         let endpoints = serving::reserve(any_port()).expect("a port is free");
         let make = || {
             blitz_http::spawn(async { Drain::of_core().trigger(Duration::ZERO) });

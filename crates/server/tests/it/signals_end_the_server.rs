@@ -12,7 +12,15 @@ struct Served {
 
 impl Served {
     fn start() -> Served {
-        let mut child = command("127.0.0.1:0").spawn().expect("this binary runs");
+        Served::of(&mut command("127.0.0.1:0"))
+    }
+
+    fn of(command: &mut Command) -> Served {
+        command
+            .env("BLITZ_LISTEN", "127.0.0.1:0")
+            .env("BLITZ_CORES", "1");
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("this binary runs");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let line = lines.next().expect("a line").expect("text");
         let address = line
@@ -25,7 +33,13 @@ impl Served {
     }
 
     fn signal(&self, name: &str) {
-        let kill = format!("kill -{name} {}", self.child.id());
+        self.signals(name, 1);
+    }
+
+    /// Sends a burst of them.
+    fn signals(&self, name: &str, count: u32) {
+        let id = self.child.id();
+        let kill = format!("for i in $(seq {count}); do kill -{name} {id} || exit; done");
         assert!(
             Command::new("sh")
                 .args(["-c", &kill])
@@ -96,6 +110,42 @@ fn term_and_quit_finish_what_runs_and_take_no_more() {
         let answer = client.response();
         assert_eq!(answer.text(), "waited 300 ms\n");
         assert_eq!(answer.field("connection"), Some("close"));
+        assert_eq!(served.wait().0, Some(0));
+    }
+}
+
+/// A server in a process that has other threads, which block no signal: those of the test harness,
+/// and one that waits for the disk or the network as other libraries' threads do.
+#[test]
+#[ignore = "it is the process that the next test starts"]
+fn a_process_with_threads_of_its_own() {
+    let beside = std::thread::spawn(|| std::thread::sleep(Duration::from_secs(60)));
+    let io = match std::env::var("BLITZ_IO").as_deref() {
+        Ok("epoll") => blitz::IoChoice::Epoll,
+        _ => blitz::IoChoice::Auto,
+    };
+    let app = blitz::builtin::app().drain_timeout(Duration::from_secs(5));
+    let served = app.io(io).run();
+    assert!(!beside.is_finished());
+    // What is left of the other threads ends with the process.
+    std::process::exit(i32::from(served.is_err()));
+}
+
+#[test]
+fn threads_that_were_there_before_do_not_let_signals_end_the_program() {
+    for io in ["auto", "epoll"] {
+        let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+        let name = "signals_end_the_server::a_process_with_threads_of_its_own";
+        command.args(["--exact", name, "--ignored", "--nocapture"]);
+        let mut served = Served::of(command.env("BLITZ_IO", io));
+        let mut client = slow_request(served.address, 500);
+        served.signals("HUP", 1000);
+        assert_eq!(client.response().text(), "waited 500 ms\n");
+        assert_eq!(client.get("/ping").text(), "pong");
+        let mut client = slow_request(served.address, 300);
+        served.signal("HUP");
+        served.signal("TERM");
+        assert_eq!(client.response().text(), "waited 300 ms\n");
         assert_eq!(served.wait().0, Some(0));
     }
 }

@@ -1,0 +1,124 @@
+//! Requests that came on a connection whose certificate does not cover their host (rule 23).
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use blitz_http::{ServerTls, TlsSlot};
+use rustls::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+
+use crate::support::{Proxy, Upstream};
+use crate::tls_support::{Authority, Outside, head};
+
+/// A client that takes any certificate, as one does that is told to.
+#[derive(Debug)]
+struct TakesAny;
+
+impl ServerCertVerifier for TakesAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+            SignatureScheme::ED25519,
+            SignatureScheme::RSA_PSS_SHA256,
+        ]
+    }
+}
+
+/// Two sites, of which the first is shown to clients that name none.
+fn sites(authority: &Authority) -> TlsSlot {
+    let tls = ServerTls::builder()
+        .certificate(authority.pair(&["a.example", "*.a.example"]).load())
+        .certificate(authority.pair(&["b.example"]).load());
+    TlsSlot::new(tls.build().unwrap())
+}
+
+fn client(authority: &Authority, sends_name: bool) -> Outside {
+    let mut client = authority.client();
+    client.change(|config: &mut ClientConfig| {
+        config.enable_sni = sends_name;
+        config
+            .dangerous()
+            .set_certificate_verifier(Arc::new(TakesAny));
+    });
+    client
+}
+
+/// The status of a request for `host` on a new connection.
+fn status(client: &Outside, address: SocketAddr, name: &str, host: &str) -> String {
+    let mut stream = client.connect_as(address, name);
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    head(&mut stream)[9..12].to_owned()
+}
+
+scenarios! {
+    fn without_a_server_name_the_certificate_in_use_decides(io) {
+        let authority = Authority::new();
+        let upstream = Upstream::saying("hello");
+        let proxy = Proxy::over_tls(io, &[&upstream.url()], sites(&authority));
+        let client = client(&authority, false);
+        let here = proxy.address.to_string();
+        for (host, wanted) in [
+            ("a.example", "200"),
+            ("a.example:443", "200"),
+            ("A.EXAMPLE", "200"),
+            ("x.a.example", "200"),
+            (&here, "200"),
+            ("192.0.2.1", "200"),
+            ("[2001:db8::1]:443", "200"),
+            ("b.example", "421"),
+            ("b.example:443", "421"),
+            ("internal", "421"),
+        ] {
+            assert_eq!(status(&client, proxy.address, "a.example", host), wanted, "{host}");
+        }
+        assert_eq!(proxy.counters().misdirected, 3);
+    }
+
+    fn with_a_server_name_its_host_and_those_of_the_certificate_are_answered(io) {
+        let authority = Authority::new();
+        let upstream = Upstream::saying("hello");
+        let proxy = Proxy::over_tls(io, &[&upstream.url()], sites(&authority));
+        let client = client(&authority, true);
+        for (name, host, wanted) in [
+            ("a.example", "x.a.example", "200"),
+            ("unknown.example", "unknown.example", "200"),
+            ("a.example", "b.example", "421"),
+            ("a.example", "192.0.2.1", "421"),
+        ] {
+            assert_eq!(status(&client, proxy.address, name, host), wanted, "{name}: {host}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! In which form a client takes the reason of an error: problem+json (RFC 9457), or text.
+
+use blitz_proto::{Fields, Name};
+
+/// Whether a request accepts `application/problem+json`, be it by a wildcard; `None` if `Accept` is
+/// not among these fields.
+#[must_use]
+pub fn accepts_problem(asked: &Fields) -> Option<bool> {
+    let mut accepted = None;
+    for value in asked.get_all(Name::Accept) {
+        // What most clients that are no browsers send.
+        if value == b"*/*" {
+            accepted = Some(true);
+        } else if let Some(accepts) = accepts_by(value) {
+            if !accepts {
+                return Some(false);
+            }
+            accepted = Some(true);
+        }
+        accepted = accepted.or(Some(false));
+    }
+    accepted
+}
+
+/// Whether this value of `Accept` takes or refuses it; `None` if it does not mention it.
+fn accepts_by(value: &[u8]) -> Option<bool> {
+    let mut accepted = None;
+    for range in value.split(|&byte| byte == b',') {
+        let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+        if !parts.next().is_some_and(covers_problem) {
+            continue;
+        }
+        if parts.any(is_weight_of_zero) {
+            return Some(false);
+        }
+        accepted = Some(true);
+    }
+    accepted
+}
+
+/// Whether the range covers the type. Clients that read JSON can read it, too.
+fn covers_problem(range: &[u8]) -> bool {
+    const RANGES: [&[u8]; 4] = [
+        b"*/*",
+        b"application/*",
+        b"application/json",
+        b"application/problem+json",
+    ];
+    RANGES.iter().any(|known| range.eq_ignore_ascii_case(known))
+}
+
+/// `q=0`, which is a refusal (RFC 9110, section 12.4.2).
+fn is_weight_of_zero(parameter: &[u8]) -> bool {
+    match parameter {
+        [b'q' | b'Q', b'=', b'0', rest @ ..] => rest.iter().all(|byte| matches!(byte, b'.' | b'0')),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_for_clients_that_accept_them() {
+        let accepts = |values: &[&str]| {
+            let mut fields = Fields::new();
+            values
+                .iter()
+                .for_each(|value| fields.append(Name::Accept, value));
+            accepts_problem(&fields)
+        };
+        assert_eq!(accepts(&[]), None);
+        for taken in [
+            &["*/*"][..],
+            &["text/html, Application/JSON;q=0.5"],
+            &["text/html", "application/problem+json"],
+            &["application/json;q=0.001"],
+            &["*/*", "text/html"],
+        ] {
+            assert_eq!(accepts(taken), Some(true), "{taken:?}");
+        }
+        for refused in [
+            &["text/html"][..],
+            &[""],
+            &["image/*, text/plain;q=0.5"],
+            &["application/json; q=0, */*;q=0.000"],
+            &["*/*", "application/problem+json;Q=0"],
+        ] {
+            assert_eq!(accepts(refused), Some(false), "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Whose the file of a unix socket is: it is removed only by its owner, and only once nobody listens
+//! on it.
+
+use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use blitz_reactor::{Address, IoChoice, Listener, block_on, yield_now};
+
+use crate::{config, on_both_drivers};
+
+/// A folder of the test's own, so that the locks of others do not matter.
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("blitz-unix-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn a_socket_that_took_the_place_of_ours_stays() {
+    on_both_drivers(|| async {
+        let folder = folder("replaced");
+        let path = folder.join("a.sock");
+        let listener = Listener::bind(&Address::unix(&path)).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _other = UnixListener::bind(&path).unwrap();
+        drop(listener);
+        yield_now().await;
+        UnixStream::connect(&path).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    });
+}
+
+#[test]
+fn a_socket_that_somebody_listens_on_is_not_taken() {
+    on_both_drivers(|| async {
+        let folder = folder("live");
+        let path = folder.join("a.sock");
+        let other = UnixListener::bind(&path).unwrap();
+        let error = Listener::bind(&Address::unix(&path)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        UnixStream::connect(&path).unwrap();
+        drop(other);
+        let listener = Listener::bind(&Address::unix(&path)).unwrap();
+        drop(listener);
+        yield_now().await;
+        assert!(!path.exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+    });
+}
+
+/// Somebody who accepts nothing for the moment listens as well, and connecting would wait.
+#[test]
+fn a_socket_with_a_full_queue_is_not_taken() {
+    on_both_drivers(|| async {
+        let folder = folder("full");
+        let path = folder.join("a.sock");
+        let other = UnixListener::bind(&path).unwrap();
+        // SAFETY: a plain system call; once more, it only changes the length of the queue.
+        assert_eq!(unsafe { libc::listen(other.as_raw_fd(), 0) }, 0);
+        let _waiting = UnixStream::connect(&path).unwrap();
+        let start = Instant::now();
+        let error = Listener::bind(&Address::unix(&path)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        assert!(start.elapsed() < Duration::from_secs(1));
+        assert!(path.exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+    });
+}
+
+/// A process that binds each path that it is told and says how that went. It gives the socket up when
+/// the next line comes.
+#[test]
+#[ignore = "it is the process that the next test starts"]
+fn a_process_that_binds() {
+    let io = match std::env::var("BLITZ_TEST_IO").as_deref() {
+        Ok("epoll") => IoChoice::Epoll,
+        _ => IoChoice::Uring,
+    };
+    let mut lines = std::io::stdin().lines().map(Result::unwrap);
+    block_on(&config(io), async {
+        while let Some(path) = lines.next() {
+            let listener = Listener::bind(&Address::unix(path));
+            println!("\noutcome {}", listener.is_ok());
+            lines.next();
+            drop(listener);
+            yield_now().await;
+            println!("\noutcome closed");
+        }
+    })
+    .unwrap();
+}
+
+struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start(io: &str) -> Process {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "unix::a_process_that_binds",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env("BLITZ_TEST_IO", io)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Process { child, lines }
+    }
+
+    fn tell(&mut self, line: &str) {
+        let mut stdin = self.child.stdin.as_ref().unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    fn outcome(&mut self) -> String {
+        let line = self.lines.by_ref().map(Result::unwrap);
+        let mut outcomes = line.filter_map(|line| Some(line.strip_prefix("outcome ")?.to_owned()));
+        outcomes.next().expect("it says how it went")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn of_servers_that_start_at_once_on_a_stale_socket_one_gets_it() {
+    const SERVERS: usize = 4;
+    const ROUNDS: usize = 200;
+    for io in ["uring", "epoll"] {
+        let folder = folder("race");
+        let path = folder.join("a.sock");
+        let mut servers: Vec<_> = (0..SERVERS).map(|_| Process::start(io)).collect();
+        for round in 0..ROUNDS {
+            drop(UnixListener::bind(&path).unwrap());
+            for server in &mut servers {
+                server.tell(path.to_str().unwrap());
+            }
+            let outcomes: Vec<_> = servers.iter_mut().map(Process::outcome).collect();
+            let winners = outcomes.iter().filter(|outcome| *outcome == "true").count();
+            assert_eq!(winners, 1, "{io}, round {round}");
+            UnixStream::connect(&path).expect("the socket is that of the one that listens");
+            for server in &mut servers {
+                server.tell("close");
+                assert_eq!(server.outcome(), "closed");
+            }
+            assert!(!path.exists(), "{io}, round {round}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
