@@ -73,8 +73,24 @@ impl Response {
         }
     }
 
-    /// A redirect with one of the 3xx statuses; the location must be a valid field value.
+    /// A redirect with one of the 3xx statuses. The location is a URI reference (RFC 9110, section
+    /// 10.2.2): not empty, and in visible ASCII characters, others escaped. Any other location is
+    /// logged, and the response is a 500.
+    ///
+    /// ```
+    /// use blitz::{Response, Status};
+    ///
+    /// let response = Response::redirect(Status::SEE_OTHER, "/caf%C3%A9");
+    /// assert_eq!(response.fields().get_str("location"), Some("/caf%C3%A9"));
+    /// let response = Response::redirect(Status::SEE_OTHER, "/a\r\nSet-Cookie: b=c");
+    /// assert_eq!(response.status(), Status::INTERNAL_SERVER_ERROR);
+    /// ```
     pub fn redirect(status: Status, location: impl AsRef<[u8]>) -> Response {
+        let location = location.as_ref();
+        if !is_location(location) {
+            tracing::error!(location = %location.escape_ascii(), "no location for a redirect");
+            return Response::problem(Problem::new(Status::INTERNAL_SERVER_ERROR));
+        }
         Response::new(status).header(Name::Location, location)
     }
 
@@ -170,6 +186,17 @@ impl Response {
         }
     }
 
+    /// Whether it is a redirect that says where to, or none at all.
+    pub(crate) fn is_complete(&self) -> bool {
+        match self.head.status.code() {
+            301 | 302 | 303 | 307 | 308 => {
+                let location = self.head.fields.get(Name::Location);
+                location.is_some_and(is_location)
+            }
+            _ => true,
+        }
+    }
+
     pub(crate) fn into_parts(self) -> (Pooled<ResponseHead>, Content) {
         (self.head, self.content)
     }
@@ -212,6 +239,11 @@ impl Response {
         response.content = Content::Stream(Stream { length, produce });
         response
     }
+}
+
+/// Whether this can be the value of `Location`.
+fn is_location(value: &[u8]) -> bool {
+    !value.is_empty() && value.iter().all(u8::is_ascii_graphic)
 }
 
 /// Sends the content of a streamed response.

@@ -108,7 +108,12 @@ impl Future for Answer {
 }
 
 /// Gives the answer to the client, as far as it is there.
-fn send(response: Response, responder: Responder, as_text: bool) -> Answer {
+fn send(mut response: Response, responder: Responder, as_text: bool) -> Answer {
+    if !response.is_complete() {
+        let status = response.status();
+        tracing::error!(%status, "a handler redirects without a valid Location");
+        response = Response::problem(Problem::new(Status::INTERNAL_SERVER_ERROR));
+    }
     let (mut head, content) = response.into_parts();
     if head.status.is_informational() {
         tracing::error!(status = %head.status, "a handler answered with an interim status");

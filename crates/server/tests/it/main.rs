@@ -10,6 +10,7 @@ mod https_is_served_from_files;
 mod methods_are_answered_as_the_routes_say;
 mod middleware_stands_around_handlers;
 mod problems_come_in_the_form_the_client_accepts;
+mod redirects_say_where_to;
 mod routes_are_matched_like_a_naive_reading;
 mod routes_that_cannot_work_are_refused;
 mod server;
