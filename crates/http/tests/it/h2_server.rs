@@ -605,7 +605,7 @@ fn a_refusal_is_a_problem_if_the_request_accepts_it() {
             unknown.fields.append(Name::Expect, "the-moon");
             let stream = client.send_head(&unknown, BodyLength::Empty);
             let answer = client.answer(stream);
-            assert_eq!(answer.status.map(|status| status.code()), Some(417));
+            assert_eq!(answer.status.map(Status::code), Some(417));
             assert_eq!(kind(&answer).as_deref(), Some(wanted), "{accept:?}");
             let stream = client.send_head(&head(Method::Post, "/whole"), BodyLength::Known(10));
             let answer = client.answer(stream);
