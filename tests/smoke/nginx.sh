@@ -71,8 +71,8 @@ for case in "${!behind[@]}"; do
     }
   }
 CONF
-done >"$scratch/h2c"
-start_nginx h2c "${via[off]}" <"$scratch/h2c"
+done >"$scratch/h2c-servers"
+start_nginx h2c "${via[off]}" <"$scratch/h2c-servers"
 for case in "${!behind[@]}"; do
   # The last one shows that this nginx would let a switched connection through.
   wanted='200 refused'
