@@ -205,6 +205,45 @@ fn a_development_certificate_is_made_and_kept() {
     assert_eq!(ask(), ask());
 }
 
+/// An authority as earlier versions made it: it may issue for any name.
+fn keep_unconstrained_authority(folder: &Path) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    let id = params.key_identifier(&key);
+    let id: String = id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = format!("Blitz development CA {id}");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, name);
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Constrained(0));
+    fs::create_dir_all(folder).unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    fs::write(folder.join("ca.pem"), pem).unwrap();
+    fs::write(folder.join("ca.key"), key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn an_authority_without_constraints_is_replaced_and_that_is_said() {
+    let folder = Folder::new();
+    let authority = folder.0.join("blitz/ca.pem");
+    keep_unconstrained_authority(&folder.0.join("blitz"));
+    let before = fs::read(&authority).unwrap();
+    for said in ["replaced, because it could issue for any name", ""] {
+        let running = Running::start(&folder, &[]);
+        assert_eq!(running.said().contains("replaced"), !said.is_empty());
+        assert!(running.said().contains(said), "{}", running.said());
+        let config = config(&authority, None);
+        shown(running.address("https://"), "localhost", &config);
+    }
+    assert_ne!(fs::read(&authority).unwrap(), before);
+    let certs = folder.0.join("certs");
+    keep_unconstrained_authority(&certs);
+    let output = blitz(&["cert", "--out", &folder.file("certs"), "a.example"]);
+    let said = stdout(&output);
+    assert!(said.contains("replaced      the authority"), "{said}");
+}
+
 #[test]
 fn the_command_to_try_reaches_the_name_of_the_certificate() {
     for name in ["a.example", "127.0.0.1"] {
