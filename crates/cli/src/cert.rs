@@ -81,7 +81,7 @@ fn authority(
     now: SystemTime,
 ) -> Result<(Authority, &'static str), String> {
     let (authority, changed) = match Authority::load(folder, now) {
-        Kept::Good(authority) if authority.permits(names) => return Ok((authority, "")),
+        Kept::Good(authority) if authority.permits(names) => return Ok((*authority, "")),
         Kept::Good(authority) => (authority.extend(names, now)?, EXTENDED),
         Kept::Unconstrained => (Authority::new(names, now)?, REPLACED),
         Kept::Nothing => {

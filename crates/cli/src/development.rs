@@ -87,7 +87,7 @@ fn authority(
 ) -> Result<(Authority, bool), String> {
     let file = folder.join(AUTHORITY_FILE);
     let (authority, is_new) = match Authority::load(folder, now) {
-        Kept::Good(authority) if authority.permits(names) => return Ok((authority, false)),
+        Kept::Good(authority) if authority.permits(names) => return Ok((*authority, false)),
         Kept::Good(authority) => {
             tracing::info!(
                 "{}: the certificate now permits the names of this machine; clients have to trust it",

@@ -37,7 +37,7 @@ pub(crate) struct Authority {
 
 /// What a folder has of an authority.
 pub(crate) enum Kept {
-    Good(Authority),
+    Good(Box<Authority>),
     /// One of ours that can issue for every name, as those of earlier versions could.
     Unconstrained,
     /// None that is ours and valid for long enough.
@@ -92,7 +92,7 @@ impl Authority {
         match Authority::find(folder, now) {
             None => Kept::Nothing,
             Some(authority) if authority.permitted.is_empty() => Kept::Unconstrained,
-            Some(authority) => Kept::Good(authority),
+            Some(authority) => Kept::Good(Box::new(authority)),
         }
     }
 
