@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use blitz_proto::h2::{Code, Event, StreamId};
-use blitz_proto::{BodyLength, Error, ErrorKind, RequestHead, ResponseHead};
+use blitz_proto::{BodyLength, Error, ErrorKind, Fields, RequestHead, ResponseHead};
 use blitz_reactor::{Buffer, Slice};
 
 use super::stream::Loss;
@@ -267,17 +267,21 @@ impl State {
                 self.take_in_trailers(stream, trailers);
             }
             Event::Refused { stream, error } => {
-                self.streams.insert(stream, shared.stream());
-                self.idle_since = None;
-                let (status, rule) = (error.status(), error.rule());
-                let asked = &received.request.fields;
-                self.refuse(stream, Refusal { status, rule }, asked);
-                self.close_stream(stream, None);
+                self.answer_refused(stream, error, &received.request.fields);
             }
             Event::Reset { stream, error, .. } => self.lose_stream(stream, error),
             Event::GoAway { .. } | Event::Pong => {}
         }
         Ok(Got::Nothing)
+    }
+
+    /// Answers a request that the machine has refused; `fields` are those that it has.
+    fn answer_refused(&mut self, stream: StreamId, error: Error, fields: &Fields) {
+        self.streams.insert(stream, self.shared.stream());
+        self.idle_since = None;
+        let (status, rule) = (error.status(), error.rule());
+        self.refuse(stream, Refusal { status, rule }, fields);
+        self.close_stream(stream, None);
     }
 
     /// The peer reset a stream, or broke a rule on it.
