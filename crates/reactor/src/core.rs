@@ -18,6 +18,7 @@ use crate::executor::{self, Tasks};
 use crate::mailbox::{self, Mailbox};
 use crate::socket::{self, SocketTable, Sockets};
 use crate::timer::{Clock, Random, Target, Wheel};
+use crate::trim::Trim;
 
 /// How long the end of a core waits for the last completions.
 const END_TIME: Duration = Duration::from_secs(1);
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     /// Behind the sockets, because their driver receives into it until it is closed.
     pub(crate) pool: Rc<Pool>,
     pub(crate) counters: Arc<CounterCells>,
+    trim: Trim,
 }
 
 /// What a core is opened with.
@@ -93,6 +95,7 @@ impl Core {
             sockets_max: settings.sockets_max,
             sockets: RefCell::new(SocketTable::new(driver)),
             counters: settings.counters,
+            trim: Trim::default(),
         })
     }
 
@@ -152,7 +155,7 @@ impl Core {
         let mut sockets = self.sockets();
         sockets.start_sends();
         sockets.feed_starved();
-        let wait = self.wait_time(&sockets, at_most);
+        let wait = self.wait_time(&mut sockets, at_most);
         let patience = Patience {
             wait,
             busy: sockets.table.busy(self.clock.tick()),
@@ -203,19 +206,32 @@ impl Core {
     }
 
     /// How long the driver may wait: not at all while there is work.
-    fn wait_time(&self, sockets: &Sockets<'_>, at_most: Option<Duration>) -> Option<Duration> {
+    fn wait_time(&self, sockets: &mut Sockets<'_>, at_most: Option<Duration>) -> Option<Duration> {
         if self.tasks.borrow().any_ready() || sockets.table.is_busy() {
             return Some(Duration::ZERO);
         }
+        let trim = self.try_trim(sockets);
         let timer = self
             .wheel
             .borrow()
             .next_tick()
             .map(|tick| self.clock.until(tick));
-        [timer, sockets.starved_wait(), at_most]
+        [timer, trim, sockets.starved_wait(), at_most]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Gives memory back some time after a burst; how long it is until then.
+    fn try_trim(&self, sockets: &mut Sockets<'_>) -> Option<Duration> {
+        let count = self.tasks.borrow().len() + sockets.table.len() + self.pool.held();
+        let wait = self.trim.note(count, self.clock.now())?;
+        let driver = &mut sockets.table.driver;
+        if wait.is_zero() && self.trim.give_back(count, driver, &self.pool) {
+            self.counters.trims.add(1);
+            return None;
+        }
+        Some(wait)
     }
 
     /// Resumes those that were parked although they had news. Each at most once per turn.

@@ -76,6 +76,8 @@ counters! {
     shed,
     /// Times that a task could begin nothing more, because enough had begun in the turn.
     held_back,
+    /// Times that memory went back to the operating system after a burst.
+    trims,
     /// Wakes from other threads that found the mailbox full.
     mailbox_overflows,
     /// Tasks that panicked and were dropped.

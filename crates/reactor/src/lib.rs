@@ -42,13 +42,15 @@ mod signal;
 mod socket;
 mod sys;
 mod timer;
+mod trim;
 
 pub use buffer::{Buffer, Chunk, Slice};
 pub use counters::Counters;
 pub use driver::{DriverKind, IoChoice};
 pub use executor::{PoolFuture, TaskKey, begun, blocking, poll_begin, spawn, spawn_now, yield_now};
 pub use per_core::{
-    Config, Cores, block_on, core_index, counters, fair_share, sockets_open, start,
+    Config, Cores, block_on, charge, core_index, counters, discharge, fair_share, sockets_open,
+    start,
 };
 pub use signal::{Signal, Signals};
 pub use socket::{Address, Cause, Listener, Parked, Resume, Socket};

@@ -252,6 +252,16 @@ pub fn fair_share() -> usize {
     core::with(|core| core.pool.fair_share())
 }
 
+/// Counts bytes against what the calling core may hold, as if they had been received.
+pub fn charge(bytes: usize) {
+    core::with(|core| core.pool.charge(bytes));
+}
+
+/// Ends what [`charge`] began; on a thread without a reactor, which has ended, it does nothing.
+pub fn discharge(bytes: usize) {
+    core::try_with(|core| core.pool.discharge(bytes));
+}
+
 /// Sockets that are open on the calling core.
 pub fn sockets_open() -> usize {
     core::with(|core| core.sockets().table.len())

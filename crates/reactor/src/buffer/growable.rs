@@ -55,6 +55,16 @@ impl Buffer {
     }
 }
 
+/// Gives the memory of the kept buffers to the allocator.
+pub(crate) fn forget_kept() {
+    let kept = KEPT.try_with(|kept| {
+        let mut kept = kept.borrow_mut();
+        kept.bytes = 0;
+        std::mem::take(&mut kept.buffers)
+    });
+    drop(kept);
+}
+
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Buffer {
         Buffer(bytes)

@@ -8,5 +8,6 @@ mod slice;
 
 pub use chunk::Chunk;
 pub use growable::Buffer;
+pub(crate) use growable::forget_kept;
 pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub use slice::Slice;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Bytes that one receive can fill. A TLS record of 16 KiB with its overhead fits.
@@ -13,6 +14,9 @@ const STRIDE: usize = BUFFER_BYTES + 64;
 
 /// Most buffers of one core: just under 64 MiB (rule 4). The map costs no memory until touched.
 const BUFFERS_MAX: u16 = 3_900;
+
+/// The unit in which memory goes back. Where pages are larger, the kernel refuses parts of them.
+const PAGE_BYTES: usize = 4096;
 
 /// Receive buffers of one core, handed out by number and counted by view.
 ///
@@ -73,6 +77,16 @@ impl Pool {
         self.available() < usize::from(BUFFERS_MAX) * BUFFER_BYTES / 2
     }
 
+    /// Bytes held elsewhere on the core's behalf, which count against what may be received.
+    pub(crate) fn charge(&self, bytes: usize) {
+        self.copied.set(self.copied.get() + bytes);
+    }
+
+    /// They are held no more.
+    pub(crate) fn discharge(&self, bytes: usize) {
+        self.copied.set(self.copied.get() - bytes);
+    }
+
     pub(super) fn count_copy(&self, bytes: usize) {
         self.copied.set(self.copied.get() + bytes);
     }
@@ -105,6 +119,40 @@ impl Pool {
     /// that thousands of them leave something free (dynamic thresholds, Choudhury and Hahne 1998).
     pub(crate) fn fair_share(&self) -> usize {
         self.available() / 1_024
+    }
+
+    /// Buffers that have views.
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        self.held.get()
+    }
+
+    /// Lets the memory of all buffers go that have no views. Nobody may have filled one of those that
+    /// are lent; they may be filled later.
+    pub(crate) fn give_back_memory(&self) {
+        // Those that are used next lie together.
+        self.free.borrow_mut().sort_unstable_by(|a, b| b.cmp(a));
+        let mut id = 0;
+        for run in self.views.chunk_by(|a, b| (a.get() == 0) == (b.get() == 0)) {
+            if run.iter().all(|views| views.get() == 0) {
+                self.let_go(id..id + run.len());
+            }
+            id += run.len();
+        }
+    }
+
+    /// Lets the whole pages of these buffers go.
+    fn let_go(&self, ids: Range<usize>) {
+        let start = (ids.start * STRIDE).next_multiple_of(PAGE_BYTES);
+        let end = ids.end * STRIDE / PAGE_BYTES * PAGE_BYTES;
+        if start < end {
+            // SAFETY: whole pages inside the mapping, of buffers that nobody has a view of; they are
+            // zeroes when they are used next. A failure changes nothing.
+            unsafe {
+                let first = self.memory.add(start);
+                libc::madvise(first.as_ptr().cast(), end - start, libc::MADV_DONTNEED);
+            }
+        }
     }
 
     /// Where a buffer lies. Valid for [`BUFFER_BYTES`] as long as the pool lives.
@@ -150,5 +198,45 @@ impl Drop for Pool {
                 STRIDE * usize::from(BUFFERS_MAX),
             )
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of the pool that occupy memory.
+    fn resident(pool: &Pool) -> usize {
+        let bytes = STRIDE * usize::from(BUFFERS_MAX);
+        let mut pages = vec![0_u8; bytes.div_ceil(PAGE_BYTES)];
+        // SAFETY: the mapping is live, and there is a byte for each of its pages.
+        let error =
+            unsafe { libc::mincore(pool.memory.as_ptr().cast(), bytes, pages.as_mut_ptr()) };
+        assert_eq!(error, 0);
+        pages.iter().filter(|page| **page & 1 != 0).count()
+    }
+
+    #[test]
+    fn memory_of_buffers_without_views_goes_back_and_that_of_others_stays() {
+        let pool = Pool::new().unwrap();
+        let lent: Vec<u16> = (0..1_000).filter_map(|_| pool.lend()).collect();
+        for id in &lent {
+            // SAFETY: the buffer is lent to this test alone.
+            unsafe { pool.address(*id).as_ptr().write_bytes(7, BUFFER_BYTES) };
+        }
+        assert!(resident(&pool) > 4_000);
+        let (kept, rest) = lent.split_at(1);
+        pool.retain(kept[0]);
+        let (posted, free) = rest.split_at(500);
+        free.iter().for_each(|id| pool.give_back(*id));
+        pool.give_back_memory();
+        assert!(resident(&pool) < 10, "{} pages are left", resident(&pool));
+        let at = |id: u16| {
+            // SAFETY: as above; a byte inside the buffer.
+            unsafe { *pool.address(id).as_ptr().add(BUFFER_BYTES / 2) }
+        };
+        assert_eq!((at(kept[0]), at(posted[1])), (7, 0));
+        let next: Vec<u16> = (0..3).filter_map(|_| pool.lend()).collect();
+        assert!(next.is_sorted(), "they lie together: {next:?}");
     }
 }

@@ -200,6 +200,15 @@ impl Driver {
         }
     }
 
+    /// Takes back the buffers beyond those that a core begins with, and lends no others for as long
+    /// as these suffice; false if the kernel may have filled some that were not looked at.
+    pub(crate) fn shrink(&mut self, pool: &Pool) -> bool {
+        match self {
+            Driver::Uring(uring) => uring.shrink(pool),
+            Driver::Epoll(_) => true,
+        }
+    }
+
     /// One turn: hands over what was started, and waits. What is reported is then taken with the
     /// driver's own `next`, until there is none.
     pub(crate) fn turn(

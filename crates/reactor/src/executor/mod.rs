@@ -13,6 +13,7 @@ pub use beginning::{begun, poll_begin};
 pub use blocking::blocking;
 pub(crate) use blocking::note_processors;
 pub use pool_future::PoolFuture;
+pub(crate) use pool_future::forget_kept;
 use tasks::run;
 pub(crate) use tasks::{Tasks, main_waker, run_ready};
 pub(crate) use waker::{TaskId, wake_local};

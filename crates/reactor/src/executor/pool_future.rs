@@ -96,6 +96,13 @@ thread_local! {
     static BLOCKS: RefCell<Blocks> = const { RefCell::new(Blocks([const { Vec::new() }; CLASSES])) };
 }
 
+/// Gives the memory of the kept blocks to the allocator.
+pub(crate) fn forget_kept() {
+    let none = Blocks([const { Vec::new() }; CLASSES]);
+    let kept = BLOCKS.try_with(|blocks| blocks.replace(none));
+    drop(kept);
+}
+
 impl Drop for Blocks {
     fn drop(&mut self) {
         for (class, blocks) in self.0.iter_mut().enumerate() {

@@ -133,6 +133,11 @@ impl Tasks {
     }
 
     /// Whether a task is held back until others have finished some of what they began.
+    /// Tasks that are not done.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+
     pub(crate) fn is_any_held_back(&self) -> bool {
         self.beginnings.held_back() > 0
     }

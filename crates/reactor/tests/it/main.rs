@@ -8,6 +8,7 @@ mod fairness;
 mod parking;
 mod streams;
 mod tasks;
+mod trim;
 mod unix;
 
 use std::future::Future;

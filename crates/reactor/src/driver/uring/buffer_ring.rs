@@ -113,6 +113,24 @@ impl BufferRing {
             self.tail = self.tail.wrapping_add(1);
             self.posted += 1;
         }
+        self.publish_tail();
+    }
+
+    /// Takes the buffers back that are posted beyond the first target. The kernel must have nothing
+    /// to report: it uses the ring inside our enter only, so that it does not while this runs.
+    pub(super) fn shrink(&mut self, pool: &Pool) {
+        self.target = POSTED_AT_FIRST.min(usize::from(self.entries));
+        while self.posted > self.target {
+            self.tail = self.tail.wrapping_sub(1);
+            let place = usize::from(self.tail & (self.entries - 1));
+            // SAFETY: `place` is inside the ring, and the entry was written by `refill`.
+            pool.give_back(unsafe { (*self.base.as_ptr().add(place)).bid() });
+            self.posted -= 1;
+        }
+        self.publish_tail();
+    }
+
+    fn publish_tail(&self) {
         // SAFETY: the ring's tail lies inside the mapping and is only ever used atomically.
         unsafe {
             let tail = BufRingEntry::tail(self.base.as_ptr()).cast::<AtomicU16>();

@@ -194,6 +194,16 @@ impl Uring {
         self.buffers.posted()
     }
 
+    /// See [`Driver::shrink`](super::Driver::shrink).
+    pub(super) fn shrink(&mut self, pool: &Pool) -> bool {
+        let is_reaped = self.unreaped == 0 && self.ring.completion().is_empty();
+        if !is_reaped || self.ring.submission().cq_overflow() {
+            return false;
+        }
+        self.buffers.shrink(pool);
+        true
+    }
+
     /// Queues a submission; the next enter takes it along.
     fn push(&mut self, entry: &squeue::Entry) {
         if !self.backlog.is_empty() || !self.try_push(entry) {
