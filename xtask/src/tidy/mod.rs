@@ -7,6 +7,7 @@ mod calls;
 mod documents;
 mod edges;
 mod exceptions;
+mod limits;
 mod safety;
 mod sizes;
 mod source;
@@ -89,6 +90,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         calls::check(source, &mut exceptions, &mut findings);
         safety::check(source, &mut findings);
     }
+    limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
     exceptions.report_stale(&mut findings);
     findings.sort();
