@@ -53,15 +53,28 @@ fn exhausted(request: &Request) -> Result<(), Ended> {
 
 /// A pooled connection or a new one; `None` if none could be made, so that the next address is
 /// tried. A retry never takes a pooled one: it may be as stale as the first.
-pub(crate) async fn connect(route: &Route, request: &mut Request) -> Option<Connection> {
-    let upstream = request.upstream.as_ref()?;
+///
+/// # Errors
+/// The upstream has as many connections and requests as it may have: another address would only
+/// make the client wait again.
+pub(crate) async fn connect(
+    route: &Route,
+    request: &mut Request,
+) -> Result<Option<Connection>, Ended> {
+    let Some(upstream) = request.upstream.as_ref() else {
+        return Ok(None);
+    };
     let connected = match (&request.websocket, request.retried) {
         (Some(_), retried) => upstream.checkout_for_websocket(retried).await,
         (None, true) => upstream.connect().await,
         (None, false) => upstream.checkout().await,
     };
     match connected {
-        Ok(connection) => Some(connection),
+        Ok(connection) => Ok(Some(connection)),
+        Err(error @ (ClientError::Busy | ClientError::QueueFull)) => {
+            tracing::debug!(address = ?upstream.address(), %error, "upstream is at its limit");
+            Err(Ended::Failed(Failure::from(&error)))
+        }
         Err(error) => {
             tracing::debug!(address = ?upstream.address(), %error, "upstream not reached");
             count(|counters| counters.connect_failures += 1);
@@ -70,7 +83,7 @@ pub(crate) async fn connect(route: &Route, request: &mut Request) -> Option<Conn
             }
             let failure = Failure::from(&error);
             request.connect_failure = Some(more_telling(request.connect_failure, failure));
-            None
+            Ok(None)
         }
     }
 }

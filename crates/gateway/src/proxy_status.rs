@@ -68,6 +68,8 @@ failures! {
     TlsProtocolError "tls_protocol_error" BAD_GATEWAY "no TLS connection to the upstream could be made"
     /// All connections that may be opened to the upstream are full.
     ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "the upstream takes no more requests at the moment"
+    /// Too many requests wait for a connection to the upstream.
+    UpstreamQueueFull "connection_limit_reached" SERVICE_UNAVAILABLE "too many requests wait for the upstream"
     /// The client of a call has set a deadline, and it has passed.
     DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
     /// The response head did not come in time.
@@ -108,6 +110,7 @@ impl From<&ClientError> for Failure {
             ClientError::TlsHandshake(error) | ClientError::Tls(error) => tls(*error),
             ClientError::Reset { .. } => Failure::ConnectionTerminated,
             ClientError::Busy => Failure::ConnectionLimitReached,
+            ClientError::QueueFull => Failure::UpstreamQueueFull,
             ClientError::NoExtendedConnect => Failure::NoExtendedConnect,
             // It was asked twice and took the request neither time.
             ClientError::Unprocessed => Failure::ConnectionTerminated,

@@ -272,6 +272,8 @@ pub(crate) async fn relay<F>(
     let Some(responder) = request.responder.take() else {
         return Err(Ended::CutOff);
     };
+    // An answer may last; a large head is of no more use.
+    request.head.reduce();
     let upload = &mut request.upload;
     if let Some(call) = request.call {
         return grpc::relay(call, upload, responder, head, body, deadline).await;
@@ -313,6 +315,7 @@ async fn switch_protocols<F>(
     let client = responder.upgrade(&mut head);
     drop(head);
     // A tunnel may last for days; the memory of its request is not kept for it.
+    request.head.reduce();
     *request.head = RequestHead::default();
     let mut up = Flow::new(client.recv, Some(upstream.send));
     let mut down = Flow::new(upstream.recv, Some(client.send));

@@ -22,7 +22,7 @@ use crate::forward::{NoKey, WebSocket};
 use crate::grpc::{self, Call, poll_deadline};
 use crate::proxy_status::Failure;
 use crate::relay::{NoResponse, Upload, await_response, relay};
-use crate::retry::{Replay, prepare_retry};
+use crate::retry::{Replay, may_be_sent_again, prepare_retry};
 use crate::upstream::Tried;
 
 /// Carries one request to its upstream and the answer back.
@@ -65,7 +65,7 @@ async fn ask<F>(core: &Core<F>, route: &Route, request: &mut Request) -> Result<
     loop {
         let connection = loop {
             pick(core, route, request).await?;
-            match connect(route, request).await {
+            match connect(route, request).await? {
                 Some(connection) => break connection,
                 None => continue,
             }
@@ -179,6 +179,9 @@ fn send<F>(
     }
     if request.call.is_some() {
         stream.be_patient();
+    }
+    if !may_be_sent_again(request, protocol) {
+        request.head.reduce();
     }
     Ok(stream)
 }

@@ -89,6 +89,12 @@ pub(crate) fn prepare_retry(request: &mut Request, error: &ClientError) -> Resul
     Ok(())
 }
 
+/// Whether a request that has just been sent might be sent once more. On HTTP/1.1 a server cannot
+/// say that it did nothing about it.
+pub(crate) fn may_be_sent_again(request: &Request, protocol: Protocol) -> bool {
+    !request.retried && (protocol == Protocol::Http2 || is_idempotent(request))
+}
+
 /// The handshake of a WebSocket is a GET, whatever form it has.
 fn is_idempotent(request: &Request) -> bool {
     request.websocket.is_some() || request.head.method.is_idempotent()

@@ -29,6 +29,11 @@ pub struct Counters {
     /// How often, for want of memory, an HTTP/2 connection was not read from any more, or one of its
     /// streams had to wait before it could queue anything.
     pub h2_held_back: u64,
+    /// Streams of upstreams that were reset because the core was out of memory and they held the
+    /// most.
+    pub h2_streams_shed: u64,
+    /// Requests refused (503) because the core held too many large request heads.
+    pub heads_refused: u64,
     /// Idle connections closed at their deadline.
     pub idle_timeouts: u64,
     /// Request bodies below the minimum rate (408).
@@ -52,6 +57,12 @@ pub struct Counters {
     pub upstream_retired: u64,
     /// Upstream connections given up because they were silent, and answered no PING either.
     pub upstream_silent: u64,
+    /// Requests that waited because as many connections to the upstream were in use as may be.
+    pub upstream_limit_waits: u64,
+    /// Requests refused because too many waited for a connection to the upstream.
+    pub upstream_queue_full: u64,
+    /// Requests refused because they had waited too long for a connection to the upstream.
+    pub upstream_queue_timeouts: u64,
     /// Idle upstream connections in the pool now.
     pub upstream_idle: u64,
     /// TLS, on both sides.
@@ -74,6 +85,8 @@ impl Counters {
         header_timeouts: 0,
         settings_timeouts: 0,
         h2_held_back: 0,
+        h2_streams_shed: 0,
+        heads_refused: 0,
         idle_timeouts: 0,
         body_timeouts: 0,
         send_stalls: 0,
@@ -85,6 +98,9 @@ impl Counters {
         upstream_idle_lost: 0,
         upstream_retired: 0,
         upstream_silent: 0,
+        upstream_limit_waits: 0,
+        upstream_queue_full: 0,
+        upstream_queue_timeouts: 0,
         upstream_idle: 0,
         tls: TlsCounters::NONE,
         refused: Vec::new(),
@@ -104,6 +120,8 @@ impl Counters {
         self.header_timeouts += other.header_timeouts;
         self.settings_timeouts += other.settings_timeouts;
         self.h2_held_back += other.h2_held_back;
+        self.h2_streams_shed += other.h2_streams_shed;
+        self.heads_refused += other.heads_refused;
         self.idle_timeouts += other.idle_timeouts;
         self.body_timeouts += other.body_timeouts;
         self.send_stalls += other.send_stalls;
@@ -115,6 +133,9 @@ impl Counters {
         self.upstream_idle_lost += other.upstream_idle_lost;
         self.upstream_retired += other.upstream_retired;
         self.upstream_silent += other.upstream_silent;
+        self.upstream_limit_waits += other.upstream_limit_waits;
+        self.upstream_queue_full += other.upstream_queue_full;
+        self.upstream_queue_timeouts += other.upstream_queue_timeouts;
         self.upstream_idle += other.upstream_idle;
         self.tls.add(&other.tls);
         for &(rule, count) in &other.refused {

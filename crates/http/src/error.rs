@@ -28,6 +28,8 @@ pub enum BodyError {
     TooLarge,
     /// The exchange is over on our side, so its body can no longer be read.
     Cancelled,
+    /// The core was out of memory, and the reader did not take what had come of the body.
+    Shed,
 }
 
 impl BodyError {
@@ -38,6 +40,7 @@ impl BodyError {
             BodyError::Malformed(error) => error.status(),
             BodyError::TimedOut => Status::REQUEST_TIMEOUT,
             BodyError::TooLarge => Status::CONTENT_TOO_LARGE,
+            BodyError::Shed => Status::SERVICE_UNAVAILABLE,
             BodyError::Reset | BodyError::Truncated | BodyError::Cancelled => Status::BAD_REQUEST,
         }
     }
@@ -52,6 +55,7 @@ impl fmt::Display for BodyError {
             BodyError::TimedOut => f.write_str("the body came too slowly"),
             BodyError::TooLarge => f.write_str("the body is too large"),
             BodyError::Cancelled => f.write_str("the exchange is over"),
+            BodyError::Shed => f.write_str("out of memory, and the body was not read"),
         }
     }
 }
@@ -114,8 +118,11 @@ pub enum ClientError {
     /// The server speaks HTTP/2 and takes no extended CONNECT (RFC 8441), so that no WebSocket can
     /// be asked of it.
     NoExtendedConnect,
-    /// All connections that may be opened to the server carry as much as it takes.
+    /// All connections that may be opened to the server carry as much as it takes, and that did not
+    /// change while the request waited.
     Busy,
+    /// The same, and too many requests wait for it to change.
+    QueueFull,
     /// The exchange was given up on our side.
     Cancelled,
 }
@@ -132,6 +139,7 @@ impl ClientError {
                 | ClientError::ConnectFailed(_)
                 | ClientError::TlsHandshake(_)
                 | ClientError::Busy
+                | ClientError::QueueFull
         )
     }
 
@@ -179,6 +187,7 @@ impl fmt::Display for ClientError {
             ClientError::Unprocessed => f.write_str("the server did not take the request"),
             ClientError::NoExtendedConnect => f.write_str("the server takes no extended CONNECT"),
             ClientError::Busy => f.write_str("the server takes no more requests at a time"),
+            ClientError::QueueFull => f.write_str("too many requests wait for the server"),
             ClientError::Cancelled => f.write_str("the request was given up"),
         }
     }

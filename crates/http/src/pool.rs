@@ -7,12 +7,14 @@
 //! What is spoken over TLS the server chooses. It is taken to choose what it chose last, and until
 //! it has chosen, requests wait for the first connection, since all of them may fit on it.
 
+mod queue;
 mod shared;
 mod term;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
+use std::time::Instant;
 
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
@@ -65,6 +67,7 @@ struct Endpoint {
     pool: Rc<Shared>,
     /// Oldest first; all of the protocol above.
     idle: RefCell<VecDeque<Idle>>,
+    /// In use, or being made for HTTP/1.1.
     active: Cell<usize>,
     /// Of HTTP/2.
     in_use: InUse,
@@ -180,7 +183,7 @@ impl Upstream {
         }
         match self.take_idle() {
             Some(connection) => Ok(connection),
-            None => self.connect().await,
+            None => self.connect_unless_full(None).await,
         }
     }
 
@@ -190,6 +193,13 @@ impl Upstream {
         if !self.speaks_http1() {
             return self.take_place(None);
         }
+        match self.has_room() && self.nobody_waits() {
+            true => self.take_idle_http1(),
+            false => None,
+        }
+    }
+
+    fn take_idle_http1(&self) -> Option<Connection> {
         self.follow_settings();
         loop {
             let idle = self.0.idle.borrow_mut().pop_back()?;
@@ -216,10 +226,30 @@ impl Upstream {
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
     pub async fn connect(&self) -> Result<Connection, ClientError> {
+        let now = blitz_reactor::now();
         match self.speaks_http1() {
-            true => self.connect_alone().await,
-            false => self.place(Some(blitz_reactor::now())).await,
+            true => self.connect_unless_full(Some(now)).await,
+            false => self.place(Some(now)).await,
         }
+    }
+
+    /// A connection of HTTP/1.1 that was made since a moment, if there is one, or any; as long as
+    /// too many are in use, the request waits in the queue.
+    async fn connect_unless_full(
+        &self,
+        made_since: Option<Instant>,
+    ) -> Result<Connection, ClientError> {
+        if self.has_room() && self.nobody_waits() {
+            return self.connect_alone().await;
+        }
+        count(|counters| counters.upstream_limit_waits += 1);
+        self.wait(made_since).await
+    }
+
+    /// Whether another connection may be used.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.0.active.get() < self.0.pool.options.limits.upstream_connections_max
     }
 
     /// A connection to ask for a WebSocket on: as [`Upstream::checkout`], or as
@@ -253,8 +283,9 @@ impl Upstream {
 
     /// A connection that nobody waits for but the caller.
     async fn connect_alone(&self) -> Result<Connection, ClientError> {
+        let permit = Permit::new(self);
         let (transport, term) = self.open(Offer::Both).await?;
-        Ok(self.begin(transport, term))
+        Ok(self.begin(transport, term, permit))
     }
 
     async fn open(&self, offer: Offer) -> Result<(Transport, Term), ClientError> {
@@ -283,7 +314,7 @@ impl Upstream {
     }
 
     /// A connection that was just made, of what the server has chosen.
-    fn begin(&self, transport: Transport, term: Term) -> Connection {
+    fn begin(&self, transport: Transport, term: Term, permit: Permit<'_>) -> Connection {
         if self.0.tls.is_some() {
             self.learn(match transport.is_h2() {
                 true => Protocol::Http2,
@@ -291,13 +322,14 @@ impl Upstream {
             });
         }
         match self.speaks_http1() {
-            true => self.begin_http1(transport, term),
+            true => self.begin_http1(transport, term, permit),
+            // The task of the connection counts it from now on.
             false => self.begin_http2(transport, term),
         }
     }
 
-    fn begin_http1(&self, transport: Transport, term: Term) -> Connection {
-        self.0.active.set(self.0.active.get() + 1);
+    fn begin_http1(&self, transport: Transport, term: Term, permit: Permit<'_>) -> Connection {
+        permit.keep();
         self.connection(transport, term, false)
     }
 
@@ -354,8 +386,33 @@ impl Upstream {
     }
 
     /// A connection is not in use any more.
+    #[inline]
     fn lost(&self) {
         self.0.active.set(self.0.active.get() - 1);
+        if !self.nobody_waits() {
+            self.0.in_use.wake(1);
+        }
+    }
+}
+
+/// Counts a connection of HTTP/1.1 from the moment that it begins to be made.
+struct Permit<'a>(&'a Upstream);
+
+impl Permit<'_> {
+    fn new(upstream: &Upstream) -> Permit<'_> {
+        upstream.0.active.set(upstream.0.active.get() + 1);
+        Permit(upstream)
+    }
+
+    /// The connection was made, and its lease counts it from now on.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.0.lost();
     }
 }
 
@@ -374,8 +431,12 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
     match upstream.0.tls {
         None => Err(ClientError::NoExtendedConnect),
         Some(_) => {
+            if !upstream.has_room() {
+                return Err(ClientError::Busy);
+            }
+            let permit = Permit::new(&upstream);
             let (transport, term) = upstream.open(Offer::Http1).await?;
-            Ok(upstream.begin_http1(transport, term))
+            Ok(upstream.begin_http1(transport, term, permit))
         }
     }
 }

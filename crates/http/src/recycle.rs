@@ -1,12 +1,12 @@
 //! Heads and field sections that return to their core's pool, so that steady traffic allocates
 //! nothing for them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
-use blitz_proto::{Fields, RequestHead, ResponseHead, Status};
+use blitz_proto::{Fields, Limits, Name, RequestHead, ResponseHead, Status};
 
 /// Most values of one type kept by a core: one for each of as many requests at a time.
 const KEPT_MAX: usize = 1024;
@@ -18,7 +18,16 @@ const KEPT_TEXT_MAX: usize = 4096;
 type Shelf<T> = LocalKey<RefCell<Vec<Box<T>>>>;
 
 /// A value from the core's pool; it returns there, cleared, when dropped.
-pub struct Pooled<T: Recycle>(Option<Box<T>>);
+pub struct Pooled<T: Recycle> {
+    value: Option<Box<T>>,
+    /// Bytes of it that count against what the core may hold.
+    charged: u32,
+}
+
+thread_local! {
+    /// Bytes of large request heads that the core holds.
+    static CHARGED: Cell<usize> = const { Cell::new(0) };
+}
 
 /// What can be cleared and used again.
 pub trait Recycle: Default + 'static {
@@ -38,7 +47,60 @@ impl<T: Recycle> Pooled<T> {
             .try_with(|shelf| shelf.borrow_mut().pop())
             .ok()
             .flatten();
-        Pooled(Some(kept.unwrap_or_default()))
+        Pooled {
+            value: Some(kept.unwrap_or_default()),
+            charged: 0,
+        }
+    }
+
+    #[cold]
+    fn discharge(&mut self) {
+        let bytes = std::mem::take(&mut self.charged) as usize;
+        let _ = CHARGED.try_with(|charged| charged.set(charged.get() - bytes));
+        blitz_reactor::discharge(bytes);
+    }
+}
+
+impl Pooled<RequestHead> {
+    /// Counts a large head against what the core may hold of them; `false` if that is too much.
+    #[inline]
+    pub(crate) fn charge(&mut self, limits: &Limits) -> bool {
+        let bytes = self.fields.text_capacity();
+        bytes < limits.large_head_bytes_min || self.charge_large(bytes, limits)
+    }
+
+    #[cold]
+    fn charge_large(&mut self, bytes: usize, limits: &Limits) -> bool {
+        let all = CHARGED.get() + bytes;
+        let Ok(charged) = u32::try_from(bytes) else {
+            return false;
+        };
+        if all > limits.heads_bytes_max || self.charged > 0 {
+            return self.charged > 0;
+        }
+        CHARGED.set(all);
+        blitz_reactor::charge(bytes);
+        self.charged = charged;
+        true
+    }
+
+    /// Lets the memory of a large head go, once only its method and what the client accepts are of
+    /// any more use; a small head stays as it is.
+    #[inline]
+    pub fn reduce(&mut self) {
+        if self.charged > 0 {
+            self.reduce_large();
+        }
+    }
+
+    #[cold]
+    fn reduce_large(&mut self) {
+        let mut left = Pooled::<RequestHead>::take();
+        left.method.clone_from(&self.method);
+        for value in self.fields.get_all(Name::Accept) {
+            left.fields.append(Name::Accept, value);
+        }
+        *self = left;
     }
 }
 
@@ -54,7 +116,10 @@ impl Pooled<ResponseHead> {
 
 impl<T: Recycle> Drop for Pooled<T> {
     fn drop(&mut self) {
-        let Some(mut value) = self.0.take() else {
+        if self.charged > 0 {
+            self.discharge();
+        }
+        let Some(mut value) = self.value.take() else {
             return;
         };
         if !value.recycle() {
@@ -87,7 +152,7 @@ impl<T: Recycle> Deref for Pooled<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        let Some(value) = &self.0 else {
+        let Some(value) = &self.value else {
             unreachable!("only drop empties it")
         };
         value
@@ -97,7 +162,7 @@ impl<T: Recycle> Deref for Pooled<T> {
 impl<T: Recycle> DerefMut for Pooled<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        let Some(value) = &mut self.0 else {
+        let Some(value) = &mut self.value else {
             unreachable!("only drop empties it")
         };
         value
@@ -137,8 +202,6 @@ recycle!(Fields, fields => fields);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blitz_proto::Name;
-
     #[test]
     fn a_dropped_head_comes_back_cleared() {
         let mut head = Pooled::response(Status::NOT_FOUND);

@@ -39,7 +39,7 @@ pub enum Event {
     NeedMore,
     /// The rest of the input is not for this exchange: keep it and present it again once the
     /// response is complete, or once an upgrade is decided. The caller bounds what it keeps by
-    /// `Limits::pipelined_bytes_max` and `Limits::upgrade_bytes_max`.
+    /// `Limits::pipelined_bytes_max`.
     Paused,
     /// A complete head is in the caller's head, with what it declares about the content.
     Head(BodyLength),

@@ -24,10 +24,9 @@ pub struct Limits {
     pub trailer_fields_max: usize,
     /// Informational (1xx) responses before one final response; beyond: 502.
     pub informational_max: usize,
-    /// Bytes read ahead while a request is in flight on an HTTP/1 connection; beyond: not read.
+    /// Bytes read ahead while a request is in flight on an HTTP/1 connection, those after a request
+    /// to upgrade included; beyond: not read.
     pub pipelined_bytes_max: usize,
-    /// Bytes held after an upgrade request until it is decided; beyond: not read.
-    pub upgrade_bytes_max: usize,
 
     /// Bytes buffered per stream and direction; beyond: back-pressure.
     pub stream_buffer_bytes_max: usize,
@@ -37,6 +36,14 @@ pub struct Limits {
     pub core_buffer_bytes_max: usize,
     /// Payload of at least this many bytes is forwarded without copying.
     pub slice_bytes_min: usize,
+    /// Least bytes that the window of an upstream's stream begins with, however many are open; with
+    /// few it is `stream_buffer_bytes_max`.
+    pub stream_window_bytes_min: usize,
+    /// Bytes of large request heads held per core, which count against `core_buffer_bytes_max`, too;
+    /// beyond: 503. Large are those that `large_head_bytes_min` names.
+    pub heads_bytes_max: usize,
+    /// Bytes of memory from which the head of a request is large.
+    pub large_head_bytes_min: usize,
     /// Bytes of a request body kept for one retry; beyond: no retry.
     pub replay_bytes_max: usize,
     /// Bytes discarded after an error before the connection is closed.
@@ -120,6 +127,13 @@ pub struct Limits {
     pub ping_timeout: Duration,
     /// Idle upstream connections kept per core; beyond: the oldest is closed.
     pub pool_idle_max: usize,
+    /// Connections of an upstream's address that are in use at once, per core; beyond: requests wait.
+    /// Tunnels count, and connections that are being made.
+    pub upstream_connections_max: usize,
+    /// Requests that wait at once for a connection to an upstream's address, per core; beyond: 503.
+    pub upstream_waiting_max: usize,
+    /// Time for which a request waits; beyond: 503.
+    pub upstream_wait_timeout: Duration,
     /// Age at which an upstream connection gets no more requests, so that it closes with its last;
     /// sooner by up to a tenth, lest those that began together end together.
     pub connection_age_max: Duration,
@@ -147,12 +161,14 @@ impl Default for Limits {
             trailer_fields_max: 32,
             informational_max: 8,
             pipelined_bytes_max: 16 * KIB,
-            upgrade_bytes_max: 16 * KIB,
 
             stream_buffer_bytes_max: 64 * KIB,
             connection_buffer_bytes_max: 256 * KIB,
             core_buffer_bytes_max: 64 * KIB * KIB,
             slice_bytes_min: KIB,
+            stream_window_bytes_min: 8 * KIB,
+            heads_bytes_max: 16 * KIB * KIB,
+            large_head_bytes_min: 4 * KIB + 1,
             replay_bytes_max: 64 * KIB,
             discard_bytes_max: 64 * KIB,
             discard_timeout: Duration::from_secs(2),
@@ -190,6 +206,9 @@ impl Default for Limits {
             ping_after: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(20),
             pool_idle_max: 1024,
+            upstream_connections_max: 8_192,
+            upstream_waiting_max: 4_096,
+            upstream_wait_timeout: Duration::from_secs(5),
             connection_age_max: Duration::from_secs(60 * 60),
             connect_timeout: Duration::from_secs(1),
 

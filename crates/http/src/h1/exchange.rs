@@ -57,7 +57,8 @@ pub(crate) async fn run_exchanges<S: Service>(
         };
         served = served.wrapping_add(1);
         let outcome = {
-            let call = pin!(Some(service.call(wire.exchange(request, length))));
+            let exchange = wire.exchange(request, length);
+            let call = pin!(exchange.map(|exchange| service.call(exchange)));
             let mut call = call;
             poll_fn(|cx| wire.poll_exchange(call.as_mut(), cx)).await
         };
@@ -123,8 +124,13 @@ enum Next {
 
 impl Wire {
     #[inline]
-    fn exchange(self: &Rc<Wire>, request: Pooled<RequestHead>, length: BodyLength) -> Exchange {
+    fn exchange(
+        self: &Rc<Wire>,
+        mut request: Pooled<RequestHead>,
+        length: BodyLength,
+    ) -> Option<Exchange> {
         let mut state = self.state.borrow_mut();
+        let is_charged = request.charge(state.limits());
         let number = state.exchange;
         let body = match state.inbound.body {
             Body::Done => RecvBody::done(length),
@@ -132,12 +138,19 @@ impl Wire {
         };
         let peer = Rc::clone(&state.side.server().peer);
         let responder = Responder::h1(Rc::clone(self), number);
-        Exchange {
+        let exchange = Exchange {
             request,
             body,
             responder,
             peer,
+        };
+        if !is_charged {
+            let options = Rc::clone(&state.side.server().options);
+            drop(state);
+            exchange.refuse_head(&options);
+            return None;
         }
+        Some(exchange)
     }
 
     /// Drives the service; behind it, watches the client and the deadlines.

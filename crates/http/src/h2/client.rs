@@ -280,7 +280,12 @@ impl State {
         if self.socket.is_none() {
             return Err(ClientError::Unprocessed);
         }
+        let window = self.machine.stream_window();
+        let wanted = self.shared.first_window(window);
         let (machine, out) = self.machine();
+        if wanted != window {
+            machine.set_stream_window(wanted, out);
+        }
         let Some(stream) = machine.send_request(head, length, out) else {
             return Err(ClientError::Unprocessed);
         };
@@ -299,6 +304,7 @@ impl State {
         known.answer.reused = std::mem::replace(&mut self.places.has_served, true);
         let has_sender = has_content && !known.is_tunnel;
         self.streams.insert(stream, known);
+        self.count_streams();
         Ok((stream, has_sender))
     }
 

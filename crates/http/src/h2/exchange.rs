@@ -42,7 +42,7 @@ impl Wire {
     pub(super) fn start_exchange<S: Service>(self: &Rc<Self>, service: &Rc<S>, request: Request) {
         let Request {
             stream,
-            head,
+            mut head,
             length,
             has_ended,
         } = request;
@@ -60,6 +60,7 @@ impl Wire {
         let Some(peer) = state.peer.clone() else {
             unreachable!("a server knows its client")
         };
+        let is_charged = head.charge(state.limits());
         drop(state);
         let body = if is_done {
             RecvBody::done(length)
@@ -75,10 +76,23 @@ impl Wire {
             responder: Responder::h2(Rc::clone(self), stream),
             peer,
         };
+        let exchange = match is_charged {
+            true => Some(exchange),
+            false => {
+                self.refuse_head(exchange);
+                None
+            }
+        };
         let (wire, service) = (Rc::clone(self), Rc::clone(service));
         if blitz_reactor::spawn_now(run(wire, service, stream, exchange)).is_some() {
             blitz_reactor::begun();
         }
+    }
+
+    #[cold]
+    fn refuse_head(&self, exchange: Exchange) {
+        let options = Rc::clone(self.state.borrow().shared.serving());
+        exchange.refuse_head(&options);
     }
 
     /// Drives the service; behind it, watches the client and the deadlines.
@@ -98,13 +112,19 @@ impl Wire {
     }
 }
 
-async fn run<S: Service>(wire: Rc<Wire>, service: Rc<S>, stream: StreamId, exchange: Exchange) {
+/// There is no exchange if the request was answered before.
+async fn run<S: Service>(
+    wire: Rc<Wire>,
+    service: Rc<S>,
+    stream: StreamId,
+    exchange: Option<Exchange>,
+) {
     let mut guard = Guard {
         wire: &wire,
         stream,
         outcome: Outcome::Cut,
     };
-    let call = pin!(Some(service.call(exchange)));
+    let call = pin!(exchange.map(|exchange| service.call(exchange)));
     let mut call = call;
     guard.outcome = poll_fn(|cx| wire.poll_exchange(stream, call.as_mut(), cx)).await;
 }

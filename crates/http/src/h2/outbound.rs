@@ -426,6 +426,7 @@ impl State {
             }
             self.note_sent(known.sending.queued);
             self.shared.keep(known);
+            self.count_streams();
         }
         if let Some(code) = code.or(self.code_of_unfinished(stream)) {
             self.reset(stream, code);

@@ -1,23 +1,87 @@
-//! What a server's connection may hold of its client's while the core is short of memory (rule 4).
+//! What a connection may hold of its peer's content while the core is short of memory (rule 4).
 //!
-//! Windows are given back smaller the less is left, so that clients send less. What they may send
-//! already can still be more than there is room for, with many connections; one that holds more
-//! than its part is then not read from until some of that is taken.
+//! Windows are given back smaller the less is left, so that peers send less. What they may send
+//! already can still be more than there is room for, with many connections. A client's connection
+//! that holds more than its part is then not read from until some of that is taken. An upstream's
+//! connection is always read from, since the requests of others share it (rule 14): the windows of
+//! its streams begin smaller the more streams are open on the core, and when the core has hardly
+//! any memory left, the streams whose readers do not keep up are reset.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use blitz_proto::h2::{Code, StreamId};
 
 use super::outbound::{STREAMS_WHEN_SHORT, is_short};
-use super::wire::State;
+use super::stream::{Body, wake};
+use super::wire::{Shared, State, Wire};
 use crate::counters::count;
+use crate::error::BodyError;
 
 /// A connection that holds no more than this is always read from.
 const HELD_MIN: usize = 16 * 1024;
 
+/// The part of the core's memory that the first windows of upstreams' streams may take together.
+const FIRST_WINDOWS_PART: usize = 8;
+
+/// The part of it that windows may have grown by together.
+const GROWTH_PART: usize = 8;
+
+/// Streams of upstreams are reset when less than this part of it is left.
+const SHED_PART: usize = 8;
+
+/// What the connections of a pool have open and hold together.
+#[derive(Default)]
+pub(super) struct PooledStreams {
+    open: Cell<usize>,
+    /// Bytes that windows have grown by.
+    grown: Cell<usize>,
+    connections: RefCell<Vec<Weak<Wire>>>,
+}
+
+/// What is counted there of one connection.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counted {
+    open: usize,
+    grown: usize,
+}
+
+impl PooledStreams {
+    pub(super) fn note_connection(&self, wire: &Rc<Wire>) {
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() == connections.capacity() {
+            connections.retain(|wire| wire.strong_count() > 0);
+        }
+        connections.push(Rc::downgrade(wire));
+    }
+}
+
+impl Shared {
+    /// What the window of the next stream to an upstream is to begin with, if it is `now` at
+    /// present. It becomes larger again only once four times as much fits, so that it does not
+    /// change all the time.
+    #[inline]
+    pub(super) fn first_window(&self, now: usize) -> usize {
+        let limits = self.limits();
+        let part = limits.core_buffer_bytes_max / FIRST_WINDOWS_PART;
+        let all = (self.pooled.open.get() + 1) * now;
+        if all > part {
+            (now / 2).max(limits.stream_window_bytes_min).min(now)
+        } else if now < limits.stream_buffer_bytes_max && all * 4 <= part {
+            (now * 2).min(limits.stream_buffer_bytes_max)
+        } else {
+            now
+        }
+    }
+}
+
 impl State {
     /// Adjusts the windows to what is left.
     pub(super) fn cap_windows(&mut self) {
-        if self.shared.is_client() {
-            return;
-        }
         let share = blitz_reactor::fair_share();
+        if self.shared.is_client() {
+            return self.cap_windows_of_upstream(share);
+        }
         match is_short(share, self.limits()) {
             true => self.machine.cap_windows(share, share * STREAMS_WHEN_SHORT),
             false => {
@@ -25,6 +89,93 @@ impl State {
                 self.call_crowded();
             }
         }
+    }
+
+    /// Tells the other connections of the pool what this one has open.
+    #[inline]
+    pub(super) fn count_streams(&mut self) {
+        let now = Counted {
+            open: self.streams.len(),
+            grown: self.machine.window_growth(),
+        };
+        let before = std::mem::replace(&mut self.counted, now);
+        let PooledStreams { open, grown, .. } = &self.shared.pooled;
+        open.set(open.get() - before.open + now.open);
+        grown.set(grown.get() - before.grown + now.grown);
+    }
+
+    /// Nothing of the connection is open any more.
+    pub(super) fn uncount_streams(&mut self) {
+        let before = std::mem::take(&mut self.counted);
+        let PooledStreams { open, grown, .. } = &self.shared.pooled;
+        open.set(open.get() - before.open);
+        grown.set(grown.get() - before.grown);
+    }
+
+    fn cap_windows_of_upstream(&mut self, share: usize) {
+        self.count_streams();
+        let part = self.limits().core_buffer_bytes_max / GROWTH_PART;
+        let left = part.saturating_sub(self.shared.pooled.grown.get());
+        // Other connections may grow, too, before this one is asked again.
+        self.machine.cap_window_growth(left / 4);
+        let is_short = is_short(share, self.limits());
+        let cap = if is_short { share } else { usize::MAX };
+        self.machine.cap_windows(cap, usize::MAX);
+        if is_short && share < self.limits().stream_buffer_bytes_max / SHED_PART {
+            self.shed_stalled();
+        }
+    }
+
+    /// Resets the streams of upstreams that hold the most, on whatever connection, until the core
+    /// has some memory again. Those whose readers keep up hold next to nothing.
+    #[cold]
+    fn shed_stalled(&mut self) {
+        let shared = Rc::clone(&self.shared);
+        let connections = shared.pooled.connections.borrow();
+        let connections: Vec<Rc<Wire>> = connections.iter().filter_map(Weak::upgrade).collect();
+        let mut held: Vec<_> = self.held_by_streams().map(|it| (it, None)).collect();
+        for wire in &connections {
+            // This connection's own state is borrowed.
+            if let Ok(state) = wire.state.try_borrow() {
+                held.extend(state.held_by_streams().map(|it| (it, Some(wire))));
+            }
+        }
+        held.sort_unstable_by_key(|((bytes, _), _)| std::cmp::Reverse(*bytes));
+        let bytes_min = self.limits().slice_bytes_min;
+        // A little more than what it began at, so that it does not begin again at once.
+        let enough = self.limits().stream_buffer_bytes_max / SHED_PART * 3 / 2;
+        for ((bytes, stream), wire) in held {
+            if blitz_reactor::fair_share() >= enough || bytes <= bytes_min {
+                return;
+            }
+            match wire {
+                None => self.shed(stream),
+                Some(wire) => wire.with(|state| state.shed(stream)),
+            }
+        }
+    }
+
+    /// Bytes that each stream has received and nobody has taken.
+    fn held_by_streams(&self) -> impl Iterator<Item = (usize, StreamId)> {
+        self.streams.iter().map(|(stream, known)| {
+            let parts = known.receiving.parts.iter();
+            (parts.map(|part| part.len()).sum(), *stream)
+        })
+    }
+
+    fn shed(&mut self, stream: StreamId) {
+        let Some(known) = self.stream(stream) else {
+            return;
+        };
+        let receiving = &mut known.receiving;
+        let unread = receiving.parts.drain(..).map(|part| part.len()).sum();
+        receiving.trailers = None;
+        receiving.body = Body::Failed(BodyError::Shed);
+        wake(&mut receiving.reader);
+        let (machine, out) = self.machine();
+        machine.release(stream, unread, out);
+        self.reset(stream, Code::CANCEL);
+        count(|counters| counters.h2_streams_shed += 1);
     }
 
     /// Whether nothing is read at the moment. Time that passes so does not count against those who

@@ -12,6 +12,7 @@ use blitz_reactor::{Buffer, Chunk, Socket};
 
 use super::client::Places;
 use super::liveness::Liveness;
+use super::shortage::{Counted, PooledStreams};
 use super::stream::{Loss, Stream, Streams, wake};
 use crate::client::ClientOptions;
 use crate::date::http_date;
@@ -48,6 +49,8 @@ pub(super) struct State {
     pub(super) streams: Streams,
     /// Bytes that all of them have queued for windows to open.
     pub(super) unsent: usize,
+    /// What is counted of this connection in [`Shared::pooled`].
+    pub(super) counted: Counted,
     /// Streams that wait until fewer are.
     pub(super) crowded: Vec<StreamId>,
     /// Nothing was read when it was tried last, since too much is held.
@@ -75,6 +78,8 @@ pub(super) struct State {
 pub(crate) struct Shared {
     options: Options,
     pub(super) received: RefCell<Received>,
+    /// What the connections of a pool have open and hold.
+    pub(super) pooled: PooledStreams,
     /// The moment that the machines count time from, which is the first that they asked for.
     epoch: OnceCell<Instant>,
     /// Streams that wait to be used again, so that steady traffic allocates none.
@@ -106,6 +111,7 @@ impl Shared {
         Rc::new(Shared {
             options,
             received: RefCell::default(),
+            pooled: PooledStreams::default(),
             epoch: OnceCell::new(),
             spare: RefCell::default(),
         })
@@ -175,7 +181,9 @@ impl Wire {
         let mut machine = h2::Connection::client(shared.limits(), is_https);
         // What different clients wish must not put one before the other.
         machine.set_prioritizes(false);
-        Wire::new(machine, None, Places::until(Some(term)), shared)
+        let wire = Wire::new(machine, None, Places::until(Some(term)), shared);
+        shared.pooled.note_connection(&wire);
+        wire
     }
 
     /// Takes the request over that the connection began with in HTTP/1.1, as stream 1.
@@ -199,6 +207,7 @@ impl Wire {
             pending: None,
             streams: Streams::default(),
             unsent: 0,
+            counted: Counted::default(),
             crowded: Vec::new(),
             was_held_back: false,
             lingering: VecDeque::new(),
@@ -297,6 +306,12 @@ impl Wire {
         let (machine, out) = state.machine();
         machine.drain_now(out);
         state.close_politely();
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.uncount_streams();
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! A request takes a place on the first that has one. When none has, another connection is made,
 //! up to a number; while one is being made, or has not said yet how much it takes, requests wait
-//! for that, as they do once the number is reached.
+//! for that, as they do once the number is reached. Requests for HTTP/1.1 wait in the same queue,
+//! while too many of its connections are in use.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -14,7 +14,8 @@ use std::time::Instant;
 
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
-use super::{Kept, Term, Upstream};
+use super::queue::{Queue, QueueKey};
+use super::{Endpoint, Kept, Permit, Term, Upstream};
 use crate::client::{Connection, Protocol};
 use crate::counters::count;
 use crate::error::ClientError;
@@ -32,13 +33,12 @@ const CONNECTIONS_ALL_MAX: usize = 256;
 pub(super) struct InUse {
     connections: RefCell<Vec<Rc<Wire>>>,
     connecting: Cell<usize>,
-    waiting: RefCell<VecDeque<Waiting>>,
-    next_waiting: Cell<u64>,
+    /// Oldest first.
+    waiting: RefCell<Queue<Waiting>>,
 }
 
 /// A request that waits for a place.
 struct Waiting {
-    number: u64,
     waker: Waker,
     /// Where it finds why the connection that it waited for could not be made.
     failure: Rc<RefCell<Option<ClientError>>>,
@@ -72,15 +72,32 @@ impl Upstream {
     ) -> Result<Connection, ClientError> {
         match self.take_place(made_since) {
             Some(connection) => Ok(connection),
-            // Apart, since it is rare and large.
-            None => PoolFuture::new(wait_or_connect(self.clone(), made_since)).await,
+            None => self.wait(made_since).await,
         }
+    }
+
+    /// Waits for a connection, or for being allowed to make one.
+    pub(super) async fn wait(
+        &self,
+        made_since: Option<Instant>,
+    ) -> Result<Connection, ClientError> {
+        // Apart, since it is rare and large.
+        PoolFuture::new(wait_or_connect(self.clone(), made_since)).await
+    }
+
+    /// Whether no request waits for a connection.
+    #[inline]
+    pub(super) fn nobody_waits(&self) -> bool {
+        self.0.in_use.waiting.borrow().len() == 0
     }
 
     fn find_place(&self, made_since: Option<Instant>) -> Found {
         self.follow_settings();
         if self.speaks_http1() {
-            return Found::Http1;
+            return match self.has_room() {
+                true => Found::Http1,
+                false => Found::Wait,
+            };
         }
         let InUse {
             connections,
@@ -188,7 +205,7 @@ impl Upstream {
             }
         };
         drop(connecting);
-        Ok(self.begin(transport, term))
+        Ok(self.begin(transport, term, Permit::new(self)))
     }
 
     /// A place on a connection that was just made.
@@ -217,8 +234,8 @@ async fn run(upstream: Upstream, wire: Rc<Wire>, transport: Transport, first: Op
         After::Park(transport) => wire.finish(transport),
         After::Closed => count(|counters| counters.upstream_not_reused += 1),
     }
-    // There is an idle connection now, or room for another.
-    upstream.0.in_use.wake(usize::MAX);
+    // There is an idle connection now, or room for another. What comes of it wakes more.
+    upstream.0.in_use.wake(1);
 }
 
 /// Takes the connection off the list when its task ends, also when it is aborted.
@@ -257,88 +274,94 @@ async fn wait_or_connect(
     upstream: Upstream,
     made_since: Option<Instant>,
 ) -> Result<Connection, ClientError> {
-    let limit = upstream.0.pool.options.limits.connect_timeout;
-    let mut until = pin!(blitz_reactor::sleep(limit));
-    loop {
-        let mut turn = Turn::new(&upstream.0.in_use);
-        let found = poll_fn(|cx| {
-            if let Some(error) = turn.failure.take() {
-                return Poll::Ready(Err(error));
-            }
+    let limits = &upstream.0.pool.options.limits;
+    let mut until = pin!(blitz_reactor::sleep(limits.upstream_wait_timeout));
+    let mut turn = Turn::new(&upstream);
+    let found = poll_fn(|cx| {
+        if let Some(error) = turn.failure.take() {
+            return Poll::Ready(Err(error));
+        }
+        // A request of HTTP/1.1 that has just come must not overtake others.
+        let overtakes = turn.key.is_none() && upstream.speaks_http1() && !upstream.nobody_waits();
+        if !overtakes {
             match upstream.find_place(made_since) {
                 Found::Wait => {}
                 found => return Poll::Ready(Ok(found)),
             }
-            turn.wait(cx);
-            while until.as_mut().poll(cx).is_ready() {
-                // What is being made has deadlines of its own, and over TLS other ones.
-                if upstream.0.in_use.connecting.get() == 0 {
-                    return Poll::Ready(Err(ClientError::Busy));
-                }
-                until.set(blitz_reactor::sleep(limit));
-            }
-            Poll::Pending
-        })
-        .await?;
-        turn.is_over = true;
-        drop(turn);
-        match found {
-            Found::Place(connection) => return Ok(connection),
-            Found::Nothing => return upstream.connect_shared().await,
-            Found::Http1 => {
-                let idle = made_since.is_none().then(|| upstream.take_idle());
-                return match idle.flatten() {
-                    Some(connection) => Ok(connection),
-                    None => upstream.connect_alone().await,
-                };
-            }
-            Found::Wait => {}
         }
+        if !turn.wait(cx) {
+            count(|counters| counters.upstream_queue_full += 1);
+            return Poll::Ready(Err(ClientError::QueueFull));
+        }
+        until.as_mut().poll(cx).map(|()| {
+            count(|counters| counters.upstream_queue_timeouts += 1);
+            Err(ClientError::Busy)
+        })
+    })
+    .await?;
+    turn.is_over = true;
+    match found {
+        Found::Place(connection) => Ok(connection),
+        Found::Nothing => upstream.connect_shared().await,
+        Found::Http1 => {
+            let idle = made_since.is_none().then(|| upstream.take_idle_http1());
+            match idle.flatten() {
+                Some(connection) => Ok(connection),
+                None => upstream.connect_alone().await,
+            }
+        }
+        Found::Wait => Err(ClientError::Busy),
     }
 }
 
-/// One wait in the queue.
+/// A request's time in the queue.
 struct Turn<'a> {
-    in_use: &'a InUse,
-    number: u64,
+    upstream: &'a Upstream,
+    /// Its entry; the entry is out of the queue when the request was called.
+    key: Option<QueueKey>,
     failure: Rc<RefCell<Option<ClientError>>>,
     /// It was used; otherwise a call that came to it goes to the next.
     is_over: bool,
 }
 
 impl Turn<'_> {
-    fn new(in_use: &InUse) -> Turn<'_> {
-        let number = in_use.next_waiting.get();
-        in_use.next_waiting.set(number + 1);
+    fn new(upstream: &Upstream) -> Turn<'_> {
         Turn {
-            in_use,
-            number,
+            upstream,
+            key: None,
             failure: Rc::default(),
             is_over: false,
         }
     }
 
-    fn wait(&mut self, cx: &Context<'_>) {
-        let mut waiting = self.in_use.waiting.borrow_mut();
-        if !waiting.iter().any(|other| other.number == self.number) {
-            waiting.push_back(Waiting {
-                number: self.number,
-                waker: cx.waker().clone(),
-                failure: Rc::clone(&self.failure),
-            });
+    /// Joins the queue, unless the request is in it; `false` if the queue is full. A request that
+    /// was called in vain keeps its place in the order.
+    fn wait(&mut self, cx: &Context<'_>) -> bool {
+        let Endpoint { in_use, pool, .. } = &*self.upstream.0;
+        let mut waiting = in_use.waiting.borrow_mut();
+        if self.key.is_some_and(|key| waiting.contains(key)) {
+            return true;
         }
+        let entry = Waiting {
+            waker: cx.waker().clone(),
+            failure: Rc::clone(&self.failure),
+        };
+        self.key = match self.key {
+            Some(_) => Some(waiting.push_front(entry)),
+            None if waiting.len() >= pool.options.limits.upstream_waiting_max => None,
+            None => Some(waiting.push_back(entry)),
+        };
+        self.key.is_some()
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.in_use.waiting.borrow_mut();
-        let before = waiting.len();
-        waiting.retain(|other| other.number != self.number);
-        let was_called = waiting.len() == before;
-        drop(waiting);
+        let Some(key) = self.key else { return };
+        let in_use = &self.upstream.0.in_use;
+        let was_called = in_use.waiting.borrow_mut().remove(key).is_none();
         if was_called && !self.is_over {
-            self.in_use.wake(1);
+            in_use.wake(1);
         }
     }
 }
@@ -347,7 +370,7 @@ impl InUse {
     /// A connection has this many places now. When there is none anywhere, one of those who wait
     /// has to make another connection.
     fn turned(&self, free: usize) {
-        if self.waiting.borrow().is_empty() {
+        if self.waiting.borrow().len() == 0 {
             return;
         }
         let is_coming = self.connecting.get() > 0
@@ -366,13 +389,18 @@ impl InUse {
     /// Calls those who have waited longest.
     pub(super) fn wake(&self, count: usize) {
         let mut waiting = self.waiting.borrow_mut();
-        let count = count.min(waiting.len());
-        waiting.drain(..count).for_each(|next| next.waker.wake());
+        for _ in 0..count {
+            let Some(next) = waiting.pop_front() else {
+                return;
+            };
+            next.waker.wake();
+        }
     }
 
     /// The connection that they waited for was not made.
     fn fail_waiting(&self, error: &ClientError) {
-        for next in self.waiting.borrow_mut().drain(..) {
+        let mut waiting = self.waiting.borrow_mut();
+        while let Some(next) = waiting.pop_front() {
             *next.failure.borrow_mut() = Some(error.clone());
             next.waker.wake();
         }

@@ -50,6 +50,7 @@ pub struct Connection {
     floods: Floods,
     own: OwnSettings,
     own_acknowledged: bool,
+    resize: Option<Resize>,
     peer: PeerSettings,
     peer_has_spoken: bool,
     /// What the peer's first SETTINGS add to the connection's window for sending.
@@ -84,6 +85,15 @@ struct Bounds {
     block_bytes_max: usize,
     continuations_max: u32,
     informational_max: usize,
+}
+
+/// A change of what windows begin with that the peer has not acknowledged.
+#[derive(Debug, Clone, Copy)]
+struct Resize {
+    /// Bytes that windows are larger by.
+    change: i32,
+    /// The first of our streams that began with the new size.
+    first: u32,
 }
 
 /// How far the end of the connection has come.
@@ -143,11 +153,12 @@ impl Connection {
             own: OwnSettings {
                 header_table_size: table as u32,
                 concurrent_streams_max: limits.concurrent_streams_max,
-                window: flow.stream_size(),
+                window: flow.stream_base(),
                 header_list_size_max: section.header_list_size_max(),
             },
             flow,
             own_acknowledged: false,
+            resize: None,
             peer: PeerSettings::DEFAULT,
             peer_has_spoken: false,
             withheld: 0,
@@ -187,6 +198,45 @@ impl Connection {
     pub fn cap_windows(&mut self, stream: usize, connection: usize) {
         let cap = |bytes: usize| bytes.clamp(1 << 10, u32::MAX as usize) as u32;
         self.flow.set_caps(cap(stream), cap(connection));
+    }
+
+    /// Bytes that the windows of streams have grown by, since their readers keep up.
+    #[inline]
+    #[must_use]
+    pub fn window_growth(&self) -> usize {
+        self.flow.grown() as usize
+    }
+
+    /// Bounds by how many more bytes the windows of streams may grow together.
+    #[inline]
+    pub fn cap_window_growth(&mut self, bytes: usize) {
+        self.flow
+            .set_growth_left(bytes.min(u32::MAX as usize) as u32);
+    }
+
+    /// What the windows of a client's streams begin with, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn stream_window(&self) -> usize {
+        self.own.window as usize
+    }
+
+    /// Changes what the windows of a client's streams begin with, which is announced in SETTINGS
+    /// before the next request. Those of streams that are open change by as much once the server
+    /// has acknowledged that (RFC 9113, section 6.9.2). Nothing happens while it has not
+    /// acknowledged earlier ones.
+    pub fn set_stream_window(&mut self, bytes: usize, out: &mut Vec<u8>) {
+        let window = bytes.clamp(1, frame::WINDOW_MAX as usize) as u32;
+        if self.is_server() || !self.own_acknowledged || self.resize.is_some() {
+            return;
+        }
+        self.resize = Some(Resize {
+            change: window as i32 - self.own.window as i32,
+            first: self.next_own,
+        });
+        self.own.window = window;
+        self.flow.set_stream_base(window);
+        OwnSettings::write_window(window, out);
     }
 
     /// The peer closed its sending side.
@@ -271,9 +321,13 @@ impl Connection {
     pub fn release(&mut self, stream: StreamId, bytes: usize, out: &mut Vec<u8>) {
         self.flow.release(bytes);
         self.announce_credit(out);
-        let target = self.flow.stream_size();
         if let Some(stream) = self.streams.get_mut(stream.0) {
             stream.held = stream.held.saturating_sub(bytes as u32);
+            let mut target = self.flow.stream_target(stream.grown);
+            if stream.keeps_up(target) {
+                stream.grown = self.flow.grow_stream(stream.grown);
+                target = self.flow.stream_target(stream.grown);
+            }
             if let Some(increment) = stream.credit(target) {
                 frame::write_window_update(stream.id, increment, out);
             }
@@ -475,6 +529,7 @@ impl Connection {
             informational_count: 0,
             receive_window: window as i32,
             held: 0,
+            grown: 0,
             send_window: self.peer.window as i32,
             receive_left: UNDECLARED,
             send_left: UNDECLARED,
@@ -487,6 +542,8 @@ impl Connection {
             let id = self.streams.at(slot).id;
             self.schedule.remove(id);
         }
+        let grown = self.streams.at(slot).grown;
+        self.flow.forget_growth(grown);
         self.streams.remove(slot, end);
     }
 

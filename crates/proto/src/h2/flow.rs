@@ -21,8 +21,17 @@ pub(crate) struct Flow {
     pub(crate) send_window: i32,
     size: u32,
     size_max: u32,
+    /// What the window of a stream begins with.
+    stream_base: u32,
+    /// What it may grow to, as far as is known of the connection.
     stream_size: u32,
     stream_size_max: u32,
+    /// Bytes that the windows of all streams have grown by. More than the window of the connection
+    /// would not make anything faster, and would only be what stalled streams may hold.
+    grown: u32,
+    grown_max: u32,
+    /// The same while the caller allows less.
+    growth_cap: u32,
     /// Less than these sizes is announced while memory is short.
     cap: u32,
     stream_cap: u32,
@@ -50,8 +59,12 @@ impl Flow {
             send_window: WINDOW_DEFAULT as i32,
             size: size(limits.connection_buffer_bytes_max).max(WINDOW_DEFAULT),
             size_max: size(limits.connection_window_bytes_max),
+            stream_base: stream_size,
             stream_size,
             stream_size_max: size(limits.stream_window_bytes_max),
+            grown: 0,
+            growth_cap: u32::MAX,
+            grown_max: size(limits.connection_window_bytes_max),
             cap: u32::MAX,
             stream_cap: u32::MAX,
             probe: Probe {
@@ -62,10 +75,53 @@ impl Flow {
         }
     }
 
-    /// What the window of a stream is to be.
+    /// What the window of a stream begins with.
     #[inline]
-    pub(crate) fn stream_size(&self) -> u32 {
-        self.stream_size.min(self.stream_cap)
+    pub(crate) fn stream_base(&self) -> u32 {
+        self.stream_base
+    }
+
+    /// Changes what the window of a stream begins with.
+    pub(crate) fn set_stream_base(&mut self, bytes: u32) {
+        self.stream_base = bytes;
+    }
+
+    /// What the window of a stream is to be that has grown by so many bytes.
+    #[inline]
+    pub(crate) fn stream_target(&self, grown: u32) -> u32 {
+        (self.stream_base + grown).min(self.stream_cap)
+    }
+
+    /// Doubles the window of a stream that has grown by `grown` bytes, if a larger one is of use and
+    /// there is memory for it; how many bytes it has grown by then.
+    pub(crate) fn grow_stream(&mut self, grown: u32) -> u32 {
+        let size = self.stream_base + grown;
+        let wanted = size.saturating_mul(2).min(self.stream_size);
+        let more = wanted.saturating_sub(size);
+        let all = self.grown.saturating_add(more);
+        if wanted > self.stream_cap || all > self.grown_max.min(self.growth_cap) {
+            return grown;
+        }
+        self.grown = all;
+        grown + more
+    }
+
+    /// Bytes that the windows of all streams have grown by.
+    #[inline]
+    pub(crate) fn grown(&self) -> u32 {
+        self.grown
+    }
+
+    /// How many more bytes they may grow by.
+    #[inline]
+    pub(crate) fn set_growth_left(&mut self, bytes: u32) {
+        self.growth_cap = self.grown.saturating_add(bytes);
+    }
+
+    /// A stream is over that had grown by so many bytes.
+    #[inline]
+    pub(crate) fn forget_growth(&mut self, grown: u32) {
+        self.grown -= grown;
     }
 
     /// Says how large windows may be at most, of a stream and of the connection.
@@ -161,20 +217,20 @@ mod tests {
     fn windows_grow_up_to_their_limit_while_they_hold_the_peer_back() {
         let limits = Limits::default();
         let mut flow = Flow::new(&limits, true);
-        let mut sizes = vec![flow.stream_size()];
+        let mut sizes = vec![flow.stream_size];
         for _ in 0..20 {
-            let bytes = flow.stream_size() as usize;
+            let bytes = flow.stream_size as usize;
             flow.credit();
             flow.take(bytes.min(32_768)).expect("within the window");
             flow.release(bytes.min(32_768));
             if flow.begin_probe() {
-                while flow.probe.bytes < flow.stream_size() / 3 * 2 + 2 {
+                while flow.probe.bytes < flow.stream_size / 3 * 2 + 2 {
                     flow.credit();
                     flow.take(16_384).expect("within the window");
                     flow.release(16_384);
                 }
                 flow.end_probe();
-                sizes.push(flow.stream_size());
+                sizes.push(flow.stream_size);
             }
         }
         assert_eq!(
@@ -197,5 +253,35 @@ mod tests {
             let cap = if counts_held { 256 << 10 } else { 1 << 20 };
             assert_eq!(taken, cap, "{counts_held}");
         }
+    }
+    #[test]
+    fn all_streams_grow_by_no_more_than_the_window_of_the_connection() {
+        let limits = Limits::default();
+        let mut flow = Flow::new(&limits, false);
+        flow.stream_size = flow.stream_size_max;
+        let mut streams = [0; 100];
+        for _ in 0..10 {
+            for grown in &mut streams {
+                *grown = flow.grow_stream(*grown);
+            }
+        }
+        let size_max = streams.iter().map(|grown| flow.stream_target(*grown)).max();
+        assert_eq!(size_max, Some(256 << 10), "{streams:?}");
+        let all: u32 = streams.iter().sum();
+        assert_eq!(all as usize, limits.connection_window_bytes_max);
+        streams
+            .into_iter()
+            .for_each(|grown| flow.forget_growth(grown));
+        let mut alone = 0;
+        for _ in 0..10 {
+            alone = flow.grow_stream(alone);
+        }
+        assert_eq!(
+            flow.stream_target(alone) as usize,
+            limits.stream_window_bytes_max
+        );
+        flow.set_caps(32 << 10, u32::MAX);
+        assert_eq!(flow.stream_target(alone), 32 << 10, "memory is short");
+        assert_eq!(flow.grow_stream(0), 0);
     }
 }

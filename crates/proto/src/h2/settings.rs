@@ -108,6 +108,13 @@ impl OwnSettings {
         }
         frame::write(Kind::Settings, 0, 0, &payload, out);
     }
+
+    /// Appends SETTINGS that change the initial window of streams and nothing else.
+    pub(crate) fn write_window(window: u32, out: &mut Vec<u8>) {
+        let [a, b] = INITIAL_WINDOW_SIZE.to_be_bytes();
+        let [c, d, e, f] = window.to_be_bytes();
+        frame::write(Kind::Settings, 0, 0, &[a, b, c, d, e, f], out);
+    }
 }
 
 /// What a client that asks for h2c over HTTP/1.1 says in `HTTP2-Settings` (RFC 7540, section

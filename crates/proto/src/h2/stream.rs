@@ -38,6 +38,8 @@ pub(crate) struct Stream {
     pub(crate) receive_window: i32,
     /// Bytes that the peer sent and nobody has released.
     pub(crate) held: u32,
+    /// Bytes that the peer's window has grown by.
+    pub(crate) grown: u32,
     /// Bytes that we may still send; negative after the peer made its window smaller.
     pub(crate) send_window: i32,
     /// Bytes of content that are still to come, or [`UNDECLARED`].
@@ -137,6 +139,14 @@ impl Stream {
         }
         self.send_window = window as i32;
         Ok(())
+    }
+
+    /// Whether what was received was taken so fast that a larger window may be of use: half of the
+    /// present one has been taken since it was last announced, and hardly anything is held.
+    #[inline]
+    pub(crate) fn keeps_up(&self, target: u32) -> bool {
+        let missing = i64::from(target) - i64::from(self.receive_window) - i64::from(self.held);
+        missing >= i64::from(target / 2) && self.held <= target / 4
     }
 
     /// What is to be announced for the peer to have `target` bytes again; nothing while that is

@@ -576,3 +576,72 @@ fn windows_that_are_given_back_shrink_with_their_caps() {
         received + 11_024 + 65_536
     );
 }
+
+/// A pair of which the server answers a request with more than any window.
+fn answering(client: &mut End, server: &mut End) -> blitz_proto::h2::StreamId {
+    let stream = client.get("/");
+    let to_server = client.take_out();
+    server.receive(&to_server);
+    server.complete.clear();
+    server.respond(stream, &ResponseHead::default(), vec![7; 3_000_000], None);
+    settle(client, server);
+    stream
+}
+
+#[test]
+fn only_the_window_of_a_stream_whose_reader_keeps_up_grows() {
+    let (mut client, mut server) = pair();
+    client.releases = false;
+    let stalled = answering(&mut client, &mut server);
+    client.releases = true;
+    let fast = answering(&mut client, &mut server);
+    assert_eq!(client.messages[&fast].content.len(), 3_000_000);
+    // The window of the next stream begins as small as ever, whatever the connection can carry.
+    client.releases = false;
+    let next = answering(&mut client, &mut server);
+    for stream in [stalled, next] {
+        assert_eq!(client.messages[&stream].content.len(), 65_536);
+    }
+}
+
+#[test]
+fn first_windows_of_streams_may_change_while_the_connection_is_open() {
+    let (mut client, mut server) = pair();
+    client.releases = false;
+    let before = answering(&mut client, &mut server);
+    let untouched = client.get("/");
+    settle(&mut client, &mut server);
+    let open = client.get("/");
+    let to_server = client.take_out();
+    server.receive(&to_server);
+    server.complete.clear();
+
+    client.connection.set_stream_window(8_192, &mut client.out);
+    assert_eq!(client.connection.stream_window(), 8_192);
+    // What is on its way already was sent in the old window.
+    server.respond(open, &ResponseHead::default(), vec![7; 50_000], None);
+    server.send();
+    let on_its_way = server.take_out();
+    let next = client.get("/");
+    client.receive(&on_its_way);
+    assert_eq!(client.messages[&open].content.len(), 50_000);
+    let to_server = client.take_out();
+    server.receive(&to_server);
+    server.complete.clear();
+    server.respond(next, &ResponseHead::default(), vec![7; 50_000], None);
+    settle(&mut client, &mut server);
+    assert_eq!(client.messages[&next].content.len(), 8_192);
+    assert_eq!(client.messages[&before].content.len(), 65_536);
+    assert!(client.messages[&untouched].is_complete && client.failure.is_none());
+
+    // The server has to be heard before the next change; what is taken opens the smaller window.
+    client.connection.set_stream_window(16_384, &mut client.out);
+    client.connection.set_stream_window(4_096, &mut client.out);
+    assert_eq!(client.connection.stream_window(), 16_384);
+    settle(&mut client, &mut server);
+    assert_eq!(client.messages[&next].content.len(), 16_384);
+    client.connection.release(next, 16_384, &mut client.out);
+    settle(&mut client, &mut server);
+    assert_eq!(client.messages[&next].content.len(), 16_384 + 16_384);
+    assert!(client.failure.is_none() && server.failure.is_none());
+}

@@ -58,17 +58,31 @@ impl Connection {
 
     fn note_acknowledgement(&mut self, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.own_acknowledged, true) {
-            return;
+            return self.note_resize();
         }
         self.decoder
             .set_size_limit(self.own.header_table_size as usize);
         let surplus = WINDOW_DEFAULT.saturating_sub(self.own.window) as i32;
-        let target = self.flow.stream_size();
         for stream in self.streams.iter_mut() {
             stream.receive_window -= surplus;
+            let target = self.flow.stream_target(stream.grown);
             // What was released so far may have been too little to announce in the larger window.
             if let Some(increment) = stream.credit(target) {
                 frame::write_window_update(stream.id, increment, out);
+            }
+        }
+    }
+
+    /// The server has changed the windows of the streams that were open when their initial size
+    /// changed; what it sent before, it sent in the windows that they had.
+    #[cold]
+    fn note_resize(&mut self) {
+        let Some(resize) = self.resize.take() else {
+            return;
+        };
+        for stream in self.streams.iter_mut() {
+            if stream.id < resize.first {
+                stream.receive_window += resize.change;
             }
         }
     }

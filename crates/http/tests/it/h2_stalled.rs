@@ -1,0 +1,203 @@
+//! What many streams of upstreams hold whose readers do not keep up (rules 4 and 14), and what the
+//! large heads of many requests do.
+
+use std::time::{Duration, Instant};
+
+use blitz_http::{
+    BodyLength, ClientError, ClientOptions, IoChoice, Limits, Method, Pool, Protocol, RequestHead,
+    Response, Upstream,
+};
+
+use crate::h2_client::Client;
+use crate::support::{BIG, IS_LATER, Server, on_each_driver, run};
+
+const STALLED: usize = 1_600;
+
+/// About what a core may hold.
+const ALL: usize = 64 << 20;
+
+/// Runs `client` with connections to our own server.
+fn with_server(io: IoChoice, limits: Limits, client: impl AsyncFnOnce(Upstream)) {
+    let server = Server::start(io);
+    run(io, async {
+        let options = ClientOptions {
+            limits,
+            ..ClientOptions::default()
+        };
+        let address = blitz_http::Address::Tcp(server.address);
+        let pool = Pool::new(options);
+        client(pool.upstream_speaking(&address, Protocol::Http2)).await;
+    });
+}
+
+async fn ask(upstream: &Upstream, path: &str) -> Response {
+    let mut head = RequestHead::new(Method::Get, path);
+    head.set_authority("a");
+    loop {
+        let connection = upstream.checkout().await.expect("connects");
+        let (_, response) = connection.request(&head, BodyLength::Empty);
+        match response.response().await {
+            Ok(response) => return response,
+            // A server may refuse the stream that follows a reset, as ours does while it still
+            // works on the one that was reset.
+            Err(ClientError::Unprocessed) => blitz_http::sleep(Duration::from_millis(1)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Takes at least so many bytes.
+async fn read(response: &mut Response, bytes: usize) {
+    let mut taken = 0;
+    while taken < bytes {
+        let part = response
+            .body
+            .next()
+            .await
+            .expect("comes")
+            .expect("not the end");
+        if let blitz_http::Part::Data(slice) = part {
+            taken += slice.len();
+        }
+    }
+}
+
+/// Streams that are begun, some of which were read from fast, and that nobody reads from any more.
+async fn stalled(upstream: &Upstream) -> Vec<Response> {
+    let mut all = Vec::new();
+    for number in 0..STALLED {
+        let mut response = ask(upstream, "/big").await;
+        if number % 16 == 0 {
+            read(&mut response, 400_000).await;
+        }
+        all.push(response);
+    }
+    settle().await;
+    all
+}
+
+async fn settle() {
+    blitz_http::sleep(Duration::from_millis(300)).await;
+}
+
+fn held() -> usize {
+    ALL - blitz_reactor::fair_share() * 1_024
+}
+
+/// Somebody else's requests, which are answered in full.
+async fn others(upstream: &Upstream) {
+    for _ in 0..20 {
+        let mut response = ask(upstream, "/hello").await;
+        let content = response.body.read_to_end(100).await.expect("comes");
+        assert_eq!(&content[..], b"hello");
+    }
+    let mut response = ask(upstream, "/big").await;
+    read(&mut response, BIG).await;
+}
+
+#[test]
+fn stalled_streams_hold_a_bounded_amount_and_others_go_on() {
+    on_each_driver(|io| {
+        with_server(io, Limits::default(), async |upstream| {
+            let mut stalled = stalled(&upstream).await;
+            assert!(held() < 48 << 20, "{} KiB are held", held() >> 10);
+            others(&upstream).await;
+            assert_eq!(blitz_reactor::counters().shed, 0);
+            // They may go on whenever they want to.
+            read(&mut stalled[1], BIG).await;
+            assert!(
+                stalled[17]
+                    .body
+                    .next()
+                    .await
+                    .is_ok_and(|part| part.is_some())
+            );
+        });
+    });
+}
+
+#[test]
+fn when_memory_runs_out_those_that_hold_the_most_are_reset_and_others_go_on() {
+    on_each_driver(|io| {
+        let limits = Limits {
+            stream_window_bytes_min: 64 << 10,
+            ..Limits::default()
+        };
+        with_server(io, limits, async |upstream| {
+            let before = blitz_http::counters().h2_streams_shed;
+            let mut stalled = stalled(&upstream).await;
+            assert!(held() < 60 << 20, "{} KiB are held", held() >> 10);
+            others(&upstream).await;
+            let shed = blitz_http::counters().h2_streams_shed - before;
+            assert!(shed > 100, "{shed}");
+            assert_eq!(blitz_reactor::counters().shed, 0);
+            let mut failed = 0;
+            for response in &mut stalled {
+                failed += u64::from(response.body.next().await.is_err());
+            }
+            assert!((1..=shed).contains(&failed), "{failed} of {shed}");
+        });
+    });
+}
+
+/// A request with a head of 27 KiB, of which a few dozen bytes are sent once the table has the field.
+fn large_head(path: &str) -> RequestHead {
+    let mut head = RequestHead::new(Method::Get, path);
+    head.set_authority("a");
+    for _ in 0..30 {
+        head.fields.append("x-large", [b'x'; 900]);
+    }
+    head
+}
+
+#[test]
+fn large_heads_are_bounded_and_others_are_served() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut sent = 0;
+        let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(server.address)).collect();
+        for client in &mut clients {
+            client.get("/hello");
+            for _ in 0..90 {
+                client.send_head(&large_head("/later"), BodyLength::Empty);
+            }
+            sent += client.out.len();
+            client.flush();
+        }
+        assert!(sent < 100_000, "{sent} bytes were sent");
+        // Each has been taken in when what comes behind it is answered.
+        for client in &mut clients {
+            assert_eq!(client.get("/hello").content, b"hello");
+        }
+        let refused = server.counters().heads_refused;
+        // 16 MiB are enough for about 400 of 1,080.
+        assert!((300..1_000).contains(&refused), "{refused}");
+        let held = ALL - server.ask(blitz_reactor::fair_share) * 1_024;
+        assert!((14 << 20..24 << 20).contains(&held), "{held}");
+        let mut late = Client::connect(server.address);
+        let stream = late.send_head(&large_head("/hello"), BodyLength::Empty);
+        let answer = late.answer(stream);
+        assert_eq!(answer.status.map(|status| status.code()), Some(503));
+        assert_eq!(answer.fields.get("retry-after"), Some(&b"1"[..]));
+        assert_eq!(late.get("/hello").content, b"hello");
+        // In HTTP/1.1 they cost their senders more, and count alike.
+        let mut plain = server.connect();
+        let large = "x".repeat(20_000);
+        plain.send(format!(
+            "GET /hello HTTP/1.1\r\nHost: a\r\nX-Large: {large}\r\n\r\n"
+        ));
+        let head = plain.head();
+        assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+        // Their memory serves others when they are answered.
+        server.ask(|| IS_LATER.set(true));
+        let large = || {
+            let mut late = Client::connect(server.address);
+            let stream = late.send_head(&large_head("/hello"), BodyLength::Empty);
+            late.answer(stream).status.map(|status| status.code())
+        };
+        let end = Instant::now() + Duration::from_secs(5);
+        while large() != Some(200) {
+            assert!(Instant::now() < end, "it never comes back");
+        }
+    });
+}
