@@ -24,6 +24,7 @@ mod h2_client;
 mod h2_peer;
 mod h2c_upgrade;
 mod interop;
+mod limits;
 mod liveness;
 mod misdirected;
 mod names;

@@ -266,7 +266,7 @@ mod tests {
             }
         }
         let size_max = streams.iter().map(|grown| flow.stream_target(*grown)).max();
-        assert_eq!(size_max, Some(256 << 10), "{streams:?}");
+        assert_eq!(size_max, Some(128 << 10), "{streams:?}");
         let all: u32 = streams.iter().sum();
         assert_eq!(all as usize, limits.connection_window_bytes_max);
         streams
