@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use blitz_proto::h2::{Code, StreamId};
+use blitz_reactor::Slice;
 
 use super::outbound::{STREAMS_WHEN_SHORT, is_short};
 use super::stream::{Body, wake};
@@ -159,7 +160,7 @@ impl State {
     fn held_by_streams(&self) -> impl Iterator<Item = (usize, StreamId)> {
         self.streams.iter().map(|(stream, known)| {
             let parts = known.receiving.parts.iter();
-            (parts.map(|part| part.len()).sum(), *stream)
+            (parts.map(Slice::len).sum(), *stream)
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{
     BodyLength, ClientError, ClientOptions, IoChoice, Limits, Method, Pool, Protocol, RequestHead,
-    Response, Upstream,
+    Response, Status, Upstream,
 };
 
 use crate::h2_client::Client;
@@ -177,7 +177,7 @@ fn large_heads_are_bounded_and_others_are_served() {
         let mut late = Client::connect(server.address);
         let stream = late.send_head(&large_head("/hello"), BodyLength::Empty);
         let answer = late.answer(stream);
-        assert_eq!(answer.status.map(|status| status.code()), Some(503));
+        assert_eq!(answer.status.map(Status::code), Some(503));
         assert_eq!(answer.fields.get("retry-after"), Some(&b"1"[..]));
         assert_eq!(late.get("/hello").content, b"hello");
         // In HTTP/1.1 they cost their senders more, and count alike.
@@ -193,7 +193,7 @@ fn large_heads_are_bounded_and_others_are_served() {
         let large = || {
             let mut late = Client::connect(server.address);
             let stream = late.send_head(&large_head("/hello"), BodyLength::Empty);
-            late.answer(stream).status.map(|status| status.code())
+            late.answer(stream).status.map(Status::code)
         };
         let end = Instant::now() + Duration::from_secs(5);
         while large() != Some(200) {

@@ -63,10 +63,13 @@ async fn settle() {
     blitz_http::sleep(Duration::from_millis(30)).await;
 }
 
+/// The number of a request, and what came of it.
+type Ended = (usize, Result<(), ClientError>);
+
 /// Requests that wait, with what came of each in the order in which it came.
 #[derive(Clone, Default)]
 struct Waiters {
-    ended: Rc<RefCell<Vec<(usize, Result<(), ClientError>)>>>,
+    ended: Rc<RefCell<Vec<Ended>>>,
     connections: Rc<RefCell<Vec<Connection>>>,
 }
 
