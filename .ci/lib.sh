@@ -1,4 +1,4 @@
-# Steps with a time limit, a log and a closing line. Sourced by .ci/run.
+# Stages made of steps, with time limits, logs and a closing line. Sourced by .ci/run.
 
 logs="${CARGO_TARGET_DIR:-$PWD/target}/ci"
 mkdir -p "$logs"
@@ -6,7 +6,7 @@ passed=0
 failed=0
 void=0
 
-# What a step says that proves nothing, neither good nor bad: EX_TEMPFAIL of sysexits(3).
+# Exit code of a step that proves nothing, neither good nor bad: EX_TEMPFAIL of sysexits(3).
 VOID=75
 
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
@@ -39,7 +39,76 @@ step() {
   tail -n 40 "$logs/$name.log" | sed 's/^/        /'
 }
 
-# The last line of a run, and its exit code: what is void is not green.
+# What stage() has declared, in order.
+stages=()
+declare -A stage_in=() stage_minutes=() stage_does=()
+
+# stage NAME plain|full MINUTES DOES: declares a stage; the function stage_NAME runs its steps. A stage
+# that is `full` is only part of --full.
+stage() {
+  stages+=("$1")
+  stage_in[$1]=$2 stage_minutes[$1]=$3 stage_does[$1]=$4
+}
+
+# stages_of plain|full: prints the names of the stages of a run.
+stages_of() {
+  local name
+  for name in "${stages[@]}"; do
+    [ "$1" != full ] && [ "${stage_in[$name]}" = full ] || echo "$name"
+  done
+}
+
+# list_stages: prints all stages with their times.
+list_stages() {
+  local name full
+  for name in "${stages[@]}"; do
+    full=''
+    [ "${stage_in[$name]}" = plain ] || full='--full'
+    printf '%-14s %-6s  about %3s min  %s\n' "$name" "$full" "${stage_minutes[$name]}" "${stage_does[$name]}"
+  done
+}
+
+# revision: prints the identity of the files in the checkout, committed or not.
+revision() {
+  local index
+  index=$(mktemp)
+  cp "$(git rev-parse --git-path index)" "$index"
+  GIT_INDEX_FILE=$index git add --all
+  GIT_INDEX_FILE=$index git write-tree
+  rm -f "$index"
+}
+
+declare -A has_run=()
+
+# need STAGE...: runs stages that the present one builds on, unless they have run.
+need() {
+  local name
+  for name in "$@"; do run_stage "$name"; done
+}
+
+# run_stage NAME: runs a stage once, prints its time, and records the revision if all its steps passed.
+run_stage() {
+  local name=$1 start=$SECONDS before=$((failed + void)) outcome=failed
+  [ -z "${has_run[$name]:-}" ] || return 0
+  has_run[$name]=yes
+  "stage_$name"
+  if [ $((failed + void)) -eq "$before" ]; then
+    outcome=passed
+    echo "$revision" >"$(stage_record "$name")"
+  fi
+  printf 'stage   %-18s %4d s  %s\n' "$name" $((SECONDS - start)) "$outcome"
+}
+
+# has_passed NAME: whether the stage has passed for exactly this revision.
+has_passed() {
+  [ "$(cat "$(stage_record "$1")" 2>/dev/null)" = "$revision" ]
+}
+
+# stage_record NAME: prints where the revision is kept for which a stage has passed. A stage may be longer
+# in --full, so each kind of run has records of its own.
+stage_record() { echo "$logs/$1.$kind.passed"; }
+
+# The last line of a run, and its exit code: a void step is not green.
 closing_line() {
   local colour=$green unproved=''
   if [ "$void" -ne 0 ]; then

@@ -121,8 +121,14 @@ expect() {
 
 # go_program: builds the peers in tests/smoke/go; "$smoke_go" is the program.
 go_program() {
+  build_go tests/smoke/go smoke-go
+  smoke_go=$go_binary
+}
+
+# build_go FOLDER NAME: builds the Go program in a folder; "$go_binary" is the program.
+build_go() {
   mkdir -p "$tools/bin"
-  smoke_go="$(realpath "$tools")/bin/smoke-go"
+  go_binary="$(realpath "$tools")/bin/$2"
   [ ! -x "$tools/go/bin/go" ] || PATH="$(realpath "$tools")/go/bin:$PATH"
-  (cd tests/smoke/go && GOTOOLCHAIN=local go build -o "$smoke_go" .) || fail 'tests/smoke/go does not compile'
+  (cd "$1" && GOTOOLCHAIN=local go build -o "$go_binary" .) || fail "$1 does not compile"
 }

@@ -1,0 +1,249 @@
+"""1,500 clients that are as slow as they may be, and one good client beside them: through Blitz its 99th
+percentile is at most twice that of asking the upstream directly, at the same time on the same machine."""
+
+import asyncio
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import random
+import selectors
+import socket
+import statistics
+import struct
+import time
+
+import h2
+from attack import client_cpus, server_cpus
+from blitz import prefer
+from wire import Backend, answer_by_path
+
+SECONDS = 120
+FILES = 8_192
+# How long everybody stays once all attackers have come.
+MEASURED_SECONDS = float(os.environ.get("ATTACK_SECONDS", "20"))
+FACTOR = 2.0
+# Of each kind of attacker.
+KINDS = {"slow heads": 375, "slow bodies": 375, "slow readers": 375, "stalled windows": 375}
+LARGE = 4 << 20
+# How often each attacker does something, in seconds.
+PERIOD = 1.0
+STREAMS = 4
+RESET = struct.pack("ii", 1, 0)
+
+CONTEXT = multiprocessing.get_context("spawn")
+
+
+async def run(binary):
+    with child(serve) as upstream:
+        upstream_port = await receive(upstream)
+        async with binary.running("--to", f"http://127.0.0.1:{upstream_port}",
+                                  cpus=server_cpus()) as server:
+            with child(Attackers(server.port).run) as attackers:
+                connected = await receive(attackers)
+                assert connected == sum(KINDS.values()), f"only {connected} attackers have come"
+                cpu, began = server.cpu_seconds(), time.monotonic()
+                with child(Client(server.port, upstream_port).run) as client:
+                    through, direct = await receive(client, MEASURED_SECONDS + 30)
+                used = (server.cpu_seconds() - cpu) / (time.monotonic() - began)
+                attackers.send("enough")
+                seen = await receive(attackers)
+            note = (f"p99 {through[98]:.2f} ms, directly {direct[98]:.2f} ms; median {through[49]:.2f} and "
+                    f"{direct[49]:.2f}; cpu {used * 100:.0f} %, peak RSS {server.peak_rss_bytes() >> 20} MiB, {seen}")
+    assert through[98] <= FACTOR * direct[98], note
+    return note
+
+
+@contextlib.contextmanager
+def child(target):
+    """Runs `target(pipe)` in a process of its own; gives the other end of the pipe."""
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=target, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        process.kill()
+        process.join()
+
+
+async def receive(pipe, seconds=30):
+    """What the other end sends next."""
+    assert await asyncio.to_thread(pipe.poll, seconds), "a process does not report"
+    return pipe.recv()
+
+
+def serve(pipe):
+    """The upstream: small answers at once, large ones as fast as they are taken."""
+    os.sched_setaffinity(0, client_cpus())
+    prefer()
+
+    async def forever():
+        async with Backend(answer).running() as backend:
+            pipe.send(backend.port)
+            await asyncio.Event().wait()
+
+    asyncio.run(forever())
+
+
+async def answer(request, reader, writer):
+    stream = writer.get_extra_info("socket")
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+    return await answer_by_path(request, reader, writer)
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """Asks for something small, through Blitz and directly in turns; each tenth time it connects anew."""
+
+    port: int
+    upstream_port: int
+
+    def run(self, pipe):
+        os.sched_setaffinity(0, client_cpus())
+        prefer()
+        times = {self.port: [], self.upstream_port: []}
+        streams = {}
+        end = time.monotonic() + MEASURED_SECONDS
+        number = 0
+        while time.monotonic() < end:
+            number += 1
+            for port, taken in times.items():
+                began = time.monotonic()
+                if number % 10 == 0 or port not in streams:
+                    if port in streams:
+                        streams.pop(port).close()
+                    streams[port] = connect(port)
+                path = b"/%d" % number
+                streams[port].sendall(b"GET " + path + b" HTTP/1.1\r\nHost: good\r\n\r\n")
+                received = b""
+                while not received.endswith(b"\r\n\r\n" + path):
+                    part = streams[port].recv(4096)
+                    assert part, f"closed after {received}"
+                    received += part
+                taken.append((time.monotonic() - began) * 1000)
+                time.sleep(0.002)
+        pipe.send([statistics.quantiles(taken, n=100) for taken in times.values()])
+
+
+def connect(port, receive_buffer=None):
+    stream = socket.socket()
+    if receive_buffer:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # With RST at the end no port is kept back for a minute.
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    stream.settimeout(10)
+    stream.connect(("127.0.0.1", port))
+    return stream
+
+
+@dataclasses.dataclass(frozen=True)
+class Attackers:
+    """All attackers, each of which does its little once in a PERIOD and comes again when it is cut off."""
+
+    port: int
+
+    def run(self, pipe):
+        os.sched_setaffinity(0, client_cpus())
+        dice = random.Random(1)
+        attackers = [KIND_STEPS[kind](self.port) for kind, count in KINDS.items() for _ in range(count)]
+        dice.shuffle(attackers)
+        for attacker in attackers:
+            attacker.begin()
+        pipe.send(sum(attacker.stream is not None for attacker in attackers))
+        again, turn = 0, 0
+        began = time.monotonic()
+        while not pipe.poll():
+            attacker = attackers[turn % len(attackers)]
+            try:
+                attacker.step()
+            except BlockingIOError:
+                pass
+            except OSError:
+                again += 1
+                attacker.begin()
+            turn += 1
+            ahead = began + turn * PERIOD / len(attackers) - time.monotonic()
+            if ahead > 0:
+                time.sleep(ahead)
+        pipe.send(f"{turn} steps of attackers, {again} of whom came again")
+
+
+class Attacker:
+    """A connection that takes a step once in a PERIOD."""
+
+    receive_buffer = None
+
+    def __init__(self, port):
+        self.port = port
+        self.stream = None
+        self.steps = 0
+
+    def begin(self):
+        if self.stream:
+            self.stream.close()
+        self.stream = connect(self.port, self.receive_buffer)
+        self.stream.setblocking(False)
+        self.steps = 0
+        self.stream.send(self.opening())
+
+    def opening(self):
+        return b""
+
+    def take(self, size):
+        if not self.stream.recv(size):
+            raise ConnectionResetError
+
+
+class SlowHead(Attacker):
+    """A head that comes byte by byte until its time is over."""
+
+    HEAD = b"GET /never HTTP/1.1\r\nHost: slow\r\nX-Slow: " + b"x" * 1000
+
+    def step(self):
+        self.stream.send(self.HEAD[self.steps:self.steps + 1])
+        self.steps += 1
+        self.take(1000)
+
+
+class SlowBody(Attacker):
+    """An upload a little above the minimum rate."""
+
+    def opening(self):
+        return b"POST /slow HTTP/1.1\r\nHost: slow\r\nContent-Length: 1000000\r\n\r\n"
+
+    def step(self):
+        self.stream.send(b"x" * 260)
+        self.take(1000)
+
+
+class SlowReader(Attacker):
+    """Takes some bytes of a large answer."""
+
+    receive_buffer = 4096
+
+    def opening(self):
+        return b"GET /size/%d HTTP/1.1\r\nHost: slow\r\n\r\n" % LARGE
+
+    def step(self):
+        self.take(700)
+
+
+class StalledWindows(Attacker):
+    """Streams of HTTP/2 whose windows open by a few bytes."""
+
+    def opening(self):
+        gets = b"".join(h2.get(h2.odd(n), f"/size/{LARGE}") for n in range(1, STREAMS + 1))
+        return h2.start(window=0) + gets
+
+    def step(self):
+        self.steps += 1
+        stream = h2.odd(self.steps % STREAMS + 1)
+        self.stream.send(h2.frame(h2.WINDOW_UPDATE, 0, stream, h2.number(100)))
+        self.take(1 << 16)
+
+
+KIND_STEPS = {"slow heads": SlowHead, "slow bodies": SlowBody, "slow readers": SlowReader,
+              "stalled windows": StalledWindows}
