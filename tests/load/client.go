@@ -121,8 +121,7 @@ func (c *client) request(ctx context.Context, e *exchange) (*http.Request, *sent
 	trace := &httptrace.ClientTrace{
 		GotConn: func(got httptrace.GotConnInfo) {
 			e.attempts.Add(1)
-			address := got.Conn.LocalAddr().String()
-			e.clientAddress.Store(&address)
+			c.ledger.isOn(e, got.Conn.LocalAddr().String())
 		},
 		Got1xxResponse: func(status int, fields textproto.MIMEHeader) error {
 			e.beat()

@@ -63,7 +63,18 @@ type exchange struct {
 	answerSent, answerReceived     atomic.Int64
 	interimReceived                atomic.Int32
 	clientDone                     atomic.Int64
+	previous                       atomic.Pointer[exchange]
 	clientTook                     time.Duration
+}
+
+// isOn notes which connection the client has chosen.
+func (l *ledger) isOn(e *exchange, address string) {
+	e.clientAddress.Store(&address)
+	if before, isReused := l.lastOn.Swap(address, e); isReused {
+		e.previous.Store(before.(*exchange))
+		// A chain of all that came before would never be freed.
+		before.(*exchange).previous.Store(nil)
+	}
 }
 
 func (e *exchange) at(stage string)         { e.clientStage.Store(&stage) }
@@ -97,6 +108,8 @@ type ledger struct {
 	received  atomic.Int64
 	completed atomic.Int64
 	worst     atomic.Int64
+	// The last exchange of each connection of a client.
+	lastOn sync.Map
 	// Whether the run was given up, so that nothing counts any more.
 	isOver atomic.Bool
 }
@@ -168,7 +181,11 @@ func (l *ledger) fail(e *exchange, format string, arguments ...any) {
 	}
 	what := fmt.Sprintf(format, arguments...)
 	if e != nil {
-		what += fmt.Sprintf("\n    plan: %s\n    state: %s\n    again: --seed %d --only %d", e.plan, e.state(), e.seed, e.number)
+		what += fmt.Sprintf("\n    plan: %s\n    state: %s\n", e.plan, e.state())
+		if before := e.previous.Load(); before != nil && e.client <= h1TLS {
+			what += fmt.Sprintf("    before it on the connection: %s\n    state: %s\n", before.plan, before.state())
+		}
+		what += fmt.Sprintf("    again: --seed %d --only %d", e.seed, e.number)
 	}
 	l.lock.Lock()
 	l.failures = append(l.failures, what)

@@ -41,7 +41,7 @@ func (c *rawClient) play(ctx context.Context, plans []*plan) {
 	for _, p := range plans {
 		e := c.ledger.begin(p, beats, cancel)
 		e.attempts.Store(1)
-		e.clientAddress.Store(&address)
+		c.ledger.isOn(e, address)
 		line.exchanges = append(line.exchanges, e)
 	}
 	sent := make(chan struct{})
