@@ -21,7 +21,8 @@ import (
 
 // What is allowed to remain of a load.
 const (
-	filesLeftMax   = 0
+	// Files that the gateway opens when they are first needed.
+	filesLeftMax   = 3
 	idleCPUMax     = 50 * time.Millisecond
 	idleTime       = 2 * time.Second
 	settleMax      = 10 * time.Second

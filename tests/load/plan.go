@@ -74,7 +74,13 @@ const (
 
 var addressNames = [addresses]string{"", "/risky", "/tardy"}
 
-const sizeMax = 3 << 20
+const (
+	sizeMax = 3 << 20
+	// So many bytes of each request of a pipeline fit into the receive buffer of a socket, small packets and
+	// all. A gateway reads no further ahead than it must, and once a receive buffer has overflowed Linux
+	// (6.18) drops acknowledgements with the packets: both directions stand still, for minutes if need be.
+	pipelinedSizeMax = 6 << 10
+)
 
 // plan is all that is decided about an exchange before it begins. It depends on the seed and the number
 // of the exchange, and on nothing that happens during the run.
@@ -248,7 +254,7 @@ func (p *plan) suitRaw(dice *rand.Rand, part, count int) {
 		if p.address == risky {
 			p.address = reliable
 		}
-		p.requestSize = min(p.requestSize, 256<<10)
+		p.requestSize = min(p.requestSize, pipelinedSizeMax)
 		p.answerSize = min(p.answerSize, 256<<10)
 	}
 	if part == 0 && dice.IntN(2) == 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -80,20 +81,21 @@ func (w *watcher) look(now time.Time, late time.Duration) {
 					other.isHung.Store(true)
 				}
 			}
-			w.ledger.fail(e, "nothing has moved for %.1f s; the gateway's sockets (state, received and not read, sent and not taken):\n%s",
+			w.ledger.fail(e, "nothing has moved for %.1f s; its sockets (state, received and not read, sent and not taken):\n%s",
 				silence.Seconds(), w.gateway.socketsOf(e))
 			e.cancel()
 		}
 	}
 }
 
-// socketsOf are the gateway's sockets of an exchange, with their other ends.
+// socketsOf are the sockets of an exchange, each with both ends, if `ss` is there to say so.
 func (g *gateway) socketsOf(e *exchange) string {
 	ends := []string{text(&e.clientAddress), text(&e.upstreamAddress)}
+	output, _ := exec.Command("ss", "-tnHOoi").Output()
 	var lines []string
-	for _, line := range g.sockets() {
+	for line := range strings.Lines(string(output)) {
 		if fields := strings.Fields(line); slices.Contains(ends, fields[3]) || slices.Contains(ends, fields[4]) {
-			lines = append(lines, line)
+			lines = append(lines, "        "+strings.Join(fields, " "))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -1,5 +1,5 @@
-"""1,500 clients that are as slow as they may be, and one good client beside them: through Blitz its 99th
-percentile is at most twice that of asking the upstream directly, at the same time on the same machine."""
+"""1,500 clients that are as slow as they may be, and one good client beside them: its 99th percentile
+through Blitz is at most twice that of asking the upstream directly, while the attackers come and stay."""
 
 import asyncio
 import contextlib
@@ -23,35 +23,52 @@ FILES = 8_192
 # How long everybody stays once all attackers have come.
 MEASURED_SECONDS = float(os.environ.get("ATTACK_SECONDS", "20"))
 FACTOR = 2.0
+# Below this the second connection on the way is most of the difference, whoever attacks.
+P99_MS_MIN = 1.0
+WORST_MS_MAX = 500.0
 # Of each kind of attacker.
 KINDS = {"slow heads": 375, "slow bodies": 375, "slow readers": 375, "stalled windows": 375}
 LARGE = 4 << 20
 # How often each attacker does something, in seconds.
 PERIOD = 1.0
-STREAMS = 4
+STREAMS = 8
 RESET = struct.pack("ii", 1, 0)
 
 CONTEXT = multiprocessing.get_context("spawn")
 
 
 async def run(binary):
-    with child(serve) as upstream:
-        upstream_port = await receive(upstream)
+    # What attackers ask for comes from an upstream of its own, so that only Blitz stands between them and
+    # the good client.
+    with child(serve_attackers) as theirs, child(serve_client) as ours:
+        upstream_port, attacked_port = await receive(ours), await receive(theirs)
         async with binary.running("--to", f"http://127.0.0.1:{upstream_port}",
+                                  "--to", f"/size=http://127.0.0.1:{attacked_port}",
+                                  "--to", f"/slow=http://127.0.0.1:{attacked_port}",
                                   cpus=server_cpus()) as server:
-            with child(Attackers(server.port).run) as attackers:
-                connected = await receive(attackers)
-                assert connected == sum(KINDS.values()), f"only {connected} attackers have come"
-                cpu, began = server.cpu_seconds(), time.monotonic()
-                with child(Client(server.port, upstream_port).run) as client:
-                    through, direct = await receive(client, MEASURED_SECONDS + 30)
-                used = (server.cpu_seconds() - cpu) / (time.monotonic() - began)
-                attackers.send("enough")
-                seen = await receive(attackers)
-            note = (f"p99 {through[98]:.2f} ms, directly {direct[98]:.2f} ms; median {through[49]:.2f} and "
-                    f"{direct[49]:.2f}; cpu {used * 100:.0f} %, peak RSS {server.peak_rss_bytes() >> 20} MiB, {seen}")
-    assert through[98] <= FACTOR * direct[98], note
+            note, through, direct = await measured(server, upstream_port)
+    assert through.p99 <= max(FACTOR * direct.p99, P99_MS_MIN), note
+    assert through.worst <= max(FACTOR * direct.worst, WORST_MS_MAX), note
     return note
+
+
+async def measured(server, upstream_port):
+    """What the good client has seen on both ways, and a note about it."""
+    with child(Client(server.port).run) as through, child(Client(upstream_port).run) as direct:
+        for client in (through, direct):
+            assert await receive(client) == "begun"
+        with child(Attackers(server.port, KINDS).run) as attackers:
+            connected = await receive(attackers)
+            assert connected == sum(KINDS.values()), f"only {connected} attackers have come"
+            cpu, began = server.cpu_seconds(), time.monotonic()
+            await asyncio.sleep(MEASURED_SECONDS)
+            used = (server.cpu_seconds() - cpu) / (time.monotonic() - began)
+            for pipe in (through, direct, attackers):
+                pipe.send("enough")
+            through, direct, seen = [await receive(pipe) for pipe in (through, direct, attackers)]
+    note = (f"{through}, directly {direct}; cpu {used * 100:.0f} %, "
+            f"peak RSS {server.peak_rss_bytes() >> 20} MiB, {seen}")
+    return note, through, direct
 
 
 @contextlib.contextmanager
@@ -74,10 +91,15 @@ async def receive(pipe, seconds=30):
     return pipe.recv()
 
 
-def serve(pipe):
-    """The upstream: small answers at once, large ones as fast as they are taken."""
-    os.sched_setaffinity(0, client_cpus())
+def serve_client(pipe):
+    """The upstream of the good client, which runs as soon as it wants to."""
     prefer()
+    serve_attackers(pipe)
+
+
+def serve_attackers(pipe):
+    """An upstream: small answers at once, large ones as fast as they are taken."""
+    os.sched_setaffinity(0, client_cpus())
 
     async def forever():
         async with Backend(answer).running() as backend:
@@ -94,37 +116,45 @@ async def answer(request, reader, writer):
 
 
 @dataclasses.dataclass(frozen=True)
+class Seen:
+    """How long answers took, in milliseconds."""
+
+    p99: float
+    median: float
+    worst: float
+
+    def __str__(self):
+        return f"p99 {self.p99:.2f} ms (median {self.median:.2f}, worst {self.worst:.0f})"
+
+
+@dataclasses.dataclass(frozen=True)
 class Client:
-    """Asks for something small, through Blitz and directly in turns; each tenth time it connects anew."""
+    """Asks for something small until it is told to stop; each tenth time it connects anew."""
 
     port: int
-    upstream_port: int
 
     def run(self, pipe):
         os.sched_setaffinity(0, client_cpus())
         prefer()
-        times = {self.port: [], self.upstream_port: []}
-        streams = {}
-        end = time.monotonic() + MEASURED_SECONDS
-        number = 0
-        while time.monotonic() < end:
-            number += 1
-            for port, taken in times.items():
-                began = time.monotonic()
-                if number % 10 == 0 or port not in streams:
-                    if port in streams:
-                        streams.pop(port).close()
-                    streams[port] = connect(port)
-                path = b"/%d" % number
-                streams[port].sendall(b"GET " + path + b" HTTP/1.1\r\nHost: good\r\n\r\n")
-                received = b""
-                while not received.endswith(b"\r\n\r\n" + path):
-                    part = streams[port].recv(4096)
-                    assert part, f"closed after {received}"
-                    received += part
-                taken.append((time.monotonic() - began) * 1000)
-                time.sleep(0.002)
-        pipe.send([statistics.quantiles(taken, n=100) for taken in times.values()])
+        stream = connect(self.port)
+        times = []
+        pipe.send("begun")
+        while not pipe.poll():
+            began = time.monotonic()
+            if len(times) % 10 == 9:
+                stream.close()
+                stream = connect(self.port)
+            path = b"/%d" % len(times)
+            stream.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: good\r\n\r\n")
+            received = b""
+            while not received.endswith(b"\r\n\r\n" + path):
+                part = stream.recv(4096)
+                assert part, f"closed after {received}"
+                received += part
+            times.append((time.monotonic() - began) * 1000)
+            time.sleep(0.002)
+        percentiles = statistics.quantiles(times, n=100)
+        pipe.send(Seen(percentiles[98], percentiles[49], max(times)))
 
 
 def connect(port, receive_buffer=None):
@@ -144,11 +174,12 @@ class Attackers:
     """All attackers, each of which does its little once in a PERIOD and comes again when it is cut off."""
 
     port: int
+    kinds: dict
 
     def run(self, pipe):
         os.sched_setaffinity(0, client_cpus())
         dice = random.Random(1)
-        attackers = [KIND_STEPS[kind](self.port) for kind, count in KINDS.items() for _ in range(count)]
+        attackers = [KIND_STEPS[kind](self.port) for kind, count in self.kinds.items() for _ in range(count)]
         dice.shuffle(attackers)
         for attacker in attackers:
             attacker.begin()
@@ -168,7 +199,7 @@ class Attackers:
             ahead = began + turn * PERIOD / len(attackers) - time.monotonic()
             if ahead > 0:
                 time.sleep(ahead)
-        pipe.send(f"{turn} steps of attackers, {again} of whom came again")
+        pipe.send(f"{turn} steps of attackers, {again} came again")
 
 
 class Attacker:

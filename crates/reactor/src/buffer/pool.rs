@@ -18,6 +18,13 @@ const BUFFERS_MAX: u16 = 3_900;
 /// The unit in which memory goes back. Where pages are larger, the kernel refuses parts of them.
 const PAGE_BYTES: usize = 4096;
 
+/// Bytes that are in nobody's share: a quarter. What streams may hold however little is left comes out of
+/// it, and the heads of newcomers.
+const RESERVE_BYTES: usize = BUFFERS_MAX as usize * BUFFER_BYTES / 4;
+
+/// How many equal shares the rest is cut into: one of an idle core is 64 KiB.
+const SHARES: usize = 768;
+
 /// Receive buffers of one core, handed out by number and counted by view.
 ///
 /// The free list is a stack: under light load the same few warm buffers serve everybody, and
@@ -114,11 +121,13 @@ impl Pool {
         self.free.borrow_mut().push(id);
     }
 
-    /// What one stream may hold, by what is left for all: a 1,024th of it, 64 KiB at best (rule
-    /// 4). The more is held by those who cannot pass it on, the less may each newcomer hold, so
-    /// that thousands of them leave something free (dynamic thresholds, Choudhury and Hahne 1998).
+    /// What one stream may hold, by what is left for all but the reserve: a 768th of it, 64 KiB at
+    /// best (rule 4). The more is held by those who cannot pass it on, the less may each newcomer
+    /// hold, so that thousands of them leave something free (dynamic thresholds, Choudhury and Hahne
+    /// 1998). Without the reserve they would not: shares that never come back only approach nothing,
+    /// and every stream may hold [a little](crate::socket) of what is left then.
     pub(crate) fn fair_share(&self) -> usize {
-        self.available() / 1_024
+        self.available().saturating_sub(RESERVE_BYTES) / SHARES
     }
 
     /// Buffers that have views.

@@ -6,8 +6,8 @@ use super::SocketKey;
 use super::entry::{End, Entry, Pending, Role};
 use super::table::{Sockets, wake};
 
-/// A core that has no buffer for this long sheds its largest holder.
-const STARVED_TIME: Duration = Duration::from_secs(1);
+/// A core that has no buffer for this long sheds its largest holder. Everybody waits meanwhile.
+const STARVED_TIME: Duration = Duration::from_millis(250);
 
 /// How long it waits for the effect before it sheds the next.
 const SHED_PAUSE: Duration = Duration::from_millis(20);

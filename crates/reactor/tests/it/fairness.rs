@@ -174,6 +174,36 @@ fn a_thousand_stalled_connections_leave_room_for_a_newcomer() {
     });
 }
 
+/// The same when each has passed some on to a peer that takes nothing, as a gateway does: what everybody
+/// may hold however little is left comes out of a reserve.
+#[test]
+fn stalled_connections_that_have_passed_bytes_on_leave_room_for_a_newcomer() {
+    on_both_drivers(|| async {
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outside.local_addr().unwrap();
+        let mut stalled = Vec::new();
+        for _ in 0..1_000 {
+            let socket = Socket::connect(&address.into()).await.unwrap();
+            socket.set_window(64 << 10);
+            let (mut peer, _) = outside.accept().unwrap();
+            peer.set_nonblocking(true).unwrap();
+            let _ = peer.write(&pattern(500_000));
+            let mut passed_on = Vec::new();
+            for _ in 0..6 {
+                let piece = blitz_reactor::timeout(Duration::from_millis(5), socket.recv()).await;
+                passed_on.extend(piece.into_iter().flatten().flatten());
+            }
+            stalled.push((socket, peer, passed_on));
+        }
+        let newcomer = Socket::connect(&address.into()).await.unwrap();
+        let (mut peer, _) = outside.accept().unwrap();
+        peer.write_all(b"hello").unwrap();
+        let heard = blitz_reactor::timeout(Duration::from_millis(100), newcomer.recv()).await;
+        assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"hello");
+        assert_eq!((counters().no_buffers, counters().shed), (0, 0));
+    });
+}
+
 /// Rule 1: one sender at full speed does not keep a neighbour's small messages waiting.
 #[test]
 fn a_hot_connection_does_not_starve_its_neighbours() {
