@@ -82,10 +82,17 @@ func (g *gateway) log() string {
 	return string(text[max(0, len(text)-3000):])
 }
 
-// openFiles is how many descriptors the gateway holds.
-func (g *gateway) openFiles() int {
-	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.pid()))
-	return len(entries)
+// openSockets is how many sockets the gateway holds, listeners among them.
+func (g *gateway) openSockets() int {
+	folder := fmt.Sprintf("/proc/%d/fd", g.pid())
+	entries, _ := os.ReadDir(folder)
+	count := 0
+	for _, entry := range entries {
+		if link, _ := os.Readlink(filepath.Join(folder, entry.Name())); strings.HasPrefix(link, "socket:") {
+			count++
+		}
+	}
+	return count
 }
 
 func (g *gateway) residentBytes() int64 {

@@ -21,8 +21,6 @@ import (
 
 // What is allowed to remain of a load.
 const (
-	// Files that the gateway opens when they are first needed.
-	filesLeftMax   = 3
 	idleCPUMax     = 50 * time.Millisecond
 	idleTime       = 2 * time.Second
 	settleMax      = 10 * time.Second
@@ -99,7 +97,7 @@ func run(o *options) error {
 		return err
 	}
 	defer s.gateway.command.Process.Kill()
-	before := resources{s.gateway.openFiles(), s.gateway.residentBytes()}
+	before := resources{s.gateway.openSockets(), s.gateway.residentBytes()}
 	watcher := watch(s.ledger, s.gateway)
 	s.play(ctx)
 	watcher.stop()
@@ -216,8 +214,8 @@ func (s *stage) disturb(ctx context.Context) {
 }
 
 type resources struct {
-	files  int
-	memory int64
+	sockets int
+	memory  int64
 }
 
 // wrapUp has everybody leave, and looks at what remains in the gateway.
@@ -236,17 +234,17 @@ func (s *stage) wrapUp(before resources) {
 		u.close()
 	}
 	deadline := time.Now().Add(settleMax)
-	for s.gateway.openFiles() > before.files+filesLeftMax && time.Now().Before(deadline) {
+	for s.gateway.openSockets() > before.sockets && time.Now().Before(deadline) {
 		time.Sleep(50 * time.Millisecond)
 	}
-	after := resources{s.gateway.openFiles(), s.gateway.residentBytes()}
+	after := resources{s.gateway.openSockets(), s.gateway.residentBytes()}
 	cpu := s.gateway.cpuTime()
 	time.Sleep(idleTime)
 	idle := s.gateway.cpuTime() - cpu
-	fmt.Printf("afterwards: %d files (%d before), %d MiB resident (%d before), %v of CPU in %v\n",
-		after.files, before.files, after.memory>>20, before.memory>>20, idle, idleTime)
-	if after.files > before.files+filesLeftMax {
-		s.ledger.fail(nil, "%d connections are left %v after everybody has gone:\n%s", after.files-before.files, settleMax, strings.Join(s.gateway.sockets(), "\n"))
+	fmt.Printf("afterwards: %d sockets (%d before), %d MiB resident (%d before), %v of CPU in %v\n",
+		after.sockets, before.sockets, after.memory>>20, before.memory>>20, idle, idleTime)
+	if after.sockets > before.sockets {
+		s.ledger.fail(nil, "%d connections are left %v after everybody has gone:\n%s", after.sockets-before.sockets, settleMax, strings.Join(s.gateway.sockets(), "\n"))
 	}
 	if after.memory-before.memory > growthBytesMax {
 		s.ledger.fail(nil, "resident memory grew from %d to %d MiB", before.memory>>20, after.memory>>20)

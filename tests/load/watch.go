@@ -53,8 +53,8 @@ func (w *watcher) run() {
 		w.look(now, late)
 		if now.Sub(progress) >= progressEvery {
 			progress = now
-			fmt.Printf("%4.0f s  %s, %d open files, %d MiB resident\n", now.Sub(began).Seconds(), w.ledger.summary(),
-				w.gateway.openFiles(), w.gateway.residentBytes()>>20)
+			fmt.Printf("%4.0f s  %s, %d sockets, %d MiB resident\n", now.Sub(began).Seconds(), w.ledger.summary(),
+				w.gateway.openSockets(), w.gateway.residentBytes()>>20)
 		}
 	}
 }
