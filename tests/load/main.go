@@ -159,14 +159,14 @@ func (s *stage) play(ctx context.Context) {
 	for range o.workers {
 		group.Go(func() {
 			for ending.Err() == nil {
-				number := next.Add(1)
+				number, round := next.Add(1), uint64(0)
 				if o.only >= 0 {
 					if number > uint64(o.repeat) {
 						return
 					}
-					number = uint64(o.only)
+					number, round = uint64(o.only), number
 				}
-				s.playOne(ctx, number)
+				s.playOne(ctx, number, round)
 			}
 		})
 	}
@@ -176,8 +176,11 @@ func (s *stage) play(ctx context.Context) {
 	group.Wait()
 }
 
-func (s *stage) playOne(ctx context.Context, number uint64) {
+func (s *stage) playOne(ctx context.Context, number, round uint64) {
 	plans := drawAll(s.options.seed, number, s.options.clients)
+	for _, p := range plans {
+		p.round = round
+	}
 	if client := plans[0].client; client < versions {
 		s.clients[client][number%clientSets].play(ctx, plans[0])
 		return

@@ -86,15 +86,17 @@ const (
 // of the exchange, and on nothing that happens during the run.
 type plan struct {
 	number, part uint64
-	seed         uint64
-	client       int
-	upstream     int
-	address      int
-	method       string
-	status       int
-	order        int
-	requestSize  int64
-	answerSize   int64
+	// How often the exchange was played before; only the id depends on it.
+	round       uint64
+	seed        uint64
+	client      int
+	upstream    int
+	address     int
+	method      string
+	status      int
+	order       int
+	requestSize int64
+	answerSize  int64
 	// Whether the length is announced; otherwise the content is chunked.
 	requestSized, answerSized       bool
 	requestTrailers, answerTrailers bool
@@ -281,7 +283,7 @@ func size(dice *rand.Rand) int64 {
 	}
 }
 
-func (p *plan) id() string              { return fmt.Sprintf("%x.%x.%x", p.seed, p.number, p.part) }
+func (p *plan) id() string              { return fmt.Sprintf("%x.%x.%x.%x", p.seed, p.number, p.part, p.round) }
 func (p *plan) requestContent() content { return content(mix(p.seed ^ p.number<<16 ^ p.part<<8 ^ 1)) }
 func (p *plan) answerContent() content  { return content(mix(p.seed ^ p.number<<16 ^ p.part<<8 ^ 2)) }
 func (p *plan) dice(side uint64) *rand.Rand {
