@@ -12,6 +12,7 @@ use blitz_reactor::Chunk;
 use crate::body::{RecvBody, SendBody, Tunnel};
 use crate::counters::count;
 use crate::error::{Refusal, content_of};
+use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
 use crate::tls::TlsInfo;
@@ -74,7 +75,9 @@ impl Exchange {
             status: Status::SERVICE_UNAVAILABLE,
             rule: "heads-memory",
         };
-        let (mut head, content) = content_of(refusal, &self.request.fields, options);
+        let asked = &self.request.fields;
+        let as_problem = accepts_problem(asked) == Some(true);
+        let (mut head, content) = content_of(refusal, asked, as_problem, options);
         head.fields.append(Name::RetryAfter, RETRY_AFTER);
         self.responder.send(&mut head, content);
     }
