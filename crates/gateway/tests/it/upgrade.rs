@@ -120,7 +120,8 @@ scenarios! {
     fn h2c_ends_here_and_is_not_offered_to_the_upstream(io) {
         for (settings, granted) in [("AAMAAABkAAQAAP__", true), ("AAMA=", false)] {
             let upstream = Upstream::saying("plain");
-            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let options = Options { h2c_upgrade: true, ..Options::default() };
+            let proxy = Proxy::with(io, &[&upstream.url()], options);
             let mut client = proxy.peer();
             client.send(format!(
                 "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, X-Mine\r\n\
