@@ -15,12 +15,17 @@ const KEPT_MAX: usize = 1024;
 const KEPT_FIELDS_MAX: usize = 48;
 const KEPT_TEXT_MAX: usize = 4096;
 
-type Shelf<T> = LocalKey<RefCell<Vec<Box<T>>>>;
+type Shelf<T> = LocalKey<RefCell<Vec<Box<Slot<T>>>>>;
 
 /// A value from the core's pool; it returns there, cleared, when dropped.
-pub struct Pooled<T: Recycle> {
-    value: Option<Box<T>>,
-    /// Bytes of it that count against what the core may hold.
+pub struct Pooled<T: Recycle>(Option<Box<Slot<T>>>);
+
+/// A value, and what is known of its memory.
+#[doc(hidden)]
+#[derive(Default)]
+pub struct Slot<T> {
+    value: T,
+    /// Bytes that count against what the core may hold.
     charged: u32,
 }
 
@@ -47,18 +52,31 @@ impl<T: Recycle> Pooled<T> {
             .try_with(|shelf| shelf.borrow_mut().pop())
             .ok()
             .flatten();
-        Pooled {
-            value: Some(kept.unwrap_or_default()),
-            charged: 0,
-        }
+        Pooled(Some(kept.unwrap_or_default()))
     }
 
-    #[cold]
-    fn discharge(&mut self) {
-        let bytes = std::mem::take(&mut self.charged) as usize;
-        let _ = CHARGED.try_with(|charged| charged.set(charged.get() - bytes));
-        blitz_reactor::discharge(bytes);
+    #[inline]
+    fn slot(&self) -> &Slot<T> {
+        let Some(slot) = &self.0 else {
+            unreachable!("only drop empties it")
+        };
+        slot
     }
+
+    #[inline]
+    fn slot_mut(&mut self) -> &mut Slot<T> {
+        let Some(slot) = &mut self.0 else {
+            unreachable!("only drop empties it")
+        };
+        slot
+    }
+}
+
+#[cold]
+fn discharge(charged: &mut u32) {
+    let bytes = std::mem::take(charged) as usize;
+    let _ = CHARGED.try_with(|charged| charged.set(charged.get() - bytes));
+    blitz_reactor::discharge(bytes);
 }
 
 impl Pooled<RequestHead> {
@@ -75,12 +93,12 @@ impl Pooled<RequestHead> {
         let Ok(charged) = u32::try_from(bytes) else {
             return false;
         };
-        if all > limits.heads_bytes_max || self.charged > 0 {
-            return self.charged > 0;
+        if all > limits.heads_bytes_max || self.slot().charged > 0 {
+            return self.slot().charged > 0;
         }
         CHARGED.set(all);
         blitz_reactor::charge(bytes);
-        self.charged = charged;
+        self.slot_mut().charged = charged;
         true
     }
 
@@ -88,7 +106,7 @@ impl Pooled<RequestHead> {
     /// any more use; a small head stays as it is.
     #[inline]
     pub fn reduce(&mut self) {
-        if self.charged > 0 {
+        if self.slot().charged > 0 {
             self.reduce_large();
         }
     }
@@ -116,19 +134,19 @@ impl Pooled<ResponseHead> {
 
 impl<T: Recycle> Drop for Pooled<T> {
     fn drop(&mut self) {
-        if self.charged > 0 {
-            self.discharge();
-        }
-        let Some(mut value) = self.value.take() else {
+        let Some(mut slot) = self.0.take() else {
             return;
         };
-        if !value.recycle() {
+        if slot.charged > 0 {
+            discharge(&mut slot.charged);
+        }
+        if !slot.value.recycle() {
             return;
         }
         let _ = T::shelf().try_with(|shelf| {
             let mut shelf = shelf.borrow_mut();
             if shelf.len() < KEPT_MAX {
-                shelf.push(value);
+                shelf.push(slot);
             }
         });
     }
@@ -152,20 +170,14 @@ impl<T: Recycle> Deref for Pooled<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        let Some(value) = &self.value else {
-            unreachable!("only drop empties it")
-        };
-        value
+        &self.slot().value
     }
 }
 
 impl<T: Recycle> DerefMut for Pooled<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        let Some(value) = &mut self.value else {
-            unreachable!("only drop empties it")
-        };
-        value
+        &mut self.slot_mut().value
     }
 }
 
@@ -180,7 +192,7 @@ macro_rules! recycle {
         impl Recycle for $type {
             fn shelf() -> &'static Shelf<$type> {
                 thread_local! {
-                    static SHELF: RefCell<Vec<Box<$type>>> = const { RefCell::new(Vec::new()) };
+                    static SHELF: RefCell<Vec<Box<Slot<$type>>>> = const { RefCell::new(Vec::new()) };
                 }
                 &SHELF
             }
