@@ -26,10 +26,11 @@ const HELD_MIN: usize = 16 * 1024;
 const FIRST_WINDOWS_PART: usize = 8;
 
 /// The part of it that windows may have grown by together.
-const GROWTH_PART: usize = 8;
+const GROWTH_PART: usize = 16;
 
-/// Streams of upstreams are reset when less than this part of it is left.
-const SHED_PART: usize = 8;
+/// Streams of upstreams are reset when what one may hold is less than this part of what it may hold
+/// on an idle core: then there is hardly more than the reserve.
+const SHED_PART: usize = 64;
 
 /// What the connections of a pool have open and hold together.
 #[derive(Default)]
@@ -143,8 +144,8 @@ impl State {
         }
         held.sort_unstable_by_key(|((bytes, _), _)| std::cmp::Reverse(*bytes));
         let bytes_min = self.limits().slice_bytes_min;
-        // A little more than what it began at, so that it does not begin again at once.
-        let enough = self.limits().stream_buffer_bytes_max / SHED_PART * 3 / 2;
+        // More than what it began at, so that it does not begin again at once.
+        let enough = self.limits().stream_buffer_bytes_max / SHED_PART * 4;
         for ((bytes, stream), wire) in held {
             if blitz_reactor::fair_share() >= enough || bytes <= bytes_min {
                 return;
