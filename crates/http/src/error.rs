@@ -6,6 +6,7 @@ use std::io;
 use blitz_proto::{Error, Fields, Name, ResponseHead, Status};
 use blitz_reactor::Chunk;
 
+use crate::counters::count;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
 
@@ -204,6 +205,21 @@ pub struct Refusal {
     pub rule: &'static str,
 }
 
+impl Refusal {
+    /// The core holds too many large heads for one more.
+    #[cold]
+    pub(crate) fn heads_memory() -> Refusal {
+        count(|counters| counters.heads_refused += 1);
+        Refusal {
+            status: Status::SERVICE_UNAVAILABLE,
+            rule: "heads-memory",
+        }
+    }
+}
+
+/// Seconds after which a client may ask again when the core had no memory for its request.
+const RETRY_AFTER: &str = "1";
+
 /// The answer that the core gives on its own. `asked` is what is known of the request's fields;
 /// `as_problem` says whether the client [accepts](accepts_problem) problem+json.
 pub(crate) fn content_of(
@@ -213,6 +229,9 @@ pub(crate) fn content_of(
     options: &ServeOptions,
 ) -> (Pooled<ResponseHead>, Chunk) {
     let mut head = Pooled::<ResponseHead>::response(refusal.status);
+    if refusal.status == Status::SERVICE_UNAVAILABLE {
+        head.fields.append(Name::RetryAfter, RETRY_AFTER);
+    }
     let made = options.refusal.as_ref();
     let made = made.and_then(|make| make(refusal, asked, &mut head));
     let content = made.unwrap_or_else(|| match as_problem {

@@ -6,11 +6,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use blitz_proto::h2::StreamId;
-use blitz_proto::{BodyLength, Name, RequestHead, ResponseHead, Status};
+use blitz_proto::{BodyLength, RequestHead, ResponseHead};
 use blitz_reactor::Chunk;
 
 use crate::body::{RecvBody, SendBody, Tunnel};
-use crate::counters::count;
 use crate::error::{Refusal, content_of};
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
@@ -63,22 +62,14 @@ pub struct Exchange {
     pub peer: Rc<Peer>,
 }
 
-/// Seconds after which a client may ask again when the core held too much.
-const RETRY_AFTER: &str = "1";
-
 impl Exchange {
     /// Answers a request with 503 because the core holds too many large heads.
     #[cold]
     pub(crate) fn refuse_head(self, options: &ServeOptions) {
-        count(|counters| counters.heads_refused += 1);
-        let refusal = Refusal {
-            status: Status::SERVICE_UNAVAILABLE,
-            rule: "heads-memory",
-        };
+        let refusal = Refusal::heads_memory();
         let asked = &self.request.fields;
         let as_problem = accepts_problem(asked) == Some(true);
         let (mut head, content) = content_of(refusal, asked, as_problem, options);
-        head.fields.append(Name::RetryAfter, RETRY_AFTER);
         self.responder.send(&mut head, content);
     }
 }

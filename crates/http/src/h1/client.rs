@@ -188,7 +188,7 @@ impl State {
         loop {
             match self.step() {
                 Ok(Got::Head(length)) => return Poll::Ready(self.begin_response(length)),
-                Ok(Got::NeedMore) => {}
+                Ok(Got::NeedMore | Got::Paused) => {}
                 Ok(Got::Data(_) | Got::Trailers | Got::End) => {
                     self.close_client();
                     return Poll::Ready(Err(ClientError::Truncated));

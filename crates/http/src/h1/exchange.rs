@@ -57,8 +57,7 @@ pub(crate) async fn run_exchanges<S: Service>(
         };
         served = served.wrapping_add(1);
         let outcome = {
-            let exchange = wire.exchange(request, length);
-            let call = pin!(exchange.map(|exchange| service.call(exchange)));
+            let call = pin!(Some(service.call(wire.exchange(request, length))));
             let mut call = call;
             poll_fn(|cx| wire.poll_exchange(call.as_mut(), cx)).await
         };
@@ -124,13 +123,8 @@ enum Next {
 
 impl Wire {
     #[inline]
-    fn exchange(
-        self: &Rc<Wire>,
-        mut request: Pooled<RequestHead>,
-        length: BodyLength,
-    ) -> Option<Exchange> {
+    fn exchange(self: &Rc<Wire>, request: Pooled<RequestHead>, length: BodyLength) -> Exchange {
         let mut state = self.state.borrow_mut();
-        let is_charged = request.charge(state.limits());
         let number = state.exchange;
         let body = match state.inbound.body {
             Body::Done => RecvBody::done(length),
@@ -138,19 +132,12 @@ impl Wire {
         };
         let peer = Rc::clone(&state.side.server().peer);
         let responder = Responder::h1(Rc::clone(self), number);
-        let exchange = Exchange {
+        Exchange {
             request,
             body,
             responder,
             peer,
-        };
-        if !is_charged {
-            let options = Rc::clone(&state.side.server().options);
-            drop(state);
-            exchange.refuse_head(&options);
-            return None;
         }
-        Some(exchange)
     }
 
     /// Drives the service; behind it, watches the client and the deadlines.
@@ -291,7 +278,7 @@ impl State {
         loop {
             match self.step() {
                 Ok(Got::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
-                Ok(Got::NeedMore) => {}
+                Ok(Got::NeedMore | Got::Paused) => {}
                 // A head comes first; were it otherwise, nobody would know what this belongs to.
                 Ok(Got::Data(_) | Got::Trailers | Got::End) => return Poll::Ready(self.vanish()),
                 Err(error) => return Poll::Ready(Arrived::Refused(refusal(error))),
@@ -337,6 +324,10 @@ impl State {
         let Some(mut request) = side.head.take() else {
             unreachable!("the machine has just filled it")
         };
+        if !request.charge(&side.options.limits) {
+            side.head = Some(request);
+            return Arrived::Refused(Refusal::heads_memory());
+        }
         if matches!(length, BodyLength::Empty | BodyLength::Known(0)) {
             let trailers = &mut self.inbound.trailers;
             let end = side.machine.handle_input(&[], &mut request, trailers);

@@ -155,7 +155,7 @@ impl State {
                     self.end_body();
                     return Poll::Ready(Ok(None));
                 }
-                Ok(Got::NeedMore | Got::Head(_)) => {}
+                Ok(Got::NeedMore | Got::Paused | Got::Head(_)) => {}
                 Err(error) => return Poll::Ready(Err(self.fail_body(BodyError::Malformed(error)))),
             }
             self.ask_for_content();

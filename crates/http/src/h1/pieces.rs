@@ -59,7 +59,7 @@ fn events(mut state: State, head: impl Fn(&mut State, BodyLength, &mut String)) 
                 text += "end ";
                 answer(&mut state);
             }
-            Ok(Got::NeedMore) => {
+            Ok(Got::NeedMore | Got::Paused) => {
                 // What follows an upgrade or the last exchange stays, and nothing else.
                 let _ = write!(text, "{} left", state.inbound.input.bytes());
                 return text;

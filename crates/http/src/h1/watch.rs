@@ -133,7 +133,7 @@ impl State {
                     continue;
                 }
                 Ok(Got::Trailers) => continue,
-                Ok(Got::NeedMore) => {}
+                Ok(Got::NeedMore | Got::Paused) => {}
                 Ok(Got::Head(_)) | Err(_) => return Poll::Ready(false),
             }
             match self.poll_receive(cx) {

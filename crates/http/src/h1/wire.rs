@@ -127,6 +127,8 @@ impl Wire {
 /// What one step of the machine yields.
 pub(super) enum Got {
     NeedMore,
+    /// What is left is for the next exchange, or undecided.
+    Paused,
     Head(blitz_proto::BodyLength),
     Data(Slice),
     Trailers,
@@ -138,37 +140,55 @@ impl State {
     /// all of it, in however many pieces it came (rule 8); only then may a caller wait for more.
     #[inline]
     pub(super) fn step(&mut self) -> Result<Got, Error> {
+        match self.step_through_front()? {
+            Got::NeedMore if !self.inbound.input.is_empty() => self.step_through_rest(),
+            got => Ok(got),
+        }
+    }
+
+    #[cold]
+    fn step_through_rest(&mut self) -> Result<Got, Error> {
         loop {
-            let Inbound {
-                input, trailers, ..
-            } = &mut self.inbound;
-            let bytes: &[u8] = input.front().map_or(&[], |slice| slice);
-            let step = match &mut self.side {
-                Side::Server(side) => {
-                    let head = side.head.get_or_insert_with(Pooled::<RequestHead>::take);
-                    side.machine.handle_input(bytes, head, trailers)?
-                }
-                Side::Client(side) => {
-                    let head = side.head.get_or_insert_with(Pooled::<ResponseHead>::take);
-                    side.machine.handle_input(bytes, head, trailers)?
-                }
-            };
-            let got = match step.event {
-                Event::NeedMore | Event::Paused => Got::NeedMore,
-                Event::Head(length) => Got::Head(length),
-                Event::Data(range) => match input.front() {
-                    Some(slice) => Got::Data(slice.slice(range)),
-                    None => Got::NeedMore,
-                },
-                Event::Trailers => Got::Trailers,
-                Event::End => Got::End,
-            };
-            input.consume(step.consumed);
-            let has_more = step.consumed > 0 && !input.is_empty();
-            if !matches!(got, Got::NeedMore) || !has_more {
+            let got = self.step_through_front()?;
+            if !matches!(got, Got::NeedMore) || self.inbound.input.is_empty() {
                 return Ok(got);
             }
         }
+    }
+
+    /// One step of the machine, which sees the first piece alone.
+    #[inline]
+    fn step_through_front(&mut self) -> Result<Got, Error> {
+        let Inbound {
+            input, trailers, ..
+        } = &mut self.inbound;
+        let bytes: &[u8] = input.front().map_or(&[], |slice| slice);
+        let step = match &mut self.side {
+            Side::Server(side) => {
+                let head = side.head.get_or_insert_with(Pooled::<RequestHead>::take);
+                side.machine.handle_input(bytes, head, trailers)?
+            }
+            Side::Client(side) => {
+                let head = side.head.get_or_insert_with(Pooled::<ResponseHead>::take);
+                side.machine.handle_input(bytes, head, trailers)?
+            }
+        };
+        let got = match step.event {
+            Event::NeedMore => {
+                debug_assert_eq!(step.consumed, bytes.len(), "a piece is taken whole");
+                Got::NeedMore
+            }
+            Event::Paused => Got::Paused,
+            Event::Head(length) => Got::Head(length),
+            Event::Data(range) => match input.front() {
+                Some(slice) => Got::Data(slice.slice(range)),
+                None => unreachable!("data is a range of the input"),
+            },
+            Event::Trailers => Got::Trailers,
+            Event::End => Got::End,
+        };
+        self.inbound.input.consume(step.consumed);
+        Ok(got)
     }
 
     /// Receives once more into the input. `false` after FIN.
