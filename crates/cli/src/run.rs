@@ -71,8 +71,8 @@ pub(crate) struct RunArguments {
     trusted_proxies: Vec<TrustedProxy>,
 
     /// How long a client of HTTP/1.1 that has ended its side is kept when nothing of its answer
-    /// leaves: 500ms, 1s, 5m, 0 for not at all, or forever
-    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s")]
+    /// leaves: 500ms, 1s, 5m, 0 to cancel at once, or forever
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s", allow_hyphen_values = true)]
     half_close_grace: Grace,
 
     /// Let clients in clear text switch to HTTP/2 with Upgrade: h2c, which RFC 9113 removed; never
@@ -261,7 +261,7 @@ fn grace(value: &str) -> Result<Grace, String> {
         "0" => Ok(Grace(Some(Duration::ZERO))),
         _ => humantime::parse_duration(value)
             .map(|grace| Grace(Some(grace)))
-            .map_err(|_| "this is no duration\n  write 500ms, 1s, 5m or forever".to_owned()),
+            .map_err(|_| "this is no duration\n  write 500ms, 1s, 5m, 0 or forever".to_owned()),
     }
 }
 

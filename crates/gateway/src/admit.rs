@@ -90,8 +90,9 @@ fn count_down(head: &mut RequestHead) -> Result<(), Refused> {
     let Some(value) = head.fields.get_str(Name::MaxForwards) else {
         return Ok(());
     };
-    // What is no number is ignored, as the field is for recipients that understand it.
-    let Ok(left) = value.parse::<u64>() else {
+    // What is no number is ignored, as the field is for recipients that understand it. A sign is none.
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(left) = value.parse::<u64>().ok().filter(|_| digits) else {
         return Ok(());
     };
     let Some(left) = left.checked_sub(1) else {

@@ -78,7 +78,7 @@ pub enum Event {
     Head {
         /// Whose head it is.
         stream: StreamId,
-        /// What it declares about the content.
+        /// What it declares about the content; of an answer to HEAD, about that of GET.
         length: BodyLength,
         /// The message has neither content nor trailers; no other event will say so.
         end: bool,

@@ -432,6 +432,28 @@ scenarios! {
         }
     }
 
+    // RFC 9110, section 8.6: in an answer to HEAD it would be that of GET.
+    fn an_answer_to_head_without_a_length_gets_none(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            for _ in 0..2 {
+                let (stream, _) = peer.head();
+                peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
+                peer.flush();
+            }
+            peer.expect_end();
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut peer = proxy.peer();
+        peer.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = peer.head().unwrap();
+        assert!(head.line.starts_with("HTTP/1.1 200 "), "{}", head.line);
+        assert_eq!(head.field("content-length"), None);
+        let mut client = h2(&proxy);
+        let stream = client.request(Method::Head, "/", BodyLength::Empty);
+        let answer = client.answer(stream);
+        assert!(answer.is_complete && answer.fields.get("content-length").is_none());
+    }
+
     fn an_answer_that_is_cut_off_is_cut_off_for_the_client(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             let (stream, _) = peer.head();

@@ -309,9 +309,11 @@ impl State {
         })
     }
 
-    /// The client left within a head, or after empty lines.
+    /// The client left within a head, or after empty lines. What was sent before still leaves.
     fn vanish(&mut self) -> Arrived {
-        self.socket = None;
+        if let Some(socket) = self.socket.take() {
+            socket.finish();
+        }
         Arrived::Closed
     }
 

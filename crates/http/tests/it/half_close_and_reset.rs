@@ -90,6 +90,30 @@ fn without_grace_a_half_close_cancels_at_once() {
     });
 }
 
+/// The answers have been queued, but not all has left, when the end is seen.
+#[test]
+fn what_follows_the_last_request_does_not_take_its_answer_away() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        for tail in ["\r\n", "\r\n\r\n", "\r", "GET", "GET / HTTP/1.1\r\nHo"] {
+            for (path, content) in [("/slow", "slow"), ("/hello", "hello")] {
+                let mut client = server.connect();
+                client
+                    .send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n{tail}"))
+                    .fin();
+                client.head();
+                client.expect(content).expect_end();
+            }
+            let mut slow = server.connect();
+            slow.send(format!("GET /big HTTP/1.1\r\nHost: a\r\n\r\n{tail}"))
+                .fin();
+            slow.head();
+            std::thread::sleep(Duration::from_millis(100));
+            slow.expect(vec![b'x'; BIG]).expect_end();
+        }
+    });
+}
+
 #[test]
 fn pipelined_requests_before_a_half_close_are_all_answered() {
     on_each_driver(|io| {

@@ -24,6 +24,29 @@ fn a_malformed_head_is_answered_named_and_closed() {
     });
 }
 
+/// RFC 9110, section 9.3.2: "the server MUST NOT send content in the response".
+#[test]
+fn a_malformed_head_request_is_answered_without_content() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        for (rest, rule) in [
+            (
+                "/%zz HTTP/1.1\r\nHost: a\r\n\r\n",
+                "target-escape-malformed",
+            ),
+            ("/ HTTP/1.1\r\n\r\n", "host-missing"),
+            ("/ HTTP/1.1\r\nHost : a\r\n\r\n", "space-before-colon"),
+        ] {
+            let mut client = server.connect();
+            client.send(format!("HEAD {rest}"));
+            let head = client.head();
+            assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
+            client.expect_end();
+            assert_eq!(server.counters().refused_for(rule), 1);
+        }
+    });
+}
+
 #[test]
 fn a_malformed_body_is_answered_if_the_service_does_not() {
     on_each_driver(|io| {

@@ -396,7 +396,7 @@ impl Server {
     fn step_head(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Step, Error> {
         let taken = match self.section.take(input, &mut head.fields) {
             Ok(taken) => taken,
-            Err(kind) => return Err(self.refuse(kind)),
+            Err(kind) => return Err(self.refuse_head(kind, &head.fields)),
         };
         let consumed = taken.consumed;
         if !taken.complete {
@@ -408,7 +408,10 @@ impl Server {
         if head.fields.block.len() == b"\r\n".len() {
             return self.skip_empty_line(input, consumed, head);
         }
-        let facts = parse_request(head, &self.section).map_err(|kind| self.refuse(kind))?;
+        let facts = match parse_request(head, &self.section) {
+            Ok(facts) => facts,
+            Err(kind) => return Err(self.refuse_head(kind, &head.fields)),
+        };
         self.take_facts(head, facts);
         Ok(Step {
             consumed,
@@ -502,6 +505,16 @@ impl Server {
         self.exchange.keep_alive = false;
         self.exchange.wants_upgrade = false;
         encode::response_head(head, out);
+    }
+
+    /// Refuses a head of which these bytes are known: those of a request that the answer must suit,
+    /// since one to HEAD has no content (RFC 9110, section 9.3.2).
+    #[cold]
+    fn refuse_head(&mut self, kind: ErrorKind, known: &Fields) -> Error {
+        if known.block.starts_with(b"HEAD ") {
+            self.exchange.method = Method::Head;
+        }
+        self.refuse(kind)
     }
 
     #[cold]

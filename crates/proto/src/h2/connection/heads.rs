@@ -318,6 +318,8 @@ impl Connection {
         let (left, length) = match declared {
             _ if is_tunnel => (UNDECLARED, BodyLength::Unknown),
             _ if head.status == Status::NO_CONTENT => (0, BodyLength::Empty),
+            // The answer to HEAD need not say what the length of the content would be.
+            None if has_no_content && !head.status.forbids_content() => (0, BodyLength::Unknown),
             declared if has_no_content => (0, body_length(declared, true)),
             declared => (declared.unwrap_or(UNDECLARED), body_length(declared, end)),
         };
