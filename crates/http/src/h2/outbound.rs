@@ -21,6 +21,9 @@ const SOCKET_BYTES_MAX: usize = 128 * 1024;
 /// Shares of a stream that a connection may have queued, and hold, while the core is short of memory.
 pub(super) const STREAMS_WHEN_SHORT: usize = 4;
 
+/// A connection that has no more than this queued gets more however short the core of memory is.
+const UNSENT_MIN: usize = 4 * 1024;
+
 /// How much a stream may have queued.
 enum Room {
     Stream(usize),
@@ -176,11 +179,13 @@ impl State {
         let limits = self.limits();
         let share = blitz_reactor::fair_share();
         let usual = (limits.stream_buffer_bytes_max / 4).min(share);
-        if self.shared.is_client() || self.unsent <= limits.connection_buffer_bytes_max / 2 {
+        if self.shared.is_client() {
             return Room::Stream(usual);
         }
-        if is_short(share, limits) && self.unsent > share * STREAMS_WHEN_SHORT {
+        if is_short(share, limits) && self.unsent > UNSENT_MIN.max(share * STREAMS_WHEN_SHORT) {
             Room::None
+        } else if self.unsent <= limits.connection_buffer_bytes_max / 2 {
+            Room::Stream(usual)
         } else {
             Room::Stream(0)
         }

@@ -9,5 +9,5 @@ mod slice;
 pub use chunk::Chunk;
 pub use growable::Buffer;
 pub(crate) use growable::forget_kept;
-pub(crate) use pool::{BUFFER_BYTES, Pool};
+pub(crate) use pool::{BUFFER_BYTES, Pool, RATION_BYTES};
 pub use slice::Slice;

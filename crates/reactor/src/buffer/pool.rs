@@ -18,9 +18,12 @@ const BUFFERS_MAX: u16 = 3_900;
 /// The unit in which memory goes back. Where pages are larger, the kernel refuses parts of them.
 const PAGE_BYTES: usize = 4096;
 
-/// Bytes that are in nobody's share: a quarter. What streams may hold however little is left comes out of
-/// it, and the heads of newcomers.
+/// Bytes that are in nobody's share: a quarter. Only rations are received into it.
 const RESERVE_BYTES: usize = BUFFERS_MAX as usize * BUFFER_BYTES / 4;
+
+/// What every socket may receive at a time however little is left of the shares. Rations are copied and
+/// take no buffer of the pool, so that thousands of stalled streams leave some for a newcomer.
+pub(crate) const RATION_BYTES: usize = 1024;
 
 /// How many equal shares the rest is cut into: one of an idle core is 64 KiB.
 const SHARES: usize = 768;
@@ -102,13 +105,18 @@ impl Pool {
         self.copied.set(self.copied.get() - bytes);
     }
 
-    /// Takes a buffer for the driver to fill, unless the core holds all that it may.
+    /// Takes a buffer for the driver to fill, unless only the reserve is left.
     pub(crate) fn lend(&self) -> Option<u16> {
-        if self.available() == 0 {
+        if self.available() <= RESERVE_BYTES {
             None
         } else {
             self.free.borrow_mut().pop()
         }
+    }
+
+    /// Whether shares are smaller than a ration, so that rations are received.
+    pub(crate) fn is_rationed(&self) -> bool {
+        self.fair_share() < RATION_BYTES
     }
 
     /// Takes back a lent buffer that was not filled.
@@ -124,8 +132,7 @@ impl Pool {
     /// What one stream may hold, by what is left for all but the reserve: a 768th of it, 64 KiB at
     /// best (rule 4). The more is held by those who cannot pass it on, the less may each newcomer
     /// hold, so that thousands of them leave something free (dynamic thresholds, Choudhury and Hahne
-    /// 1998). Without the reserve they would not: shares that never come back only approach nothing,
-    /// and every stream may hold [a little](crate::socket) of what is left then.
+    /// 1998).
     pub(crate) fn fair_share(&self) -> usize {
         self.available().saturating_sub(RESERVE_BYTES) / SHARES
     }

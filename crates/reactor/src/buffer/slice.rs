@@ -109,6 +109,11 @@ impl Slice {
         Slice::of_copy(pool, Buffer::from(bytes))
     }
 
+    /// A ration, which takes no buffer of the pool.
+    pub(crate) fn ration(pool: &Rc<Pool>, bytes: &[u8]) -> Slice {
+        Slice::of_copy(pool, Buffer::from(bytes.to_vec()))
+    }
+
     /// Bytes that were gathered or made by the caller, as if they had been received; they count
     /// against the core's cap as long as they are held.
     ///

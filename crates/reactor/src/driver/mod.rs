@@ -196,6 +196,7 @@ impl Driver {
         match self {
             Driver::Uring(uring) => uring.buffers_ready(pool),
             Driver::Epoll(_) if pool.available() == 0 => 0,
+            // Each takes a buffer when it has received, or a ration and none.
             Driver::Epoll(_) => pool.free(),
         }
     }

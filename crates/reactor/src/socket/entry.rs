@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::outgoing::Outgoing;
 use super::{Resume, SocketKey};
-use crate::buffer::{BUFFER_BYTES, Slice};
+use crate::buffer::{BUFFER_BYTES, RATION_BYTES, Slice};
 use crate::timer::TimerKey;
 
 /// One socket (rule 5: this and a timer is all that an idle connection costs).
@@ -173,9 +173,6 @@ impl More {
     }
 }
 
-/// What a connection may receive however little is left: enough for most heads.
-const SHARE_MIN: usize = 2 * 1024;
-
 /// Receive window until `set_window` is called: what may be read ahead of a request (rule 17).
 pub(super) const WINDOW_DEFAULT: usize = 16 * 1024;
 
@@ -234,7 +231,7 @@ impl Receiving {
     /// How much the kernel may be asked for now. Nothing while more than half of the window is
     /// taken, so that a slow reader causes few and large receives instead of many small ones.
     pub(super) fn room(&self, fair_share: usize) -> usize {
-        let window = self.window.min(fair_share.max(SHARE_MIN));
+        let window = self.window.min(fair_share.max(RATION_BYTES));
         if self.end == End::Open && !self.starved && self.unread * 2 <= window {
             window - self.unread
         } else {

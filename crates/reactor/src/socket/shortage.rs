@@ -17,6 +17,7 @@ impl Sockets<'_> {
     /// Gives buffers that have come back to those who wait for them, first come first served
     /// (rule 2). While none come back, the largest holder is shed (rule 4).
     pub(crate) fn feed_starved(&mut self) {
+        self.table.starved_are_fed = false;
         if self.table.starved.is_empty() && self.table.starved_idle.is_empty() {
             self.table.starved_since = None;
             return;
@@ -32,6 +33,7 @@ impl Sockets<'_> {
             return;
         }
         self.table.starved_since = None;
+        self.table.starved_are_fed = true;
         for _ in 0..free {
             let table = &mut *self.table;
             let next = table
@@ -49,7 +51,12 @@ impl Sockets<'_> {
     /// When [`Sockets::feed_starved`] must look again even if nothing happens.
     pub(crate) fn starved_wait(&self) -> Option<Duration> {
         let none = self.table.starved.is_empty() && self.table.starved_idle.is_empty();
-        (!none).then_some(SHED_PAUSE)
+        // Those behind the ones that were just fed need not wait for anything.
+        let wait = match self.table.starved_are_fed {
+            true => Duration::ZERO,
+            false => SHED_PAUSE,
+        };
+        (!none).then_some(wait)
     }
 
     pub(super) fn shed_largest(&mut self) {

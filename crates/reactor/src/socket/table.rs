@@ -45,6 +45,8 @@ pub(crate) struct SocketTable {
     pub(super) starved: VecDeque<SocketKey>,
     pub(super) starved_idle: VecDeque<SocketKey>,
     pub(super) starved_since: Option<Instant>,
+    /// Some were fed in this turn.
+    pub(super) starved_are_fed: bool,
     pub(super) queues: SpareQueues,
     /// Chunks that were sent and whose drop may run foreign code, which must not find the table
     /// borrowed.
@@ -99,6 +101,7 @@ impl SocketTable {
             starved: VecDeque::new(),
             starved_idle: VecDeque::new(),
             starved_since: None,
+            starved_are_fed: false,
             queues: Vec::new(),
             dead: Vec::new(),
             activity: Activity::default(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use self::readiness::{Armed, Readiness, Sockets};
 use super::{Event, Patience, Received};
-use crate::buffer::{BUFFER_BYTES, Pool, Slice};
+use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
 use crate::socket::{Pending, RawAddress, Shape, SocketKey};
@@ -185,7 +185,12 @@ impl Epoll {
 
     pub(super) fn receive(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
         let state = self.sockets.get(socket);
-        state.receive = Some(Armed { fd, limit });
+        let is_ration = limit <= RATION_BYTES;
+        state.receive = Some(Armed {
+            fd,
+            limit,
+            is_ration,
+        });
         if state.readable || state.broken != 0 {
             self.to_receive.push_back((socket, fd));
         }
@@ -392,14 +397,17 @@ impl Epoll {
     ) -> Option<(Received, bool)> {
         let state = self.sockets.find(socket)?;
         let armed = state.receive.take()?;
-        let received = state.try_receive(fd, armed.limit, pool);
+        let received = state.try_receive(fd, &armed, pool);
         let left = match &received {
             Some(Received::Bytes(slice)) => armed.limit - slice.len(),
             Some(_) => 0,
             None => armed.limit,
         };
         if left > 0 {
-            state.receive = Some(Armed { fd, limit: left });
+            state.receive = Some(Armed {
+                limit: left,
+                ..armed
+            });
             if state.readable {
                 self.to_receive.push_back((socket, fd));
             }
@@ -427,14 +435,17 @@ impl Epoll {
 
 impl Readiness {
     /// Receives once; `None` if there was nothing after all.
-    fn try_receive(&mut self, fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Received> {
+    fn try_receive(&mut self, fd: RawFd, armed: &Armed, pool: &Rc<Pool>) -> Option<Received> {
         if self.broken != 0 {
             return Some(Received::Failed(self.broken));
+        }
+        if armed.is_ration {
+            return self.try_receive_ration(fd, armed.limit, pool);
         }
         let Some(id) = pool.lend() else {
             return Some(Received::NoBuffers);
         };
-        let wanted = limit.min(BUFFER_BYTES);
+        let wanted = armed.limit.min(BUFFER_BYTES);
         // SAFETY: the buffer is lent to this call alone and holds BUFFER_BYTES.
         let n = unsafe { libc::recv(fd, pool.address(id).as_ptr().cast(), wanted, 0) };
         if n > 0 {
@@ -445,6 +456,27 @@ impl Readiness {
         }
         let error = if n < 0 { last_error() } else { 0 };
         pool.give_back(id);
+        self.received_nothing(error)
+    }
+
+    /// As `try_receive`, without a buffer of the pool.
+    #[cold]
+    fn try_receive_ration(&mut self, fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Received> {
+        if pool.available() == 0 {
+            return Some(Received::NoBuffers);
+        }
+        let mut bytes = [0; RATION_BYTES];
+        let wanted = limit.min(RATION_BYTES);
+        // SAFETY: the array is ours and no shorter than what is asked for.
+        let n = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), wanted, 0) };
+        if n > 0 {
+            self.readable = n as usize == wanted || self.hangup;
+            return Some(Received::Bytes(Slice::ration(pool, &bytes[..n as usize])));
+        }
+        self.received_nothing(if n < 0 { last_error() } else { 0 })
+    }
+
+    fn received_nothing(&mut self, error: i32) -> Option<Received> {
         match error {
             0 => Some(Received::End),
             libc::EAGAIN => {

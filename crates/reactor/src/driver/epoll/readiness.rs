@@ -8,6 +8,8 @@ use crate::socket::{Shape, SocketKey};
 pub(super) struct Armed {
     pub(super) fd: RawFd,
     pub(super) limit: usize,
+    /// Takes no buffer of the pool.
+    pub(super) is_ration: bool,
 }
 
 /// One socket.

@@ -3,14 +3,16 @@
 use std::io;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::slice;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 
-use crate::buffer::{BUFFER_BYTES, Pool};
+use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
 
 const GROUP: u16 = 0;
+const RATIONS_GROUP: u16 = 1;
 
 /// Places of the ring; all buffers of the pool fit.
 const ENTRIES: u16 = 4_096;
@@ -18,11 +20,16 @@ const ENTRIES: u16 = 4_096;
 /// Buffers posted while nobody runs dry. Few, so that the same ones stay in the cache.
 const POSTED_AT_FIRST: usize = 256;
 
+/// Rations that can be received between two turns, cut from so many buffers.
+const RATIONS: u16 = RATIONS_PER_BUFFER * 16;
+const RATIONS_PER_BUFFER: u16 = (BUFFER_BYTES / RATION_BYTES) as u16;
+
+/// Numbers from here on are those of rations; the pool has fewer buffers.
+const FIRST_RATION: u16 = 0x8000;
+
 /// Buffers on their way from the pool to the kernel and back.
 pub(super) struct BufferRing {
-    base: NonNull<BufRingEntry>,
-    entries: u16,
-    tail: u16,
+    ring: ProvidedRing,
     posted: usize,
     /// Buffers to keep posted; grows when receives run dry.
     target: usize,
@@ -31,13 +38,148 @@ pub(super) struct BufferRing {
 impl BufferRing {
     /// Registers a ring, a small one where memory limits forbid the large.
     pub(super) fn register(ring: &IoUring, pool: &Rc<Pool>) -> io::Result<BufferRing> {
-        let mut buffers = BufferRing::try_register(ring, ENTRIES)
-            .or_else(|_| BufferRing::try_register(ring, 256))?;
+        let ring = ProvidedRing::register(ring, ENTRIES, GROUP)
+            .or_else(|_| ProvidedRing::register(ring, 256, GROUP))?;
+        let mut buffers = BufferRing {
+            target: POSTED_AT_FIRST.min(usize::from(ring.entries)),
+            ring,
+            posted: 0,
+        };
         buffers.refill(pool);
         Ok(buffers)
     }
 
-    fn try_register(ring: &IoUring, entries: u16) -> io::Result<BufferRing> {
+    pub(super) fn group(&self) -> u16 {
+        GROUP
+    }
+
+    /// Buffers that the kernel can fill.
+    pub(super) fn posted(&self) -> usize {
+        self.posted
+    }
+
+    /// The slice that the kernel has put into a buffer.
+    #[inline]
+    pub(super) fn taken(&mut self, pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
+        self.posted -= 1;
+        Slice::adopt(pool, id, len)
+    }
+
+    /// A receive found none: from now on twice as many are posted.
+    pub(super) fn ran_dry(&mut self) {
+        self.target = (self.target * 2).min(usize::from(self.ring.entries));
+    }
+
+    /// Posts buffers up to the target, as far as the pool has them.
+    pub(super) fn refill(&mut self, pool: &Pool) {
+        if self.posted == self.target {
+            return;
+        }
+        while self.posted < self.target {
+            let Some(id) = pool.lend() else { break };
+            self.ring.post(pool.address(id), BUFFER_BYTES, id);
+            self.posted += 1;
+        }
+        self.ring.publish();
+    }
+
+    /// Takes the buffers back that are posted beyond the first target. The kernel must have nothing
+    /// to report: it uses the ring inside our enter only, so that it does not while this runs.
+    pub(super) fn shrink(&mut self, pool: &Pool) {
+        self.target = POSTED_AT_FIRST.min(usize::from(self.ring.entries));
+        while self.posted > self.target {
+            pool.give_back(self.ring.take_back());
+            self.posted -= 1;
+        }
+        self.ring.publish();
+    }
+}
+
+/// Small buffers for sockets whose share is a ration: what they receive is copied, and the buffer posted
+/// again.
+pub(super) struct Rations {
+    ring: ProvidedRing,
+    /// Buffers of the pool that rations are cut from; they are never given back.
+    lent: Vec<u16>,
+    /// Those that are to be posted again.
+    used: Vec<u16>,
+}
+
+impl Rations {
+    pub(super) fn register(ring: &IoUring, pool: &Pool) -> io::Result<Rations> {
+        let lent: Vec<_> = (0..RATIONS / RATIONS_PER_BUFFER)
+            .map_while(|_| pool.lend())
+            .collect();
+        let mut rations = Rations {
+            ring: ProvidedRing::register(ring, RATIONS, RATIONS_GROUP)?,
+            used: (0..lent.len() as u16 * RATIONS_PER_BUFFER).collect(),
+            lent,
+        };
+        rations.refill(pool);
+        Ok(rations)
+    }
+
+    pub(super) fn group(&self) -> u16 {
+        RATIONS_GROUP
+    }
+
+    /// Whether a buffer with this number is a ration.
+    #[inline]
+    pub(super) fn has(id: u16) -> bool {
+        id >= FIRST_RATION
+    }
+
+    /// The slice that the kernel has put into a ration.
+    #[cold]
+    pub(super) fn taken(&mut self, pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
+        let index = id - FIRST_RATION;
+        assert!(len <= RATION_BYTES, "a receive cannot exceed its buffer");
+        // SAFETY: the kernel has filled `len` bytes of this ration and writes to it again only once it
+        // is posted, which needs `self`.
+        let bytes = unsafe { slice::from_raw_parts(self.address(pool, index).as_ptr(), len) };
+        self.used.push(index);
+        Slice::ration(pool, bytes)
+    }
+
+    fn address(&self, pool: &Pool, index: u16) -> NonNull<u8> {
+        let buffer = self.lent[usize::from(index / RATIONS_PER_BUFFER)];
+        let offset = usize::from(index % RATIONS_PER_BUFFER) * RATION_BYTES;
+        // SAFETY: so many rations fit into a buffer.
+        unsafe { pool.address(buffer).add(offset) }
+    }
+
+    /// How many can be received before the next refill.
+    pub(super) fn posted(&self) -> usize {
+        self.lent.len() * usize::from(RATIONS_PER_BUFFER) - self.used.len()
+    }
+
+    /// Posts again what was received into, unless the core holds all that it may.
+    #[inline]
+    pub(super) fn refill(&mut self, pool: &Pool) {
+        if !self.used.is_empty() && pool.available() > 0 {
+            self.post_used(pool);
+        }
+    }
+
+    #[cold]
+    fn post_used(&mut self, pool: &Pool) {
+        while let Some(index) = self.used.pop() {
+            let address = self.address(pool, index);
+            self.ring.post(address, RATION_BYTES, FIRST_RATION + index);
+        }
+        self.ring.publish();
+    }
+}
+
+/// A ring that tells the kernel of buffers.
+struct ProvidedRing {
+    base: NonNull<BufRingEntry>,
+    entries: u16,
+    tail: u16,
+}
+
+impl ProvidedRing {
+    fn register(ring: &IoUring, entries: u16, group: u16) -> io::Result<ProvidedRing> {
         let bytes = usize::from(entries) * size_of::<BufRingEntry>();
         // SAFETY: an anonymous private mapping at an address of the kernel's choice.
         let base = unsafe {
@@ -54,12 +196,10 @@ impl BufferRing {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let buffers = BufferRing {
+        let provided = ProvidedRing {
             base,
             entries,
             tail: 0,
-            posted: 0,
-            target: POSTED_AT_FIRST.min(usize::from(entries)),
         };
         // SAFETY: the mapping is page-aligned, zeroed, as long as the ring says, and unmapped
         // only after the io_uring is closed (fields of `Uring` are dropped in order).
@@ -67,70 +207,41 @@ impl BufferRing {
             ring.submitter().register_buf_ring_with_flags(
                 base.as_ptr() as u64,
                 entries,
-                GROUP,
+                group,
                 0,
             )?;
         }
-        Ok(buffers)
+        Ok(provided)
     }
 
-    pub(super) fn group(&self) -> u16 {
-        GROUP
-    }
-
-    /// Buffers that the kernel can fill.
-    pub(super) fn posted(&self) -> usize {
-        self.posted
-    }
-
-    /// The kernel has used one.
-    pub(super) fn taken(&mut self) {
-        self.posted -= 1;
-    }
-
-    /// A receive found none: from now on twice as many are posted.
-    pub(super) fn ran_dry(&mut self) {
-        self.target = (self.target * 2).min(usize::from(self.entries));
-    }
-
-    /// Posts buffers up to the target, as far as the pool has them.
-    pub(super) fn refill(&mut self, pool: &Pool) {
-        if self.posted == self.target {
-            return;
+    /// Adds a buffer; never more than the ring has places.
+    #[inline]
+    fn post(&mut self, address: NonNull<u8>, bytes: usize, id: u16) {
+        let place = usize::from(self.tail & (self.entries - 1));
+        // SAFETY: `place` is inside the ring. The kernel reads an entry only once the tail has
+        // passed it; the tail, which shares memory with the first entry, is in a field that these
+        // setters do not touch.
+        unsafe {
+            let entry = &mut *self.base.as_ptr().add(place);
+            entry.set_addr(address.as_ptr() as u64);
+            entry.set_len(bytes as u32);
+            entry.set_bid(id);
         }
-        while self.posted < self.target {
-            let Some(id) = pool.lend() else { break };
-            let place = usize::from(self.tail & (self.entries - 1));
-            // SAFETY: `place` is inside the ring. The kernel reads an entry only once the tail
-            // has passed it; the tail, which shares memory with the first entry, is in a field
-            // that these setters do not touch.
-            unsafe {
-                let entry = &mut *self.base.as_ptr().add(place);
-                entry.set_addr(pool.address(id).as_ptr() as u64);
-                entry.set_len(BUFFER_BYTES as u32);
-                entry.set_bid(id);
-            }
-            self.tail = self.tail.wrapping_add(1);
-            self.posted += 1;
-        }
-        self.publish_tail();
+        self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Takes the buffers back that are posted beyond the first target. The kernel must have nothing
-    /// to report: it uses the ring inside our enter only, so that it does not while this runs.
-    pub(super) fn shrink(&mut self, pool: &Pool) {
-        self.target = POSTED_AT_FIRST.min(usize::from(self.entries));
-        while self.posted > self.target {
-            self.tail = self.tail.wrapping_sub(1);
-            let place = usize::from(self.tail & (self.entries - 1));
-            // SAFETY: `place` is inside the ring, and the entry was written by `refill`.
-            pool.give_back(unsafe { (*self.base.as_ptr().add(place)).bid() });
-            self.posted -= 1;
-        }
-        self.publish_tail();
+    /// Takes back the buffer that was added last, and gives its number. The kernel must not have used
+    /// it.
+    fn take_back(&mut self) -> u16 {
+        self.tail = self.tail.wrapping_sub(1);
+        let place = usize::from(self.tail & (self.entries - 1));
+        // SAFETY: `place` is inside the ring, and the entry was written by `post`.
+        unsafe { (*self.base.as_ptr().add(place)).bid() }
     }
 
-    fn publish_tail(&self) {
+    /// Shows the kernel what was added.
+    #[inline]
+    fn publish(&mut self) {
         // SAFETY: the ring's tail lies inside the mapping and is only ever used atomically.
         unsafe {
             let tail = BufRingEntry::tail(self.base.as_ptr()).cast::<AtomicU16>();
@@ -139,10 +250,10 @@ impl BufferRing {
     }
 }
 
-impl Drop for BufferRing {
+impl Drop for ProvidedRing {
     fn drop(&mut self) {
         let bytes = usize::from(self.entries) * size_of::<BufRingEntry>();
-        // SAFETY: mapped by `try_register` with this length; the io_uring is closed.
+        // SAFETY: mapped by `register` with this length; the io_uring is closed.
         unsafe { libc::munmap(self.base.as_ptr().cast(), bytes) };
     }
 }

@@ -17,10 +17,10 @@ use std::time::Duration;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use self::buffer_ring::BufferRing;
+use self::buffer_ring::{BufferRing, Rations};
 use self::operation::{Operation, capped_multishot_receive};
 use super::{Event, Patience, Received};
-use crate::buffer::{BUFFER_BYTES, Pool, Slice};
+use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES};
 use crate::counters::CounterCells;
 use crate::mailbox::{self, Mailbox};
 use crate::socket::{Pending, RawAddress, Shape, SocketKey};
@@ -53,6 +53,7 @@ const GETEVENTS: u32 = 1;
 pub(crate) struct Uring {
     ring: IoUring,
     buffers: BufferRing,
+    rations: Rations,
     /// Receives can be multishot because their total can be limited.
     capped_multishot: bool,
     /// Addresses of connects that are under way.
@@ -93,12 +94,14 @@ impl Uring {
             })
             .map_err(|error| probe::explain(&error))?;
         let buffers = BufferRing::register(&ring, pool)?;
+        let rations = Rations::register(&ring, pool)?;
         let capped_multishot = probe::capped_multishot(&ring, buffers.group())?;
         let minimum_wait = ring.params().is_feature_min_timeout();
         mailbox.set_ring(ring.as_raw_fd());
         Ok(Uring {
             ring,
             buffers,
+            rations,
             capped_multishot,
             connecting: HashMap::new(),
             mailbox_event: mailbox.event(),
@@ -133,14 +136,13 @@ impl Uring {
     }
 
     pub(super) fn receive(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let entry = if self.capped_multishot {
+        let entry = if limit <= RATION_BYTES {
+            receive_once(fd, self.rations.group(), limit)
+        } else if self.capped_multishot {
+            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
             capped_multishot_receive(fd, self.buffers.group(), limit)
         } else {
-            opcode::Recv::new(Fd(fd), std::ptr::null_mut(), limit.min(BUFFER_BYTES as u32))
-                .buf_group(self.buffers.group())
-                .build()
-                .flags(squeue::Flags::BUFFER_SELECT)
+            receive_once(fd, self.buffers.group(), limit.min(BUFFER_BYTES))
         };
         self.push(&entry.user_data(Operation::Receive(socket).pack()));
     }
@@ -190,8 +192,15 @@ impl Uring {
     }
 
     pub(super) fn buffers_ready(&mut self, pool: &Pool) -> usize {
-        self.buffers.refill(pool);
-        self.buffers.posted()
+        if pool.available() == 0 {
+            0
+        } else if pool.is_rationed() {
+            self.rations.refill(pool);
+            self.rations.posted()
+        } else {
+            self.buffers.refill(pool);
+            self.buffers.posted()
+        }
     }
 
     /// See [`Driver::shrink`](super::Driver::shrink).
@@ -247,6 +256,7 @@ impl Uring {
         self.push_backlog();
         self.arm_mailbox();
         self.buffers.refill(pool);
+        self.rations.refill(pool);
         self.enter(patience)?;
         // What is completed while these are handled waits for the next turn.
         self.unreaped = self.ring.completion().len();
@@ -267,7 +277,7 @@ impl Uring {
             return Some(match Operation::unpack(completion.user_data()) {
                 Operation::Receive(socket) => Event::Received {
                     socket,
-                    received: received(&completion, &mut self.buffers, pool),
+                    received: received(&completion, &mut self.buffers, &mut self.rations, pool),
                     more,
                 },
                 Operation::Send(socket) => Event::Sent {
@@ -390,23 +400,42 @@ impl Drop for Uring {
 
 /// What a completion of a receive says.
 #[inline]
-fn received(completion: &cqueue::Entry, buffers: &mut BufferRing, pool: &Rc<Pool>) -> Received {
+fn received(
+    completion: &cqueue::Entry,
+    buffers: &mut BufferRing,
+    rations: &mut Rations,
+    pool: &Rc<Pool>,
+) -> Received {
     let slice = cqueue::buffer_select(completion.flags()).map(|id| {
-        buffers.taken();
-        Slice::adopt(pool, id, usize::try_from(completion.result()).unwrap_or(0))
+        let len = usize::try_from(completion.result()).unwrap_or(0);
+        match Rations::has(id) {
+            false => buffers.taken(pool, id, len),
+            true => rations.taken(pool, id, len),
+        }
     });
     match (completion.result(), slice) {
         (1.., Some(slice)) => Received::Bytes(slice),
         (0, _) => Received::End,
         (error, _) => match -error {
             libc::ENOBUFS => {
-                buffers.ran_dry();
+                // Where only rations are left more would not be lent.
+                if !pool.is_rationed() {
+                    buffers.ran_dry();
+                }
                 Received::NoBuffers
             }
             libc::ECANCELED | libc::EINTR | libc::EAGAIN => Received::Nothing,
             error => Received::Failed(error),
         },
     }
+}
+
+/// Receives once into a buffer of a group.
+fn receive_once(fd: RawFd, group: u16, limit: usize) -> squeue::Entry {
+    opcode::Recv::new(Fd(fd), std::ptr::null_mut(), limit as u32)
+        .buf_group(group)
+        .build()
+        .flags(squeue::Flags::BUFFER_SELECT)
 }
 
 fn build(submissions: u32, completions: u32) -> io::Result<IoUring> {
