@@ -15,5 +15,7 @@ mod shortage;
 mod stream;
 mod wire;
 
-pub(crate) use drive::{After, Request, begins_like_http2, run_client, run_connection};
+pub(crate) use drive::{
+    After, Request, begins_like_http2, may_begin_like_http2, run_client, run_connection,
+};
 pub(crate) use wire::{Shared, Wire};

@@ -4,6 +4,7 @@
 //! byte starts a task, which runs exchanges until the connection is idle again.
 
 mod multiplexed;
+mod preface;
 mod secure;
 
 use std::cell::RefCell;
@@ -224,6 +225,25 @@ impl<S: Service> Acceptor<S> {
 
     #[inline]
     fn start(self: Rc<Self>, transport: Transport, key: usize, empty_lines: usize, first: Slice) {
+        match transport {
+            Transport::Plain(socket)
+                if !self.options.http2_only && h2::may_begin_like_http2(&first) =>
+            {
+                self.await_version(socket, key, empty_lines, first);
+            }
+            transport => self.start_told(transport, key, empty_lines, first),
+        }
+    }
+
+    /// Starts a connection whose first bytes tell its version.
+    #[inline]
+    fn start_told(
+        self: Rc<Self>,
+        transport: Transport,
+        key: usize,
+        empty_lines: usize,
+        first: Slice,
+    ) {
         let is_h2 = match transport.info() {
             None => self.options.http2_only || h2::begins_like_http2(&first),
             Some(tls) => tls.is_h2(),

@@ -6,7 +6,7 @@ use blitz_proto::{BodyLength, FieldName, Fields, Name, RequestHead};
 use super::exchange::Arrived;
 use super::wire::State;
 use crate::exchange::{Peer, Scheme};
-use crate::h2::begins_like_http2;
+use crate::h2::{begins_like_http2, may_begin_like_http2};
 use crate::input::Input;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
@@ -36,7 +36,8 @@ impl State {
         // A client has nothing to say in HTTP/2 before it has read the 101; one that has said
         // something in HTTP/1.1 wants that answered.
         let next = self.inbound.input.front();
-        let is_foreign = next.is_some_and(|next| !begins_like_http2(next));
+        let is_foreign =
+            next.is_some_and(|next| !begins_like_http2(next) && !may_begin_like_http2(next));
         if !is_allowed || is_ending || is_foreign {
             return Arrived::Request(request, length);
         }

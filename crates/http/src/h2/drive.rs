@@ -50,6 +50,12 @@ pub(crate) fn begins_like_http2(first: &[u8]) -> bool {
     len >= 3 && first[..len] == PREFACE[..len]
 }
 
+/// Whether the first bytes of a connection are too few to tell.
+#[inline]
+pub(crate) fn may_begin_like_http2(first: &[u8]) -> bool {
+    first.len() < 3 && PREFACE.starts_with(first)
+}
+
 /// What becomes of the connection.
 pub(crate) enum After {
     /// It has no streams and can be parked.

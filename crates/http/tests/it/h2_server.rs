@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,6 +31,51 @@ fn many_requests_share_a_connection() {
         }
         let counters = server.counters();
         assert_eq!((counters.accepted, counters.requests), (1, 91));
+    });
+}
+
+/// RFC 9113, section 3.4: however its preface is cut, a connection speaks HTTP/2; and one that only begins
+/// like it speaks HTTP/1.1.
+#[test]
+fn a_preface_is_recognised_wherever_it_is_cut() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        // SETTINGS without a setting.
+        bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        for cut in 1..bytes.len() {
+            for next in [cut + 1, bytes.len()] {
+                let next = next.min(bytes.len());
+                let mut client = server.connect();
+                for piece in [&bytes[..cut], &bytes[cut..next], &bytes[next..]] {
+                    client.0.write_all(piece).expect("sends");
+                    thread::sleep(Duration::from_millis(2));
+                }
+                let mut kind = [0; 4];
+                client.0.read_exact(&mut kind).expect("an answer");
+                assert_eq!(
+                    kind[3], 4,
+                    "cut at {cut} and {next}: {kind:?} is no SETTINGS"
+                );
+            }
+        }
+        for cut in 1..4 {
+            let mut client = server.connect();
+            let request = b"PUT /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+            for piece in [&request[..cut], &request[cut..]] {
+                client.0.write_all(piece).expect("sends");
+                thread::sleep(Duration::from_millis(2));
+            }
+            let mut answer = [0; 8];
+            client.0.read_exact(&mut answer).expect("an answer");
+            assert_eq!(&answer, b"HTTP/1.1");
+        }
+        // Nothing more comes: HTTP/1.1 says what it thinks of it.
+        let mut client = server.connect();
+        client.0.write_all(b"PR").expect("sends");
+        client.0.shutdown(Shutdown::Write).expect("FIN");
+        let mut rest = Vec::new();
+        client.0.read_to_end(&mut rest).expect("an end");
     });
 }
 

@@ -1,0 +1,54 @@
+//! Connections whose first packet does not tell HTTP/2 from HTTP/1.1.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_reactor::{Buffer, Slice, Socket};
+
+use super::{Acceptor, Guard};
+use crate::exchange::Service;
+use crate::h2;
+use crate::transport::Transport;
+
+/// How long the bytes that tell may take. Later the connection speaks HTTP/1.1, whose deadline for a head
+/// begins then.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+impl<S: Service> Acceptor<S> {
+    /// Waits for the byte that tells HTTP/2's preface from a method like POST, and starts the connection.
+    #[cold]
+    pub(super) fn await_version(
+        self: Rc<Self>,
+        socket: Socket,
+        key: usize,
+        empty_lines: usize,
+        first: Slice,
+    ) {
+        let me = Rc::clone(&self);
+        let task = blitz_reactor::spawn(async move {
+            let mut guard = Guard {
+                acceptor: &me,
+                key: Some(key),
+            };
+            let mut bytes = first.to_vec();
+            let more = read_until_told(&socket, &mut bytes);
+            // However it ends, what HTTP/1.1 has to say about it is said there.
+            let _ = blitz_reactor::timeout(WAIT_MAX, more).await;
+            guard.key = None;
+            let first = Slice::from_buffer(Buffer::from(bytes));
+            let transport = Transport::Plain(socket);
+            Rc::clone(&me).start_told(transport, key, empty_lines, first);
+        });
+        self.connections.borrow_mut()[key].task = Some(task);
+    }
+}
+
+/// Appends what arrives until it tells, or the peer is done.
+async fn read_until_told(socket: &Socket, bytes: &mut Vec<u8>) {
+    while h2::may_begin_like_http2(bytes) {
+        let Ok(Some(slice)) = socket.recv().await else {
+            return;
+        };
+        bytes.extend_from_slice(&slice);
+    }
+}
