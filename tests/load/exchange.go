@@ -108,6 +108,7 @@ type ledger struct {
 	received  atomic.Int64
 	completed atomic.Int64
 	worst     atomic.Int64
+	quietest  atomic.Pointer[exchange]
 	// The last exchange of each connection of a client.
 	lastOn sync.Map
 	// Whether the run was given up, so that nothing counts any more.

@@ -48,6 +48,8 @@ func startGateway(binary, driver, cores, folder string, upstreams []*upstream) (
 	}
 	defer log.Close()
 	g.command.Stdout, g.command.Stderr = log, log
+	// However the load ends, the gateway ends with it.
+	g.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := g.command.Start(); err != nil {
 		return nil, err
 	}

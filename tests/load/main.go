@@ -42,6 +42,8 @@ type options struct {
 }
 
 func main() {
+	// The kernel ends the gateway with the thread that has started it.
+	runtime.LockOSThread()
 	var o options
 	flag.StringVar(&o.binary, "blitz", "", "the binary under test")
 	flag.StringVar(&o.driver, "io", "uring", "uring or epoll")
@@ -103,6 +105,9 @@ func run(o *options) error {
 	watcher.stop()
 	s.wrapUp(before)
 	fmt.Println(s.ledger.summary())
+	if e := s.ledger.quietest.Load(); e != nil {
+		fmt.Printf("the longest silence was that of %s\n    %s\n", e.plan, e.state())
+	}
 	if count := s.ledger.failureCount(); count > 0 {
 		return fmt.Errorf("%d failures; the gateway said last:\n%s", count, s.gateway.log())
 	}

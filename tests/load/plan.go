@@ -187,6 +187,10 @@ func (p *plan) drawMessages(dice *rand.Rand) {
 	if dice.IntN(8) == 0 {
 		p.interim = 1 + dice.IntN(3)
 	}
+	// Go's servers of HTTP/2 say no 100 behind another interim response.
+	if p.expect && p.upstream >= h2 {
+		p.interim = 0
+	}
 	if p.fieldSize = dice.IntN(60); dice.IntN(10) == 0 {
 		p.fieldSize = dice.IntN(6000)
 	}

@@ -73,6 +73,7 @@ func (w *watcher) look(now time.Time, late time.Duration) {
 		}
 		if silence > time.Duration(w.ledger.worst.Load()) {
 			w.ledger.worst.Store(int64(silence))
+			w.ledger.quietest.Store(e)
 		}
 		if silence > silenceMax {
 			// Those that share the connection are ended with it.
