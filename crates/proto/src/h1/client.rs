@@ -277,12 +277,13 @@ impl Client {
         // A final response before the end of the request closes the connection (RULES 12).
         self.keep_alive &= facts.keep_alive && self.request_done();
         let has_no_content = status.forbids_content() || self.method == Method::Head;
-        // Content that comes nevertheless, and late, would be taken for the next answer.
-        let announces_content = matches!(facts.length, BodyLength::Known(1..));
-        self.keep_alive &= !(has_no_content && announces_content);
         let (body, length) = match facts.length {
             BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
-            length if has_no_content => (Body::Length(0), length),
+            length if has_no_content => {
+                // Content that comes nevertheless, and late, would be taken for the next answer.
+                self.keep_alive &= !matches!(length, BodyLength::Known(1..));
+                (Body::Length(0), length)
+            }
             BodyLength::Known(length) => (Body::Length(length), facts.length),
             _ if facts.is_chunked => (Body::chunked(&self.limits), facts.length),
             _ => {
