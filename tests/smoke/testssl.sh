@@ -31,6 +31,10 @@ for name in ("TLS1_3", "ALPN_HTTP2", "cipherlist_NULL", "cert_chain_of_trust", "
     assert said.get(name, ("",))[0] == "OK", f"{name}: {said.get(name)}"
 # Of the machine's openssl, which has no suites of GOST to offer; not of Blitz.
 said.pop("engine_problem", None)
+# openssl ends at times before it has read its ticket, and has none to come back with: then resumption was
+# not tried here. The smoke tests `tls` and `handshakes` do.
+if "connect problem" in said.get("sessionresumption_ticket", ("", ""))[1]:
+    del said["sessionresumption_ticket"]
 for name, (severity, finding) in said.items():
     if severity not in ("OK", "INFO", "DEBUG"):
         print(name)
