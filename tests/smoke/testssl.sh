@@ -12,12 +12,17 @@ start_blitz testssl "$plain" --listen-tls "127.0.0.1:$port" \
   --cert "$scratch/localhost.pem" --key "$scratch/localhost.key"
 
 # Without the simulated clients and the list of every suite, which take longer and find nothing more.
-# Its exit code counts what is odd, as the report does.
+# Its exit code counts what is odd, as the report does. Its openssl ends at times before it has read a
+# ticket to come back with; then it has not tried to resume, and has to scan again.
 report="$scratch/report.json"
 program=$(command -v testssl || command -v testssl.sh)
-"$program" --quiet --color 0 --nodns none --warnings batch --ip 127.0.0.1 --add-ca "$scratch/ca.pem" \
-  --protocols --std --fs --server-preference --server-defaults --headers --vulnerable \
-  --jsonfile "$report" "https://localhost:$port/" >"$scratch/testssl.log" 2>&1 || true
+for _ in 1 2 3; do
+  rm -f "$report"
+  "$program" --quiet --color 0 --nodns none --warnings batch --ip 127.0.0.1 --add-ca "$scratch/ca.pem" \
+    --protocols --std --fs --server-preference --server-defaults --headers --vulnerable \
+    --jsonfile "$report" "https://localhost:$port/" >"$scratch/testssl.log" 2>&1 || true
+  grep -q 'check failed because of connect problem' "$report" || break
+done
 
 python3 - "$report" >"$scratch/ids" <<'PYTHON' || fail 'testssl.sh did not do its work'
 import json
@@ -31,10 +36,6 @@ for name in ("TLS1_3", "ALPN_HTTP2", "cipherlist_NULL", "cert_chain_of_trust", "
     assert said.get(name, ("",))[0] == "OK", f"{name}: {said.get(name)}"
 # Of the machine's openssl, which has no suites of GOST to offer; not of Blitz.
 said.pop("engine_problem", None)
-# openssl ends at times before it has read its ticket, and has none to come back with: then resumption was
-# not tried here. The smoke tests `tls` and `handshakes` do.
-if "connect problem" in said.get("sessionresumption_ticket", ("", ""))[1]:
-    del said["sessionresumption_ticket"]
 for name, (severity, finding) in said.items():
     if severity not in ("OK", "INFO", "DEBUG"):
         print(name)
