@@ -86,15 +86,27 @@ func (g *gateway) log() string {
 
 // openSockets is how many sockets the gateway holds, listeners among them.
 func (g *gateway) openSockets() int {
+	return g.descriptors()["socket"]
+}
+
+// descriptors counts the gateway's open files by what they are: socket, anon_inode:[io_uring], a path.
+func (g *gateway) descriptors() map[string]int {
 	folder := fmt.Sprintf("/proc/%d/fd", g.pid())
 	entries, _ := os.ReadDir(folder)
-	count := 0
+	counts := map[string]int{}
 	for _, entry := range entries {
-		if link, _ := os.Readlink(filepath.Join(folder, entry.Name())); strings.HasPrefix(link, "socket:") {
-			count++
+		link, err := os.Readlink(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			continue // closed meanwhile
 		}
+		for _, kind := range []string{"socket", "pipe"} {
+			if strings.HasPrefix(link, kind+":[") {
+				link = kind
+			}
+		}
+		counts[link]++
 	}
-	return count
+	return counts
 }
 
 func (g *gateway) residentBytes() int64 {

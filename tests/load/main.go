@@ -99,7 +99,7 @@ func run(o *options) error {
 		return err
 	}
 	defer s.gateway.command.Process.Kill()
-	before := resources{s.gateway.openSockets(), s.gateway.residentBytes()}
+	before := s.gateway.resources()
 	watcher := watch(s.ledger, s.gateway)
 	s.play(ctx)
 	watcher.stop()
@@ -222,8 +222,24 @@ func (s *stage) disturb(ctx context.Context) {
 }
 
 type resources struct {
-	sockets int
-	memory  int64
+	files  map[string]int
+	memory int64
+}
+
+func (g *gateway) resources() resources {
+	return resources{g.descriptors(), g.residentBytes()}
+}
+
+// more names the kinds of files of which there are more than before.
+func (r resources) more(before resources) []string {
+	var more []string
+	for kind, count := range r.files {
+		if grown := count - before.files[kind]; grown > 0 {
+			more = append(more, fmt.Sprintf("%d of %s", grown, kind))
+		}
+	}
+	slices.Sort(more)
+	return more
 }
 
 // wrapUp has everybody leave, and looks at what remains in the gateway.
@@ -242,17 +258,18 @@ func (s *stage) wrapUp(before resources) {
 		u.close()
 	}
 	deadline := time.Now().Add(settleMax)
-	for s.gateway.openSockets() > before.sockets && time.Now().Before(deadline) {
+	after := s.gateway.resources()
+	for len(after.more(before)) > 0 && time.Now().Before(deadline) {
 		time.Sleep(50 * time.Millisecond)
+		after = s.gateway.resources()
 	}
-	after := resources{s.gateway.openSockets(), s.gateway.residentBytes()}
 	cpu := s.gateway.cpuTime()
 	time.Sleep(idleTime)
 	idle := s.gateway.cpuTime() - cpu
 	fmt.Printf("afterwards: %d sockets (%d before), %d MiB resident (%d before), %v of CPU in %v\n",
-		after.sockets, before.sockets, after.memory>>20, before.memory>>20, idle, idleTime)
-	if after.sockets > before.sockets {
-		s.ledger.fail(nil, "%d connections are left %v after everybody has gone:\n%s", after.sockets-before.sockets, settleMax, strings.Join(s.gateway.sockets(), "\n"))
+		after.files["socket"], before.files["socket"], after.memory>>20, before.memory>>20, idle, idleTime)
+	if more := after.more(before); len(more) > 0 {
+		s.ledger.fail(nil, "open files are left %v after everybody has gone: %s\n%s", settleMax, strings.Join(more, ", "), strings.Join(s.gateway.sockets(), "\n"))
 	}
 	if after.memory-before.memory > growthBytesMax {
 		s.ledger.fail(nil, "resident memory grew from %d to %d MiB", before.memory>>20, after.memory>>20)
