@@ -32,6 +32,7 @@ fn uploads_that_nobody_reads_leave_room_for_others() {
         }
         // A reserve of a quarter is in nobody's share.
         let free = server.ask(blitz_reactor::fair_share) * 768;
+        assert!(free > 2 << 20, "{free} bytes are free beside the reserve");
         let held = (45 << 20) - free;
         assert!(held > 20 << 20, "only {held} bytes are held");
         // Somebody new is served as ever, and gets no more window than it must.
