@@ -48,6 +48,8 @@ impl Config {
             0 => (sys::raise_nofile() * 9 / 10) as usize / cores,
             max => max,
         };
+        // Before the first thread starts, since a process that has none need not wait for it.
+        sys::enlarge_descriptor_table();
         Settings {
             index,
             io: self.io,

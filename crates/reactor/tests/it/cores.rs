@@ -276,3 +276,24 @@ fn a_unix_listener_can_be_closed_and_bound_again() {
         .unwrap();
     }
 }
+
+#[test]
+fn the_table_of_descriptors_is_large_before_a_core_needs_it() {
+    let number = |file: &str, key: &str| -> u64 {
+        let text = std::fs::read_to_string(file).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        let words = line.unwrap().split_whitespace();
+        words.map_while(|word| word.parse().ok()).last().unwrap()
+    };
+    let cores = start(
+        &Config {
+            cores: 1,
+            ..config(IoChoice::Epoll)
+        },
+        |_| async {},
+    )
+    .unwrap();
+    cores.join().unwrap();
+    let permitted = number("/proc/self/limits", "Max open files");
+    assert!(number("/proc/self/status", "FDSize:") >= permitted.min(65_536));
+}

@@ -1,6 +1,7 @@
 //! Bytes arrive whole, in order and bounded.
 
 use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use blitz_reactor::{
@@ -91,6 +92,30 @@ fn a_slow_reader_is_never_sent_more_than_its_window() {
         assert_eq!(total, 2_000_000);
         assert!(most <= 20_000, "{most} bytes waited");
         assert!(most > 5_000, "the window is used");
+    });
+}
+
+#[test]
+fn the_kernel_takes_a_bounded_amount_for_a_client_that_reads_nothing() {
+    const LEN: usize = 8 << 20;
+    on_both_drivers(|| async {
+        let (listener, address) = listen();
+        let mut client = TcpStream::connect(address).unwrap();
+        let server = listener.accept().await;
+        let sent = counters().sent_bytes;
+        for piece in pattern(LEN).chunks(64 << 10) {
+            server.send(piece.to_vec());
+        }
+        sleep(Duration::from_millis(300)).await;
+        // What the client's own buffer holds comes on top.
+        let taken = counters().sent_bytes - sent;
+        assert!(taken <= 1 << 20, "{taken} bytes");
+        server.finish();
+        let received = outside(move || {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).map(|_| all)
+        });
+        assert!(received.await.unwrap() == pattern(LEN));
     });
 }
 
@@ -239,7 +264,7 @@ fn blackhole() -> std::net::SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     for _ in 0..4_200 {
-        let connected = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(30));
+        let connected = TcpStream::connect_timeout(&address, Duration::from_millis(30));
         match connected {
             Ok(stream) => std::mem::forget(stream),
             Err(_) => break,
