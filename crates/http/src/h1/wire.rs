@@ -140,10 +140,12 @@ impl State {
     /// all of it, in however many pieces it came (rule 8); only then may a caller wait for more.
     #[inline]
     pub(super) fn step(&mut self) -> Result<Got, Error> {
-        match self.step_through_front()? {
-            Got::NeedMore if !self.inbound.input.is_empty() => self.step_through_rest(),
-            got => Ok(got),
+        // What was got is not taken apart, which would move it once more.
+        let got = self.step_through_front();
+        if matches!(got, Ok(Got::NeedMore)) && !self.inbound.input.is_empty() {
+            return self.step_through_rest();
         }
+        got
     }
 
     #[cold]
@@ -201,6 +203,7 @@ impl State {
     }
 
     /// As [`State::poll_receive`], on top of what is held already.
+    #[inline]
     pub(super) fn poll_receive_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let Some(socket) = &mut self.socket else {
             return Poll::Ready(Ok(false));
