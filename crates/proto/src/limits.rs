@@ -46,8 +46,12 @@ pub struct Limits {
     pub large_head_bytes_min: usize,
     /// Bytes of a request body kept for one retry; beyond: no retry.
     pub replay_bytes_max: usize,
-    /// Bytes discarded after an error before the connection is closed.
+    /// Bytes of a request body that are discarded behind its answer; when more are known to come, an answer
+    /// of HTTP/1.1 says that the connection closes, and a stream of HTTP/2 is reset.
     pub discard_bytes_max: usize,
+    /// The same where an answer of HTTP/1.1 has not said it: a client that has handed all of the body to its
+    /// kernel takes the connection for reusable, and its next request would be lost.
+    pub discard_unannounced_bytes_max: usize,
     /// Time for which they are discarded.
     pub discard_timeout: Duration,
 
@@ -171,6 +175,7 @@ impl Default for Limits {
             large_head_bytes_min: 4 * KIB + 1,
             replay_bytes_max: 64 * KIB,
             discard_bytes_max: 64 * KIB,
+            discard_unannounced_bytes_max: 16 * KIB * KIB,
             discard_timeout: Duration::from_secs(2),
 
             head_timeout: Duration::from_secs(10),

@@ -201,7 +201,7 @@ impl Wire {
             if !side.machine.keep_alive() {
                 return false;
             }
-            (limits.discard_bytes_max, limits.discard_timeout)
+            (limits.discard_unannounced_bytes_max, limits.discard_timeout)
         };
         let due = blitz_reactor::now() + limit;
         let mut left = bytes;

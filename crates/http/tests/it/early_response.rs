@@ -1,3 +1,5 @@
+use std::io::Write;
+
 use crate::support::{Server, on_each_driver};
 
 #[test]
@@ -31,9 +33,49 @@ fn a_large_unread_body_closes_the_connection_after_the_answer() {
         let head = client.head();
         assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
         client.expect("hello");
-        let _ = std::io::Write::write_all(&mut client.0, &vec![b'x'; 200_000]);
+        let _ = client.0.write_all(&vec![b'x'; 200_000]);
         server.until("closed", |counters| counters.connections == 0);
     });
+}
+
+/// Of a chunked body nobody knows how much is to come, so the answer cannot say that the connection closes.
+/// A client whose kernel has taken all of it may send its next request.
+#[test]
+fn a_large_chunked_body_that_is_not_read_does_not_cost_the_next_request() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        client.send("POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let head = client.head();
+        assert!(!head.contains("\r\nConnection: close\r\n"), "{head}");
+        client.expect("hello").send(chunk(3 << 20));
+        client.send("0\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.head();
+        client.expect("hello");
+        assert_eq!(server.counters().accepted, 1);
+    });
+}
+
+#[test]
+fn a_chunked_body_that_is_not_read_and_does_not_end_closes_the_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        client.send("POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.head();
+        client.expect("hello");
+        let sent = (0..40).find(|_| client.0.write_all(&chunk(1 << 20)).is_err());
+        assert!(sent.is_some_and(|mib| mib >= 16), "after {sent:?} MiB");
+        server.until("closed", |counters| counters.connections == 0);
+    });
+}
+
+/// A chunk of so many bytes.
+fn chunk(bytes: usize) -> Vec<u8> {
+    let mut chunk = format!("{bytes:x}\r\n").into_bytes();
+    chunk.resize(chunk.len() + bytes, b'x');
+    chunk.extend_from_slice(b"\r\n");
+    chunk
 }
 
 #[test]
