@@ -56,6 +56,8 @@ type exchange struct {
 	attempts atomic.Int32
 	arrivals atomic.Int32
 	handlers atomic.Int32
+	// An upstream has sent what is no head.
+	garbageSent atomic.Bool
 
 	clientStage, upstreamStage     atomic.Pointer[string]
 	clientAddress, upstreamAddress atomic.Pointer[string]
@@ -136,6 +138,12 @@ func (l *ledger) find(id string) *exchange {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.open[id]
+}
+
+// isGarbageAverted tells whether the upstream was restarted before it could break off, so that a second
+// attempt was right to succeed.
+func (e *exchange) isGarbageAverted() bool {
+	return e.faultOnce && e.arrivals.Load() > 1 && !e.garbageSent.Load()
 }
 
 // end forgets an exchange once both ends are done with it.

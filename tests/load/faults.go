@@ -76,7 +76,10 @@ func (a *answer) garbage() error {
 		"\x00\x01\x02\x03",
 	}
 	buffered.WriteString(heads[a.dice(5).IntN(len(heads))])
-	buffered.Flush()
+	a.garbageSent.Store(true)
+	if buffered.Flush() != nil {
+		a.garbageSent.Store(false)
+	}
 	return nil
 }
 
