@@ -5,15 +5,15 @@ use std::future::Future;
 use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{Driver, DriverKind, IoChoice, Patience};
+use crate::driver::{Driver, DriverKind, IoChoice, Patience, Workers};
 use crate::executor::{self, Tasks};
 use crate::mailbox::{self, Mailbox};
 use crate::socket::{self, SocketTable, Sockets};
@@ -83,12 +83,13 @@ impl Core {
         let (slot, mailbox) = Mailbox::claim()?;
         let opened = Driver::open(settings.io, &pool, &mailbox);
         let driver = opened.inspect_err(|_| mailbox.release())?;
+        let seed = settings.seed.unwrap_or_else(|| driver.entropy());
         Ok(Core {
             slot,
             index: settings.index,
             pool,
-            clock: Clock::new(),
-            random: RefCell::new(Random::new(settings.seed)),
+            clock: Clock::new(driver.now()),
+            random: RefCell::new(Random::new(seed)),
             wheel: RefCell::new(Wheel::new()),
             tasks: RefCell::new(Tasks::new()),
             mailbox,
@@ -109,6 +110,21 @@ impl Core {
 
     pub(crate) fn driver(&self) -> DriverKind {
         self.sockets.borrow().driver.kind()
+    }
+
+    /// The time at this moment, which goes on within a turn.
+    pub(crate) fn time(&self) -> Instant {
+        self.sockets.borrow().driver.now()
+    }
+
+    /// Wall-clock time of this turn.
+    pub(crate) fn wall(&self) -> SystemTime {
+        self.clock.wall(|| self.sockets.borrow().driver.wall())
+    }
+
+    /// Who does what blocks.
+    pub(crate) fn workers(&self) -> Workers {
+        self.sockets.borrow().driver.workers()
     }
 
     pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
@@ -133,20 +149,30 @@ impl Core {
         let mut main = pin!(main);
         let waker = executor::main_waker(self);
         loop {
-            let woken = self.tasks.borrow_mut().take_main_woken();
-            if woken
-                && let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker))
-            {
-                self.end()?;
-                return Ok(output);
-            }
-            executor::run_ready(self);
-            if let Err(error) = self.turn(None) {
-                // What can still be closed in order is.
-                let _ = self.end();
-                return Err(error);
+            match self.step(main.as_mut(), &waker) {
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(output)) => {
+                    self.end()?;
+                    return Ok(output);
+                }
+                Err(error) => {
+                    // What can still be closed in order is.
+                    let _ = self.end();
+                    return Err(error);
+                }
             }
         }
+    }
+
+    /// Runs what is ready, and one turn of the loop; ready once `main` is done.
+    fn step<F: Future>(&self, main: Pin<&mut F>, waker: &Waker) -> io::Result<Poll<F::Output>> {
+        let woken = self.tasks.borrow_mut().take_main_woken();
+        if woken && let Poll::Ready(output) = main.poll(&mut Context::from_waker(waker)) {
+            return Ok(Poll::Ready(output));
+        }
+        executor::run_ready(self);
+        self.turn(None)?;
+        Ok(Poll::Pending)
     }
 
     /// One turn: start sends, wait, take in what happened, wake whom it concerns.
@@ -165,8 +191,9 @@ impl Core {
             .table
             .driver
             .turn(patience, &self.pool, &self.counters)?;
+        let now = sockets.table.driver.now();
         drop(sockets);
-        self.clock.update();
+        self.clock.update(now);
         // All reports in one guard, and what is left after a panic in the next.
         while !self.guard(|| self.take_in_reports()) {}
         self.drop_dead();

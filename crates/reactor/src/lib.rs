@@ -40,7 +40,6 @@ mod per_core;
 pub mod probe;
 mod signal;
 mod socket;
-mod sys;
 mod timer;
 mod trim;
 

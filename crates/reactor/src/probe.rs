@@ -2,11 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use crate::driver;
+use crate::driver::{self, system};
 use crate::socket::Address;
-use crate::sys;
 
 /// The features of io_uring in words.
 ///
@@ -26,7 +25,8 @@ pub fn epoll() -> Result<(), String> {
     if fd < 0 {
         return Err(io::Error::last_os_error().to_string());
     }
-    sys::close(fd);
+    // SAFETY: just made, owned by nobody else.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
 }
 
@@ -35,10 +35,9 @@ pub fn epoll() -> Result<(), String> {
 /// # Errors
 /// What `bind(2)` reports for the second of them.
 pub fn reuseport() -> Result<(), String> {
-    let listen = |address: SocketAddr| sys::listen(&Address::Tcp(address), true, true);
+    let listen = |address: SocketAddr| system::listen(&Address::Tcp(address), true, true);
     let first = listen(SocketAddr::from(([127, 0, 0, 1], 0))).map_err(|e| e.to_string())?;
-    let bound = crate::socket::RawAddress::ask(first.as_raw_fd(), libc::getsockname);
-    let bound = bound.map_err(|error| error.to_string())?.to_ip();
+    let bound = system::local(first.as_raw_fd()).map_err(|error| error.to_string())?;
     let bound = bound.ok_or("the socket has no address")?;
     listen(bound).map(drop).map_err(|error| error.to_string())
 }
@@ -49,6 +48,6 @@ pub fn reuseport() -> Result<(), String> {
 /// What `setsockopt(2)` reports.
 pub fn udp_gso() -> Result<(), String> {
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
-    sys::set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 1_200)
+    system::set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 1_200)
         .map_err(|error| error.to_string())
 }

@@ -5,18 +5,22 @@
 //! last time, also when it was cancelled, and only then may its memory and descriptor go.
 
 mod epoll;
+pub(crate) mod system;
 mod uring;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::buffer::{Pool, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Pending, RawAddress, Shape, SocketKey};
+use crate::socket::{Address, Pending, Shape, SocketKey};
 
+use system::{RawAddress, UnixListener};
 pub(crate) use uring::probe as probe_uring;
 
 /// Which driver to use.
@@ -49,11 +53,50 @@ impl std::fmt::Display for DriverKind {
     }
 }
 
+/// What a driver calls a socket or listener that it has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handle(RawFd);
+
+impl Handle {
+    fn of(fd: RawFd) -> Handle {
+        Handle(fd)
+    }
+
+    fn fd(self) -> RawFd {
+        self.0
+    }
+}
+
+/// A listener that was opened.
+pub(crate) struct Listening {
+    pub(crate) handle: Handle,
+    /// Where it listens, with the port that was settled.
+    pub(crate) address: Address,
+    /// Keeps the file of a unix socket.
+    pub(crate) file: Option<Arc<UnixListener>>,
+}
+
+/// Who does what blocks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Workers {
+    /// Threads of the process.
+    #[default]
+    Threads,
+}
+
+impl Workers {
+    pub(crate) fn submit(self, job: system::Job) {
+        match self {
+            Workers::Threads => system::submit(job),
+        }
+    }
+}
+
 /// What an operation reports.
 pub(crate) enum Event {
     Accepted {
         listener: u32,
-        result: Result<RawFd, i32>,
+        result: Result<Handle, i32>,
         more: bool,
     },
     Connected {
@@ -133,54 +176,106 @@ impl Driver {
         }
     }
 
-    /// Whether descriptors given to this driver must be in non-blocking mode.
-    pub(crate) fn nonblocking(&self) -> bool {
+    /// The time at this moment.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Wall-clock time at this moment.
+    pub(crate) fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    /// A seed for jitter and choices.
+    pub(crate) fn entropy(&self) -> u64 {
+        system::entropy()
+    }
+
+    pub(crate) fn workers(&self) -> Workers {
+        Workers::Threads
+    }
+
+    /// Whether descriptors must be in non-blocking mode.
+    fn nonblocking(&self) -> bool {
         matches!(self, Driver::Epoll(_))
     }
 
-    /// A socket begins to exist.
-    pub(crate) fn register(&mut self, socket: SocketKey, fd: RawFd) {
-        if let Driver::Epoll(epoll) = self {
-            epoll.register(socket, fd);
-        }
+    /// Opens a socket that will connect to `address`.
+    pub(crate) fn open_socket(&mut self, address: &Address) -> io::Result<Handle> {
+        system::open(address, self.nonblocking())
     }
 
-    /// A descriptor is about to be closed; nothing is pending on it.
-    pub(crate) fn forget(&mut self, fd: RawFd) {
+    /// Binds and listens; a port can be shared with other cores.
+    pub(crate) fn listen(&mut self, address: &Address) -> io::Result<Listening> {
+        system::listen_for_core(address, self.nonblocking())
+    }
+
+    /// The address of the other end; `None` on a unix socket.
+    pub(crate) fn peer(&self, handle: Handle) -> Option<SocketAddr> {
+        system::peer(handle.fd()).ok().flatten()
+    }
+
+    /// The address of this end; `None` on a unix socket.
+    pub(crate) fn local(&self, handle: Handle) -> Option<SocketAddr> {
+        system::local(handle.fd()).ok().flatten()
+    }
+
+    /// Sends FIN. An error means that the connection is gone, which receiving reports.
+    pub(crate) fn shutdown_write(&mut self, handle: Handle) {
+        system::shutdown_write(handle.fd());
+    }
+
+    /// Makes the coming close send RST.
+    pub(crate) fn reset_on_close(&mut self, handle: Handle) {
+        system::linger_zero(handle.fd());
+    }
+
+    /// Closes a socket or listener on which nothing is pending.
+    pub(crate) fn close(&mut self, handle: Handle) {
         if let Driver::Epoll(epoll) = self {
-            epoll.forget(fd);
+            epoll.forget(handle.fd());
+        }
+        system::close(handle.fd());
+    }
+
+    /// A socket begins to exist.
+    pub(crate) fn register(&mut self, socket: SocketKey, handle: Handle) {
+        if let Driver::Epoll(epoll) = self {
+            epoll.register(socket, handle.fd());
         }
     }
 
     /// Accepts until cancelled or failed.
-    pub(crate) fn accept(&mut self, listener: u32, fd: RawFd) {
-        each!(self, driver => driver.accept(listener, fd));
+    pub(crate) fn accept(&mut self, listener: u32, handle: Handle) {
+        each!(self, driver => driver.accept(listener, handle.fd()));
     }
 
     /// Ends accepting; the last report still comes.
-    pub(crate) fn cancel_accept(&mut self, listener: u32, fd: RawFd) {
-        each!(self, driver => driver.cancel_accept(listener, fd));
+    pub(crate) fn cancel_accept(&mut self, listener: u32, handle: Handle) {
+        each!(self, driver => driver.cancel_accept(listener, handle.fd()));
     }
 
-    /// Connects; the driver keeps the address as long as the kernel needs it.
-    pub(crate) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: RawAddress) {
-        each!(self, driver => driver.connect(socket, fd, address));
+    /// Connects to the address that the socket was opened for.
+    pub(crate) fn connect(&mut self, socket: SocketKey, handle: Handle, address: &Address) {
+        let address = RawAddress::new(address).expect("a socket was opened for it");
+        each!(self, driver => driver.connect(socket, handle.fd(), address));
     }
 
     /// Receives at most `limit` bytes in all, then reports a last time (rule 1). The driver may
     /// end it earlier.
-    pub(crate) fn receive(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
-        each!(self, driver => driver.receive(socket, fd, limit));
+    pub(crate) fn receive(&mut self, socket: SocketKey, handle: Handle, limit: usize) {
+        each!(self, driver => driver.receive(socket, handle.fd(), limit));
     }
 
     /// Sends some or all of `shape`, whose memory the caller keeps until the report.
-    pub(crate) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
-        each!(self, driver => driver.send(socket, fd, shape));
+    pub(crate) fn send(&mut self, socket: SocketKey, handle: Handle, shape: Shape) {
+        each!(self, driver => driver.send(socket, handle.fd(), shape));
     }
 
     /// Ends one pending operation; its last report still comes.
-    pub(crate) fn cancel(&mut self, socket: SocketKey, fd: RawFd, operation: Pending) {
-        each!(self, driver => driver.cancel(socket, fd, operation));
+    pub(crate) fn cancel(&mut self, socket: SocketKey, handle: Handle, operation: Pending) {
+        each!(self, driver => driver.cancel(socket, handle.fd(), operation));
     }
 
     /// Wakes the core behind another ring; false if this driver has no ring.

@@ -11,7 +11,6 @@ use std::task::Poll;
 
 pub use beginning::{begun, poll_begin};
 pub use blocking::blocking;
-pub(crate) use blocking::note_processors;
 pub use pool_future::PoolFuture;
 pub(crate) use pool_future::forget_kept;
 use tasks::run;

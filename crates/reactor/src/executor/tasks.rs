@@ -5,7 +5,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::beginning::Beginnings;
 use super::{PoolFuture, TaskId};
@@ -253,18 +253,21 @@ pub(crate) fn run_ready(core: &Core) {
         tasks.beginnings.renew();
         (tasks.ready.len(), tasks.busy.len())
     };
-    let began = (busy > 1).then(Instant::now);
+    let began = (busy > 1).then(|| core.time());
     for _ in 0..ready {
         let next = core.tasks.borrow_mut().begin(false);
         let Some((id, future)) = next else { break };
         run(core, id, future);
     }
-    let others_done = began.map(|began| (began.elapsed().max(BUSY_TIME), Instant::now()));
+    let others_done = began.map(|began| {
+        let now = core.time();
+        ((now - began).max(BUSY_TIME), now)
+    });
     for _ in 0..busy {
         let next = core.tasks.borrow_mut().begin(true);
         let Some((id, future)) = next else { break };
         run(core, id, future);
-        if others_done.is_some_and(|(share, since)| since.elapsed() >= share) {
+        if others_done.is_some_and(|(share, since)| core.time() - since >= share) {
             break;
         }
     }

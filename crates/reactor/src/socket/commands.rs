@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{IntoRawFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -10,9 +9,8 @@ use std::time::{Duration, Instant};
 use super::entry::{End, Fin, Order, Parking, Pending, Role};
 use super::outgoing::Outgoing;
 use super::table::{DISCARD_TIME, Sockets};
-use super::{Address, RawAddress, Resume, SocketKey};
+use super::{Address, Resume, SocketKey};
 use crate::buffer::{Chunk, Slice};
-use crate::sys;
 
 /// Input that a closing socket discards (rule 16).
 const DISCARD_MAX: usize = 64 * 1024;
@@ -23,15 +21,10 @@ const FINISH_TIME: Duration = Duration::from_secs(60);
 /// See [`Socket`](super::Socket), method by method.
 impl Sockets<'_> {
     pub(super) fn connect(&mut self, address: &Address) -> io::Result<SocketKey> {
-        let raw = RawAddress::new(address)?;
-        let fd = sys::stream_socket(raw.family(), self.table.driver.nonblocking())?;
-        if matches!(address, Address::Tcp(_)) {
-            sys::set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        }
-        let fd = fd.into_raw_fd();
-        let key = self.adopt(fd);
+        let handle = self.table.driver.open_socket(address)?;
+        let key = self.adopt(handle);
         self.table.entry(key).pending.add(Pending::CONNECT);
-        self.table.driver.connect(key, fd, raw);
+        self.table.driver.connect(key, handle, address);
         Ok(key)
     }
 
@@ -57,14 +50,22 @@ impl Sockets<'_> {
     pub(super) fn peer(&mut self, key: SocketKey) -> Option<SocketAddr> {
         let entry = self.table.entry(key);
         if entry.peer.is_none() {
-            entry.peer = ask_peer(entry.fd);
+            return self.ask_peer(key);
         }
         entry.peer
     }
 
+    #[cold]
+    fn ask_peer(&mut self, key: SocketKey) -> Option<SocketAddr> {
+        let table = &mut *self.table;
+        let entry = table.slab.get_mut(key)?;
+        entry.peer = table.driver.peer(entry.handle);
+        entry.peer
+    }
+
     pub(super) fn local(&mut self, key: SocketKey) -> Option<SocketAddr> {
-        let fd = self.table.entry(key).fd;
-        RawAddress::ask(fd, libc::getsockname).ok()?.to_ip()
+        let handle = self.table.entry(key).handle;
+        self.table.driver.local(handle)
     }
 
     pub(super) fn set_window(&mut self, key: SocketKey, bytes: usize) {
@@ -271,9 +272,4 @@ impl Sockets<'_> {
         entry.role = Role::Resetting;
         self.set_deadline(key, DISCARD_TIME);
     }
-}
-
-#[cold]
-fn ask_peer(fd: RawFd) -> Option<SocketAddr> {
-    RawAddress::ask(fd, libc::getpeername).ok()?.to_ip()
 }

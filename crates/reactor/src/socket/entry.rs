@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Instant;
@@ -11,11 +10,12 @@ use std::time::Instant;
 use super::outgoing::Outgoing;
 use super::{Resume, SocketKey};
 use crate::buffer::{BUFFER_BYTES, RATION_BYTES, Slice};
+use crate::driver::Handle;
 use crate::timer::TimerKey;
 
 /// One socket (rule 5: this and a timer is all that an idle connection costs).
 pub(crate) struct Entry {
-    pub(super) fd: RawFd,
+    pub(super) handle: Handle,
     pub(super) role: Role,
     /// Operations whose last completion has not come; the descriptor stays open as long.
     pub(super) pending: Pending,
@@ -291,9 +291,9 @@ impl Sending {
 
 impl Entry {
     /// A socket that its handle owns.
-    pub(crate) fn new(fd: RawFd, now: Instant) -> Entry {
+    pub(crate) fn new(handle: Handle, now: Instant) -> Entry {
         Entry {
-            fd,
+            handle,
             role: Role::Owned,
             pending: Pending::default(),
             receiving: Receiving::new(),

@@ -4,7 +4,6 @@ use super::entry::{End, Fin, Order, Outcome, Pending, Role};
 use super::table::{DISCARD_TIME, Sockets, keep, wake};
 use super::{Cause, SocketKey};
 use crate::driver::{Driver, Event, Received};
-use crate::sys;
 
 /// Who has more to send than this gives way to those who have less.
 const LARGE_SEND: usize = 16 * 1024;
@@ -67,7 +66,7 @@ impl Sockets<'_> {
                 return;
             }
             entry.pending.add(Pending::SEND);
-            table.driver.send(key, entry.fd, queue.describe());
+            table.driver.send(key, entry.handle, queue.describe());
             return;
         }
         if matches!(entry.role, Role::Resetting) {
@@ -75,7 +74,7 @@ impl Sockets<'_> {
         }
         if entry.sending.fin == Fin::Wanted {
             entry.sending.fin = Fin::Sent;
-            sys::shutdown_write(entry.fd);
+            table.driver.shutdown_write(entry.handle);
         }
         if let Role::Finishing { discard_left } = entry.role {
             if entry.receiving.end != End::Open || discard_left == 0 {

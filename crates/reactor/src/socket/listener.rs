@@ -4,17 +4,16 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::table::Sockets;
-use super::unix::{UnixListener, unix_listener};
-use super::{Address, RawAddress, Socket};
+use super::{Address, Socket};
 use crate::core;
-use crate::sys;
+use crate::driver::system::{self, UnixListener};
+use crate::driver::{Driver, Handle};
 use crate::timer::sleep;
 
 /// Connections that are accepted ahead of [`Listener::accept`]; then accepting stops.
@@ -32,7 +31,7 @@ pub struct Listener {
     index: u32,
     address: Address,
     /// Keeps the file of a unix socket.
-    _unix: Option<Arc<UnixListener>>,
+    _file: Option<Arc<UnixListener>>,
     local: PhantomData<Rc<()>>,
 }
 
@@ -43,14 +42,7 @@ impl Listener {
     /// # Errors
     /// What `bind(2)` reports, above all `AddrInUse`.
     pub fn reserve(address: &Address) -> io::Result<Address> {
-        match address {
-            Address::Tcp(_) => {
-                let fd = sys::listen(address, false, true)?;
-                let raw = RawAddress::ask(fd.as_raw_fd(), libc::getsockname)?;
-                Ok(raw.to_ip().map_or_else(|| address.clone(), Address::Tcp))
-            }
-            Address::Unix(path) => unix_listener(path).map(|_| address.clone()),
-        }
+        system::reserve(address)
     }
 
     /// Binds and starts to listen.
@@ -60,23 +52,11 @@ impl Listener {
     pub fn bind(address: &Address) -> io::Result<Listener> {
         core::with(|core| {
             let mut sockets = core.sockets();
-            let nonblocking = sockets.table.driver.nonblocking();
-            let (fd, unix) = match address {
-                Address::Tcp(_) => (sys::listen(address, true, nonblocking)?, None),
-                Address::Unix(path) => {
-                    let unix = unix_listener(path)?;
-                    let fd = unix.fd.try_clone()?;
-                    sys::set_nonblocking(&fd, nonblocking)?;
-                    (fd, Some(unix))
-                }
-            };
-            let raw = RawAddress::ask(fd.as_raw_fd(), libc::getsockname)?;
-            let address = raw.to_ip().map_or_else(|| address.clone(), Address::Tcp);
-            let index = sockets.table.listeners.insert(fd.into_raw_fd());
+            let listening = sockets.table.driver.listen(address)?;
             Ok(Listener {
-                index,
-                address,
-                _unix: unix,
+                index: sockets.table.listeners.insert(listening.handle),
+                address: listening.address,
+                _file: listening.file,
                 local: PhantomData,
             })
         })
@@ -124,21 +104,22 @@ impl Drop for Listener {
 pub(super) struct Listeners(Vec<Entry>);
 
 struct Entry {
-    fd: RawFd,
+    /// `None` once it is closed.
+    handle: Option<Handle>,
     /// An accept is under way.
     armed: bool,
     closing: bool,
     /// The accept was cancelled; its last report is on the way.
     stopping: bool,
     /// Accepted and not yet asked for.
-    ahead: VecDeque<Result<RawFd, i32>>,
+    ahead: VecDeque<Result<Handle, i32>>,
     waker: Option<Waker>,
 }
 
 impl Listeners {
-    fn insert(&mut self, fd: RawFd) -> u32 {
+    fn insert(&mut self, handle: Handle) -> u32 {
         self.0.push(Entry {
-            fd,
+            handle: Some(handle),
             armed: false,
             closing: false,
             stopping: false,
@@ -149,19 +130,19 @@ impl Listeners {
     }
 
     /// Closes what is left after a failure.
-    pub(super) fn close_descriptors(&mut self) {
+    pub(super) fn close_all(&mut self, driver: &mut Driver) {
         for entry in &mut self.0 {
-            entry.ahead.drain(..).flatten().for_each(sys::close);
-            if entry.fd >= 0 {
-                sys::close(std::mem::replace(&mut entry.fd, -1));
-            }
+            let ahead = entry.ahead.drain(..).flatten();
+            ahead
+                .chain(entry.handle.take())
+                .for_each(|handle| driver.close(handle));
         }
     }
 }
 
 impl Sockets<'_> {
     /// Takes in a connection, or the end of accepting.
-    pub(super) fn accepted(&mut self, index: u32, result: Result<RawFd, i32>, more: bool) {
+    pub(super) fn accepted(&mut self, index: u32, result: Result<Handle, i32>, more: bool) {
         let most_ahead = self
             .core
             .sockets_max
@@ -172,17 +153,22 @@ impl Sockets<'_> {
         entry.armed = more;
         entry.stopping &= more;
         match result {
-            Ok(fd) if entry.closing => sys::close(fd),
+            Ok(newcomer) if entry.closing => table.driver.close(newcomer),
             Err(libc::ECANCELED | libc::EAGAIN) => {}
             result => entry.ahead.push_back(result),
         }
-        if entry.closing && !more && entry.fd >= 0 {
-            let fd = std::mem::replace(&mut entry.fd, -1);
-            table.driver.forget(fd);
-            sys::close(fd);
-        } else if more && !entry.stopping && entry.ahead.len() >= most_ahead {
+        if entry.closing && !more {
+            let handle = entry.handle.take();
+            handle
+                .into_iter()
+                .for_each(|handle| table.driver.close(handle));
+        } else if more
+            && !entry.stopping
+            && entry.ahead.len() >= most_ahead
+            && let Some(handle) = entry.handle
+        {
             entry.stopping = true;
-            table.driver.cancel_accept(index, entry.fd);
+            table.driver.cancel_accept(index, handle);
         }
         if let Some(waker) = entry.waker.take() {
             waker.wake();
@@ -198,14 +184,18 @@ impl Sockets<'_> {
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
         let next = entry.ahead.pop_front();
-        if !entry.armed && !entry.closing && entry.ahead.len() < AHEAD_MAX / 2 {
+        if !entry.armed
+            && !entry.closing
+            && entry.ahead.len() < AHEAD_MAX / 2
+            && let Some(handle) = entry.handle
+        {
             entry.armed = true;
-            table.driver.accept(index, entry.fd);
+            table.driver.accept(index, handle);
         }
         match next {
-            Some(Ok(fd)) => {
+            Some(Ok(handle)) => {
                 self.core.counters.accepted.add(1);
-                let key = self.adopt(fd);
+                let key = self.adopt(handle);
                 self.arm_receive(key);
                 Poll::Ready(Ok(Socket::new(key)))
             }
@@ -220,9 +210,12 @@ impl Sockets<'_> {
     fn stop_accepting(&mut self, index: u32) {
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
-        if entry.armed && !entry.stopping {
+        if entry.armed
+            && !entry.stopping
+            && let Some(handle) = entry.handle
+        {
             entry.stopping = true;
-            table.driver.cancel_accept(index, entry.fd);
+            table.driver.cancel_accept(index, handle);
         }
     }
 
@@ -231,14 +224,16 @@ impl Sockets<'_> {
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
         entry.closing = true;
-        for fd in entry.ahead.drain(..).flatten() {
-            sys::close(fd);
+        for newcomer in entry.ahead.drain(..).flatten() {
+            table.driver.close(newcomer);
         }
-        if entry.armed {
-            table.driver.cancel_accept(index, entry.fd);
-        } else if entry.fd >= 0 {
-            table.driver.forget(entry.fd);
-            sys::close(std::mem::replace(&mut entry.fd, -1));
+        match entry.handle {
+            Some(handle) if entry.armed => table.driver.cancel_accept(index, handle),
+            _ => entry
+                .handle
+                .take()
+                .into_iter()
+                .for_each(|handle| table.driver.close(handle)),
         }
     }
 

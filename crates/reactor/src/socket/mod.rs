@@ -9,7 +9,6 @@ mod outgoing;
 mod shortage;
 mod slab;
 mod table;
-mod unix;
 
 use std::future::poll_fn;
 use std::io;
@@ -20,7 +19,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 pub use address::Address;
-pub(crate) use address::RawAddress;
 pub(crate) use entry::{Outcome, Parking, Pending};
 pub use listener::Listener;
 pub(crate) use outgoing::Shape;

@@ -88,7 +88,7 @@ impl Sockets<'_> {
         entry.sending.failed = error;
         for operation in [Pending::RECEIVE, Pending::SEND] {
             if entry.pending.has(operation) {
-                table.driver.cancel(key, entry.fd, operation);
+                table.driver.cancel(key, entry.handle, operation);
             }
         }
         if matches!(entry.role, Role::Parked(_)) {

@@ -13,8 +13,7 @@ use super::slab::Slab;
 use super::{Resume, SocketKey};
 use crate::buffer::Chunk;
 use crate::core::Core;
-use crate::driver::Driver;
-use crate::sys;
+use crate::driver::{Driver, Handle};
 use crate::timer::{Target, ticks_up};
 
 /// How long a closing socket discards input, or tries to send what is left before a reset.
@@ -140,12 +139,11 @@ impl Drop for SocketTable {
     /// stay: a listener that nobody accepts from would still be given connections.
     fn drop(&mut self) {
         for key in self.slab.keys() {
-            self.slab
-                .remove(key)
-                .into_iter()
-                .for_each(|entry| sys::close(entry.fd));
+            if let Some(entry) = self.slab.remove(key) {
+                self.driver.close(entry.handle);
+            }
         }
-        self.listeners.close_descriptors();
+        self.listeners.close_all(&mut self.driver);
     }
 }
 
@@ -158,12 +156,12 @@ pub(crate) struct Sockets<'a> {
 /// What commands and events have in common.
 impl Sockets<'_> {
     /// Adds an accepted or connecting descriptor.
-    pub(super) fn adopt(&mut self, fd: std::os::fd::RawFd) -> SocketKey {
+    pub(super) fn adopt(&mut self, handle: Handle) -> SocketKey {
         let key = self
             .table
             .slab
-            .insert(Entry::new(fd, self.core.clock.now()));
-        self.table.driver.register(key, fd);
+            .insert(Entry::new(handle, self.core.clock.now()));
+        self.table.driver.register(key, handle);
         key
     }
 
@@ -207,7 +205,8 @@ impl Sockets<'_> {
     }
 
     pub(super) fn reset(&mut self, key: SocketKey) {
-        sys::linger_zero(self.table.entry(key).fd);
+        let handle = self.table.entry(key).handle;
+        self.table.driver.reset_on_close(handle);
         self.close(key);
     }
 
@@ -230,7 +229,7 @@ impl Sockets<'_> {
         // The kernel may still read what a pending send was given; the rest is dropped.
         for operation in [Pending::RECEIVE, Pending::SEND, Pending::CONNECT] {
             if entry.pending.has(operation) {
-                table.driver.cancel(key, entry.fd, operation);
+                table.driver.cancel(key, entry.handle, operation);
             }
         }
     }
@@ -244,8 +243,7 @@ impl Sockets<'_> {
             queue.clear(&mut table.dead);
             keep(&mut table.queues, queue);
         }
-        table.driver.forget(entry.fd);
-        sys::close(entry.fd);
+        table.driver.close(entry.handle);
     }
 
     pub(super) fn list_for_sending(&mut self, key: SocketKey) {
@@ -270,7 +268,7 @@ impl Sockets<'_> {
         let busy = entry.pending.has(Pending::RECEIVE) || entry.pending.has(Pending::CONNECT);
         if room > 0 && !busy && !matches!(entry.role, Role::Closing) {
             entry.pending.add(Pending::RECEIVE);
-            table.driver.receive(key, entry.fd, room);
+            table.driver.receive(key, entry.handle, room);
         }
     }
 

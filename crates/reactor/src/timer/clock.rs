@@ -12,19 +12,18 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn new() -> Clock {
-        let start = Instant::now();
+    pub(crate) fn new(now: Instant) -> Clock {
         Clock {
-            start,
-            now: Cell::new(start),
+            start: now,
+            now: Cell::new(now),
             tick: Cell::new(0),
             wall: Cell::new(None),
         }
     }
 
-    /// Looks at the operating system's clock.
-    pub(crate) fn update(&self) {
-        let now = Instant::now();
+    /// The driver's clock says that it is `now`.
+    #[inline]
+    pub(crate) fn update(&self, now: Instant) {
         self.now.set(now);
         self.tick.set((now - self.start).as_millis() as u64);
         self.wall.set(None);
@@ -34,9 +33,9 @@ impl Clock {
         self.now.get()
     }
 
-    /// Read at most once per turn, and only in turns that ask.
-    pub(crate) fn wall(&self) -> SystemTime {
-        let wall = self.wall.get().unwrap_or_else(SystemTime::now);
+    /// Wall-clock time, which is read at most once per turn, and only in turns that ask.
+    pub(crate) fn wall(&self, read: impl FnOnce() -> SystemTime) -> SystemTime {
+        let wall = self.wall.get().unwrap_or_else(read);
         self.wall.set(Some(wall));
         wall
     }
@@ -66,15 +65,8 @@ pub(crate) fn ticks_up(duration: Duration) -> u64 {
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Continues from `seed`, or from the operating system's generator.
-    pub(crate) fn new(seed: Option<u64>) -> Random {
-        Random(seed.unwrap_or_else(|| {
-            let mut bytes = [0u8; 8];
-            // SAFETY: eight bytes into a live array. Should it fail, the address space layout
-            // still tells processes apart, which is all that jitter needs.
-            unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-            u64::from_ne_bytes(bytes) ^ (&raw const bytes).addr() as u64
-        }))
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
     }
 
     pub(crate) fn next(&mut self) -> u64 {

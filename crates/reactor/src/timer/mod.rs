@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) use clock::{Clock, Random, ticks_up};
 pub(crate) use wheel::{Target, TimerKey, Wheel};
 
-use crate::core;
+use crate::core::{self, Core};
 
 /// Time of this turn of the loop; it does not move while a task runs.
 pub fn now() -> Instant {
@@ -20,7 +20,7 @@ pub fn now() -> Instant {
 
 /// Wall-clock time of this turn.
 pub fn wall_clock() -> SystemTime {
-    core::with(|core| core.clock.wall())
+    core::with(Core::wall)
 }
 
 /// Sixty-four random bits: from the operating system's generator, or from the seed of

@@ -287,7 +287,7 @@ mod tests {
     /// Against a list, over many random steps.
     #[test]
     fn behaves_as_a_sorted_list() {
-        let mut random = Random::new(Some(7));
+        let mut random = Random::new(7);
         let mut wheel = Wheel::new();
         let mut list: Vec<(u64, u32, TimerKey)> = Vec::new();
         let mut now = 0;

@@ -12,12 +12,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use self::readiness::{Armed, Readiness, Sockets};
-use super::{Event, Patience, Received};
+use super::{Event, Handle, Patience, RawAddress, Received, system};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Pending, RawAddress, Shape, SocketKey};
-use crate::sys;
+use crate::socket::{Pending, Shape, SocketKey};
 use crate::timer::ticks_up;
 
 /// Edges taken from the kernel in one turn.
@@ -365,7 +364,10 @@ impl Epoll {
                 let null = std::ptr::null_mut();
                 // SAFETY: no address is asked for.
                 let fd = unsafe { libc::accept4(listener.fd, null, null.cast(), flags) };
-                let result = if fd < 0 { Err(last_error()) } else { Ok(fd) };
+                let result = match fd {
+                    ..0 => Err(last_error()),
+                    fd => Ok(Handle::of(fd)),
+                };
                 match result {
                     Err(libc::EAGAIN) => listener.ready = false,
                     Err(libc::EINTR | libc::ECONNABORTED) => {}
@@ -489,7 +491,7 @@ impl Readiness {
     }
 
     fn connect_result(&self) -> i32 {
-        self.fd.map_or(0, sys::take_error)
+        self.fd.map_or(0, system::take_error)
     }
 }
 

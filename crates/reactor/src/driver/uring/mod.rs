@@ -19,11 +19,11 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use self::buffer_ring::{BufferRing, Rations};
 use self::operation::{Operation, capped_multishot_receive};
-use super::{Event, Patience, Received};
+use super::{Event, Handle, Patience, RawAddress, Received};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES};
 use crate::counters::CounterCells;
 use crate::mailbox::{self, Mailbox};
-use crate::socket::{Pending, RawAddress, Shape, SocketKey};
+use crate::socket::{Pending, Shape, SocketKey};
 
 pub(crate) use self::probe::probe;
 
@@ -286,7 +286,10 @@ impl Uring {
                 },
                 Operation::Accept(listener) => Event::Accepted {
                     listener,
-                    result: if result < 0 { Err(-result) } else { Ok(result) },
+                    result: match result {
+                        ..0 => Err(-result),
+                        fd => Ok(Handle::of(fd)),
+                    },
                     more,
                 },
                 Operation::Connect(socket) => {

@@ -14,8 +14,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Address;
-use crate::sys;
+use crate::socket::Address;
 
 /// The longest wait for the lock of a folder. Others hold it for a few system calls.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -24,7 +23,7 @@ const LOCK_RETRY: Duration = Duration::from_millis(2);
 
 /// A listening socket; its file is removed with the last core's use, if it still is this socket's.
 #[derive(Debug)]
-pub(super) struct UnixListener {
+pub(crate) struct UnixListener {
     pub(super) fd: OwnedFd,
     path: PathBuf,
     file: FileId,
@@ -44,13 +43,13 @@ pub(super) fn unix_listener(path: &Arc<PathBuf>) -> io::Result<Arc<UnixListener>
     }
     let address = Address::Unix(Arc::clone(path));
     let lock = lock_folder(path);
-    let fd = match sys::listen(&address, false, true) {
+    let fd = match super::listen(&address, false, true) {
         // Without the lock another process may be about to listen on it.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && lock.is_some() => {
             if !remove_stale(path, &address)? {
                 return Err(error);
             }
-            sys::listen(&address, false, true)?
+            super::listen(&address, false, true)?
         }
         bound => bound?,
     };
@@ -73,7 +72,7 @@ fn remove_stale(path: &Path, address: &Address) -> io::Result<bool> {
     };
     let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     let is_stale = found.file_type().is_socket()
-        && sys::try_connect(address).err().is_some_and(is_refused)
+        && super::try_connect(address).err().is_some_and(is_refused)
         && FileId::of(&found).is_at(path);
     if !is_stale {
         return Ok(false);

@@ -1,10 +1,23 @@
-//! System calls on sockets that both drivers need, as functions that return `io::Result`.
+//! What io_uring and epoll have in common: the operating system that they stand on.
+
+mod address;
+mod process;
+mod unix;
+mod workers;
 
 use std::io;
-use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use crate::socket::{Address, RawAddress};
+pub(crate) use self::address::RawAddress;
+pub(crate) use self::process::{
+    enlarge_descriptor_table, pin_to, processors, raise_nofile, run_on,
+};
+pub(crate) use self::unix::UnixListener;
+use self::unix::unix_listener;
+pub(crate) use self::workers::{Job, note_processors, submit};
+use super::{Handle, Listening};
+use crate::socket::Address;
 
 /// Connections that may wait to be accepted; the kernel lowers it to `somaxconn`.
 const BACKLOG: libc::c_int = 65_535;
@@ -12,9 +25,6 @@ const BACKLOG: libc::c_int = 65_535;
 /// Bytes of an accepted connection that the kernel takes beyond what the peer's window lets it send.
 /// Without a limit a peer that reads nothing can have it keep 4 MiB (`tcp_wmem`).
 const UNSENT_MAX: libc::c_int = 256 * 1024;
-
-/// Descriptors that the process's table has room for from the start, at 8 bytes each.
-const DESCRIPTORS_AT_ONCE: u64 = 65_536;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
@@ -55,6 +65,64 @@ pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::
     // SAFETY: a plain system call on a descriptor of ours.
     check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) })?;
     Ok(fd)
+}
+
+/// Opens a socket that will connect to `address`.
+pub(super) fn open(address: &Address, nonblocking: bool) -> io::Result<Handle> {
+    let fd = stream_socket(RawAddress::new(address)?.family(), nonblocking)?;
+    if matches!(address, Address::Tcp(_)) {
+        set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    }
+    Ok(Handle::of(fd.into_raw_fd()))
+}
+
+/// Binds and listens for one of several cores.
+pub(super) fn listen_for_core(address: &Address, nonblocking: bool) -> io::Result<Listening> {
+    let (fd, file) = match address {
+        Address::Tcp(_) => (listen(address, true, nonblocking)?, None),
+        Address::Unix(path) => {
+            let unix = unix_listener(path)?;
+            let fd = unix.fd.try_clone()?;
+            set_nonblocking(&fd, nonblocking)?;
+            (fd, Some(unix))
+        }
+    };
+    let bound = local(fd.as_raw_fd())?;
+    Ok(Listening {
+        address: bound.map_or_else(|| address.clone(), Address::Tcp),
+        handle: Handle::of(fd.into_raw_fd()),
+        file,
+    })
+}
+
+/// Finds out whether anybody listens on `address`, and settles port 0 to a free one.
+pub(crate) fn reserve(address: &Address) -> io::Result<Address> {
+    match address {
+        Address::Tcp(_) => {
+            let bound = local(listen(address, false, true)?.as_raw_fd())?;
+            Ok(bound.map_or_else(|| address.clone(), Address::Tcp))
+        }
+        Address::Unix(path) => unix_listener(path).map(|_| address.clone()),
+    }
+}
+
+/// The IP address of this end, if it has one.
+pub(crate) fn local(fd: RawFd) -> io::Result<Option<SocketAddr>> {
+    RawAddress::ask(fd, libc::getsockname).map(|raw| raw.to_ip())
+}
+
+/// The IP address of the other end, if it has one.
+pub(super) fn peer(fd: RawFd) -> io::Result<Option<SocketAddr>> {
+    RawAddress::ask(fd, libc::getpeername).map(|raw| raw.to_ip())
+}
+
+/// Eight random bytes of the operating system. Should there be none, the address space layout still
+/// tells processes apart, which is all that jitter needs.
+pub(super) fn entropy() -> u64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: eight bytes into a live array.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    u64::from_ne_bytes(bytes) ^ (&raw const bytes).addr() as u64
 }
 
 /// Whether a connection can be made at once. One that would have to wait is an error,
@@ -129,83 +197,4 @@ pub(crate) fn linger_zero(fd: RawFd) {
 pub(crate) fn close(fd: RawFd) {
     // SAFETY: the caller gives up the descriptor with this call.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
-}
-
-/// Has the kernel enlarge the process's table of descriptors now.
-///
-/// While a process has several threads it waits for all processors each time that the table doubles
-/// (`synchronize_rcu`): 10 to 40 ms, in which a core that accepts or connects serves nobody.
-pub(crate) fn enlarge_descriptor_table() {
-    let last = nofile().rlim_cur.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
-    let Ok(last) = libc::c_int::try_from(last) else {
-        return;
-    };
-    let Ok(any) = stream_socket(libc::AF_UNIX, false) else {
-        return;
-    };
-    // SAFETY: a plain system call; the descriptor it returns is ours alone. The table stays large.
-    unsafe {
-        let highest = libc::fcntl(any.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last);
-        if highest >= 0 {
-            drop(OwnedFd::from_raw_fd(highest));
-        }
-    }
-}
-
-fn nofile() -> libc::rlimit {
-    let mut limit = libc::rlimit {
-        rlim_cur: 1024,
-        rlim_max: 1024,
-    };
-    // SAFETY: the structure is live, and the call only writes it.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit
-}
-
-/// Lifts the soft limit of descriptors to the hard one and returns it.
-pub(crate) fn raise_nofile() -> u64 {
-    let mut limit = nofile();
-    let soft = limit.rlim_cur;
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: the structure is live, and the call only reads it.
-    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
-        0 => limit.rlim_max,
-        _ => soft,
-    }
-}
-
-/// The processors that this thread may run on.
-pub(crate) fn processors() -> Vec<usize> {
-    // SAFETY: all zeros is an empty set; the call fills it.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) < 0 {
-            return vec![0];
-        }
-        set
-    };
-    let all = 0..libc::CPU_SETSIZE as usize;
-    // SAFETY: every index is below the size of the set.
-    all.filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
-        .collect()
-}
-
-/// Pins the calling thread to one processor.
-pub(crate) fn pin_to(processor: usize) -> io::Result<()> {
-    run_on(&[processor])
-}
-
-/// Lets the calling thread run on these processors only.
-pub(crate) fn run_on(processors: &[usize]) -> io::Result<()> {
-    let inside = |&processor: &usize| processor < libc::CPU_SETSIZE as usize;
-    assert!(processors.iter().all(inside), "they came from `processors`");
-    // SAFETY: the set is live and every index is inside it.
-    let pinned = unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        processors
-            .iter()
-            .for_each(|&processor| libc::CPU_SET(processor, &mut set));
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
-    };
-    check(pinned).map(drop)
 }

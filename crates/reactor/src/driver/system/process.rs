@@ -1,0 +1,89 @@
+//! What belongs to the process as a whole: its descriptors and processors.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::{check, stream_socket};
+
+/// Descriptors that the process's table has room for from the start, at 8 bytes each.
+const DESCRIPTORS_AT_ONCE: u64 = 65_536;
+
+/// Has the kernel enlarge the process's table of descriptors now.
+///
+/// While a process has several threads it waits for all processors each time that the table doubles
+/// (`synchronize_rcu`): 10 to 40 ms, in which a core that accepts or connects serves nobody.
+pub(crate) fn enlarge_descriptor_table() {
+    let last = nofile().rlim_cur.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+    let Ok(last) = libc::c_int::try_from(last) else {
+        return;
+    };
+    let Ok(any) = stream_socket(libc::AF_UNIX, false) else {
+        return;
+    };
+    // SAFETY: a plain system call; the descriptor it returns is ours alone. The table stays large.
+    unsafe {
+        let highest = libc::fcntl(any.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last);
+        if highest >= 0 {
+            drop(OwnedFd::from_raw_fd(highest));
+        }
+    }
+}
+
+fn nofile() -> libc::rlimit {
+    let mut limit = libc::rlimit {
+        rlim_cur: 1024,
+        rlim_max: 1024,
+    };
+    // SAFETY: the structure is live, and the call only writes it.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit
+}
+
+/// Lifts the soft limit of descriptors to the hard one and returns it.
+pub(crate) fn raise_nofile() -> u64 {
+    let mut limit = nofile();
+    let soft = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the structure is live, and the call only reads it.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+        0 => limit.rlim_max,
+        _ => soft,
+    }
+}
+
+/// The processors that this thread may run on.
+pub(crate) fn processors() -> Vec<usize> {
+    // SAFETY: all zeros is an empty set; the call fills it.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) < 0 {
+            return vec![0];
+        }
+        set
+    };
+    let all = 0..libc::CPU_SETSIZE as usize;
+    // SAFETY: every index is below the size of the set.
+    all.filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect()
+}
+
+/// Pins the calling thread to one processor.
+pub(crate) fn pin_to(processor: usize) -> io::Result<()> {
+    run_on(&[processor])
+}
+
+/// Lets the calling thread run on these processors only.
+pub(crate) fn run_on(processors: &[usize]) -> io::Result<()> {
+    let inside = |&processor: &usize| processor < libc::CPU_SETSIZE as usize;
+    assert!(processors.iter().all(inside), "they came from `processors`");
+    // SAFETY: the set is live and every index is inside it.
+    let pinned = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        processors
+            .iter()
+            .for_each(|&processor| libc::CPU_SET(processor, &mut set));
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    check(pinned).map(drop)
+}
