@@ -214,6 +214,30 @@ fn a_second_blitz_does_not_share_the_port_of_the_first() {
 }
 
 #[test]
+fn how_long_a_half_closed_client_is_kept_can_be_said() {
+    for (grace, is_answered) in [("100ms", false), ("5s", true)] {
+        let running = Running::start(&["--half-close-grace", grace]);
+        let mut client = running.connect();
+        client.send("GET /delay?ms=1500 HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.finish();
+        assert_eq!(!client.rest().is_empty(), is_answered, "{grace}");
+    }
+}
+
+#[test]
+fn the_switch_to_http2_has_to_be_asked_for() {
+    for (flags, status) in [(&[][..], 200), (&["--h2c-upgrade"], 101)] {
+        let running = Running::start(flags);
+        let mut client = running.connect();
+        client.send(
+            "GET /hello HTTP/1.1\r\nHost: test\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+             Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n",
+        );
+        assert_eq!(client.response().status, status, "{flags:?}");
+    }
+}
+
+#[test]
 fn a_trusted_proxy_is_believed_and_a_stranger_is_not() {
     let upstream = Upstream::start(|request| {
         let chain = request

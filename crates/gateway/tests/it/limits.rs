@@ -54,6 +54,38 @@ scenarios! {
         assert_eq!((counters.connect_failures, upstream.accepted()), (0, 1));
     }
 
+    fn a_large_head_is_let_go_once_the_request_cannot_be_sent_again(io) {
+        for (method, all_arrive) in [("POST", true), ("GET", false)] {
+            let upstream = Upstream::scripted(|_, peer| {
+                peer.request();
+                peer.is_closed_by_peer();
+            });
+            let options = Options {
+                limits: Limits {
+                    heads_bytes_max: 150_000,
+                    ..Limits::default()
+                },
+                ..Options::default()
+            };
+            let proxy = Proxy::with(io, &[&upstream.url()], options);
+            let large = "x".repeat(20_000);
+            let mut clients = Vec::new();
+            for number in 1..=10 {
+                let mut client = proxy.client();
+                client.send(format!(
+                    "{method} /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nX-Large: {large}\r\n\r\n"
+                ));
+                clients.push(client);
+                eventually("it is sent on or refused", || {
+                    let refused = proxy.http_counters().heads_refused as usize;
+                    upstream.heads().len() + refused == number
+                });
+            }
+            let refused = proxy.http_counters().heads_refused;
+            assert_eq!(refused == 0, all_arrive, "{method}: {refused}");
+        }
+    }
+
     fn a_request_that_waits_gets_the_connection_that_comes_back(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while let Some((head, _)) = peer.request() {

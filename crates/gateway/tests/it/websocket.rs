@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use blitz_gateway::Options;
 use blitz_http::{
-    BodyLength, IoChoice, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey,
+    BodyLength, IoChoice, Limits, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey,
 };
 use blitz_proto::h2::{Code, StreamId};
 
@@ -368,6 +368,30 @@ scenarios! {
         assert!(peer.is_closed_by_peer());
         eventually("nothing is left", || proxy.http_counters().connections == 0);
         assert_eq!(upstream.accepted(), 1, "the connection is none the worse");
+    }
+
+    fn one_that_is_silent_is_given_up_over_http2_too(io) {
+        let upstream = Upstream::scripted(|_, peer| echo_h1(peer));
+        let options = Options {
+            limits: Limits {
+                stream_idle_timeout: Duration::from_millis(300),
+                ..Limits::default()
+            },
+            ..Options::default()
+        };
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let mut client = Client::connect(proxy.address);
+        client.get("/plain");
+        let stream = client.send_head(&connect("/chat"), BodyLength::Unknown);
+        // Longer than it may be silent, but it is not.
+        for length in 1..=5 {
+            client.send(stream, b"x", false);
+            client.until(stream, |answer| answer.content.len() == length);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        eventually("given up", || proxy.http_counters().tunnel_timeouts == 1);
+        client.until(stream, |answer| answer.reset.is_some());
+        assert_eq!(client.get("/plain").content, b"plain");
     }
 
     fn the_last_words_before_a_reset_are_heard(io) {

@@ -70,7 +70,7 @@ impl Wire {
 
     /// The writer is gone without having finished.
     pub(crate) fn drop_send(&self, exchange: u32) {
-        self.in_exchange(exchange, State::cut_message);
+        self.in_exchange(exchange, State::give_up_message);
     }
 }
 
@@ -218,6 +218,16 @@ impl State {
                 self.flush();
                 self.release_client();
             }
+        }
+    }
+
+    /// Nothing more comes. An answer of which all was sent that its length announced is complete for the
+    /// client, whose next request may be on its way.
+    fn give_up_message(&mut self) {
+        let is_answer = matches!(self.side, Side::Server(_));
+        let is_open = self.outbound.message == Message::Open;
+        if !(is_open && is_answer && self.finish_without_content()) {
+            self.cut_message();
         }
     }
 

@@ -274,7 +274,7 @@ impl State {
 
     /// Completes the answer if no content is left to send.
     #[inline]
-    fn finish_without_content(&mut self) -> bool {
+    pub(super) fn finish_without_content(&mut self) -> bool {
         let State { side, outbound, .. } = self;
         let machine = &mut side.server().machine;
         if machine.sends_body() {

@@ -92,3 +92,20 @@ fn a_service_that_says_nothing_makes_a_500() {
         assert_eq!(server.counters().refused_for("no-answer"), 1);
     });
 }
+
+/// The client takes such an answer for complete, and its next request may be on its way.
+#[test]
+fn an_answer_that_is_given_up_behind_its_last_byte_is_complete() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        for _ in 0..3 {
+            client.send("GET /cut-behind-all HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.head();
+            client.expect("all of it");
+        }
+        client.send("GET /cut HTTP/1.1\r\nHost: a\r\n\r\n").head();
+        client.expect("half").expect_reset();
+        assert_eq!(server.counters().accepted, 1);
+    });
+}

@@ -507,6 +507,48 @@ fn deadlines_are_those_of_http1() {
 }
 
 #[test]
+fn a_body_of_known_length_has_to_come_at_a_rate_and_a_stream_of_events_has_not() {
+    on_each_driver(|io| {
+        for (length, may_drip) in [
+            (BodyLength::Known(1_000), false),
+            (BodyLength::Unknown, true),
+        ] {
+            let script = move |listener: TcpListener| {
+                let mut peer = H2Peer::accept(&listener);
+                let (stream, _) = peer.head();
+                peer.start(stream, &ResponseHead::new(Status::OK), length);
+                for _ in 0..10 {
+                    peer.wait(Duration::from_millis(60));
+                    if peer.until(stream, |_| true).reset.is_some() {
+                        break;
+                    }
+                    peer.send(stream, b"x", false);
+                }
+                peer.fin();
+            };
+            let options = ClientOptions {
+                body_timeout: Duration::from_millis(300),
+                ..ClientOptions::default()
+            };
+            with_script(io, options, script, async |_, upstream| {
+                let mut body = ask(&upstream, "/").await.unwrap().body;
+                let mut bytes = 0;
+                let ended = loop {
+                    match body.next().await {
+                        Ok(Some(blitz_http::Part::Data(slice))) => bytes += slice.len(),
+                        ended => break ended.err(),
+                    }
+                };
+                match may_drip {
+                    true => assert!(bytes == 10 && matches!(ended, Some(BodyError::Truncated))),
+                    false => assert!(bytes < 8 && matches!(ended, Some(BodyError::TimedOut))),
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn an_idle_connection_says_good_bye_at_its_deadline() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {

@@ -175,7 +175,8 @@ async fn answer(mut exchange: Exchange) {
             echo(exchange).await;
         }
         "/none" => drop(exchange),
-        "/cut" => cut(exchange).await,
+        "/cut" => cut(exchange, "half").await,
+        "/cut-behind-all" => cut(exchange, "all of it").await,
         "/hints" => hints(exchange),
         "/upgrade" => upgrade(exchange).await,
         "/elsewhere" => elsewhere(exchange),
@@ -283,11 +284,14 @@ async fn never(exchange: Exchange) {
     drop(exchange);
 }
 
-async fn cut(exchange: Exchange) {
+/// Sends this of nine bytes, and not the end.
+async fn cut(exchange: Exchange, sent: &'static str) {
     let mut send = exchange
         .responder
         .start(&mut Pooled::response(Status::OK), BodyLength::Known(9));
-    let _ = send.data("half").await;
+    let _ = send.data(sent).await;
+    // What was sent has left before the answer is given up.
+    blitz_http::sleep(Duration::from_millis(20)).await;
 }
 
 fn hints(mut exchange: Exchange) {

@@ -327,6 +327,33 @@ fn an_answer_that_ends_with_the_connection_is_told_from_one_that_was_cut() {
 }
 
 #[test]
+fn an_answer_that_comes_before_its_request_is_nobodys() {
+    on_each_driver(|io| {
+        let authority = Authority::new();
+        let pair = authority.pair(&["localhost"]);
+        let config = authority.outside_server(&pair, |config| config.send_half_rtt_data = true);
+        let (address, server) = scripted(move |listener| {
+            let mut peer = accept(&listener, &config);
+            // It leaves with the server's part of the handshake.
+            peer.conn.writer().write_all(OK).unwrap();
+            let _ = peer.flush();
+            let _ = peer.read_to_end(&mut Vec::new());
+        });
+        run(io, async {
+            let pool = Pool::new(ClientOptions::default());
+            let upstream = pool.upstream_tls(&address, &localhost(&settings(&authority)));
+            let error = fetch(&upstream).await;
+            assert!(
+                matches!(error, Err(ClientError::Reset { reused: false })),
+                "{error:?}"
+            );
+            assert_eq!(pool.idle(), 0);
+        });
+        server.join().unwrap();
+    });
+}
+
+#[test]
 fn tickets_that_come_late_do_not_cost_the_connection() {
     on_each_driver(|io| {
         let authority = Authority::new();

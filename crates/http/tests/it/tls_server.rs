@@ -411,6 +411,54 @@ fn half_a_record_is_not_waited_for_for_ever() {
 }
 
 #[test]
+fn empty_lines_count_and_do_not_make_a_connection_less_idle() {
+    on_each_driver(|io| {
+        let authority = Authority::new();
+        let (server, _) = start(io, authority.server());
+        let (_, mut stream) = authority.client().get(server.address, "/hello");
+        for _ in 0..3 {
+            stream.write_all(b"\r\n").unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            // A record without content between them changes nothing.
+            stream.conn.refresh_traffic_keys().unwrap();
+            let _ = stream.flush();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(head(&mut stream).starts_with("HTTP/1.1 400 "));
+        assert_eq!(server.counters().refused_for("empty-lines"), 1);
+
+        let slot = TlsSlot::new(authority.server());
+        let server = Server::with(io, move || ServeOptions {
+            limits: Limits {
+                idle_timeout: Duration::from_millis(1_000),
+                empty_lines_max: 100,
+                ..Limits::default()
+            },
+            ..with_tls(&slot)
+        });
+        // Records of a line, and records of nothing that a request could begin with.
+        for is_line in [true, false] {
+            let (_, mut stream) = authority.client().get(server.address, "/hello");
+            let begun = std::time::Instant::now();
+            for _ in 0..4 {
+                std::thread::sleep(Duration::from_millis(150));
+                match is_line {
+                    true => stream.write_all(b"\r\n").unwrap(),
+                    false => {
+                        stream.conn.refresh_traffic_keys().unwrap();
+                        stream.flush().unwrap();
+                    }
+                }
+            }
+            let _ = stream.read_to_end(&mut Vec::new());
+            let took = begun.elapsed();
+            assert!(took < Duration::from_millis(1_500), "{is_line}: {took:?}");
+        }
+        assert_eq!(server.counters().idle_timeouts, 2);
+    });
+}
+
+#[test]
 fn a_handshake_message_without_end_is_refused() {
     on_each_driver(|io| {
         let authority = Authority::new();

@@ -604,6 +604,43 @@ fn only_the_window_of_a_stream_whose_reader_keeps_up_grows() {
     }
 }
 
+/// A stream of which one small window has come, which may grow from there.
+fn with_small_window(client: &mut End, server: &mut End) -> blitz_proto::h2::StreamId {
+    answering(client, server);
+    client.connection.set_stream_window(16_384, &mut client.out);
+    settle(client, server);
+    client.releases = false;
+    let stream = answering(client, server);
+    assert_eq!(client.messages[&stream].content.len(), 16_384);
+    stream
+}
+
+#[test]
+fn the_window_of_a_stream_whose_reader_lags_behind_stays_as_it_is() {
+    let (mut client, mut server) = pair();
+    let slow = with_small_window(&mut client, &mut server);
+    // It takes as much as is announced again, and holds as much all the time.
+    for taken in 1..=10 {
+        client.connection.release(slow, 8_192, &mut client.out);
+        settle(&mut client, &mut server);
+        let received = client.messages[&slow].content.len();
+        assert_eq!(received, 16_384 + taken * 8_192);
+    }
+}
+
+#[test]
+fn windows_grow_no_further_than_the_caller_allows() {
+    let (mut client, mut server) = pair();
+    let stream = with_small_window(&mut client, &mut server);
+    for (allowed, received) in [(0, 32_768), (1 << 20, 65_536)] {
+        client.connection.cap_window_growth(allowed);
+        client.connection.release(stream, 16_384, &mut client.out);
+        settle(&mut client, &mut server);
+        assert_eq!(client.messages[&stream].content.len(), received);
+    }
+    assert_eq!(client.connection.window_growth(), 16_384);
+}
+
 #[test]
 fn first_windows_of_streams_may_change_while_the_connection_is_open() {
     let (mut client, mut server) = pair();

@@ -60,3 +60,47 @@ fn a_core_that_is_never_busy_keeps_its_memory() {
         assert_eq!(counters().trims, 0);
     });
 }
+
+/// Pages of the process that are in memory.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages = status.split(' ').nth(1).unwrap();
+    pages.parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn the_memory_of_a_burst_really_goes_back() {
+    // Others would be measured, too.
+    if std::env::var_os("BLITZ_TRIM_ALONE").is_none() {
+        let ran = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["trim::the_memory_of_a_burst_really_goes_back", "--exact"])
+            .env("BLITZ_TRIM_ALONE", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    on_both_drivers(|| async {
+        const BYTES: usize = 24 << 20;
+        let (socket, outsider) = with_outsider().await;
+        let writer = std::thread::spawn(move || {
+            write_all(&outsider, &vec![7; BYTES]);
+            outsider
+        });
+        let mut held = Vec::new();
+        let mut received = 0;
+        while received < BYTES {
+            let slice = socket.recv().await.unwrap().unwrap();
+            received += slice.len();
+            held.push(slice);
+        }
+        let _outsider = writer.join().unwrap();
+        let before = resident_bytes();
+        drop(held);
+        sleep(Duration::from_millis(2_500)).await;
+        assert_eq!(counters().trims, 1);
+        let after = resident_bytes();
+        assert!(before - after.min(before) > BYTES / 2, "{before} {after}");
+    });
+}
