@@ -405,6 +405,13 @@ impl Peer {
         Some(bytes)
     }
 
+    /// What is there, or comes next; `None` at the end.
+    pub(crate) fn some(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.reader.fill_buf().ok()?.to_vec();
+        self.reader.consume(bytes.len());
+        (!bytes.is_empty()).then_some(bytes)
+    }
+
     /// Everything until the other side closes, and whether it did so with FIN.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut bytes = Vec::new();

@@ -61,8 +61,8 @@ fn echo_h1(peer: &mut Peer) {
              {}Sec-WebSocket-Protocol: p\r\n\r\n",
             accepts.collect::<String>()
         ));
-        while let Some(byte) = peer.exactly(1) {
-            peer.send(byte);
+        while let Some(bytes) = peer.some() {
+            peer.send(bytes);
         }
         peer.send("bye");
         peer.finish();
@@ -387,7 +387,7 @@ scenarios! {
         for length in 1..=5 {
             client.send(stream, b"x", false);
             client.until(stream, |answer| answer.content.len() == length);
-            std::thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
         }
         eventually("given up", || proxy.http_counters().tunnel_timeouts == 1);
         client.until(stream, |answer| answer.reset.is_some());

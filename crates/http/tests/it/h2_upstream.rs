@@ -535,7 +535,7 @@ fn a_body_of_known_length_has_to_come_at_a_rate_and_a_stream_of_events_has_not()
                 let mut bytes = 0;
                 let ended = loop {
                     match body.next().await {
-                        Ok(Some(blitz_http::Part::Data(slice))) => bytes += slice.len(),
+                        Ok(Some(Part::Data(slice))) => bytes += slice.len(),
                         ended => break ended.err(),
                     }
                 };
