@@ -28,7 +28,7 @@ ATTACKS = [
     Attack("SETTINGS ACK", lambda _: h2.frame(h2.SETTINGS, h2.ACK), 99, flood=False),
     # So does the PING that asks whether the server is alive.
     Attack("PING", ping, 999),
-    Attack("PING ACK", lambda _: h2.frame(h2.PING, h2.ACK, 0, b"unasked!"), 999, flood=False),
+    Attack("PING ACK", lambda _: h2.frame(h2.PING, h2.ACK, 0, b"unasked!"), 1_000, flood=False),
     Attack("empty DATA", lambda _: h2.data(1), 100, setup=OPEN),
     Attack("DATA of padding only", lambda _: h2.data(1, b"\xc8" + bytes(200), h2.PADDED), 100,
            setup=OPEN, flood=False),

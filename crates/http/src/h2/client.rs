@@ -280,12 +280,8 @@ impl State {
         if self.socket.is_none() {
             return Err(ClientError::Unprocessed);
         }
-        let window = self.machine.stream_window();
-        let wanted = self.shared.first_window(window);
+        self.choose_first_window();
         let (machine, out) = self.machine();
-        if wanted != window {
-            machine.set_stream_window(wanted, out);
-        }
         let Some(stream) = machine.send_request(head, length, out) else {
             return Err(ClientError::Unprocessed);
         };

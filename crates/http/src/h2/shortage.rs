@@ -9,6 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use blitz_proto::h2::{Code, StreamId};
 use blitz_reactor::Slice;
@@ -24,6 +25,9 @@ const HELD_MIN: usize = 16 * 1024;
 
 /// The part of the core's memory that the first windows of upstreams' streams may take together.
 const FIRST_WINDOWS_PART: usize = 8;
+
+/// How long after a change of the first windows they stay as small as they are.
+const GROW_PAUSE: Duration = Duration::from_secs(5);
 
 /// The part of it that windows may have grown by together.
 const GROWTH_PART: usize = 16;
@@ -60,10 +64,9 @@ impl PooledStreams {
 
 impl Shared {
     /// What the window of the next stream to an upstream is to begin with, if it is `now` at
-    /// present. It becomes larger again only once four times as much fits, so that it does not
-    /// change all the time.
+    /// present. It becomes larger again only once four times as much fits.
     #[inline]
-    pub(super) fn first_window(&self, now: usize) -> usize {
+    fn first_window(&self, now: usize) -> usize {
         let limits = self.limits();
         let part = limits.core_buffer_bytes_max / FIRST_WINDOWS_PART;
         let all = (self.pooled.open.get() + 1) * now;
@@ -78,6 +81,28 @@ impl Shared {
 }
 
 impl State {
+    /// Chooses what the window of the next stream to an upstream begins with. Each change is a SETTINGS
+    /// frame, and servers count those; so a window that became smaller stays so for a while.
+    #[inline]
+    pub(super) fn choose_first_window(&mut self) {
+        let window = self.machine.stream_window();
+        let wanted = self.shared.first_window(window);
+        if wanted != window {
+            self.change_first_window(window, wanted);
+        }
+    }
+
+    #[cold]
+    fn change_first_window(&mut self, window: usize, wanted: usize) {
+        let now = blitz_reactor::now();
+        let may_grow = self.window_changed.is_none_or(|at| now - at >= GROW_PAUSE);
+        if wanted < window || may_grow {
+            self.window_changed = Some(now);
+            let (machine, out) = self.machine();
+            machine.set_stream_window(wanted, out);
+        }
+    }
+
     /// Adjusts the windows to what is left.
     pub(super) fn cap_windows(&mut self) {
         let share = blitz_reactor::fair_share();

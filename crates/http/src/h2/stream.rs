@@ -155,25 +155,30 @@ impl Stream {
         })
     }
 
-    /// Makes a stream that was used before as good as new. Its timer may go off for nothing.
-    pub(super) fn clear(&mut self) {
+    /// Drops all that it holds of messages.
+    pub(super) fn drop_content(&mut self) {
+        self.receiving.parts.clear();
+        self.receiving.trailers = None;
+        self.sending.queue.clear();
+        self.sending.queued = 0;
+        self.sending.end = Ending::Open;
+        self.answer.clear();
+    }
+
+    /// Makes a stream that was used before, and has no content any more, as good as new. Its timer may
+    /// go off for nothing.
+    pub(super) fn renew(&mut self) {
         let Stream {
             receiving, sending, ..
         } = self;
-        receiving.parts.clear();
-        receiving.trailers = None;
         receiving.body = Body::Done;
         receiving.reader = None;
         receiving.pace = Pace::default();
         receiving.last = blitz_reactor::now();
         sending.message = Message::Due;
-        sending.queue.clear();
-        sending.queued = 0;
-        sending.end = Ending::Open;
         sending.writer = None;
         sending.wake_at = 0;
         sending.progress = receiving.last;
-        self.answer.clear();
         self.task = None;
         self.closed = None;
         self.is_gone = false;

@@ -51,6 +51,8 @@ pub(super) struct State {
     pub(super) unsent: usize,
     /// What is counted of this connection in [`Shared::pooled`].
     pub(super) counted: Counted,
+    /// When a client last changed what the windows of its streams begin with.
+    pub(super) window_changed: Option<Instant>,
     /// Streams that wait until fewer are.
     pub(super) crowded: Vec<StreamId>,
     /// Nothing was read when it was tried last, since too much is held.
@@ -149,16 +151,18 @@ impl Shared {
     pub(super) fn stream(&self) -> Box<Stream> {
         match self.spare.borrow_mut().pop() {
             Some(mut stream) => {
-                stream.clear();
+                stream.renew();
                 stream
             }
             None => Stream::new(),
         }
     }
 
-    pub(super) fn keep(&self, stream: Box<Stream>) {
+    /// Keeps the memory of a stream that is over, without content.
+    pub(super) fn keep(&self, mut stream: Box<Stream>) {
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE_MAX && stream.is_modest() {
+            stream.drop_content();
             spare.push(stream);
         }
     }
@@ -208,6 +212,7 @@ impl Wire {
             streams: Streams::default(),
             unsent: 0,
             counted: Counted::default(),
+            window_changed: None,
             crowded: Vec::new(),
             was_held_back: false,
             lingering: VecDeque::new(),

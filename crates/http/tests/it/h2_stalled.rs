@@ -1,6 +1,8 @@
 //! What many streams of upstreams hold whose readers do not keep up (rules 4 and 14), and what the
 //! large heads of many requests do.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use blitz_http::{
@@ -84,12 +86,16 @@ fn held() -> usize {
     SHARED.saturating_sub(blitz_reactor::fair_share() * 768)
 }
 
+async fn get_hello(upstream: &Upstream) {
+    let mut response = ask(upstream, "/hello").await;
+    let content = response.body.read_to_end(100).await.expect("comes");
+    assert_eq!(&content[..], b"hello");
+}
+
 /// Somebody else's requests, which are answered in full.
 async fn others(upstream: &Upstream) {
     for _ in 0..20 {
-        let mut response = ask(upstream, "/hello").await;
-        let content = response.body.read_to_end(100).await.expect("comes");
-        assert_eq!(&content[..], b"hello");
+        get_hello(upstream).await;
     }
     let mut response = ask(upstream, "/big").await;
     read(&mut response, BIG).await;
@@ -138,6 +144,43 @@ fn when_memory_runs_out_those_that_hold_the_most_are_reset_and_others_go_on() {
                 failed += u64::from(response.body.next().await.is_err());
             }
             assert!((1..=shed).contains(&failed), "{failed} of {shed}");
+        });
+    });
+}
+
+/// Every change of the windows is a SETTINGS frame, of which our server takes 100 in 10 s.
+#[test]
+fn windows_that_follow_the_load_do_not_flood_a_server_with_settings() {
+    const WAVES: usize = 150;
+    const AT_ONCE: usize = 40;
+    // The first windows of 8 streams may be whole.
+    let limits = Limits {
+        core_buffer_bytes_max: 4 << 20,
+        ..Limits::default()
+    };
+    on_each_driver(|io| {
+        with_server(io, limits.clone(), async |upstream| {
+            let answered = Rc::new(Cell::new(0));
+            let connects = || blitz_http::counters().upstream_connects;
+            let before = connects();
+            for wave in 1..=WAVES {
+                // One alone, then many: it becomes larger and smaller again.
+                get_hello(&upstream).await;
+                for _ in 0..AT_ONCE {
+                    let (upstream, answered) = (upstream.clone(), Rc::clone(&answered));
+                    blitz_http::spawn(async move {
+                        get_hello(&upstream).await;
+                        answered.set(answered.get() + 1);
+                    });
+                }
+                let end = Instant::now() + Duration::from_secs(10);
+                while answered.get() < wave * AT_ONCE {
+                    let answered = answered.get();
+                    assert!(Instant::now() < end, "{answered} answers, wave {wave}");
+                    blitz_http::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            assert_eq!(connects() - before, 1, "the server has ended connections");
         });
     });
 }

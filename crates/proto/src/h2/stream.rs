@@ -100,8 +100,9 @@ impl Stream {
         end: bool,
     ) -> Result<(), ErrorKind> {
         // RFC 9113, section 6.9.1: "A sender MUST NOT send a flow-controlled frame with a length
-        // that exceeds the space available in either of the flow-control windows".
-        if flow as i64 > i64::from(self.receive_window) {
+        // that exceeds the space available in either of the flow-control windows"; "Frames with zero
+        // length with the END_STREAM flag set [...] MAY be sent if there is no available space".
+        if flow > 0 && flow as i64 > i64::from(self.receive_window) {
             return Err(ErrorKind::FlowControl);
         }
         self.receive_window -= flow as i32;

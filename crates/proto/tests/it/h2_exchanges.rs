@@ -683,3 +683,65 @@ fn first_windows_of_streams_may_change_while_the_connection_is_open() {
     assert_eq!(client.messages[&next].content.len(), 16_384 + 32_768);
     assert!(client.failure.is_none() && server.failure.is_none());
 }
+
+/// What is released before the server has acknowledged the smaller window is announced, and taken back
+/// again by the change.
+#[test]
+fn a_stream_goes_on_whose_window_was_made_smaller_while_all_of_it_was_used() {
+    let limits = Limits::default();
+    let does_not_grow = Limits {
+        stream_window_bytes_max: limits.stream_buffer_bytes_max,
+        ..limits.clone()
+    };
+    let (mut client, mut server) = (End::client(&does_not_grow), End::server(&limits));
+    settle(&mut client, &mut server);
+    let stream = client.get("/");
+    let to_server = client.take_out();
+    server.receive(&to_server);
+    server.complete.clear();
+    server.respond(stream, &ResponseHead::default(), vec![7; 200_000], None);
+    server.send();
+    let on_its_way = server.take_out();
+    client.connection.set_stream_window(8_192, &mut client.out);
+    client.receive(&on_its_way);
+    assert_eq!(client.messages[&stream].content.len(), 65_536);
+    settle(&mut client, &mut server);
+    assert_eq!(client.messages[&stream].content.len(), 200_000);
+    assert!(client.messages[&stream].is_complete);
+}
+
+/// RFC 9113, section 6.9.2: a change of the initial size may leave a window below zero. Frames without
+/// content take nothing of it.
+#[test]
+fn a_request_may_end_while_its_window_is_below_zero() {
+    let limits = Limits {
+        stream_buffer_bytes_max: 1_000,
+        ..Limits::default()
+    };
+    let (mut client, mut server) = (End::client(&Limits::default()), End::server(&limits));
+    server.releases = false;
+    let stream = client
+        .connection
+        .send_request(&post("/"), BodyLength::Unknown, &mut client.out)
+        .expect("a free stream");
+    let frame = |kind: u8, flags: u8, stream: u32, content: &[u8]| {
+        let length = u32::try_from(content.len()).expect("a frame is small");
+        let head = [
+            &length.to_be_bytes()[1..],
+            &[kind, flags],
+            &stream.to_be_bytes(),
+        ]
+        .concat();
+        [&head, content].concat()
+    };
+    // The client has not heard of the smaller windows yet; it says so with the acknowledgement.
+    let mut bytes = client.take_out();
+    bytes.extend(frame(0, 0, 1, &[7; 16_000]));
+    bytes.extend(frame(4, 1, 0, &[]));
+    bytes.extend(frame(0, 1, 1, &[]));
+    server.receive(&bytes);
+    assert_eq!(server.failure, None);
+    assert_eq!(server.messages[&stream].reset, None);
+    assert_eq!(server.messages[&stream].content.len(), 16_000);
+    assert_eq!(server.complete, [stream]);
+}

@@ -58,7 +58,7 @@ impl Connection {
 
     fn note_acknowledgement(&mut self, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.own_acknowledged, true) {
-            return self.note_resize();
+            return self.note_resize(out);
         }
         self.decoder
             .set_size_limit(self.own.header_table_size as usize);
@@ -76,13 +76,19 @@ impl Connection {
     /// The server has changed the windows of the streams that were open when their initial size
     /// changed; what it sent before, it sent in the windows that they had.
     #[cold]
-    fn note_resize(&mut self) {
+    fn note_resize(&mut self, out: &mut Vec<u8>) {
         let Some(resize) = self.resize.take() else {
             return;
         };
         for stream in self.streams.iter_mut() {
             if stream.id < resize.first {
                 stream.receive_window += resize.change;
+                let target = self.flow.stream_target(stream.grown);
+                // The change may have taken back what was announced meanwhile, and nothing that was
+                // received may be left to be released.
+                if let Some(increment) = stream.credit(target) {
+                    frame::write_window_update(stream.id, increment, out);
+                }
             }
         }
     }
