@@ -5,6 +5,7 @@
 mod bench;
 mod dist;
 mod elf;
+mod simulate;
 mod tidy;
 
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ Developer commands of Blitz
   cargo xtask tidy     style as a test: crate edges, file and function sizes, forbidden calls
   cargo xtask dist     the release: one statically linked file, run in an empty root
   cargo xtask bench    compare with the limit of this machine and with other servers
+  cargo xtask simulate whole gateways on a simulated machine, from seeds
 ";
 
 fn main() -> ExitCode {
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         "dist" => dist::run(&rest),
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),
+        "simulate" => simulate::run(&rest),
         "" | "help" | "-h" | "--help" => {
             print!("{HELP}");
             ExitCode::SUCCESS

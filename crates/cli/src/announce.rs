@@ -20,9 +20,8 @@ pub(crate) fn announce(running: &Running, tls: Option<&Tls>) {
 fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     let cores = running.cores();
     let driver = match (cores.driver(), cores.fallback_reason()) {
-        (DriverKind::Uring, _) => "io_uring".to_owned(),
-        (DriverKind::Epoll, None) => "epoll".to_owned(),
         (DriverKind::Epoll, Some(reason)) => format!("epoll (io_uring: {reason})"),
+        (driver, _) => driver.to_string(),
     };
     let plural = if cores.count() == 1 { "core" } else { "cores" };
     let mut text = format!(

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use blitz_http::Status;
+use blitz_http::{Status, core_local};
 
 use crate::proxy_status::Failure;
 
@@ -36,6 +36,23 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Written out, since a default is no constant: with one, every count would first have to
+    /// find out whether its thread's counters are there.
+    const NONE: Counters = Counters {
+        routed: 0,
+        unrouted: 0,
+        refused: 0,
+        redirected: 0,
+        misdirected: 0,
+        responses: [0; 5],
+        failures: [0; Failure::ALL.len()],
+        connect_failures: 0,
+        retries: 0,
+        cut_off: 0,
+        client_faults: 0,
+        tunnels: 0,
+    };
+
     /// How often upstreams failed in this way.
     #[must_use]
     pub fn failed(&self, failure: Failure) -> u64 {
@@ -77,8 +94,8 @@ pub(crate) fn count_response(status: Status) {
     count(|counters| counters.responses[class - 1] += 1);
 }
 
-thread_local! {
-    static CORE: RefCell<Counters> = RefCell::default();
+core_local! {
+    static CORE: RefCell<Counters> = const { RefCell::new(Counters::NONE) };
 }
 
 #[cfg(test)]

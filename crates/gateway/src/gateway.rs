@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -43,6 +44,9 @@ pub struct Running {
     routes: Routes<Target>,
     drain_timeout: Duration,
 }
+
+/// A gateway on one core, until it is drained.
+pub type OnCore = Pin<Box<dyn Future<Output = Result<(), StartError>>>>;
 
 /// Why a gateway cannot start.
 #[derive(Debug)]
@@ -119,14 +123,61 @@ impl Gateway {
         self,
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
+        let endpoints = serving::reserve(self.listen)?;
+        let drain_timeout = self.options.drain_timeout;
+        let gateway = Gateway {
+            listen: Vec::new(),
+            ..self
+        };
+        let config = gateway.config.clone();
+        let (routes, make) = gateway.maker(&endpoints, fallback)?;
+        let serving = serving::start(endpoints, &config, make)?;
+        Ok(Running {
+            serving,
+            routes,
+            drain_timeout,
+        })
+    }
+
+    /// What a core runs to listen and serve until it is drained: for programs that start their cores
+    /// themselves, as simulations do. Each core gets a future of its own from it. Nobody looks
+    /// whether others listen on the same addresses.
+    ///
+    /// # Errors
+    /// [`StartError`]; the futures have that of their core's listeners.
+    pub fn on_cores<S: Service>(
+        self,
+        fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
+    ) -> Result<impl Fn() -> OnCore, StartError> {
+        let endpoints = self.listen.clone();
+        let (_, make) = self.maker(&endpoints, fallback)?;
+        let make = Rc::new(make);
+        Ok(move || {
+            let (endpoints, make) = (endpoints.clone(), Rc::clone(&make));
+            let serving = async move { serving::serve_on_core(&endpoints, || make()).await };
+            Box::pin(async { serving.await.map_err(StartError::Serving) }) as OnCore
+        })
+    }
+
+    /// The routes, and what makes the service of a core.
+    #[expect(clippy::type_complexity, reason = "a closure has no name")]
+    fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
+        self,
+        endpoints: &[Endpoint],
+        fallback: F,
+    ) -> Result<
+        (
+            Routes<Target>,
+            impl Fn() -> (Rc<Core<S>>, ServeOptions) + Send + Sync + use<S, F>,
+        ),
+        StartError,
+    > {
         let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
-        let endpoints = serving::reserve(self.listen)?;
         let names = names(&routes);
         let names =
             start_resolving(&names, &self.options.name_servers).map_err(StartError::Resolve)?;
-        let https_port = self.options.redirect_https.then(|| https_port(&endpoints));
-        let drain_timeout = self.options.drain_timeout;
+        let https_port = self.options.redirect_https.then(|| https_port(endpoints));
         let options = Arc::new(self.options);
         let targets = routes.map(Target::clone);
         let make = move || {
@@ -146,12 +197,7 @@ impl Gateway {
             };
             (Rc::new(core), options)
         };
-        let serving = serving::start(endpoints, &self.config, make)?;
-        Ok(Running {
-            serving,
-            routes,
-            drain_timeout,
-        })
+        Ok((routes, make))
     }
 }
 

@@ -21,7 +21,7 @@ mod trusted;
 mod upstream;
 
 pub use counters::{Counters, counters};
-pub use gateway::{Gateway, Running, StartError};
+pub use gateway::{Gateway, OnCore, Running, StartError};
 pub use options::Options;
 pub use proxy_status::Failure;
 pub use routes::{DuplicateRoute, Routes};

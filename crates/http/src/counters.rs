@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use blitz_reactor::core_local;
+
 use crate::tls::TlsCounters;
 
 /// Counts of one core since its start; `connections` and `upstream_idle` are gauges.
@@ -175,7 +177,7 @@ pub(crate) fn count_refused(rule: &'static str) {
     CORE.with_borrow_mut(|counters| counters.add_refused(rule, 1));
 }
 
-thread_local! {
+core_local! {
     static CORE: RefCell<Counters> = const { RefCell::new(Counters::NONE) };
 }
 

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use blitz_reactor::core_local;
+
 /// Tells everything that serves on a core to stop. Cloning gives another handle to the same.
 ///
 /// Once triggered, [`serve`](crate::serve) accepts no more, closes idle connections at once, sends
@@ -19,8 +21,8 @@ struct State {
     waiting: Vec<Waker>,
 }
 
-thread_local! {
-    static CORE: Drain = Drain::default();
+core_local! {
+    static CORE: RefCell<Option<Drain>> = const { RefCell::new(None) };
 }
 
 impl Drain {
@@ -33,7 +35,7 @@ impl Drain {
     /// The handle of the calling core, for `cores.post_all(|_| Drain::of_core().trigger(limit))`.
     #[must_use]
     pub fn of_core() -> Drain {
-        CORE.with(Clone::clone)
+        CORE.with_borrow_mut(|drain| drain.get_or_insert_default().clone())
     }
 
     /// Starts draining; what runs longer than `limit` from now is dropped. A second call can only

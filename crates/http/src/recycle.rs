@@ -1,12 +1,13 @@
 //! Heads and field sections that return to their core's pool, so that steady traffic allocates
 //! nothing for them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
 use blitz_proto::{Fields, Limits, Name, RequestHead, ResponseHead, Status};
+use blitz_reactor::core_local;
 
 /// Most values of one type kept by a core: one for each of as many requests at a time.
 const KEPT_MAX: usize = 1024;
@@ -29,9 +30,9 @@ pub struct Slot<T> {
     charged: u32,
 }
 
-thread_local! {
+core_local! {
     /// Bytes of large request heads that the core holds.
-    static CHARGED: Cell<usize> = const { Cell::new(0) };
+    static CHARGED: RefCell<usize> = const { RefCell::new(0) };
 }
 
 /// What can be cleared and used again.
@@ -75,7 +76,7 @@ impl<T: Recycle> Pooled<T> {
 #[cold]
 fn discharge(charged: &mut u32) {
     let bytes = std::mem::take(charged) as usize;
-    let _ = CHARGED.try_with(|charged| charged.set(charged.get() - bytes));
+    let _ = CHARGED.try_with(|charged| *charged.borrow_mut() -= bytes);
     blitz_reactor::discharge(bytes);
 }
 
@@ -89,14 +90,14 @@ impl Pooled<RequestHead> {
 
     #[cold]
     fn charge_large(&mut self, bytes: usize, limits: &Limits) -> bool {
-        let all = CHARGED.get() + bytes;
+        let all = CHARGED.with_borrow(|charged| charged + bytes);
         let Ok(charged) = u32::try_from(bytes) else {
             return false;
         };
         if all > limits.heads_bytes_max || self.slot().charged > 0 {
             return self.slot().charged > 0;
         }
-        CHARGED.set(all);
+        CHARGED.replace(all);
         blitz_reactor::charge(bytes);
         self.slot_mut().charged = charged;
         true

@@ -1,5 +1,8 @@
 //! The state of one core, and the loop that turns it.
 
+#[cfg(feature = "simulation")]
+mod stepped;
+
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
@@ -79,9 +82,18 @@ impl Core {
     /// Opens the driver and the pools. Must be called on the thread that will run the core,
     /// because a ring belongs to the thread that made it.
     pub(crate) fn open(settings: Settings) -> io::Result<Core> {
+        let io = settings.io;
+        Core::open_with(settings, |pool, mailbox| Driver::open(io, pool, mailbox))
+    }
+
+    /// As [`Core::open`], with a driver of the caller's.
+    pub(crate) fn open_with(
+        settings: Settings,
+        open: impl FnOnce(&Rc<Pool>, &Arc<Mailbox>) -> io::Result<Driver>,
+    ) -> io::Result<Core> {
         let pool = Rc::new(Pool::new()?);
         let (slot, mailbox) = Mailbox::claim()?;
-        let opened = Driver::open(settings.io, &pool, &mailbox);
+        let opened = open(&pool, &mailbox);
         let driver = opened.inspect_err(|_| mailbox.release())?;
         let seed = settings.seed.unwrap_or_else(|| driver.entropy());
         Ok(Core {
@@ -165,7 +177,11 @@ impl Core {
     }
 
     /// Runs what is ready, and one turn of the loop; ready once `main` is done.
-    fn step<F: Future>(&self, main: Pin<&mut F>, waker: &Waker) -> io::Result<Poll<F::Output>> {
+    fn step<F: Future + ?Sized>(
+        &self,
+        main: Pin<&mut F>,
+        waker: &Waker,
+    ) -> io::Result<Poll<F::Output>> {
         let woken = self.tasks.borrow_mut().take_main_woken();
         if woken && let Poll::Ready(output) = main.poll(&mut Context::from_waker(waker)) {
             return Ok(Poll::Ready(output));

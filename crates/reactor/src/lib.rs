@@ -39,9 +39,22 @@ mod mailbox;
 mod per_core;
 pub mod probe;
 mod signal;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod socket;
 mod timer;
 mod trim;
+
+/// Declares values that every core has for itself, as `thread_local!` does for threads.
+#[cfg(not(feature = "simulation"))]
+#[macro_export]
+macro_rules! core_local {
+    ($($(#[$meta:meta])* static $name:ident: RefCell<$type:ty> = const { $init:expr };)*) => {
+        ::std::thread_local! {
+            $($(#[$meta])* static $name: ::std::cell::RefCell<$type> = const { $init };)*
+        }
+    };
+}
 
 pub use buffer::{Buffer, Chunk, Slice};
 pub use counters::Counters;

@@ -95,6 +95,12 @@ impl Mailbox {
         self.taken.load(Ordering::Acquire)
     }
 
+    /// Whether the core was woken and has not looked yet.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn is_notified(&self) -> bool {
+        self.notified.load(Ordering::Acquire)
+    }
+
     /// The descriptor that becomes readable with a wake.
     pub(crate) fn event(&self) -> RawFd {
         self.event.as_raw_fd()

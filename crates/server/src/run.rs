@@ -4,9 +4,7 @@ use crate::certificates::{CertificateKeeper, Certificates};
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::serving::{self, Endpoint, StartError};
-use blitz_http::{
-    Address, Config, Cores, DriverKind, IoChoice, Limits, Peer, ServeOptions, Signals,
-};
+use blitz_http::{Address, Config, Cores, IoChoice, Limits, Peer, ServeOptions, Signals};
 use std::env::VarError;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
@@ -103,10 +101,7 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
 /// Says where it listens and how.
 fn announce(endpoints: &[Endpoint], cores: &Cores) {
     let urls: Vec<String> = endpoints.iter().map(url).collect();
-    let driver = match cores.driver() {
-        DriverKind::Uring => "io_uring",
-        DriverKind::Epoll => "epoll",
-    };
+    let driver = cores.driver();
     let plural = if cores.count() == 1 { "core" } else { "cores" };
     eprintln!(
         "Listening on {} ({driver}, {} {plural})",

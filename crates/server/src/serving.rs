@@ -294,7 +294,7 @@ struct Plan<F> {
     ended: Arc<AtomicUsize>,
 }
 
-/// Listens on every endpoint and serves until drained.
+/// Serves on the calling core and tells how that went.
 async fn serve_core<S, F>(plan: Arc<Plan<F>>)
 where
     S: Service,
@@ -304,18 +304,46 @@ where
         started: Some(plan.started.clone()),
         ended: Arc::clone(&plan.ended),
     };
-    let mut listeners = Vec::with_capacity(plan.endpoints.len());
-    for endpoint in &plan.endpoints {
-        match Listener::bind(&endpoint.address) {
-            Ok(listener) => listeners.push((listener, endpoint)),
-            Err(error) => {
-                let address = endpoint.address.clone();
-                return life.say(Err(StartError::Listen(address, error)));
-            }
+    match bind(&plan.endpoints) {
+        Ok(listeners) => {
+            let (service, options) = (plan.make)();
+            life.say(Ok(()));
+            serve_all(listeners, &service, &options).await;
         }
+        Err(error) => life.say(Err(error)),
     }
-    let (service, options) = (plan.make)();
-    life.say(Ok(()));
+}
+
+/// Listens on every endpoint and serves on the calling core until it is drained: for programs that
+/// start their cores themselves.
+///
+/// # Errors
+/// [`StartError::Listen`].
+pub async fn serve_on_core<S: Service>(
+    endpoints: &[Endpoint],
+    make: impl FnOnce() -> (Rc<S>, ServeOptions),
+) -> Result<(), StartError> {
+    let listeners = bind(endpoints)?;
+    let (service, options) = make();
+    serve_all(listeners, &service, &options).await;
+    Ok(())
+}
+
+fn bind(endpoints: &[Endpoint]) -> Result<Vec<(Listener, &Endpoint)>, StartError> {
+    let bound = endpoints.iter().map(|endpoint| {
+        let bound = Listener::bind(&endpoint.address);
+        let listener =
+            bound.map_err(|error| StartError::Listen(endpoint.address.clone(), error))?;
+        Ok((listener, endpoint))
+    });
+    bound.collect()
+}
+
+async fn serve_all<S: Service>(
+    listeners: Vec<(Listener, &Endpoint)>,
+    service: &Rc<S>,
+    options: &ServeOptions,
+) {
     let serving = listeners.into_iter().map(|(listener, endpoint)| {
         let options = ServeOptions {
             tls: endpoint.tls.clone(),
@@ -324,7 +352,7 @@ where
         };
         Box::pin(blitz_http::serve(
             listener,
-            Rc::clone(&service),
+            Rc::clone(service),
             Rc::new(options),
         ))
     });

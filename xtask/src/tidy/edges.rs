@@ -15,6 +15,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("blitz", &["blitz-http"]),
     ("blitz-gateway", &["blitz-http", "blitz"]),
     ("blitz-cli", &["blitz-gateway", "blitz", "blitz-http"]),
+    (
+        "blitz-simulate",
+        &["blitz-gateway", "blitz", "blitz-http", "blitz-reactor"],
+    ),
     ("blitz-testing", &[]),
     ("xtask", &[]),
 ];

@@ -5,6 +5,8 @@
 //! last time, also when it was cancelled, and only then may its memory and descriptor go.
 
 mod epoll;
+#[cfg(feature = "simulation")]
+pub(crate) mod sim;
 pub(crate) mod system;
 mod uring;
 
@@ -42,6 +44,8 @@ pub enum DriverKind {
     Uring,
     /// epoll, edge-triggered.
     Epoll,
+    /// The network of a simulation, in tests.
+    Simulated,
 }
 
 impl std::fmt::Display for DriverKind {
@@ -49,6 +53,7 @@ impl std::fmt::Display for DriverKind {
         f.write_str(match self {
             DriverKind::Uring => "io_uring",
             DriverKind::Epoll => "epoll",
+            DriverKind::Simulated => "simulation",
         })
     }
 }
@@ -82,12 +87,17 @@ pub(crate) enum Workers {
     /// Threads of the process.
     #[default]
     Threads,
+    /// The calling thread, at once.
+    #[cfg(feature = "simulation")]
+    Caller,
 }
 
 impl Workers {
     pub(crate) fn submit(self, job: system::Job) {
         match self {
             Workers::Threads => system::submit(job),
+            #[cfg(feature = "simulation")]
+            Workers::Caller => job(),
         }
     }
 }
@@ -144,6 +154,8 @@ pub(crate) struct Patience {
 pub(crate) enum Driver {
     Uring(Box<uring::Uring>),
     Epoll(Box<epoll::Epoll>),
+    #[cfg(feature = "simulation")]
+    Sim(Box<sim::Sim>),
 }
 
 /// Passes a call on to the driver that is there.
@@ -152,6 +164,18 @@ macro_rules! each {
         match $self {
             Driver::Uring($driver) => $call,
             Driver::Epoll($driver) => $call,
+            #[cfg(feature = "simulation")]
+            Driver::Sim($driver) => $call,
+        }
+    };
+}
+
+/// Returns what the simulated driver says, if that is the driver.
+macro_rules! if_simulated {
+    ($self:ident, $driver:ident => $call:expr) => {
+        #[cfg(feature = "simulation")]
+        if let Driver::Sim($driver) = $self {
+            return $call;
         }
     };
 }
@@ -173,26 +197,32 @@ impl Driver {
         match self {
             Driver::Uring(_) => DriverKind::Uring,
             Driver::Epoll(_) => DriverKind::Epoll,
+            #[cfg(feature = "simulation")]
+            Driver::Sim(_) => DriverKind::Simulated,
         }
     }
 
     /// The time at this moment.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
+        if_simulated!(self, sim => sim.now());
         Instant::now()
     }
 
     /// Wall-clock time at this moment.
     pub(crate) fn wall(&self) -> SystemTime {
+        if_simulated!(self, sim => sim.wall());
         SystemTime::now()
     }
 
     /// A seed for jitter and choices.
     pub(crate) fn entropy(&self) -> u64 {
+        if_simulated!(self, sim => sim.entropy());
         system::entropy()
     }
 
     pub(crate) fn workers(&self) -> Workers {
+        if_simulated!(self, _sim => Workers::Caller);
         Workers::Threads
     }
 
@@ -203,36 +233,43 @@ impl Driver {
 
     /// Opens a socket that will connect to `address`.
     pub(crate) fn open_socket(&mut self, address: &Address) -> io::Result<Handle> {
+        if_simulated!(self, sim => Ok(sim.open_socket(address)));
         system::open(address, self.nonblocking())
     }
 
     /// Binds and listens; a port can be shared with other cores.
     pub(crate) fn listen(&mut self, address: &Address) -> io::Result<Listening> {
+        if_simulated!(self, sim => sim.listen(address));
         system::listen_for_core(address, self.nonblocking())
     }
 
     /// The address of the other end; `None` on a unix socket.
     pub(crate) fn peer(&self, handle: Handle) -> Option<SocketAddr> {
+        if_simulated!(self, sim => sim.peer(handle));
         system::peer(handle.fd()).ok().flatten()
     }
 
     /// The address of this end; `None` on a unix socket.
     pub(crate) fn local(&self, handle: Handle) -> Option<SocketAddr> {
+        if_simulated!(self, sim => sim.local(handle));
         system::local(handle.fd()).ok().flatten()
     }
 
     /// Sends FIN. An error means that the connection is gone, which receiving reports.
     pub(crate) fn shutdown_write(&mut self, handle: Handle) {
+        if_simulated!(self, sim => sim.shutdown_write(handle));
         system::shutdown_write(handle.fd());
     }
 
     /// Makes the coming close send RST.
     pub(crate) fn reset_on_close(&mut self, handle: Handle) {
+        if_simulated!(self, sim => sim.reset_on_close(handle));
         system::linger_zero(handle.fd());
     }
 
     /// Closes a socket or listener on which nothing is pending.
     pub(crate) fn close(&mut self, handle: Handle) {
+        if_simulated!(self, sim => sim.close(handle));
         if let Driver::Epoll(epoll) = self {
             epoll.forget(handle.fd());
         }
@@ -241,6 +278,7 @@ impl Driver {
 
     /// A socket begins to exist.
     pub(crate) fn register(&mut self, socket: SocketKey, handle: Handle) {
+        if_simulated!(self, sim => sim.register(socket, handle));
         if let Driver::Epoll(epoll) = self {
             epoll.register(socket, handle.fd());
         }
@@ -258,8 +296,14 @@ impl Driver {
 
     /// Connects to the address that the socket was opened for.
     pub(crate) fn connect(&mut self, socket: SocketKey, handle: Handle, address: &Address) {
+        if_simulated!(self, sim => sim.connect(socket, handle));
         let address = RawAddress::new(address).expect("a socket was opened for it");
-        each!(self, driver => driver.connect(socket, handle.fd(), address));
+        match self {
+            Driver::Uring(uring) => uring.connect(socket, handle.fd(), address),
+            Driver::Epoll(epoll) => epoll.connect(socket, handle.fd(), address),
+            #[cfg(feature = "simulation")]
+            Driver::Sim(_) => {}
+        }
     }
 
     /// Receives at most `limit` bytes in all, then reports a last time (rule 1). The driver may
@@ -282,7 +326,7 @@ impl Driver {
     pub(crate) fn message_ring(&mut self, ring: RawFd) -> bool {
         match self {
             Driver::Uring(uring) => uring.message_ring(ring),
-            Driver::Epoll(_) => false,
+            _ => false,
         }
     }
 
@@ -290,9 +334,9 @@ impl Driver {
     pub(crate) fn buffers_ready(&mut self, pool: &Pool) -> usize {
         match self {
             Driver::Uring(uring) => uring.buffers_ready(pool),
-            Driver::Epoll(_) if pool.available() == 0 => 0,
+            _ if pool.available() == 0 => 0,
             // Each takes a buffer when it has received, or a ration and none.
-            Driver::Epoll(_) => pool.free(),
+            _ => pool.free(),
         }
     }
 
@@ -301,7 +345,7 @@ impl Driver {
     pub(crate) fn shrink(&mut self, pool: &Pool) -> bool {
         match self {
             Driver::Uring(uring) => uring.shrink(pool),
-            Driver::Epoll(_) => true,
+            _ => true,
         }
     }
 
@@ -316,6 +360,11 @@ impl Driver {
         match self {
             Driver::Uring(uring) => uring.turn(patience, pool, counters),
             Driver::Epoll(epoll) => epoll.turn(patience, counters),
+            #[cfg(feature = "simulation")]
+            Driver::Sim(sim) => {
+                sim.turn(pool, counters);
+                Ok(())
+            }
         }
     }
 

@@ -131,6 +131,8 @@ impl Sockets<'_> {
             let outcome = match &mut self.table.driver {
                 Driver::Uring(uring) => uring.next(&self.core.pool).map(|event| self.handle(event)),
                 Driver::Epoll(epoll) => epoll.next(&self.core.pool).map(|event| self.handle(event)),
+                #[cfg(feature = "simulation")]
+                Driver::Sim(sim) => sim.next().map(|event| self.handle(event)),
             };
             match outcome {
                 Some(Outcome::Nothing) => {}

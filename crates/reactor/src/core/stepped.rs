@@ -1,0 +1,58 @@
+//! A core that others step, so that several live on one thread.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::{Core, Current};
+use crate::driver::Driver;
+use crate::simulation::Holdings;
+
+impl Core {
+    /// Calls `f` as this core.
+    pub(crate) fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _current = Current::enter(self);
+        f()
+    }
+
+    /// One turn, whose instructions can be counted by its name; whether the core has ended with it, because `main` was done or its driver failed.
+    #[inline(never)]
+    pub(crate) fn step_once<F: Future + ?Sized>(&self, main: Pin<&mut F>, waker: &Waker) -> bool {
+        self.enter(|| match self.step(main, waker) {
+            Ok(Poll::Pending) => false,
+            Ok(Poll::Ready(_)) | Err(_) => {
+                // Closing is all that is left to do.
+                let _ = self.end();
+                true
+            }
+        })
+    }
+
+    /// How long nothing happens by itself: no time at all while there is work.
+    pub(crate) fn idle_time(&self) -> Option<Duration> {
+        let mut sockets = self.sockets();
+        match &sockets.table.driver {
+            Driver::Sim(sim) if sim.has_reports() => Some(Duration::ZERO),
+            _ => self.wait_time(&mut sockets, None),
+        }
+    }
+
+    /// Drops `main` and closes what is left.
+    pub(crate) fn close<F>(&self, main: F) {
+        self.enter(|| {
+            drop(main);
+            // Closing is all that is left to do.
+            let _ = self.end();
+        });
+    }
+
+    pub(crate) fn holdings(&self) -> Holdings {
+        Holdings {
+            sockets: self.sockets().table.len(),
+            tasks: self.tasks.borrow().len(),
+            buffers: self.pool.held(),
+            available: self.pool.available(),
+        }
+    }
+}

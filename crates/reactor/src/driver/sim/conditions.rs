@@ -1,0 +1,56 @@
+//! The conditions of a simulation: what the network, the kernel and the machine do to a program.
+
+use std::ops::RangeInclusive;
+
+/// Ranges from which values are drawn, and probabilities per thousand.
+#[derive(Debug, Clone)]
+pub struct Conditions {
+    /// One-way delay of a connection in microseconds, drawn when it is opened.
+    pub delay_us: RangeInclusive<u64>,
+    /// Bytes per millisecond of one direction of a connection, drawn when it is opened.
+    pub bytes_per_ms: RangeInclusive<u64>,
+    /// Bytes that arrive at a time.
+    pub segment_bytes: RangeInclusive<u64>,
+    /// Bytes that the kernel keeps for sending and for receiving, each drawn for every socket.
+    pub buffer_bytes: RangeInclusive<u64>,
+    /// Virtual time of one turn of a core, in microseconds.
+    pub turn_us: RangeInclusive<u64>,
+    /// Connections that may wait to be accepted by a core; the SYN of another is dropped and sent again.
+    pub backlog: usize,
+    /// An operation that could complete is reported up to 2 ms later.
+    pub late: u16,
+    /// An operation takes or gives fewer bytes than it could.
+    pub short: u16,
+    /// A multishot receive ends although its limit is not reached.
+    pub receive_ends: u16,
+    /// A receive finds no buffer.
+    pub no_buffers: u16,
+    /// A cancelled operation completes nevertheless.
+    pub cancel_loses: u16,
+    /// Accepting fails with `EMFILE`.
+    pub accept_fails: u16,
+    /// Connecting fails with `EADDRINUSE`.
+    pub no_port: u16,
+}
+
+impl Conditions {
+    /// A network without faults, delays and limits, which costs the simulation as little as possible.
+    #[must_use]
+    pub fn calm() -> Conditions {
+        Conditions {
+            delay_us: 10..=10,
+            bytes_per_ms: 1_000_000..=1_000_000,
+            segment_bytes: 65_536..=65_536,
+            buffer_bytes: 262_144..=262_144,
+            turn_us: 1..=1,
+            backlog: 4_096,
+            late: 0,
+            short: 0,
+            receive_ends: 0,
+            no_buffers: 0,
+            cancel_loses: 0,
+            accept_fails: 0,
+            no_port: 0,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What will happen on the network, in order of time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::network::Id;
+
+/// Events that are scheduled. Those of the same time happen in the order in which they were.
+#[derive(Default)]
+pub(super) struct Events {
+    heap: BinaryHeap<Reverse<Scheduled>>,
+    count: u64,
+}
+
+pub(super) enum What {
+    /// A segment of this end's outbox arrives at the other end.
+    Deliver(Id),
+    /// The SYN of a connecting end arrives.
+    Syn(Id),
+    /// The answer to its SYN arrives: connected, or the error.
+    Connected(Id, i32),
+    /// A reset arrives at this end.
+    Reset(Id),
+    /// An end that has sent a reset is no more.
+    Gone(Id),
+    /// A core looks at a socket again.
+    Look(Id),
+    Wake(Waker),
+}
+
+struct Scheduled {
+    at: Duration,
+    order: u64,
+    what: What,
+}
+
+impl Events {
+    pub(super) fn push(&mut self, at: Duration, what: What) {
+        self.count += 1;
+        let order = self.count;
+        self.heap.push(Reverse(Scheduled { at, order, what }));
+    }
+
+    /// The next event, unless it is later than `now`.
+    pub(super) fn pop(&mut self, now: Duration) -> Option<What> {
+        let is_due = self.next_at().is_some_and(|at| at <= now);
+        is_due
+            .then(|| self.heap.pop().map(|Reverse(event)| event.what))
+            .flatten()
+    }
+
+    /// When the next event happens.
+    pub(super) fn next_at(&self) -> Option<Duration> {
+        self.heap.peek().map(|Reverse(event)| event.at)
+    }
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Scheduled) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}

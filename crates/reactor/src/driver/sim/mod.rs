@@ -1,0 +1,404 @@
+//! The simulated driver: the operations of a core on the network of a simulation.
+//!
+//! Every turn tries the operations of those sockets that something has happened to, in random order.
+//! The conditions decide which of them are late, short, without a buffer, or faster than their
+//! cancellation.
+
+mod conditions;
+mod events;
+mod network;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{Event, Handle, Listening, Received};
+use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
+use crate::counters::CounterCells;
+use crate::mailbox::Mailbox;
+use crate::socket::{Address, Pending, Shape, SocketKey};
+
+pub use self::conditions::Conditions;
+pub use self::network::Reachability;
+pub(crate) use self::network::{Id, Moved, Network, Owner, Shared};
+
+/// Connections accepted by one listener in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// Wall-clock time at which every simulation begins, after 1970: in September 2026.
+const EPOCH: Duration = Duration::from_secs(1_790_000_000);
+
+/// The driver of one simulated core.
+pub(crate) struct Sim {
+    pub(super) network: Shared,
+    core: usize,
+    mailbox: Arc<Mailbox>,
+    /// Operations by the socket's place in the core's table.
+    operations: Vec<Operations>,
+    /// Listeners that accept, by number: the core's index of each.
+    accepting: Vec<(usize, u32)>,
+    reports: VecDeque<Event>,
+    /// Reports given since they were last counted.
+    reported: u64,
+    pub(super) mail: bool,
+}
+
+/// What is under way for one socket.
+#[derive(Default)]
+struct Operations {
+    is_connecting: bool,
+    /// Bytes that may still be received.
+    receive: Option<usize>,
+    send: Option<Shape>,
+}
+
+impl Sim {
+    /// A driver for the next core of this network.
+    pub(crate) fn new(network: &Shared, mailbox: &Arc<Mailbox>) -> Sim {
+        Sim {
+            network: Rc::clone(network),
+            core: network.borrow_mut().add_core(),
+            mailbox: Arc::clone(mailbox),
+            operations: Vec::new(),
+            accepting: Vec::new(),
+            reports: VecDeque::new(),
+            reported: 0,
+            mail: false,
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.network.borrow().instant()
+    }
+
+    pub(super) fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + EPOCH + self.network.borrow().now
+    }
+
+    pub(super) fn entropy(&self) -> u64 {
+        self.network.borrow_mut().random.next()
+    }
+
+    pub(super) fn peer(&self, handle: Handle) -> Option<SocketAddr> {
+        self.network.borrow().remote(number(handle))
+    }
+
+    pub(super) fn local(&self, handle: Handle) -> Option<SocketAddr> {
+        self.network.borrow().local(number(handle))
+    }
+
+    pub(super) fn shutdown_write(&mut self, handle: Handle) {
+        self.network.borrow_mut().shutdown_write(number(handle));
+    }
+
+    pub(super) fn reset_on_close(&mut self, handle: Handle) {
+        self.network.borrow_mut().reset_on_close(number(handle));
+    }
+
+    pub(super) fn open_socket(&mut self, address: &Address) -> Handle {
+        let mut network = self.network.borrow_mut();
+        handle(network.open(Owner::Core(self.core), address).number)
+    }
+
+    pub(super) fn listen(&mut self, address: &Address) -> io::Result<Listening> {
+        let listening = self
+            .network
+            .borrow_mut()
+            .listen(Owner::Core(self.core), address);
+        let (number, address) = listening.map_err(io::Error::from_raw_os_error)?;
+        Ok(Listening {
+            handle: handle(number),
+            address,
+            file: None,
+        })
+    }
+
+    pub(super) fn register(&mut self, socket: SocketKey, handle: Handle) {
+        let place = socket.index() as usize;
+        if self.operations.len() <= place {
+            self.operations.resize_with(place + 1, Operations::default);
+        }
+        self.operations[place] = Operations::default();
+        self.network.borrow_mut().set_key(number(handle), socket);
+    }
+
+    pub(super) fn close(&mut self, handle: Handle) {
+        let number = number(handle);
+        let mut network = self.network.borrow_mut();
+        if Network::is_listener(number) {
+            network.close_listener(number);
+        } else {
+            network.close(number);
+        }
+    }
+
+    pub(super) fn accept(&mut self, index: u32, fd: i32) {
+        let number = fd as usize;
+        self.accepting.push((number, index));
+        self.network.borrow_mut().mark_number(number);
+    }
+
+    pub(super) fn cancel_accept(&mut self, index: u32, fd: i32) {
+        if self.stop_accepting(fd as usize).is_some() {
+            self.reports.push_back(Event::Accepted {
+                listener: index,
+                result: Err(libc::ECANCELED),
+                more: false,
+            });
+        }
+    }
+
+    fn stop_accepting(&mut self, number: usize) -> Option<u32> {
+        let place = self.accepting.iter().position(|known| known.0 == number)?;
+        Some(self.accepting.swap_remove(place).1)
+    }
+
+    pub(super) fn connect(&mut self, socket: SocketKey, handle: Handle) {
+        self.operations[socket.index() as usize].is_connecting = true;
+        self.network.borrow_mut().connect(number(handle));
+    }
+
+    pub(super) fn receive(&mut self, socket: SocketKey, fd: i32, limit: usize) {
+        self.operations[socket.index() as usize].receive = Some(limit);
+        self.network.borrow_mut().mark_number(fd as usize);
+    }
+
+    pub(super) fn send(&mut self, socket: SocketKey, fd: i32, shape: Shape) {
+        self.operations[socket.index() as usize].send = Some(shape);
+        self.network.borrow_mut().mark_number(fd as usize);
+    }
+
+    pub(super) fn cancel(&mut self, socket: SocketKey, fd: i32, operation: Pending) {
+        let operations = &mut self.operations[socket.index() as usize];
+        if operation.has(Pending::SEND)
+            && let Some(shape) = operations.send
+        {
+            let mut network = self.network.borrow_mut();
+            let loses = network.happens(|conditions| conditions.cancel_loses);
+            drop(network);
+            let sent = match loses {
+                true => self.try_send(fd as usize, shape),
+                false => None,
+            };
+            self.operations[socket.index() as usize].send = None;
+            let result = sent.unwrap_or(Err(libc::ECANCELED));
+            self.reports.push_back(Event::Sent { socket, result });
+        } else if operation.has(Pending::RECEIVE) && operations.receive.take().is_some() {
+            self.reports.push_back(Event::Received {
+                socket,
+                received: Received::Nothing,
+                more: false,
+            });
+        } else if operation.has(Pending::CONNECT) && std::mem::take(&mut operations.is_connecting) {
+            self.reports.push_back(Event::Connected {
+                socket,
+                error: libc::ECANCELED,
+            });
+        }
+    }
+
+    /// Tries what may complete.
+    pub(super) fn turn(&mut self, pool: &Rc<Pool>, counters: &CounterCells) {
+        counters.enters.add(1);
+        counters.cqes.add(std::mem::take(&mut self.reported));
+        self.mail |= self.mailbox.is_notified();
+        let mut network = self.network.borrow_mut();
+        let cost = network.draw(|conditions| &conditions.turn_us);
+        network.now += Duration::from_micros(cost);
+        let ready = network.take_ready(self.core);
+        drop(network);
+        for number in ready {
+            if Network::is_listener(number) {
+                self.try_accepts(number);
+            } else {
+                self.try_operations(number, pool);
+            }
+        }
+    }
+
+    /// Whether reports wait that no event of the network has caused.
+    pub(crate) fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let event = self.reports.pop_front();
+        self.reported += u64::from(event.is_some());
+        event
+    }
+
+    fn try_accepts(&mut self, number: usize) {
+        let accepting = self.accepting.iter().find(|known| known.0 == number);
+        let Some(&(_, index)) = accepting else { return };
+        let mut network = self.network.borrow_mut();
+        for _ in 0..ACCEPTS_PER_TURN {
+            if !network.has_backlog(number) {
+                break;
+            }
+            let fails = network.happens(|conditions| conditions.accept_fails);
+            let result = match fails {
+                true => Err(libc::EMFILE),
+                false => match network.accept(number, None) {
+                    Some(id) => Ok(handle(id.number)),
+                    None => break,
+                },
+            };
+            let more = result.is_ok();
+            self.reports.push_back(Event::Accepted {
+                listener: index,
+                result,
+                more,
+            });
+            if fails {
+                drop(network);
+                self.stop_accepting(number);
+                return;
+            }
+        }
+        if network.has_backlog(number) {
+            network.mark_number(number);
+        }
+    }
+
+    fn try_operations(&mut self, number: usize, pool: &Rc<Pool>) {
+        let mut network = self.network.borrow_mut();
+        let Some(socket) = network.key(number) else {
+            return;
+        };
+        if network.is_late(number) {
+            return;
+        }
+        let result = network.connect_result(number);
+        drop(network);
+        let place = socket.index() as usize;
+        if self.operations[place].is_connecting {
+            if let Some(error) = result {
+                self.operations[place].is_connecting = false;
+                self.reports.push_back(Event::Connected { socket, error });
+            }
+            return;
+        }
+        if let Some(shape) = self.operations[place].send
+            && let Some(result) = self.try_send(number, shape)
+        {
+            self.operations[place].send = None;
+            self.reports.push_back(Event::Sent { socket, result });
+        }
+        if let Some(limit) = self.operations[place].receive
+            && let Some((received, left)) = self.try_receive(number, limit, pool)
+        {
+            let more = left > 0;
+            self.operations[place].receive = more.then_some(left);
+            self.reports.push_back(Event::Received {
+                socket,
+                received,
+                more,
+            });
+            let mut network = self.network.borrow_mut();
+            if more && network.is_readable(number) {
+                network.mark_number(number);
+            }
+        }
+    }
+
+    /// Sends once; `None` if there is no room.
+    fn try_send(&mut self, number: usize, shape: Shape) -> Option<Result<usize, i32>> {
+        let mut network = self.network.borrow_mut();
+        let mut sent = 0;
+        for piece in pieces(&shape) {
+            let len = network.shorten(piece.len());
+            match network.write(number, &piece[..len]) {
+                Moved::Bytes(n) => {
+                    sent += n;
+                    if n < piece.len() {
+                        break;
+                    }
+                }
+                Moved::Failed(error) if sent == 0 => return Some(Err(error)),
+                _ => break,
+            }
+        }
+        (sent > 0).then_some(Ok(sent))
+    }
+
+    /// Receives once, and says how much may still be received; `None` if there was nothing.
+    fn try_receive(
+        &mut self,
+        number: usize,
+        limit: usize,
+        pool: &Rc<Pool>,
+    ) -> Option<(Received, usize)> {
+        let mut network = self.network.borrow_mut();
+        if !network.is_readable(number) {
+            return None;
+        }
+        if network.happens(|conditions| conditions.no_buffers) {
+            return Some((Received::NoBuffers, 0));
+        }
+        let wanted = network.shorten(limit.min(BUFFER_BYTES));
+        let mut ration = [0; RATION_BYTES];
+        let (moved, id) = if limit <= RATION_BYTES {
+            if pool.available() == 0 {
+                return Some((Received::NoBuffers, 0));
+            }
+            let wanted = wanted.min(RATION_BYTES);
+            (network.read(number, &mut ration[..wanted]), None)
+        } else {
+            let Some(id) = pool.lend() else {
+                return Some((Received::NoBuffers, 0));
+            };
+            // SAFETY: the buffer is lent to this call alone and holds BUFFER_BYTES, of which no more
+            // are wanted; the mapping began as zeros, so every byte is initialised.
+            let buffer =
+                unsafe { std::slice::from_raw_parts_mut(pool.address(id).as_ptr(), wanted) };
+            (network.read(number, buffer), Some(id))
+        };
+        let received = match (moved, id) {
+            (Moved::Bytes(n), Some(id)) => {
+                let ends = network.happens(|conditions| conditions.receive_ends);
+                let left = if ends { 0 } else { limit - n };
+                return Some((Received::Bytes(Slice::adopt(pool, id, n)), left));
+            }
+            (Moved::Bytes(n), None) => {
+                return Some((
+                    Received::Bytes(Slice::ration(pool, &ration[..n])),
+                    limit - n,
+                ));
+            }
+            (Moved::Fin, _) => Some(Received::End),
+            (Moved::Failed(error), _) => Some(Received::Failed(error)),
+            (Moved::WouldBlock, _) => None,
+        };
+        id.into_iter().for_each(|id| pool.give_back(id));
+        received.map(|received| (received, 0))
+    }
+}
+
+fn handle(number: usize) -> Handle {
+    Handle::of(number as i32)
+}
+
+fn number(handle: Handle) -> usize {
+    handle.fd() as usize
+}
+
+/// The bytes of a send.
+fn pieces(shape: &Shape) -> Vec<&[u8]> {
+    // SAFETY: the caller of `Sim::send` keeps what the shape points to until the report.
+    unsafe {
+        match *shape {
+            Shape::Piece(bytes, len) => vec![std::slice::from_raw_parts(bytes, len)],
+            Shape::Message(message) => {
+                let message = &*message;
+                let vectors = std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen);
+                let piece = |vector: &libc::iovec| {
+                    std::slice::from_raw_parts(vector.iov_base.cast(), vector.iov_len)
+                };
+                vectors.iter().map(piece).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! A simulated machine: cores and their peers on one thread, a virtual clock, and a network whose
+//! faults follow from a seed.
+//!
+//! Cores run what they run elsewhere. Peers are futures of the caller on streams of this network;
+//! they need none of our machines. Everything that happens follows from the seed, as long as the
+//! programs on it take time and chance from the reactor alone.
+
+mod local;
+mod peer;
+mod stream;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use self::local::Locals;
+#[doc(hidden)]
+pub use self::local::register;
+use self::peer::Peers;
+pub use self::stream::{Acceptor, Stream};
+use crate::core::{Core, Settings};
+use crate::counters::{CounterCells, Counters};
+use crate::driver::Driver;
+pub use crate::driver::sim::{Conditions, Reachability};
+use crate::driver::sim::{Network, Shared, Sim};
+use crate::executor;
+use crate::socket::Address;
+
+/// One simulated machine. Cloning gives another handle to the same.
+#[derive(Clone)]
+pub struct World {
+    network: Shared,
+    peers: Peers,
+    cores: Rc<RefCell<Vec<Stepped>>>,
+}
+
+/// A core that is stepped, and the future that it runs.
+struct Stepped {
+    /// `None` once it has ended.
+    running: Option<Running>,
+    /// When it has something to do by itself.
+    wake_at: Option<Duration>,
+    counters: Arc<CounterCells>,
+}
+
+struct Running {
+    core: Box<Core>,
+    main: Pin<Box<dyn Future<Output = ()>>>,
+    waker: Waker,
+    locals: Locals,
+}
+
+/// What a core holds at a moment: after the last request it is what it was before the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holdings {
+    /// Sockets of the core's table.
+    pub sockets: usize,
+    /// Tasks.
+    pub tasks: usize,
+    /// Receive buffers with views.
+    pub buffers: usize,
+    /// Bytes that can still be received.
+    pub available: usize,
+}
+
+/// Why [`World::run`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The condition was met.
+    Done,
+    /// The time was over.
+    Late,
+    /// Nothing will ever happen any more.
+    Stuck,
+}
+
+impl World {
+    /// A machine without cores.
+    #[must_use]
+    pub fn new(seed: u64, conditions: Conditions) -> World {
+        let network = Rc::new(RefCell::new(Network::new(seed, conditions)));
+        World {
+            network,
+            peers: Peers::default(),
+            cores: Rc::default(),
+        }
+    }
+
+    /// Opens a core that will run `main`; its place among the cores.
+    ///
+    /// # Errors
+    /// If there is no memory or no mailbox for it.
+    pub fn start_core(
+        &self,
+        sockets_max: usize,
+        main: impl Future<Output = ()> + 'static,
+    ) -> io::Result<usize> {
+        let mut cores = self.cores.borrow_mut();
+        let counters = Arc::new(CounterCells::default());
+        let settings = Settings {
+            index: cores.len(),
+            io: crate::driver::IoChoice::Auto,
+            sockets_max,
+            seed: None,
+            counters: Arc::clone(&counters),
+        };
+        let core = Core::open_with(settings, |_, mailbox| {
+            Ok(Driver::Sim(Box::new(Sim::new(&self.network, mailbox))))
+        })?;
+        let waker = executor::main_waker(&core);
+        cores.push(Stepped {
+            running: Some(Running {
+                core: Box::new(core),
+                main: Box::pin(main),
+                waker,
+                locals: Locals::default(),
+            }),
+            wake_at: Some(self.now()),
+            counters,
+        });
+        Ok(cores.len() - 1)
+    }
+
+    /// Starts a peer.
+    pub fn spawn(&self, peer: impl Future<Output = ()> + 'static) {
+        self.peers.spawn(Box::pin(peer));
+    }
+
+    /// Virtual time since the start.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.network.borrow().now
+    }
+
+    /// The next number of the simulation's generator.
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        self.network.borrow_mut().random.next()
+    }
+
+    /// Ready after `duration` of virtual time.
+    pub async fn sleep(&self, duration: Duration) {
+        let until = self.now() + duration;
+        std::future::poll_fn(|cx| {
+            let mut network = self.network.borrow_mut();
+            if network.now >= until {
+                return std::task::Poll::Ready(());
+            }
+            let left = until - network.now;
+            network.wake_after(left, cx.waker().clone());
+            std::task::Poll::Pending
+        })
+        .await;
+    }
+
+    /// Connects a peer.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub async fn connect(&self, address: &Address) -> io::Result<Stream> {
+        Stream::connect(&self.network, address).await
+    }
+
+    /// Listens for a peer.
+    ///
+    /// # Errors
+    /// `AddrInUse`.
+    pub fn listen(&self, address: &Address) -> io::Result<Acceptor> {
+        Acceptor::listen(&self.network, address)
+    }
+
+    /// Says how an address answers from now on.
+    pub fn set_reachability(&self, address: &Address, reachability: Reachability) {
+        self.network
+            .borrow_mut()
+            .set_reachability(address, reachability);
+    }
+
+    /// Runs until `is_done` or for `limit`, whichever is first.
+    pub fn run(&self, limit: Duration, mut is_done: impl FnMut() -> bool) -> Stop {
+        let deadline = self.now() + limit;
+        loop {
+            self.network.borrow_mut().run_events();
+            if is_done() {
+                return Stop::Done;
+            }
+            if self.step_one() {
+                continue;
+            }
+            let event = self.network.borrow().next_event();
+            let cores = self.cores.borrow();
+            let wakes = cores.iter().filter_map(|core| core.wake_at);
+            let Some(next) = wakes.chain(event).min() else {
+                return Stop::Stuck;
+            };
+            if next > deadline {
+                self.network.borrow_mut().now = deadline;
+                return Stop::Late;
+            }
+            let mut network = self.network.borrow_mut();
+            network.now = network.now.max(next);
+        }
+    }
+
+    /// Gives one core, or all peers that are ready, a turn; whether there was one.
+    fn step_one(&self) -> bool {
+        let mut runnable: Vec<usize> = Vec::new();
+        {
+            let network = self.network.borrow();
+            for (index, core) in self.cores.borrow().iter().enumerate() {
+                let Some(running) = &core.running else {
+                    continue;
+                };
+                let is_due = core.wake_at.is_some_and(|at| at <= network.now);
+                if is_due || network.is_ready(index) || running.core.mailbox().is_notified() {
+                    runnable.push(index);
+                }
+            }
+        }
+        let choices = runnable.len() as u64 + u64::from(self.peers.are_ready());
+        if choices == 0 {
+            return false;
+        }
+        let choice = match choices {
+            1 => 0,
+            choices => (self.random() % choices) as usize,
+        };
+        match runnable.get(choice) {
+            Some(&index) => self.step_core(index),
+            None => self.peers.run_ready(),
+        }
+        true
+    }
+
+    fn step_core(&self, index: usize) {
+        // Taken out, because what the core runs may use this world.
+        let mut running = self.cores.borrow_mut()[index]
+            .running
+            .take()
+            .expect("only a running core is runnable");
+        running.locals.enter();
+        let ended = running
+            .core
+            .step_once(running.main.as_mut(), &running.waker);
+        let idle = running.core.idle_time();
+        running.locals.leave();
+        let now = self.now();
+        let mut cores = self.cores.borrow_mut();
+        let stepped = &mut cores[index];
+        if ended {
+            stepped.wake_at = None;
+        } else {
+            stepped.wake_at = idle.map(|idle| now + idle);
+            stepped.running = Some(running);
+        }
+    }
+
+    /// Calls `f` on a core, as a message from another thread would; `None` if the core has ended.
+    pub fn on_core<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
+        let mut running = self.cores.borrow_mut()[index].running.take()?;
+        running.locals.enter();
+        let value = running.core.enter(f);
+        running.locals.leave();
+        let now = self.now();
+        let stepped = &mut self.cores.borrow_mut()[index];
+        stepped.wake_at = Some(now);
+        stepped.running = Some(running);
+        Some(value)
+    }
+
+    /// What a core holds; `None` if it has ended.
+    #[must_use]
+    pub fn holdings(&self, index: usize) -> Option<Holdings> {
+        let cores = self.cores.borrow();
+        let core = &cores[index].running.as_ref()?.core;
+        Some(core.holdings())
+    }
+
+    /// What a core has counted.
+    #[must_use]
+    pub fn counters(&self, index: usize) -> Counters {
+        self.cores.borrow()[index].counters.read()
+    }
+
+    /// Peers that are not done.
+    #[must_use]
+    pub fn peers(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Sockets of the network, closed ones with bytes on their way included.
+    #[must_use]
+    pub fn open_sockets(&self) -> usize {
+        self.network.borrow().open_sockets()
+    }
+
+    /// From now on events of the network are noted.
+    pub fn keep_trace(&self) {
+        self.network.borrow_mut().keep_trace();
+    }
+
+    /// Adds a line to the trace, if one is kept.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        self.network.borrow_mut().note(line);
+    }
+
+    /// The events that were noted.
+    #[must_use]
+    pub fn take_trace(&self) -> Vec<String> {
+        self.network.borrow_mut().take_trace()
+    }
+
+    /// Drops all peers, then all cores.
+    pub fn close(&self) {
+        self.peers.clear();
+        let cores = std::mem::take(&mut *self.cores.borrow_mut());
+        for mut stepped in cores {
+            if let Some(mut running) = stepped.running.take() {
+                running.locals.enter();
+                running.core.close(running.main);
+                running.locals.leave();
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! One run: a gateway on a simulated machine, all that its peers do, and what is left at the end.
+
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_gateway::{Gateway, Options};
+use blitz_http::{Address, Drain};
+use blitz_reactor::simulation::{Holdings, Stop, World};
+
+use crate::ledger::Ledger;
+use crate::plan::{Plan, Version};
+use crate::shrink::shrink;
+use crate::{client, upstream};
+
+/// Virtual time in which everything has to be over.
+const RUN_MAX: Duration = Duration::from_secs(600);
+
+/// Virtual time after which nothing idle is kept any more.
+const IDLE_MAX: Duration = Duration::from_secs(100);
+
+/// Interval of the checks for silent requests.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+const SOCKETS_MAX: usize = 10_000;
+
+/// What a run that found nothing has done.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Requests that were sent.
+    pub requests: usize,
+    /// Virtual time that it took.
+    pub time: Duration,
+    /// Events of the network and the peers, if they were kept.
+    pub trace: Vec<String>,
+}
+
+/// What was found, and the events that led to it if they were kept.
+#[derive(Debug)]
+pub struct Failure {
+    /// The seed of the run.
+    pub seed: u64,
+    /// What must not have happened, in order.
+    pub violations: Vec<String>,
+    /// Events of the network and the peers.
+    pub trace: Vec<String>,
+    /// The plan, if it was made smaller.
+    pub shrunk: Option<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} failed:", self.seed)?;
+        for violation in &self.violations {
+            writeln!(f, "  {violation}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Carries out the run of a seed.
+///
+/// # Errors
+/// [`Failure`].
+pub fn run(seed: u64, keeps_trace: bool) -> Result<Summary, Failure> {
+    carry_out(&Plan::new(seed), keeps_trace)
+}
+
+/// As [`run`], and makes a failure as small as it can: fewer clients, requests and faults.
+///
+/// # Errors
+/// [`Failure`] of the smallest plan that was found, which it names.
+pub fn run_and_shrink(seed: u64) -> Result<Summary, Failure> {
+    let plan = Plan::new(seed);
+    carry_out(&plan, true).map_err(|failure| {
+        let (plan, failure) = shrink(plan, failure);
+        let shrunk = Some(format!("{plan:#?}"));
+        Failure { shrunk, ..failure }
+    })
+}
+
+pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<Summary, Failure> {
+    let world = World::new(plan.seed, plan.conditions.clone());
+    if keeps_trace {
+        world.keep_trace();
+    }
+    let ledger = Rc::new(Ledger::new(&world, plan));
+    play(&world, &ledger);
+    let violations = ledger.violations();
+    let trace = world.take_trace();
+    let (requests, time) = (ledger.ended(), world.now());
+    world.close();
+    match violations.is_empty() {
+        true => Ok(Summary {
+            requests,
+            time,
+            trace,
+        }),
+        false => Err(Failure {
+            seed: plan.seed,
+            violations,
+            trace,
+            shrunk: None,
+        }),
+    }
+}
+
+fn play(world: &World, ledger: &Rc<Ledger>) {
+    let plan = &ledger.plan;
+    let gateway_address = address(8080);
+    let serve = gateway(plan, &gateway_address);
+    for _ in 0..plan.cores {
+        let serving = serve();
+        let theirs = Rc::clone(ledger);
+        let started = world.start_core(SOCKETS_MAX, async move {
+            if let Err(error) = serving.await {
+                theirs.violate(format!("the gateway does not start: {error}"));
+            }
+        });
+        if let Err(error) = started {
+            return ledger.violate(format!("a core does not start: {error}"));
+        }
+    }
+    for (index, version) in plan.upstreams.iter().enumerate() {
+        let acceptor = world.listen(&upstream_address(index));
+        let acceptor = acceptor.expect("the address is free");
+        world.spawn(upstream::serve(Rc::clone(ledger), acceptor, *version));
+    }
+    // The cores are idle before the first client connects.
+    world.run(Duration::from_millis(1), || false);
+    let before: Vec<Option<Holdings>> = (0..plan.cores).map(|core| world.holdings(core)).collect();
+
+    for client in plan.clients.clone() {
+        world.spawn(client::run(
+            Rc::clone(ledger),
+            client,
+            gateway_address.clone(),
+        ));
+    }
+    let all = plan.requests().count();
+    let watching = Rc::clone(ledger);
+    world.spawn(async move {
+        while watching.ended() < all {
+            watching.world.sleep(LOOK_EVERY).await;
+            watching.watch();
+        }
+    });
+    let stop = world.run(RUN_MAX, || ledger.ended() == all || ledger.is_violated());
+    if ledger.is_violated() {
+        return;
+    }
+    if stop != Stop::Done {
+        return ledger.violate(format!(
+            "{stop:?} with {} of {all} requests",
+            ledger.ended()
+        ));
+    }
+    check_rest(world, ledger, &before);
+}
+
+/// Checks what is left when nothing is idle any more, and when the cores have ended.
+fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
+    world.run(IDLE_MAX, || false);
+    for (core, before) in before.iter().enumerate() {
+        let after = world.holdings(core);
+        if after != *before {
+            ledger.violate(format!("core {core} holds {after:?} and held {before:?}"));
+        }
+        world.on_core(core, || Drain::of_core().trigger(Duration::ZERO));
+    }
+    world.run(IDLE_MAX, || false);
+    for core in 0..before.len() {
+        if world.counters(core).task_panics > 0 {
+            ledger.violate(format!("a task of core {core} has panicked"));
+        }
+        if world.holdings(core).is_some() {
+            ledger.violate(format!("core {core} does not end"));
+        }
+    }
+    if world.open_sockets() > 0 {
+        ledger.violate(format!("{} sockets are left", world.open_sockets()));
+    }
+}
+
+fn gateway(plan: &Plan, listen: &Address) -> impl Fn() -> blitz_gateway::OnCore + use<> {
+    let mut options = Options::default();
+    options.limits.concurrent_streams_max = plan.limits.concurrent_streams_max;
+    options.limits.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
+    // One stream must not take the window of all others.
+    options.limits.connection_buffer_bytes_max = plan.limits.stream_buffer_bytes_max * 4;
+    let client = &mut options.client.limits;
+    client.upstream_connections_max = plan.limits.upstream_connections_max;
+    client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
+    client.pool_idle_max = plan.limits.pool_idle_max;
+    let mut gateway = Gateway::new().listen(listen.clone()).options(options);
+    for (index, version) in plan.upstreams.iter().enumerate() {
+        let scheme = match version {
+            Version::Http1 | Version::Raw => "http",
+            Version::Http2 => "h2c",
+        };
+        let target = format!("/{index}={scheme}://{}", shown(&upstream_address(index)));
+        gateway = gateway.to(target.parse().expect("it is a valid target"));
+    }
+    let site = blitz::builtin::app().into_service();
+    let site = site.expect("the built-in site is valid");
+    gateway
+        .on_cores(move || site.on_core())
+        .expect("the targets are valid")
+}
+
+fn address(port: u16) -> Address {
+    Address::Tcp(([127, 0, 0, 1], port).into())
+}
+
+fn upstream_address(index: usize) -> Address {
+    address(9_000 + index as u16)
+}
+
+fn shown(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => path.display().to_string(),
+    }
+}

@@ -1,0 +1,222 @@
+//! Clients: hyper's, which send what the plan says and compare what they get.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use blitz_http::Address;
+use blitz_reactor::simulation::World;
+use http::{Request as HttpRequest, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+
+use crate::content::{Receiving, Sending};
+use crate::io::{Io, Tasks};
+use crate::ledger::{Ending, Ledger, Pulse};
+use crate::plan::{Client, Fault, Request, Version};
+use crate::raw_client;
+use crate::upstream::ID;
+
+/// What sends requests on one connection.
+#[derive(Debug)]
+enum Sender {
+    Http1(hyper::client::conn::http1::SendRequest<Sending>),
+    Http2(hyper::client::conn::http2::SendRequest<Sending>),
+}
+
+type Answered = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>>>>;
+
+impl Sender {
+    fn send(&mut self, request: HttpRequest<Sending>) -> Answered {
+        match self {
+            Sender::Http1(sender) => Box::pin(sender.send_request(request)),
+            Sender::Http2(sender) => Box::pin(sender.send_request(request)),
+        }
+    }
+
+    async fn is_usable(&mut self) -> bool {
+        match self {
+            Sender::Http1(sender) => sender.ready().await.is_ok(),
+            Sender::Http2(sender) => sender.ready().await.is_ok(),
+        }
+    }
+}
+
+/// Sends all requests of a client.
+pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
+    if client.version == Version::Raw {
+        return raw_client::run(ledger, client, gateway).await;
+    }
+    ledger.world.sleep(client.begins).await;
+    let mut connection: Option<(Sender, Pulse)> = None;
+    for request in client.requests {
+        ledger.world.sleep(request.wait).await;
+        let is_usable = match &mut connection {
+            Some((sender, _)) => sender.is_usable().await,
+            None => false,
+        };
+        if !is_usable {
+            match connect(&ledger, &gateway, client.version).await {
+                Ok(connected) => connection = Some(connected),
+                Err(error) => {
+                    return ledger.violate(format!("connecting failed: {error}"));
+                }
+            }
+        }
+        let Some((sender, pulse)) = &mut connection else {
+            continue;
+        };
+        ledger.begin(&request, pulse);
+        let answered = sender.send(message(&ledger, &request));
+        let exchange = exchange(Rc::clone(&ledger), request, answered, Rc::clone(pulse));
+        match client.version {
+            Version::Http2 => ledger.world.spawn(async move {
+                exchange.await;
+            }),
+            Version::Http1 | Version::Raw => {
+                if !exchange.await {
+                    connection = None;
+                }
+            }
+        }
+    }
+}
+
+async fn connect(
+    ledger: &Rc<Ledger>,
+    gateway: &Address,
+    version: Version,
+) -> io::Result<(Sender, Pulse)> {
+    let stream = ledger.world.connect(gateway).await?;
+    let pulse = ledger.pulse();
+    let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
+    let io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    let world = ledger.world.clone();
+    let sender = match version {
+        Version::Http1 | Version::Raw => {
+            let shaken = hyper::client::conn::http1::handshake(io).await;
+            let (sender, connection) = shaken.map_err(io::Error::other)?;
+            world.spawn(async { drop(connection.await) });
+            Sender::Http1(sender)
+        }
+        Version::Http2 => {
+            let tasks = Tasks(world.clone());
+            let shaken = hyper::client::conn::http2::Builder::new(tasks)
+                // As many as the smallest limit, until the gateway has said its own.
+                .initial_max_send_streams(3)
+                .handshake(io)
+                .await;
+            let (sender, connection) = shaken.map_err(io::Error::other)?;
+            world.spawn(async { drop(connection.await) });
+            Sender::Http2(sender)
+        }
+    };
+    Ok((sender, pulse))
+}
+
+fn message(ledger: &Ledger, request: &Request) -> HttpRequest<Sending> {
+    let message = HttpRequest::builder()
+        .method(request.method)
+        .uri(format!(
+            "http://gateway/{}/{}",
+            request.upstream, request.id
+        ))
+        .header("host", "gateway")
+        .header(ID, request.id)
+        .body(Sending::new(&request.request, &ledger.world, None));
+    message.expect("the plan has valid requests")
+}
+
+/// One request until its end; whether the connection can be used again.
+async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, pulse: Pulse) -> bool {
+    let leaves = match request.fault {
+        Some(Fault::ClientLeaves(after)) => Some(after),
+        _ => None,
+    };
+    let ending = {
+        let mut judged = pin!(judge(&request, answered));
+        within(&ledger.world, leaves, judged.as_mut()).await
+    };
+    drop(pulse);
+    let ending = ending.unwrap_or(Ending::Left);
+    ledger.end(&request, &ending);
+    matches!(ending, Ending::Complete | Ending::Refused(_))
+}
+
+/// The output of `future`, unless the time is over before.
+async fn within<F: Future>(
+    world: &World,
+    limit: Option<Duration>,
+    mut future: Pin<&mut F>,
+) -> Option<F::Output> {
+    let Some(limit) = limit else {
+        return Some(future.await);
+    };
+    let mut over = pin!(world.sleep(limit));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
+/// Compares an answer with the plan.
+async fn judge(request: &Request, answered: Answered) -> Ending {
+    let answer = match answered.await {
+        Ok(answer) => answer,
+        Err(error) if is_refusal(&error) => return Ending::RefusedStream,
+        Err(error) => return Ending::Cut(error),
+    };
+    let status = answer.status().as_u16();
+    let id = answer.headers().get(ID).cloned();
+    let is_ours = id
+        .as_ref()
+        .is_some_and(|id| id == request.id.to_string().as_str());
+    if !is_ours {
+        return match id {
+            Some(id) => Ending::Wrong(format!("the answer of request {id:?}")),
+            None => drain(answer.into_body(), status).await,
+        };
+    }
+    if status != request.status {
+        return Ending::Wrong(format!("status {status}"));
+    }
+    let mut body = pin!(answer.into_body());
+    let mut receiving = Receiving::new(&request.answer);
+    loop {
+        match poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            Some(Ok(frame)) => {
+                if let Err(why) = receiving.take(frame.data_ref().map_or(&[], |data| data)) {
+                    return Ending::Wrong(why);
+                }
+            }
+            Some(Err(error)) => return Ending::Cut(error),
+            None => {
+                return receiving
+                    .end()
+                    .map_or_else(Ending::Wrong, |()| Ending::Complete);
+            }
+        }
+    }
+}
+
+fn is_refusal(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error);
+    let reason = cause.and_then(|cause| cause.downcast_ref::<h2::Error>()?.reason());
+    reason == Some(h2::Reason::REFUSED_STREAM)
+}
+
+/// Reads an answer of the gateway to its end.
+async fn drain(body: Incoming, status: u16) -> Ending {
+    let mut body = pin!(body);
+    loop {
+        match poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Ending::Cut(error),
+            None => return Ending::Refused(status),
+        }
+    }
+}

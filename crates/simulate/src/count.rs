@@ -1,0 +1,266 @@
+//! Whole requests of one kind, on a machine without faults, so that their instructions can be counted.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_gateway::{Gateway, Options};
+use blitz_http::Address;
+use blitz_reactor::simulation::{Conditions, Stop, World};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+
+use crate::io::{Io, Tasks};
+use crate::raw::{Framing, Raw};
+
+/// Connections of clients of HTTP/1.1, and streams at a time over HTTP/2.
+const AT_ONCE: usize = 16;
+
+const HELLO: &str = "Hello, World!";
+
+/// What is counted: its name, the versions on both sides, and the bytes of the answer.
+struct Kind {
+    name: &'static str,
+    client_is_http2: bool,
+    upstream: Option<Upstream>,
+    answer_bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Upstream {
+    Http1,
+    Http2,
+}
+
+const KINDS: &[Kind] = &[
+    kind("h1-hello", false, None, HELLO.len()),
+    kind("h1-to-h1", false, Some(Upstream::Http1), HELLO.len()),
+    kind("h2-hello", true, None, HELLO.len()),
+    kind("h2-to-h1", true, Some(Upstream::Http1), HELLO.len()),
+    kind("h2-to-h2", true, Some(Upstream::Http2), HELLO.len()),
+    kind("h1-to-h1-1MiB", false, Some(Upstream::Http1), 1 << 20),
+];
+
+const fn kind(
+    name: &'static str,
+    client_is_http2: bool,
+    upstream: Option<Upstream>,
+    answer_bytes: usize,
+) -> Kind {
+    Kind {
+        name,
+        client_is_http2,
+        upstream,
+        answer_bytes,
+    }
+}
+
+/// The kinds of requests that can be counted.
+pub fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name)
+}
+
+/// Has a simulated gateway serve so many requests of a kind.
+///
+/// # Errors
+/// There is no such kind, or a request failed.
+pub fn serve(name: &str, requests: usize) -> Result<(), String> {
+    let kind = KINDS.iter().find(|kind| kind.name == name);
+    let kind = kind.ok_or_else(|| format!("there is no kind '{name}'"))?;
+    let world = World::new(1, Conditions::calm());
+    let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
+    let upstream = Address::Tcp(([127, 0, 0, 1], 9000).into());
+    let mut gateway = Gateway::new()
+        .listen(address.clone())
+        .options(Options::default());
+    if let Some(version) = kind.upstream {
+        let scheme = match version {
+            Upstream::Http1 => "http",
+            Upstream::Http2 => "h2c",
+        };
+        let target = format!("{scheme}://127.0.0.1:9000").parse();
+        gateway = gateway.to(target.map_err(|error| format!("{error}"))?);
+        let acceptor = world.listen(&upstream).map_err(|error| error.to_string())?;
+        let (theirs, bytes) = (world.clone(), kind.answer_bytes);
+        world.spawn(async move {
+            loop {
+                let stream = Rc::new(acceptor.accept().await);
+                match version {
+                    Upstream::Http1 => {
+                        let pulse = Rc::new(Cell::new(Duration::ZERO));
+                        let raw = Raw::new(stream, &theirs, pulse);
+                        theirs.spawn(answer_http1(raw, bytes));
+                    }
+                    Upstream::Http2 => theirs.spawn(answer_http2(theirs.clone(), stream, bytes)),
+                }
+            }
+        });
+    }
+    let site = blitz::builtin::app().into_service();
+    let site = site.map_err(|error| error.to_string())?;
+    let serve = gateway.on_cores(move || site.on_core());
+    let serving = serve.map_err(|error| error.to_string())?();
+    world
+        .start_core(10_000, async move { drop(serving.await) })
+        .map_err(|error| error.to_string())?;
+    world.run(Duration::from_millis(1), || false);
+    let done = Rc::new(Cell::new(0));
+    for client in 0..AT_ONCE {
+        let share = requests / AT_ONCE + usize::from(client < requests % AT_ONCE);
+        if !kind.client_is_http2 {
+            world.spawn(ask_http1(
+                world.clone(),
+                address.clone(),
+                share,
+                kind.answer_bytes,
+                Rc::clone(&done),
+            ));
+        }
+    }
+    if kind.client_is_http2 {
+        world.spawn(ask_http2(
+            world.clone(),
+            address,
+            requests,
+            kind.answer_bytes,
+            Rc::clone(&done),
+        ));
+    }
+    let stop = world.run(Duration::from_secs(3_600), || done.get() == requests);
+    let answered = done.get();
+    world.close();
+    match stop {
+        Stop::Done => Ok(()),
+        stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
+    }
+}
+
+async fn answer_http1(mut raw: Raw, bytes: usize) {
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {bytes}\r\n\r\n{}",
+        "x".repeat(bytes)
+    );
+    while let Ok(Some(_)) = raw.head().await {
+        if raw.write(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn answer_http2(world: World, stream: Rc<blitz_reactor::simulation::Stream>, bytes: usize) {
+    let service = service_fn(move |_: Request<Incoming>| async move {
+        let content = Whole(Some(Bytes::from(vec![b'x'; bytes])));
+        Response::builder()
+            .header("content-type", "text/plain")
+            .body(content)
+    });
+    let mut builder = hyper::server::conn::http2::Builder::new(Tasks(world));
+    builder.auto_date_header(false);
+    // What went wrong shows at the client.
+    let _ = builder
+        .serve_connection(Io::new(stream, || ()), service)
+        .await;
+}
+
+async fn ask_http1(
+    world: World,
+    gateway: Address,
+    requests: usize,
+    bytes: usize,
+    done: Rc<Cell<usize>>,
+) {
+    let Ok(stream) = world.connect(&gateway).await else {
+        return;
+    };
+    let pulse = Rc::new(Cell::new(Duration::ZERO));
+    let mut raw = Raw::new(Rc::new(stream), &world, pulse);
+    for _ in 0..requests {
+        let asked = raw.write(b"GET /hello HTTP/1.1\r\nhost: gateway\r\n\r\n");
+        if asked.await.is_err() {
+            return;
+        }
+        let Ok(Some(head)) = raw.head().await else {
+            return;
+        };
+        let is_right = head
+            .framing(true)
+            .is_ok_and(|framing| framing == Framing::Length(bytes as u64));
+        if !is_right
+            || raw
+                .content(Framing::Length(bytes as u64), None)
+                .await
+                .is_err()
+        {
+            return;
+        }
+        done.set(done.get() + 1);
+    }
+}
+
+async fn ask_http2(
+    world: World,
+    gateway: Address,
+    requests: usize,
+    bytes: usize,
+    done: Rc<Cell<usize>>,
+) {
+    let Ok(stream) = world.connect(&gateway).await else {
+        return;
+    };
+    let io = Io::new(Rc::new(stream), || ());
+    let shaken = hyper::client::conn::http2::handshake(Tasks(world.clone()), io).await;
+    let Ok((sender, connection)) = shaken else {
+        return;
+    };
+    world.spawn(async { drop(connection.await) });
+    for client in 0..AT_ONCE {
+        let share = requests / AT_ONCE + usize::from(client < requests % AT_ONCE);
+        let (mut sender, done) = (sender.clone(), Rc::clone(&done));
+        world.spawn(async move {
+            for _ in 0..share {
+                let request = Request::get("http://gateway/hello").body(Whole(None));
+                let request = request.expect("it is a valid request");
+                let Ok(answer) = sender.send_request(request).await else {
+                    return;
+                };
+                let mut body = pin!(answer.into_body());
+                let mut received = 0;
+                while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+                    received += frame.data_ref().map_or(0, Bytes::len);
+                }
+                if received != bytes {
+                    return;
+                }
+                done.set(done.get() + 1);
+            }
+        });
+    }
+}
+
+/// A content in one piece, or none.
+struct Whole(Option<Bytes>);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Whole>,
+        _cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
+        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}

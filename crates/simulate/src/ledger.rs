@@ -1,0 +1,251 @@
+//! What has become of every request, as its peers have seen it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_reactor::simulation::World;
+
+use crate::plan::{Client, Fault, Order, Plan, Request};
+
+/// When bytes last moved on a connection.
+pub(crate) type Pulse = Rc<Cell<Duration>>;
+
+/// Longest silence of a request, apart from the pauses of the plan.
+const SILENCE_MAX: Duration = Duration::from_millis(2_500);
+
+/// Additional silence while a request waits for an upstream connection.
+const WAITING_MAX: Duration = Duration::from_secs(5);
+
+/// Content that the gateway passes over behind an answer.
+const DISCARDED_MAX: u64 = 64 * 1024;
+
+/// How long a client may wait for an answer behind its FIN.
+const HALF_CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+/// All requests of a run.
+pub(crate) struct Ledger {
+    pub(crate) world: World,
+    pub(crate) plan: Plan,
+    entries: RefCell<BTreeMap<u64, Entry>>,
+    violations: RefCell<Vec<String>>,
+    /// Requests that are over.
+    ended: Cell<usize>,
+}
+
+/// One request.
+#[derive(Default)]
+struct Entry {
+    /// Connections that it is on, with the time that each last moved anything.
+    pulses: Vec<Pulse>,
+    began: Option<Duration>,
+    ended: bool,
+    /// Times that it has arrived at an upstream.
+    arrivals: usize,
+    /// Its content has arrived there whole.
+    has_arrived_whole: bool,
+}
+
+/// How a request ended for its client.
+#[derive(Debug)]
+#[expect(dead_code, reason = "the reasons are shown by `Debug`")]
+pub(crate) enum Ending {
+    /// The client left on purpose.
+    Left,
+    /// An answer of the upstream, complete.
+    Complete,
+    /// An answer that the gateway made.
+    Refused(u16),
+    /// The gateway refused the stream before it looked at the request (RFC 9113, section 8.7).
+    RefusedStream,
+    /// It broke off, for this reason.
+    Cut(hyper::Error),
+    /// The same, for a hand-written client.
+    Broken(String),
+    /// The answer is not the right one.
+    Wrong(String),
+}
+
+impl Ledger {
+    pub(crate) fn new(world: &World, plan: &Plan) -> Ledger {
+        let entries = plan
+            .requests()
+            .map(|request| (request.id, Entry::default()));
+        Ledger {
+            world: world.clone(),
+            plan: plan.clone(),
+            entries: RefCell::new(entries.collect()),
+            violations: RefCell::default(),
+            ended: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn pulse(&self) -> Pulse {
+        Rc::new(Cell::new(self.world.now()))
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<Request> {
+        self.plan
+            .requests()
+            .find(|request| request.id == id)
+            .cloned()
+    }
+
+    /// Notes what must not have happened.
+    pub(crate) fn violate(&self, what: String) {
+        self.world.note(|| format!("VIOLATION {what}"));
+        self.violations.borrow_mut().push(what);
+    }
+
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.violations.borrow().clone()
+    }
+
+    pub(crate) fn is_violated(&self) -> bool {
+        !self.violations.borrow().is_empty()
+    }
+
+    /// A client sends a request on a connection.
+    pub(crate) fn begin(&self, request: &Request, pulse: &Pulse) {
+        let now = self.world.now();
+        self.world.note(|| format!("request {} begins", request.id));
+        self.entry(request.id, |entry| {
+            entry.began = Some(now);
+            entry.pulses.push(Rc::clone(pulse));
+            entry.pulses.push(Rc::new(Cell::new(now)));
+        });
+    }
+
+    /// A request has arrived at an upstream.
+    pub(crate) fn arrive(&self, request: &Request, pulse: &Pulse) {
+        self.world
+            .note(|| format!("request {} arrives", request.id));
+        let arrivals = self.entry(request.id, |entry| {
+            entry.arrivals += 1;
+            entry.pulses.push(Rc::clone(pulse));
+            entry.arrivals
+        });
+        let most = if request.is_idempotent() { 2 } else { 1 };
+        if arrivals > most {
+            self.violate(format!(
+                "request {} ({}) has arrived {arrivals} times",
+                request.id, request.method
+            ));
+        }
+    }
+
+    pub(crate) fn note_arrived_whole(&self, id: u64) {
+        self.entry(id, |entry| entry.has_arrived_whole = true);
+    }
+
+    /// A request is over for its client.
+    pub(crate) fn end(&self, request: &Request, ending: &Ending) {
+        let now = self.world.now();
+        self.ended.set(self.ended() + 1);
+        self.world
+            .note(|| format!("request {} ends: {ending:?}", request.id));
+        let (took, arrivals, whole) = self.entry(request.id, |entry| {
+            entry.ended = true;
+            let took = now - entry.began.unwrap_or(now);
+            (took, entry.arrivals, entry.has_arrived_whole)
+        });
+        let has_waited = took >= WAITING_MAX && self.may_wait();
+        let is_right = match (ending, request.fault) {
+            (Ending::Wrong(_), _) => false,
+            (Ending::Left, fault) => matches!(fault, Some(Fault::ClientLeaves(_))),
+            (Ending::Complete, fault) => arrivals > 0 && fault != Some(Fault::UpstreamCloses),
+            (Ending::Refused(503), _) if has_waited => true,
+            (Ending::Refused(status), fault) => {
+                let is_upstreams = !matches!(fault, None | Some(Fault::ClientLeaves(_)));
+                *status == 502 && is_upstreams
+            }
+            // Streams that a client has reset count until the gateway has stopped their work.
+            (Ending::RefusedStream, _) => arrivals == 0 && self.client_leaves(request.id),
+            (Ending::Cut(_) | Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
+            // A client that is still sending when the answer is complete may be reset before it reads it.
+            (Ending::Cut(_), None | Some(Fault::UpstreamCloses)) => {
+                request.order == Order::Meanwhile && request.request.bytes > DISCARDED_MAX
+            }
+            (Ending::Cut(_), Some(Fault::ClientLeaves(_))) => false,
+            // A client that has sent FIN counts as gone after a second without an answer.
+            (Ending::Broken(_), _) => took >= HALF_CLOSE_GRACE && self.half_closes(request.id),
+        };
+        if !is_right {
+            self.violate(format!(
+                "{ending:?} after {arrivals} arrivals and {:.3} s: {request:?}",
+                took.as_secs_f64()
+            ));
+        } else if matches!(ending, Ending::Complete)
+            && request.order == Order::After
+            && request.fault.is_none()
+            && !whole
+        {
+            self.violate(format!(
+                "request {} was answered before its content was there",
+                request.id
+            ));
+        }
+    }
+
+    fn client_of(&self, id: u64) -> Option<&Client> {
+        let mut clients = self.plan.clients.iter();
+        clients.find(|client| client.requests.iter().any(|known| known.id == id))
+    }
+
+    /// Whether the client of this request gives requests up.
+    fn client_leaves(&self, id: u64) -> bool {
+        self.client_of(id).is_some_and(|client| {
+            let mut faults = client.requests.iter().map(|request| request.fault);
+            faults.any(|fault| matches!(fault, Some(Fault::ClientLeaves(_))))
+        })
+    }
+
+    fn half_closes(&self, id: u64) -> bool {
+        self.client_of(id).is_some_and(|client| client.half_closes)
+    }
+
+    /// Whether requests may have to wait for a connection to their upstream.
+    fn may_wait(&self) -> bool {
+        self.plan.limits.upstream_connections_max < 100
+    }
+
+    /// Looks for requests in which nothing moves.
+    pub(crate) fn watch(&self) {
+        let now = self.world.now();
+        let silent: Vec<String> = self
+            .entries
+            .borrow()
+            .iter()
+            .filter(|(_, entry)| entry.began.is_some() && !entry.ended)
+            .filter_map(|(id, entry)| {
+                let last = entry.pulses.iter().map(|pulse| pulse.get()).max()?;
+                // The content of a request that waits may take the whole window of its connection.
+                let waiting = if self.may_wait() {
+                    WAITING_MAX
+                } else {
+                    Duration::ZERO
+                };
+                let most = SILENCE_MAX + waiting;
+                (now - last > most).then(|| {
+                    format!(
+                        "nothing moves since {:.3} s, {} arrivals: {:?}",
+                        last.as_secs_f64(),
+                        entry.arrivals,
+                        self.find(*id)
+                    )
+                })
+            })
+            .collect();
+        silent.into_iter().for_each(|what| self.violate(what));
+    }
+
+    fn entry<R>(&self, id: u64, f: impl FnOnce(&mut Entry) -> R) -> R {
+        f(self.entries.borrow_mut().entry(id).or_default())
+    }
+
+    /// Requests that are over.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended.get()
+    }
+}

@@ -1,0 +1,23 @@
+#![forbid(unsafe_code)]
+//! Whole gateways on a simulated machine, checked against peers that do not use our machines.
+//!
+//! A run follows from its seed: conditions of the network, limits of the gateway, clients, upstreams,
+//! and what goes wrong on purpose. Every request carries a number and a content that follow from the
+//! plan; the peers compare both byte by byte.
+
+mod check;
+mod client;
+mod content;
+mod count;
+mod io;
+mod ledger;
+mod plan;
+mod random;
+mod raw;
+mod raw_client;
+mod raw_upstream;
+mod shrink;
+mod upstream;
+
+pub use check::{Failure, Summary, run, run_and_shrink};
+pub use count::{kinds, serve};

@@ -1,0 +1,212 @@
+#![forbid(unsafe_code)]
+//! `blitz-simulate`: runs of simulated gateways, many seeds at a time.
+
+use std::io::{IsTerminal, Write};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blitz_simulate::{Failure, Summary, run, run_and_shrink};
+use clap::Parser;
+
+/// Checks whole gateways on a simulated machine
+///
+/// Every run follows from its seed: the network, the limits of the gateway, its clients and upstreams,
+/// and what goes wrong on purpose.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask simulate",
+    after_help = "\
+Examples:
+  cargo xtask simulate --runs 5000
+  cargo xtask simulate --seed-from 1000000 --minutes 30
+  cargo xtask simulate --seed 17 --trace
+
+Exit codes: 0 all runs passed, 1 a run failed, 2 wrong usage."
+)]
+struct Arguments {
+    /// Carries out this run alone; a failure is made smaller, and its events are shown
+    #[arg(long, conflicts_with_all = ["seed_from", "runs", "minutes"])]
+    seed: Option<u64>,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed_from: u64,
+    /// How many seeds; 500, or without end with --minutes
+    #[arg(long)]
+    runs: Option<u64>,
+    /// Ends after this time
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Threads; as many as there are processors
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Ends with the first failure
+    #[arg(long)]
+    first: bool,
+    /// Serves requests of this kind without faults, to count their instructions
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["seed", "runs", "minutes"])]
+    count: Option<String>,
+    /// How many requests --count serves
+    #[arg(long, requires = "count", default_value_t = 1_000)]
+    requests: usize,
+    /// Names the kinds that --count knows
+    #[arg(long)]
+    kinds: bool,
+    /// Shows the events of --seed even if it passes, and does not make a failure smaller
+    #[arg(long, requires = "seed")]
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.kinds {
+        blitz_simulate::kinds().for_each(|kind| println!("{kind}"));
+        return ExitCode::SUCCESS;
+    }
+    let has_passed = match (&arguments.count, arguments.seed) {
+        (Some(kind), _) => match blitz_simulate::serve(kind, arguments.requests) {
+            Ok(()) => true,
+            Err(error) => {
+                eprintln!("{kind}: {error}");
+                false
+            }
+        },
+        (None, Some(seed)) => show(seed, arguments.trace),
+        (None, None) => carry_out(&arguments),
+    };
+    match has_passed {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// One run with all that there is to say about it; whether it has passed.
+fn show(seed: u64, with_trace: bool) -> bool {
+    let ran = match with_trace {
+        true => run(seed, true),
+        false => run_and_shrink(seed),
+    };
+    match ran {
+        Ok(summary) => {
+            print_all(&summary.trace);
+            println!(
+                "seed {seed} passed: {} requests in {:.3} s of virtual time",
+                summary.requests,
+                summary.time.as_secs_f64()
+            );
+            true
+        }
+        Err(failure) => {
+            if let Some(plan) = &failure.shrunk {
+                println!("{plan}");
+            }
+            print_all(&failure.trace);
+            print!("{failure}");
+            false
+        }
+    }
+}
+
+fn print_all(lines: &[String]) {
+    lines.iter().for_each(|line| println!("{line}"));
+}
+
+/// Many runs; whether all have passed.
+fn carry_out(arguments: &Arguments) -> bool {
+    let endless = if arguments.minutes.is_some() {
+        u64::MAX
+    } else {
+        500
+    };
+    let end = arguments
+        .seed_from
+        .saturating_add(arguments.runs.unwrap_or(endless));
+    let began = Instant::now();
+    let limit = arguments
+        .minutes
+        .map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    let next = AtomicU64::new(arguments.seed_from);
+    let total = Mutex::new(Total::default());
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..arguments.jobs.unwrap_or(processors) {
+            scope.spawn(|| {
+                while limit.is_none_or(|limit| began.elapsed() < limit) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        break;
+                    }
+                    let ran = run(seed, false);
+                    let mut total = total.lock().expect("no thread panics while it counts");
+                    total.add(&ran, began);
+                    if arguments.first && total.failed > 0 {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let total = total
+        .into_inner()
+        .expect("no thread panics while it counts");
+    let took = began.elapsed().as_secs_f64();
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+    println!(
+        "{} runs, {} requests, {} failed; {:.0} runs/s, {:.0} requests/s",
+        total.runs,
+        total.requests,
+        total.failed,
+        total.runs as f64 / took,
+        total.requests as f64 / took
+    );
+    if total.failed > 0 {
+        println!(
+            "revision {}; cargo xtask simulate --seed N shows a failure",
+            revision()
+        );
+    }
+    total.failed == 0
+}
+
+#[derive(Default)]
+struct Total {
+    runs: u64,
+    requests: usize,
+    failed: u64,
+    shown: Duration,
+}
+
+impl Total {
+    fn add(&mut self, ran: &Result<Summary, Failure>, began: Instant) {
+        self.runs += 1;
+        match ran {
+            Ok(summary) => self.requests += summary.requests,
+            Err(failure) => {
+                self.failed += 1;
+                println!("{failure}");
+            }
+        }
+        let now = began.elapsed();
+        if now - self.shown > Duration::from_secs(1) && std::io::stderr().is_terminal() {
+            self.shown = now;
+            eprint!("\r\x1b[K{} runs, {} failed", self.runs, self.failed);
+            // A lost progress line does no harm.
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
+/// Revision of the sources, needed to repeat a failure.
+fn revision() -> String {
+    let output = Command::new("git")
+        .args(["describe", "--always", "--dirty", "--abbrev=12"])
+        .output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    said.ok()
+        .filter(|said| !said.is_empty())
+        .unwrap_or_else(|| "unknown".to_owned())
+}

@@ -1,0 +1,152 @@
+//! Hand-written HTTP/1.1 upstreams: they frame answers in every way, and break the rules of framing.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use blitz_reactor::simulation::Stream;
+use http_body::{Body, Frame};
+
+use crate::content::{Receiving, Sending};
+use crate::ledger::Ledger;
+use crate::plan::{Fault, Odd, Order, Request};
+use crate::raw::{Broken, Framing, Head, Raw};
+use crate::upstream::ID;
+
+/// A response without a request.
+const SURPLUS: &str = "HTTP/1.1 200 OK\r\nx-id: 0\r\ncontent-length: 5\r\n\r\nwrong";
+
+/// Serves one connection until it ends.
+pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream) {
+    let mut raw = Raw::new(Rc::new(stream), &ledger.world, ledger.pulse());
+    loop {
+        let head = match raw.head().await {
+            Ok(Some(head)) => head,
+            Ok(None) | Err(Broken::Cut(_)) => return,
+            Err(Broken::Wrong(why)) => return ledger.violate(format!("at an upstream: {why}")),
+        };
+        let id = head.get(ID).and_then(|id| id.parse().ok());
+        let Some(planned) = id.and_then(|id| ledger.find(id)) else {
+            return ledger.violate(format!("a request without a plan: {:?}", head.line));
+        };
+        ledger.arrive(&planned, raw.pulse());
+        if !head.line.starts_with(&format!("{} /", planned.method)) {
+            ledger.violate(format!("request {} is {:?}", planned.id, head.line));
+        }
+        match exchange(&ledger, &mut raw, &planned, &head).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(Broken::Cut(_)) => return raw.reset(),
+            Err(Broken::Wrong(why)) => {
+                return ledger.violate(format!("request {} at its upstream: {why}", planned.id));
+            }
+        }
+    }
+}
+
+/// Reads and answers one request; whether the connection can be used again.
+async fn exchange(
+    ledger: &Ledger,
+    raw: &mut Raw,
+    planned: &Request,
+    head: &Head,
+) -> Result<bool, Broken> {
+    if planned.order == Order::After {
+        receive(ledger, raw, planned, head).await?;
+    }
+    if planned.fault == Some(Fault::UpstreamCloses) {
+        return Ok(false);
+    }
+    let framing = answer_framing(planned);
+    answer(ledger, raw, planned, framing).await?;
+    if planned.order == Order::Meanwhile {
+        receive(ledger, raw, planned, head).await?;
+    }
+    Ok(framing != Framing::Close)
+}
+
+async fn receive(
+    ledger: &Ledger,
+    raw: &mut Raw,
+    planned: &Request,
+    head: &Head,
+) -> Result<(), Broken> {
+    let mut receiving = Receiving::new(&planned.request);
+    raw.content(head.framing(false)?, Some(&mut receiving))
+        .await?;
+    ledger.note_arrived_whole(planned.id);
+    Ok(())
+}
+
+fn answer_framing(planned: &Request) -> Framing {
+    let is_empty = planned.method == "HEAD" || matches!(planned.status, 204 | 304);
+    match planned.answer.is_sized {
+        _ if is_empty => Framing::None,
+        true => Framing::Length(planned.answer.bytes),
+        false if planned.answer.seed.is_multiple_of(2) => Framing::Chunked,
+        false => Framing::Close,
+    }
+}
+
+async fn answer(
+    ledger: &Ledger,
+    raw: &Raw,
+    planned: &Request,
+    framing: Framing,
+) -> Result<(), Broken> {
+    let mut head = String::new();
+    if planned.odd == Some(Odd::Interim) {
+        head += "HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n";
+    }
+    head += &format!(
+        "HTTP/1.1 {} Odd\r\n{ID}: {}\r\n",
+        planned.status, planned.id
+    );
+    if matches!(planned.fault, Some(Fault::UpstreamResets(_))) {
+        // The reset may come when the answer is complete, and must not meet the next request.
+        head += "connection: close\r\n";
+    }
+    head += &match framing {
+        Framing::None if planned.odd == Some(Odd::LateContent) => {
+            format!("content-length: {}\r\n\r\n{SURPLUS}", SURPLUS.len())
+        }
+        Framing::None => "\r\n".to_owned(),
+        Framing::Length(length) => format!("content-length: {length}\r\n\r\n"),
+        Framing::Chunked => "transfer-encoding: chunked\r\n\r\n".to_owned(),
+        Framing::Close => "connection: close\r\n\r\n".to_owned(),
+    };
+    // Behind a content that ends with the connection it would be content.
+    let has_surplus = planned.odd == Some(Odd::Surplus) && framing != Framing::Close;
+    let fails_at = match planned.fault {
+        Some(Fault::UpstreamResets(at)) => Some(at),
+        _ => None,
+    };
+    let mut sending = Sending::new(&planned.answer, &ledger.world, fails_at);
+    let mut out = head.into_bytes();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut sending).poll_frame(cx)).await {
+        let Ok(Ok(data)) = frame.map(Frame::into_data) else {
+            raw.write(&out).await?;
+            return Err(Broken::Cut("on purpose".to_owned()));
+        };
+        match framing {
+            Framing::Chunked => {
+                out.extend(format!("{:x}\r\n", data.len()).into_bytes());
+                out.extend_from_slice(&data);
+                out.extend(b"\r\n");
+            }
+            _ => out.extend_from_slice(&data),
+        }
+        if !has_surplus {
+            raw.write(&out).await?;
+            out.clear();
+        }
+    }
+    if framing == Framing::Chunked {
+        out.extend(b"0\r\n\r\n");
+    }
+    if has_surplus {
+        out.extend(SURPLUS.as_bytes());
+    }
+    raw.write(&out).await?;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! The smallest plan that still fails, found by leaving out whatever can be left out.
+
+use std::ops::Range;
+
+use crate::check::{Failure, carry_out};
+use crate::plan::{Content, Plan};
+
+/// Most runs that a search may take.
+const RUNS_MAX: usize = 3_000;
+
+struct Search {
+    plan: Plan,
+    failure: Failure,
+    runs: usize,
+}
+
+/// Makes a failing plan smaller for as long as it still fails, in whatever way.
+pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
+    let mut search = Search {
+        plan,
+        failure,
+        runs: 0,
+    };
+    loop {
+        let before = search.plan.size();
+        search.leave_out_clients();
+        search.leave_out_requests();
+        search.simplify_requests();
+        search.simplify_conditions();
+        if search.plan.size() == before || search.runs >= RUNS_MAX {
+            return (search.plan, search.failure);
+        }
+    }
+}
+
+impl Search {
+    /// Takes the change if the plan still fails with it.
+    fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
+        if self.runs >= RUNS_MAX {
+            return false;
+        }
+        self.runs += 1;
+        let mut plan = self.plan.clone();
+        change(&mut plan);
+        match carry_out(&plan, true) {
+            Ok(_) => false,
+            Err(failure) => {
+                (self.plan, self.failure) = (plan, failure);
+                true
+            }
+        }
+    }
+
+    fn leave_out_clients(&mut self) {
+        for range in halves(self.plan.clients.len()) {
+            let end = range.end.min(self.plan.clients.len());
+            let start = range.start.min(end);
+            if start < end && end - start < self.plan.clients.len() {
+                self.attempt(|plan| drop(plan.clients.drain(start..end)));
+            }
+        }
+    }
+
+    fn leave_out_requests(&mut self) {
+        for client in 0..self.plan.clients.len() {
+            for range in halves(self.plan.clients[client].requests.len()) {
+                let end = range.end.min(self.plan.clients[client].requests.len());
+                let start = range.start.min(end);
+                if start < end {
+                    self.attempt(|plan| drop(plan.clients[client].requests.drain(start..end)));
+                }
+            }
+        }
+    }
+
+    fn simplify_requests(&mut self) {
+        for client in 0..self.plan.clients.len() {
+            for request in 0..self.plan.clients[client].requests.len() {
+                let mut change = |f: fn(&mut crate::plan::Request)| {
+                    self.attempt(|plan| f(&mut plan.clients[client].requests[request]));
+                };
+                change(|request| request.fault = None);
+                change(|request| request.request.pause = None);
+                change(|request| request.answer.pause = None);
+                change(|request| request.answer = Content::none());
+                change(|request| request.request.bytes /= 2);
+                change(|request| request.answer.bytes /= 2);
+            }
+        }
+    }
+
+    fn simplify_conditions(&mut self) {
+        self.attempt(|plan| plan.cores = 1);
+        let calm = blitz_reactor::simulation::Conditions::calm();
+        let change: [fn(&mut Plan); 8] = [
+            |plan| plan.conditions.late = 0,
+            |plan| plan.conditions.short = 0,
+            |plan| plan.conditions.receive_ends = 0,
+            |plan| plan.conditions.no_buffers = 0,
+            |plan| plan.conditions.cancel_loses = 0,
+            |plan| plan.conditions.accept_fails = 0,
+            |plan| plan.conditions.backlog = 4_096,
+            |plan| plan.conditions.turn_us = 1..=1,
+        ];
+        for change in change {
+            self.attempt(change);
+        }
+        self.attempt(|plan| plan.conditions.segment_bytes = calm.segment_bytes.clone());
+        self.attempt(|plan| plan.conditions.buffer_bytes = calm.buffer_bytes.clone());
+    }
+}
+
+/// Ranges to leave out of so many: halves, quarters and so on, from the back, so that those in front
+/// keep their places.
+fn halves(len: usize) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut step = len.div_ceil(2);
+    while step > 0 {
+        let mut end = len;
+        while end > 0 {
+            ranges.push(end.saturating_sub(step)..end);
+            end = end.saturating_sub(step);
+        }
+        step /= 2;
+    }
+    ranges
+}

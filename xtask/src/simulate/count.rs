@@ -1,0 +1,127 @@
+//! Instructions of whole requests, counted by callgrind inside the turns of a simulated core.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// The counts that hold.
+const FILE: &str = "crates/simulate/counts.txt";
+
+/// What a count may be above the one that holds, in thousandths.
+const ABOVE_MAX: u64 = 20;
+
+/// Two runs, whose difference is that of so many requests in a warm process.
+const FEWER: u64 = 1_600;
+const MORE: u64 = 4_800;
+
+/// The same for requests that move much.
+const FEWER_LARGE: u64 = 32;
+const MORE_LARGE: u64 = 96;
+
+const HELP: &str = "\
+Instructions of whole requests, counted by callgrind
+
+  cargo xtask simulate --count            compares with crates/simulate/counts.txt
+  cargo xtask simulate --count --write    writes that file
+";
+
+/// Runs `cargo xtask simulate --count`.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    let writes = match args {
+        [] => false,
+        [flag] if flag == "--write" => true,
+        _ => {
+            print!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match count_all(writes) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask simulate --count: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether no count is too high.
+fn count_all(writes: bool) -> Result<bool, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .ok_or("xtask has no parent folder")?;
+    let built = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--quiet",
+            "--package",
+            "blitz-simulate",
+        ])
+        .current_dir(root)
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        return Err("the checker does not build".to_owned());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+    let checker = target.join("release/blitz-simulate");
+    let file = root.join(FILE);
+    let known = fs::read_to_string(&file).unwrap_or_default();
+    let listed = Command::new(&checker)
+        .arg("--kinds")
+        .output()
+        .map_err(|error| format!("{}: {error}", checker.display()))?;
+    let (mut text, mut is_good) = (String::new(), true);
+    for kind in String::from_utf8_lossy(&listed.stdout).lines() {
+        let is_large = kind.ends_with("MiB");
+        let (fewer, more) = match is_large {
+            true => (FEWER_LARGE, MORE_LARGE),
+            false => (FEWER, MORE),
+        };
+        let difference = instructions(&checker, kind, more)?
+            .checked_sub(instructions(&checker, kind, fewer)?)
+            .ok_or_else(|| format!("{kind}: more requests took fewer instructions"))?;
+        let each = difference / (more - fewer);
+        text += &format!("{kind} {each}\n");
+        let before = known.lines().find_map(|line| {
+            let (name, count) = line.split_once(' ')?;
+            count.parse::<u64>().ok().filter(|_| name == kind)
+        });
+        let Some(before) = before else {
+            println!("{kind:<16} {each:>9}");
+            is_good &= writes;
+            continue;
+        };
+        let is_above = each * 1_000 > before * (1_000 + ABOVE_MAX);
+        let verdict = if is_above { "  TOO HIGH" } else { "" };
+        println!(
+            "{kind:<16} {each:>9}  {:+.1} % of {before}{verdict}",
+            each as f64 / before as f64 * 100.0 - 100.0
+        );
+        is_good &= writes || !is_above;
+    }
+    if writes {
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(is_good)
+}
+
+/// Instructions inside the turns of the core for so many requests.
+fn instructions(checker: &Path, kind: &str, requests: u64) -> Result<u64, String> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=*step_once*")
+        .arg(checker)
+        .args(["--count", kind, "--requests", &requests.to_string()])
+        .output()
+        .map_err(|error| format!("valgrind: {error}; install it"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let collected = said.lines().find_map(|line| {
+        let (_, count) = line.split_once("Collected : ")?;
+        count.trim().parse().ok()
+    });
+    match collected {
+        Some(count) if output.status.success() && count > 0 => Ok(count),
+        _ => Err(format!("{kind} could not be counted:\n{said}")),
+    }
+}

@@ -1,0 +1,42 @@
+//! `cargo xtask simulate`: the checker, proofs that it can fail, and whole requests in
+//! instructions.
+
+mod count;
+mod mutants;
+
+use std::process::{Command, ExitCode};
+
+/// Runs the checker with these arguments; `--mutants` runs it on sources with planted bugs, and `--count`
+/// has callgrind count what it serves.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    match args {
+        [flag, rest @ ..] if flag == "--mutants" => return mutants::run(rest),
+        // With a kind it is a flag of the checker.
+        [flag, rest @ ..] if flag == "--count" && !rest.iter().any(|arg| arg == "--requests") => {
+            return count::run(rest);
+        }
+        _ => {}
+    }
+    let status = Command::new(env!("CARGO"))
+        .args([
+            "run",
+            "--profile",
+            "checked",
+            "--quiet",
+            "--package",
+            "blitz-simulate",
+            "--",
+        ])
+        .args(args)
+        .status();
+    match status {
+        Ok(status) => {
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            ExitCode::from(code.unwrap_or(1))
+        }
+        Err(error) => {
+            eprintln!("xtask: cannot run cargo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

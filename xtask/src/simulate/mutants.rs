@@ -1,0 +1,201 @@
+//! Planted bugs: each is a patch that is applied to a copy of the sources, in which the checker has to
+//! find it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Where the patches are.
+const PATCHES: &str = "crates/simulate/mutants";
+
+/// The copy of the sources, from the root.
+const TREE: &str = "target/mutants/tree";
+
+/// Runs in which a bug has to be found.
+const RUNS_MAX: &str = "20000";
+
+/// Time for them. A bug may also be that something never ends.
+const CHECK_MAX: Duration = Duration::from_secs(1_200);
+
+const HELP: &str = "\
+Planted bugs, which the checker has to find
+
+  cargo xtask simulate --mutants              all of them, a minute or less each
+  cargo xtask simulate --mutants fin_is_a_reset
+  cargo xtask simulate --mutants --check      only whether the patches apply
+";
+
+/// Runs `cargo xtask simulate --mutants`.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    match find_all(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask simulate --mutants: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn find_all(args: &[String]) -> Result<bool, String> {
+    let only_check = args.iter().any(|arg| arg == "--check");
+    let wanted: Vec<&String> = args.iter().filter(|arg| *arg != "--check").collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .ok_or("xtask has no parent folder")?;
+    let all = patches(&root.join(PATCHES)).map_err(|error| format!("{PATCHES}: {error}"))?;
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|name| !all.iter().any(|(known, _)| known == **name))
+    {
+        return Err(format!("there is no patch '{unknown}' in {PATCHES}"));
+    }
+    copy_sources(root, &root.join(TREE))?;
+    let mut missed = 0;
+    for (name, patch) in &all {
+        if !wanted.is_empty() && !wanted.contains(&name) {
+            continue;
+        }
+        if !apply(root, patch, &["--check"])? {
+            println!("missed  {name}: the patch does not apply any more");
+            missed += 1;
+            continue;
+        }
+        if only_check {
+            continue;
+        }
+        let began = Instant::now();
+        apply(root, patch, &[])?;
+        let found = check(root);
+        apply(root, patch, &["--reverse"])?;
+        let seconds = began.elapsed().as_secs();
+        match found? {
+            Some(found) => println!("found   {name:<40} {seconds:>4} s  {found}"),
+            None => {
+                println!("missed  {name:<40} {seconds:>4} s");
+                missed += 1;
+            }
+        }
+    }
+    match (missed, only_check) {
+        (0, true) => println!("{} patches apply", all.len()),
+        (0, false) => println!("all are found"),
+        _ => println!("{missed} missed"),
+    }
+    Ok(missed == 0)
+}
+
+/// Names and files, in order.
+fn patches(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path
+            .file_stem()
+            .map(|name| name.to_string_lossy().into_owned());
+        if let Some(name) = name.filter(|_| path.extension().is_some_and(|end| end == "patch")) {
+            all.push((name, path));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// Copies what git knows, as it is now; files that have not changed keep their times, so that little is
+/// built anew.
+fn copy_sources(root: &Path, tree: &Path) -> Result<(), String> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("git ls-files: {error}"))?;
+    if !listed.status.success() {
+        return Err("git ls-files failed: the sources have to be a git checkout".to_owned());
+    }
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    for name in listed.split_terminator('\0') {
+        let (from, to) = (root.join(name), tree.join(name));
+        let Ok(content) = fs::read(&from) else {
+            // It was removed and git does not know yet.
+            let _ = fs::remove_file(&to);
+            continue;
+        };
+        if fs::read(&to).is_ok_and(|there| there == content) {
+            continue;
+        }
+        let copied = to
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&to, &content));
+        copied.map_err(|error| format!("{}: {error}", to.display()))?;
+    }
+    Ok(())
+}
+
+/// Applies a patch to the copy; whether that was possible.
+fn apply(root: &Path, patch: &Path, how: &[&str]) -> Result<bool, String> {
+    let status = Command::new("git")
+        .args(["apply", "--directory", TREE])
+        .args(how)
+        .arg(patch)
+        .current_dir(root)
+        .stderr(Stdio::null())
+        .status();
+    let status = status.map_err(|error| format!("git apply: {error}"))?;
+    Ok(status.success())
+}
+
+/// Builds the checker of the copy and runs it until its first failure; what it found.
+fn check(root: &Path) -> Result<Option<String>, String> {
+    let build = root.join("target/mutants/build");
+    let built = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            "checked",
+            "--package",
+            "blitz-simulate",
+        ])
+        .env("CARGO_TARGET_DIR", &build)
+        .current_dir(root.join(TREE))
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !built.status.success() {
+        let said = String::from_utf8_lossy(&built.stderr);
+        return Err(format!("a copy with a patch does not build:\n{said}"));
+    }
+    let path = build.join("said");
+    let said = fs::File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut checker = Command::new(build.join("checked/blitz-simulate"))
+        .args(["--runs", RUNS_MAX, "--first"])
+        .stdout(said)
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("the checker does not start: {error}"))?;
+    let began = Instant::now();
+    let mut ended = None;
+    while ended.is_none() && began.elapsed() < CHECK_MAX {
+        thread::sleep(Duration::from_millis(100));
+        ended = checker.try_wait().map_err(|error| error.to_string())?;
+    }
+    let Some(status) = ended else {
+        checker.kill().map_err(|error| error.to_string())?;
+        checker.wait().map_err(|error| error.to_string())?;
+        return Ok(Some("a run does not end".to_owned()));
+    };
+    let said = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    let seed = said.lines().find(|line| line.starts_with("seed "));
+    match (status.success(), seed) {
+        (true, _) => Ok(None),
+        (false, Some(seed)) => Ok(Some(seed.to_owned())),
+        (false, None) => Ok(Some(format!("the checker ended with {status}"))),
+    }
+}
