@@ -123,15 +123,12 @@ impl Gateway {
         self,
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
+        let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
+        let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
         let endpoints = serving::reserve(self.listen)?;
         let drain_timeout = self.options.drain_timeout;
-        let gateway = Gateway {
-            listen: Vec::new(),
-            ..self
-        };
-        let config = gateway.config.clone();
-        let (routes, make) = gateway.maker(&endpoints, fallback)?;
-        let serving = serving::start(endpoints, &config, make)?;
+        let make = maker(&routes, upstream_tls, self.options, &endpoints, fallback)?;
+        let serving = serving::start(endpoints, &self.config, make)?;
         Ok(Running {
             serving,
             routes,
@@ -140,17 +137,19 @@ impl Gateway {
     }
 
     /// What a core runs to listen and serve until it is drained: for programs that start their cores
-    /// themselves, as simulations do. Each core gets a future of its own from it. Nobody looks
-    /// whether others listen on the same addresses.
+    /// themselves, as simulations do. Each call makes the future of one core. Unlike
+    /// [`Gateway::start`], this does not check whether another process listens on the addresses.
     ///
     /// # Errors
-    /// [`StartError`]; the futures have that of their core's listeners.
+    /// [`StartError`]; the futures return the error of their core's listeners.
     pub fn on_cores<S: Service>(
         self,
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<impl Fn() -> OnCore, StartError> {
-        let endpoints = self.listen.clone();
-        let (_, make) = self.maker(&endpoints, fallback)?;
+        let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
+        let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
+        let endpoints = self.listen;
+        let make = maker(&routes, upstream_tls, self.options, &endpoints, fallback)?;
         let make = Rc::new(make);
         Ok(move || {
             let (endpoints, make) = (endpoints.clone(), Rc::clone(&make));
@@ -158,47 +157,38 @@ impl Gateway {
             Box::pin(async { serving.await.map_err(StartError::Serving) }) as OnCore
         })
     }
+}
 
-    /// The routes, and what makes the service of a core.
-    #[expect(clippy::type_complexity, reason = "a closure has no name")]
-    fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
-        self,
-        endpoints: &[Endpoint],
-        fallback: F,
-    ) -> Result<
-        (
-            Routes<Target>,
-            impl Fn() -> (Rc<Core<S>>, ServeOptions) + Send + Sync + use<S, F>,
-        ),
-        StartError,
-    > {
-        let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
-        let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
-        let names = names(&routes);
-        let names =
-            start_resolving(&names, &self.options.name_servers).map_err(StartError::Resolve)?;
-        let https_port = self.options.redirect_https.then(|| https_port(endpoints));
-        let options = Arc::new(self.options);
-        let targets = routes.map(Target::clone);
-        let make = move || {
-            let core = Core::new(
-                &targets,
-                &names,
-                upstream_tls.as_ref(),
-                Arc::clone(&options),
-                https_port,
-                fallback(),
-            );
-            let options = ServeOptions {
-                limits: options.limits.clone(),
-                refusal: Some(Rc::new(grpc::refusal)),
-                h2c_upgrade: h2c_upgrade(&options),
-                ..ServeOptions::default()
-            };
-            (Rc::new(core), options)
+/// What makes the service of a core, and says how it is served.
+fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
+    routes: &Routes<Target>,
+    upstream_tls: Option<ClientTlsSlot>,
+    options: Options,
+    endpoints: &[Endpoint],
+    fallback: F,
+) -> Result<impl Fn() -> (Rc<Core<S>>, ServeOptions) + Send + Sync + use<S, F>, StartError> {
+    let names = start_resolving(&names(routes), &options.name_servers);
+    let names = names.map_err(StartError::Resolve)?;
+    let https_port = options.redirect_https.then(|| https_port(endpoints));
+    let options = Arc::new(options);
+    let targets = routes.map(Target::clone);
+    Ok(move || {
+        let core = Core::new(
+            &targets,
+            &names,
+            upstream_tls.as_ref(),
+            Arc::clone(&options),
+            https_port,
+            fallback(),
+        );
+        let options = ServeOptions {
+            limits: options.limits.clone(),
+            refusal: Some(Rc::new(grpc::refusal)),
+            h2c_upgrade: h2c_upgrade(&options),
+            ..ServeOptions::default()
         };
-        Ok((routes, make))
-    }
+        (Rc::new(core), options)
+    })
 }
 
 /// Which clients may switch to HTTP/2 with `Upgrade`: all but trusted proxies, whose access rules

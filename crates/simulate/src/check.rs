@@ -1,6 +1,7 @@
 //! One run: a gateway on a simulated machine, all that its peers do, and what is left at the end.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -85,7 +86,12 @@ pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<Summary, Failu
         world.keep_trace();
     }
     let ledger = Rc::new(Ledger::new(&world, plan));
-    play(&world, &ledger);
+    // A core catches the panics of its tasks; others must not hide which seed they came from.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| play(&world, &ledger))) {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+        ledger.violate(format!("panic: {}", said.unwrap_or("without a message")));
+    }
     let violations = ledger.violations();
     let trace = world.take_trace();
     let (requests, time) = (ledger.ended(), world.now());

@@ -111,7 +111,7 @@ pub fn serve(name: &str, requests: usize) -> Result<(), String> {
     world.run(Duration::from_millis(1), || false);
     let done = Rc::new(Cell::new(0));
     for client in 0..AT_ONCE {
-        let share = requests / AT_ONCE + usize::from(client < requests % AT_ONCE);
+        let share = share(requests, client);
         if !kind.client_is_http2 {
             world.spawn(ask_http1(
                 world.clone(),
@@ -138,6 +138,11 @@ pub fn serve(name: &str, requests: usize) -> Result<(), String> {
         Stop::Done => Ok(()),
         stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
     }
+}
+
+/// How many of the requests are those of one client.
+fn share(requests: usize, client: usize) -> usize {
+    requests / AT_ONCE + usize::from(client < requests % AT_ONCE)
 }
 
 async fn answer_http1(mut raw: Raw, bytes: usize) {
@@ -219,7 +224,7 @@ async fn ask_http2(
     };
     world.spawn(async { drop(connection.await) });
     for client in 0..AT_ONCE {
-        let share = requests / AT_ONCE + usize::from(client < requests % AT_ONCE);
+        let share = share(requests, client);
         let (mut sender, done) = (sender.clone(), Rc::clone(&done));
         world.spawn(async move {
             for _ in 0..share {

@@ -23,6 +23,8 @@ Examples:
   cargo xtask simulate --runs 5000
   cargo xtask simulate --seed-from 1000000 --minutes 30
   cargo xtask simulate --seed 17 --trace
+  cargo xtask simulate --mutants             planted bugs, which have to be found
+  cargo xtask simulate --count               instructions of whole requests, with valgrind
 
 Exit codes: 0 all runs passed, 1 a run failed, 2 wrong usage."
 )]

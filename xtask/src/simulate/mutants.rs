@@ -196,6 +196,6 @@ fn check(root: &Path) -> Result<Option<String>, String> {
     match (status.success(), seed) {
         (true, _) => Ok(None),
         (false, Some(seed)) => Ok(Some(seed.to_owned())),
-        (false, None) => Ok(Some(format!("the checker ended with {status}"))),
+        (false, None) => Err(format!("the checker ended with {status} and named no seed")),
     }
 }

@@ -22,8 +22,16 @@ pub fn register(exchange: Exchange) {
 pub(super) struct Locals(Vec<Box<dyn Any>>);
 
 impl Locals {
-    /// Puts the core's values into the thread.
-    pub(super) fn enter(&mut self) {
+    /// Calls `f` with the core's values in the thread, and takes them out again, also after a panic.
+    pub(super) fn within<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        self.enter();
+        let leaving = Leaving(self);
+        let value = f();
+        drop(leaving);
+        value
+    }
+
+    fn enter(&mut self) {
         let values = std::mem::take(&mut self.0);
         REGISTERED.with_borrow(|registered| {
             for (exchange, value) in registered.iter().zip(values) {
@@ -32,10 +40,17 @@ impl Locals {
         });
     }
 
-    /// Takes the core's values out of the thread.
-    pub(super) fn leave(&mut self) {
+    fn leave(&mut self) {
         self.0 = REGISTERED
             .with_borrow(|registered| registered.iter().map(|exchange| exchange(None)).collect());
+    }
+}
+
+struct Leaving<'a>(&'a mut Locals);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

@@ -26,7 +26,7 @@ pub use self::stream::{Acceptor, Stream};
 use crate::core::{Core, Settings};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::Driver;
-pub use crate::driver::sim::{Conditions, Reachability};
+pub use crate::driver::sim::Conditions;
 use crate::driver::sim::{Network, Shared, Sim};
 use crate::executor;
 use crate::socket::Address;
@@ -137,12 +137,6 @@ impl World {
         self.network.borrow().now
     }
 
-    /// The next number of the simulation's generator.
-    #[must_use]
-    pub fn random(&self) -> u64 {
-        self.network.borrow_mut().random.next()
-    }
-
     /// Ready after `duration` of virtual time.
     pub async fn sleep(&self, duration: Duration) {
         let until = self.now() + duration;
@@ -172,13 +166,6 @@ impl World {
     /// `AddrInUse`.
     pub fn listen(&self, address: &Address) -> io::Result<Acceptor> {
         Acceptor::listen(&self.network, address)
-    }
-
-    /// Says how an address answers from now on.
-    pub fn set_reachability(&self, address: &Address, reachability: Reachability) {
-        self.network
-            .borrow_mut()
-            .set_reachability(address, reachability);
     }
 
     /// Runs until `is_done` or for `limit`, whichever is first.
@@ -228,7 +215,7 @@ impl World {
         }
         let choice = match choices {
             1 => 0,
-            choices => (self.random() % choices) as usize,
+            choices => (self.network.borrow_mut().random.next() % choices) as usize,
         };
         match runnable.get(choice) {
             Some(&index) => self.step_core(index),
@@ -243,12 +230,14 @@ impl World {
             .running
             .take()
             .expect("only a running core is runnable");
-        running.locals.enter();
-        let ended = running
-            .core
-            .step_once(running.main.as_mut(), &running.waker);
+        let Running {
+            core,
+            main,
+            waker,
+            locals,
+        } = &mut running;
+        let ended = locals.within(|| core.step_once(main.as_mut(), waker));
         let idle = running.core.idle_time();
-        running.locals.leave();
         let now = self.now();
         let mut cores = self.cores.borrow_mut();
         let stepped = &mut cores[index];
@@ -263,9 +252,8 @@ impl World {
     /// Calls `f` on a core, as a message from another thread would; `None` if the core has ended.
     pub fn on_core<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut running = self.cores.borrow_mut()[index].running.take()?;
-        running.locals.enter();
-        let value = running.core.enter(f);
-        running.locals.leave();
+        let Running { core, locals, .. } = &mut running;
+        let value = locals.within(|| core.enter(f));
         let now = self.now();
         let stepped = &mut self.cores.borrow_mut()[index];
         stepped.wake_at = Some(now);
@@ -285,12 +273,6 @@ impl World {
     #[must_use]
     pub fn counters(&self, index: usize) -> Counters {
         self.cores.borrow()[index].counters.read()
-    }
-
-    /// Peers that are not done.
-    #[must_use]
-    pub fn peers(&self) -> usize {
-        self.peers.len()
     }
 
     /// Sockets of the network, closed ones with bytes on their way included.
@@ -320,10 +302,9 @@ impl World {
         self.peers.clear();
         let cores = std::mem::take(&mut *self.cores.borrow_mut());
         for mut stepped in cores {
-            if let Some(mut running) = stepped.running.take() {
-                running.locals.enter();
-                running.core.close(running.main);
-                running.locals.leave();
+            if let Some(running) = stepped.running.take() {
+                let (core, main, mut locals) = (running.core, running.main, running.locals);
+                locals.within(|| core.close(main));
             }
         }
     }

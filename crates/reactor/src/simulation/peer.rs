@@ -60,10 +60,6 @@ impl Peers {
         !self.ready.lock().is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.tasks.borrow().iter().flatten().count()
-    }
-
     /// Gives everybody who is ready now one turn.
     pub(super) fn run_ready(&self) {
         let ready = std::mem::take(&mut *self.ready.lock());

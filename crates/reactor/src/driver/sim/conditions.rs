@@ -29,8 +29,6 @@ pub struct Conditions {
     pub cancel_loses: u16,
     /// Accepting fails with `EMFILE`.
     pub accept_fails: u16,
-    /// Connecting fails with `EADDRINUSE`.
-    pub no_port: u16,
 }
 
 impl Conditions {
@@ -50,7 +48,6 @@ impl Conditions {
             no_buffers: 0,
             cancel_loses: 0,
             accept_fails: 0,
-            no_port: 0,
         }
     }
 }

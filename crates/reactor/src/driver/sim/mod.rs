@@ -22,7 +22,6 @@ use crate::mailbox::Mailbox;
 use crate::socket::{Address, Pending, Shape, SocketKey};
 
 pub use self::conditions::Conditions;
-pub use self::network::Reachability;
 pub(crate) use self::network::{Id, Moved, Network, Owner, Shared};
 
 /// Connections accepted by one listener in one turn.

@@ -57,17 +57,6 @@ pub(crate) enum Moved {
     Failed(i32),
 }
 
-/// How an address answers to those who connect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reachability {
-    /// As its listeners do; without one connections are refused.
-    Normal,
-    /// Connections are refused.
-    Refuses,
-    /// Nothing answers.
-    BlackHole,
-}
-
 pub(crate) struct Network {
     pub(crate) now: Duration,
     base: Instant,
@@ -76,7 +65,6 @@ pub(crate) struct Network {
     ends: Vec<Option<End>>,
     vacant: Vec<usize>,
     listeners: Vec<Option<Listening>>,
-    unreachable: Vec<(Address, Reachability)>,
     events: Events,
     serial: u64,
     next_port: u16,
@@ -144,7 +132,6 @@ impl Network {
             ends: Vec::new(),
             vacant: Vec::new(),
             listeners: Vec::new(),
-            unreachable: Vec::new(),
             events: Events::default(),
             serial: 0,
             next_port: 30_000,
@@ -371,13 +358,6 @@ impl Network {
             }
         }
     }
-
-    pub(crate) fn set_reachability(&mut self, address: &Address, reachability: Reachability) {
-        self.unreachable.retain(|(known, _)| known != address);
-        if reachability != Reachability::Normal {
-            self.unreachable.push((address.clone(), reachability));
-        }
-    }
 }
 
 /// Connections.
@@ -448,16 +428,12 @@ impl Network {
     }
 
     pub(crate) fn connect(&mut self, number: usize) {
-        let refused = self.happens(|conditions| conditions.no_port);
         let Some(end) = &mut self.ends[number] else {
             return;
         };
         end.is_connecting = true;
         let (id, delay) = (end.id, end.delay);
-        match refused {
-            true => self.schedule(Duration::ZERO, What::Connected(id, libc::EADDRINUSE)),
-            false => self.schedule(delay, What::Syn(id)),
-        }
+        self.schedule(delay, What::Syn(id));
     }
 
     fn syn(&mut self, id: Id) {
@@ -467,21 +443,14 @@ impl Network {
         }
         let (address, delay, bytes_per_ms) = (end.remote.clone(), end.delay, end.bytes_per_ms);
         let local = end.local;
-        let known = self.unreachable.iter().find(|(known, _)| *known == address);
-        let reachability = known.map_or(Reachability::Normal, |(_, reachability)| *reachability);
         let listening: Vec<usize> = (0..self.listeners.len())
             .filter(|&place| {
                 let listening = self.listeners[place].as_ref();
                 listening.is_some_and(|listening| listening.address == address)
             })
             .collect();
-        if reachability == Reachability::Refuses
-            || (reachability == Reachability::Normal && listening.is_empty())
-        {
+        if listening.is_empty() {
             return self.schedule(delay, What::Connected(id, libc::ECONNREFUSED));
-        }
-        if reachability == Reachability::BlackHole {
-            return self.send_syn_again(id);
         }
         let place = listening[(self.random.next() % listening.len() as u64) as usize];
         let backlog_max = self.conditions.backlog;
