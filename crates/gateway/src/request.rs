@@ -121,7 +121,7 @@ impl Request {
         } = exchange;
         let call = Call::of(&head);
         if call.is_some_and(Call::streams) {
-            body.be_patient();
+            body.disable_min_rate();
         }
         let may_upgrade = body.is_done() && responder.upgrade_requested();
         let websocket = match may_upgrade {
@@ -178,7 +178,7 @@ fn send<F>(
         request.upload.send_to(body, replay);
     }
     if request.call.is_some() {
-        stream.be_patient();
+        stream.disable_min_rate();
     }
     if !may_be_sent_again(request, protocol) {
         request.head.reduce();

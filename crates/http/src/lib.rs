@@ -9,18 +9,16 @@
 //!
 //! Everything lives and dies on one core; nothing here is `Send`.
 
-mod body;
 mod client;
+mod conn;
 mod counters;
 mod date;
-mod decoration;
+mod default_headers;
 mod drain;
 mod error;
 mod exchange;
-mod h1;
-mod h2;
+mod free_list;
 mod input;
-mod pace;
 mod pool;
 mod problem;
 mod recycle;
@@ -30,13 +28,15 @@ mod tls;
 mod transport;
 mod websocket;
 
-pub use body::{Part, RecvBody, SendBody, Tunnel};
-pub use client::{ClientOptions, Connection, Protocol, Response, ResponseEvent, ResponseStream};
+pub use client::{Capabilities, ClientOptions, Connection, Protocol, UpgradeForm};
 pub use counters::{Counters, counters};
 pub use date::http_date;
 pub use drain::Drain;
 pub use error::{BodyError, ClientError, Refusal, SendError};
-pub use exchange::{Exchange, Peer, Responder, Scheme, Service, ServiceFn, service_fn};
+pub use exchange::{
+    Exchange, Part, Peer, RecvBody, Responder, Response, ResponseEvent, ResponseStream, Scheme,
+    SendBody, Service, ServiceFn, Tunnel, service_fn,
+};
 pub use pool::{Pool, Upstream};
 pub use problem::accepts_problem;
 pub use recycle::{Pooled, Recycle};

@@ -7,9 +7,9 @@
 //! What is spoken over TLS the server chooses. It is taken to choose what it chose last, and until
 //! it has chosen, requests wait for the first connection, since all of them may fit on it.
 
+mod lifetime;
 mod queue;
 mod shared;
-mod term;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -19,14 +19,14 @@ use std::time::Instant;
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
 use crate::client::{ClientOptions, Connection, Protocol, connect};
+use crate::conn::{h1, h2};
 use crate::counters::count;
 use crate::error::ClientError;
-use crate::h1::Shelf;
-use crate::h2;
+use crate::free_list::FreeList;
 use crate::tls::{News, Offer, Target, TlsKey, UpstreamTls};
 use crate::transport::{Resting, Transport};
+pub(crate) use lifetime::{Lease, Lifetime, count_retired};
 use shared::InUse;
-pub(crate) use term::{Lease, Term, count_retired};
 
 /// The upstream connections of a core. Cloning gives another handle to the same pool.
 #[derive(Clone)]
@@ -43,8 +43,10 @@ struct Shared {
     endpoints: RefCell<HashMap<Key, Weak<Endpoint>>>,
     idle: Cell<usize>,
     next_serial: Cell<u64>,
-    shelf: Shelf,
-    h2: Rc<h2::Shared>,
+    /// State for connections that carry one request at a time.
+    exclusive: Rc<FreeList<h1::ClientConn>>,
+    /// What connections share that carry many.
+    multiplexed: Rc<h2::Shared<h2::Client>>,
 }
 
 type Key = (Address, Kind);
@@ -88,9 +90,10 @@ struct Idle {
 
 /// What is to be known of an idle connection.
 enum Kept {
-    H1(Term),
-    /// The state of an HTTP/2 connection.
-    H2(Rc<h2::Wire>),
+    /// It carries one request at a time.
+    Exclusive(Lifetime),
+    /// The state of one that carries many.
+    Multiplexed(Rc<h2::Conn<h2::Client>>),
 }
 
 impl Pool {
@@ -99,12 +102,12 @@ impl Pool {
     pub fn new(options: ClientOptions) -> Pool {
         let options = Rc::new(options);
         Pool(Rc::new(Shared {
-            h2: h2::Shared::client(Rc::clone(&options)),
+            multiplexed: h2::Shared::new(Rc::clone(&options)),
             options,
             endpoints: RefCell::default(),
             idle: Cell::new(0),
             next_serial: Cell::new(0),
-            shelf: Shelf::default(),
+            exclusive: Rc::default(),
         }))
     }
 
@@ -178,8 +181,8 @@ impl Upstream {
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
     pub async fn checkout(&self) -> Result<Connection, ClientError> {
-        if !self.speaks_http1() {
-            return self.place(None).await;
+        if !self.is_exclusive() {
+            return self.permit(None).await;
         }
         match self.take_idle() {
             Some(connection) => Ok(connection),
@@ -190,33 +193,34 @@ impl Upstream {
     /// The idle connection that was used last, if there is one on which nothing has arrived.
     #[must_use]
     pub fn take_idle(&self) -> Option<Connection> {
-        if !self.speaks_http1() {
-            return self.take_place(None);
+        if !self.is_exclusive() {
+            return self.take_permit(None);
         }
         match self.has_room() && self.nobody_waits() {
-            true => self.take_idle_http1(),
+            true => self.take_idle_exclusive(),
             false => None,
         }
     }
 
-    fn take_idle_http1(&self) -> Option<Connection> {
+    fn take_idle_exclusive(&self) -> Option<Connection> {
         self.follow_settings();
         loop {
             let idle = self.0.idle.borrow_mut().pop_back()?;
             self.0.pool.left();
             // One that has just become readable is not ours any more: `resume` will drop it.
-            let (Some(socket), Kept::H1(term)) = (idle.resting.unpark(), idle.kept) else {
+            let (Some(socket), Kept::Exclusive(lifetime)) = (idle.resting.unpark(), idle.kept)
+            else {
                 continue;
             };
             let transport = idle.resting.wake(socket);
-            if term.is_over(blitz_reactor::now(), self.0.settings.get()) {
+            if lifetime.is_over(blitz_reactor::now(), self.0.settings.get()) {
                 count_retired();
                 transport.finish();
                 continue;
             }
             self.0.active.set(self.0.active.get() + 1);
             count(|counters| counters.upstream_reused += 1);
-            return Some(self.connection(transport, term, true));
+            return Some(self.connection(transport, lifetime, true));
         }
     }
 
@@ -227,9 +231,9 @@ impl Upstream {
     /// Those of [`ClientError`] that are about connecting.
     pub async fn connect(&self) -> Result<Connection, ClientError> {
         let now = blitz_reactor::now();
-        match self.speaks_http1() {
+        match self.is_exclusive() {
             true => self.connect_unless_full(Some(now)).await,
-            false => self.place(Some(now)).await,
+            false => self.permit(Some(now)).await,
         }
     }
 
@@ -277,27 +281,28 @@ impl Upstream {
 
     /// Whether it takes one request at a time on a connection, as far as is known.
     #[inline]
-    fn speaks_http1(&self) -> bool {
-        self.0.protocol.get() == Some(Protocol::Http1)
+    fn is_exclusive(&self) -> bool {
+        let protocol = self.0.protocol.get();
+        protocol.is_some_and(|protocol| !protocol.capabilities().multiplexes)
     }
 
     /// A connection that nobody waits for but the caller.
     async fn connect_alone(&self) -> Result<Connection, ClientError> {
         let permit = Permit::new(self);
-        let (transport, term) = self.open(Offer::Both).await?;
-        Ok(self.begin(transport, term, permit))
+        let (transport, lifetime) = self.open(Offer::Both).await?;
+        Ok(self.begin(transport, lifetime, permit))
     }
 
-    async fn open(&self, offer: Offer) -> Result<(Transport, Term), ClientError> {
+    async fn open(&self, offer: Offer) -> Result<(Transport, Lifetime), ClientError> {
         let Endpoint {
             address, tls, pool, ..
         } = &*self.0;
         self.follow_settings();
         let limits = &pool.options.limits;
-        let term = Term::new(limits, self.0.settings.get());
+        let lifetime = Lifetime::new(limits, self.0.settings.get());
         let target = tls.as_ref().map(|tls| Rc::clone(&tls.target.borrow()));
         let transport = connect(address, target.as_ref(), offer, limits).await?;
-        Ok((transport, term))
+        Ok((transport, lifetime))
     }
 
     /// Makes connections with the present TLS settings from now on; those made with others get no
@@ -314,23 +319,28 @@ impl Upstream {
     }
 
     /// A connection that was just made, of what the server has chosen.
-    fn begin(&self, transport: Transport, term: Term, permit: Permit<'_>) -> Connection {
+    fn begin(&self, transport: Transport, lifetime: Lifetime, permit: Permit<'_>) -> Connection {
         if self.0.tls.is_some() {
             self.learn(match transport.is_h2() {
                 true => Protocol::Http2,
                 false => Protocol::Http1,
             });
         }
-        match self.speaks_http1() {
-            true => self.begin_http1(transport, term, permit),
+        match self.is_exclusive() {
+            true => self.begin_exclusive(transport, lifetime, permit),
             // The task of the connection counts it from now on.
-            false => self.begin_http2(transport, term),
+            false => self.begin_multiplexed(transport, lifetime),
         }
     }
 
-    fn begin_http1(&self, transport: Transport, term: Term, permit: Permit<'_>) -> Connection {
+    fn begin_exclusive(
+        &self,
+        transport: Transport,
+        lifetime: Lifetime,
+        permit: Permit<'_>,
+    ) -> Connection {
         permit.keep();
-        self.connection(transport, term, false)
+        self.connection(transport, lifetime, false)
     }
 
     /// The server has chosen. When it used to choose otherwise, what waits in the pool is of no
@@ -344,28 +354,30 @@ impl Upstream {
             self.0.pool.discard(idle);
         }
         // Those who wait for a place make connections of their own now.
-        if protocol == Protocol::Http1 {
+        if !protocol.capabilities().multiplexes {
             self.0.in_use.wake(usize::MAX);
         }
     }
 
-    fn connection(&self, socket: Transport, term: Term, reused: bool) -> Connection {
-        let options = Rc::clone(&self.0.pool.options);
-        let upstream = self.clone();
-        Connection::new(socket, options, Some(Lease { upstream, term }), reused)
+    fn connection(&self, transport: Transport, lifetime: Lifetime, is_reused: bool) -> Connection {
+        let Shared {
+            options, exclusive, ..
+        } = &*self.0.pool;
+        let lease = Lease {
+            upstream: self.clone(),
+            lifetime,
+        };
+        let carrier =
+            h1::ClientConn::new(transport, options, Some(lease), is_reused, Some(exclusive));
+        Connection::new(carrier, is_reused)
     }
 
-    /// Where states of connections wait to be used again.
-    pub(crate) fn shelf(&self) -> &Shelf {
-        &self.0.pool.shelf
-    }
-
-    fn take_back(&self, transport: Transport, term: Term) {
-        if term.is_over(blitz_reactor::now(), self.0.settings.get()) {
+    fn take_back(&self, transport: Transport, lifetime: Lifetime) {
+        if lifetime.is_over(blitz_reactor::now(), self.0.settings.get()) {
             count_retired();
             transport.finish();
-        } else if self.speaks_http1() {
-            self.keep(transport, Kept::H1(term));
+        } else if self.is_exclusive() {
+            self.keep(transport, Kept::Exclusive(lifetime));
         }
     }
 
@@ -435,8 +447,8 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
                 return Err(ClientError::Busy);
             }
             let permit = Permit::new(&upstream);
-            let (transport, term) = upstream.open(Offer::Http1).await?;
-            Ok(upstream.begin_http1(transport, term, permit))
+            let (transport, lifetime) = upstream.open(Offer::Http1).await?;
+            Ok(upstream.begin_exclusive(transport, lifetime, permit))
         }
     }
 }
@@ -474,7 +486,7 @@ impl Shared {
     fn discard(&self, idle: Idle) {
         self.left();
         match (idle.resting.unpark(), idle.kept) {
-            (Some(socket), Kept::H2(wire)) => wire.finish(idle.resting.wake(socket)),
+            (Some(socket), Kept::Multiplexed(wire)) => wire.finish(idle.resting.wake(socket)),
             (socket, _) => drop(socket),
         }
     }
@@ -505,9 +517,9 @@ impl Resume for Endpoint {
         let Some(idle) = all.remove(at) else {
             unreachable!("it was just found")
         };
-        let term = match idle.kept {
-            Kept::H1(term) => term,
-            Kept::H2(wire) => {
+        let lifetime = match idle.kept {
+            Kept::Exclusive(lifetime) => lifetime,
+            Kept::Multiplexed(wire) => {
                 drop(all);
                 self.pool.left();
                 return Upstream(self).resume(wire, idle.resting.wake(socket), cause);
@@ -520,7 +532,7 @@ impl Resume for Endpoint {
             let idle = Idle {
                 resting,
                 serial: tag,
-                kept: Kept::H1(term),
+                kept: Kept::Exclusive(lifetime),
             };
             return all.insert(at, idle);
         }

@@ -18,14 +18,14 @@ use blitz_proto::{Fields, Limits, ResponseHead};
 use blitz_reactor::{Address, Cause, Chunk, Listener, Parked, Resume, Slice, Socket, TaskKey};
 use slab::Slab;
 
-use self::multiplexed::IS_H2;
+use self::multiplexed::IS_MULTIPLEXED;
+use crate::conn::{h1, h2};
 use crate::counters::count;
-use crate::decoration::Decoration;
+use crate::default_headers::DefaultHeaders;
 use crate::drain::Drain;
 use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme, Service};
-use crate::h1::{After, Shelf, Wire, run_exchanges};
-use crate::h2;
+use crate::free_list::FreeList;
 use crate::tls::TlsSlot;
 use crate::transport::{Resting, Transport};
 
@@ -99,11 +99,11 @@ pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<S
 struct Acceptor<S> {
     service: Rc<S>,
     options: Rc<ServeOptions>,
-    decoration: Rc<Decoration>,
+    default_headers: Rc<DefaultHeaders>,
     listener: Option<std::net::SocketAddr>,
     connections: RefCell<Slab<Connection>>,
-    shelf: Shelf,
-    h2: Rc<h2::Shared>,
+    free: FreeList<h1::ServerConn>,
+    multiplexed: Rc<h2::Shared<h2::Server>>,
     /// Woken when the last connection goes.
     empty: RefCell<Option<Waker>>,
 }
@@ -116,19 +116,19 @@ struct Connection {
     /// The last task that was not done at once.
     task: Option<TaskKey>,
     /// What else is left of it while it is parked.
-    rest: Rest,
+    parked_state: ParkedState,
 }
 
 /// What is kept of a parked connection beside its socket.
 #[derive(Default)]
-enum Rest {
+enum ParkedState {
     /// Nothing: it speaks HTTP/1.1 in clear text, has said nothing yet, or is not parked.
     #[default]
     Nothing,
     /// Its TLS session, until a request, or more of the handshake.
     Tls(Resting),
     /// The state of HTTP/2, with the TLS session if there is one.
-    H2(Rc<h2::Wire>),
+    Multiplexed(Rc<h2::Conn<h2::Server>>),
 }
 
 impl<S: Service> Acceptor<S> {
@@ -137,15 +137,15 @@ impl<S: Service> Acceptor<S> {
             Address::Tcp(address) => Some(*address),
             Address::Unix(_) => None,
         };
-        let decoration = Decoration::new(options.date, options.server.as_deref());
+        let default_headers = DefaultHeaders::new(options.date, options.server.as_deref());
         Rc::new(Acceptor {
             service,
-            h2: h2::Shared::server(Rc::clone(&options)),
+            multiplexed: h2::Shared::new(Rc::clone(&options)),
             options,
-            decoration: Rc::new(decoration),
+            default_headers: Rc::new(default_headers),
             listener,
             connections: RefCell::default(),
-            shelf: Shelf::default(),
+            free: FreeList::default(),
             empty: RefCell::default(),
         })
     }
@@ -168,9 +168,9 @@ impl<S: Service> Acceptor<S> {
         let key = self.connections.borrow_mut().insert(Connection {
             parked: None,
             task: None,
-            rest: Rest::Nothing,
+            parked_state: ParkedState::Nothing,
         });
-        let within = self.patience_at_first();
+        let within = self.first_byte_timeout();
         if let Some(parked) = self.park(Transport::Plain(socket), key, within) {
             self.connections.borrow_mut()[key].parked = Some(parked);
         }
@@ -189,7 +189,7 @@ impl<S: Service> Acceptor<S> {
         match transport.park(me, key as u64, within) {
             Resting::Plain(parked) => Some(parked),
             resting @ Resting::Tls(_) => {
-                self.connections.borrow_mut()[key].rest = Rest::Tls(resting);
+                self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(resting);
                 None
             }
         }
@@ -203,11 +203,11 @@ impl<S: Service> Acceptor<S> {
             self.remove(key);
             return transport.finish();
         }
-        let within = self.patience_between(&transport);
+        let within = self.idle_timeout(&transport);
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
         let tag = tag_of(key, empty_lines);
         if let resting @ Resting::Tls(_) = transport.park_again(me, tag, within) {
-            self.connections.borrow_mut()[key].rest = Rest::Tls(resting);
+            self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(resting);
         }
     }
 
@@ -250,21 +250,21 @@ impl<S: Service> Acceptor<S> {
         };
         let peer = self.peer(&transport);
         if is_h2 {
-            let wire = h2::Wire::server(peer, &self.h2);
-            return self.start_h2(wire, transport, key, first);
+            let conn = h2::Conn::server(peer, &self.multiplexed);
+            return self.start_multiplexed(conn, transport, key, first);
         }
-        let wire = Wire::server(
+        let conn = h1::ServerConn::new(
             transport,
             peer,
             &self.options,
-            &self.decoration,
-            &self.shelf,
+            &self.default_headers,
+            &self.free,
         );
         if empty_lines > 0 {
-            wire.note_empty_lines(empty_lines);
+            conn.note_empty_lines(empty_lines);
         }
         let me = Rc::clone(&self);
-        if let Some(task) = blitz_reactor::spawn_now(run(self, wire, key, first)) {
+        if let Some(task) = blitz_reactor::spawn_now(run(self, conn, key, first)) {
             me.connections.borrow_mut()[key].task = Some(task);
         }
     }
@@ -308,12 +308,12 @@ impl<S: Service> Acceptor<S> {
             let Some(socket) = parked.unpark() else {
                 continue;
             };
-            let rest = std::mem::take(&mut self.connections.borrow_mut()[key].rest);
+            let parked_state = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
             self.remove(key);
-            match rest {
-                Rest::Nothing => socket.finish(),
-                Rest::Tls(resting) => resting.wake(socket).finish(),
-                Rest::H2(wire) => wire.finish(wire.wake(socket)),
+            match parked_state {
+                ParkedState::Nothing => socket.finish(),
+                ParkedState::Tls(resting) => resting.wake(socket).finish(),
+                ParkedState::Multiplexed(conn) => conn.finish(conn.unpark(socket)),
             }
         }
     }
@@ -365,27 +365,32 @@ impl<S: Service> Acceptor<S> {
 }
 
 /// A connection's task: from a byte until the connection is idle again.
-async fn run<S: Service>(acceptor: Rc<Acceptor<S>>, wire: Rc<Wire>, key: usize, first: Slice) {
+async fn run<S: Service>(
+    acceptor: Rc<Acceptor<S>>,
+    conn: Rc<h1::ServerConn>,
+    key: usize,
+    first: Slice,
+) {
     let mut guard = Guard {
         acceptor: &acceptor,
         key: Some(key),
     };
-    match run_exchanges(&wire, &acceptor.service, first).await {
-        After::Park(transport) => {
+    match h1::run_exchanges(&conn, &acceptor.service, first).await {
+        h1::Disposition::Park(transport) => {
             guard.key = None;
             acceptor.park_idle(transport, key);
         }
-        After::Wait(transport, empty_lines) => {
+        h1::Disposition::ParkAgain(transport, empty_lines) => {
             guard.key = None;
             acceptor.park_again(transport, key, empty_lines);
         }
-        After::Switch(switch) => {
+        h1::Disposition::Switch(switch) => {
             guard.key = None;
             Rc::clone(&acceptor).start_switched(*switch, key);
         }
-        After::Closed => {}
+        h1::Disposition::Closed => {}
     }
-    acceptor.shelf.put(wire);
+    acceptor.free.put(conn, h1::ServerConn::clear);
 }
 
 /// Takes the connection off the table when its task ends, also when it is aborted.
@@ -404,8 +409,8 @@ impl<S: Service> Drop for Guard<'_, S> {
 
 impl<S: Service> Resume for Acceptor<S> {
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
-        if tag & IS_H2 != 0 {
-            return self.resume_h2(socket, (tag & !IS_H2) as usize, cause);
+        if tag & IS_MULTIPLEXED != 0 {
+            return self.resume_multiplexed(socket, (tag & !IS_MULTIPLEXED) as usize, cause);
         }
         let (key, empty_lines) = (key_of(tag), empty_lines_of(tag));
         // One way to a request, whichever it came, since what is called once is inlined.

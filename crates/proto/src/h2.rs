@@ -34,6 +34,12 @@ use crate::message::{BodyLength, Fields, RequestHead, ResponseHead};
 pub struct StreamId(pub(crate) u32);
 
 impl StreamId {
+    /// The stream of this number.
+    #[must_use]
+    pub const fn new(number: u32) -> StreamId {
+        StreamId(number)
+    }
+
     /// The number on the wire.
     #[must_use]
     pub const fn get(self) -> u32 {

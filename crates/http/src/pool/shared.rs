@@ -15,11 +15,12 @@ use std::time::Instant;
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
 use super::queue::{Queue, QueueKey};
-use super::{Endpoint, Kept, Permit, Term, Upstream};
-use crate::client::{Connection, Protocol};
+use super::{Endpoint, Kept, Lifetime, Permit, Upstream};
+use crate::client::Connection;
+use crate::conn::h2::{Client, Conn, Disposition};
 use crate::counters::count;
 use crate::error::ClientError;
-use crate::h2::{self, After, Wire};
+use crate::input::Input;
 use crate::tls::{News, Offer};
 use crate::transport::Transport;
 
@@ -31,7 +32,7 @@ const CONNECTIONS_ALL_MAX: usize = 256;
 /// What is in use, and who waits for a place on it.
 #[derive(Default)]
 pub(super) struct InUse {
-    connections: RefCell<Vec<Rc<Wire>>>,
+    connections: RefCell<Vec<Rc<Conn<Client>>>>,
     connecting: Cell<usize>,
     /// Oldest first.
     waiting: RefCell<Queue<Waiting>>,
@@ -46,31 +47,31 @@ struct Waiting {
 
 /// What there is for a request.
 enum Found {
-    Place(Connection),
+    Permit(Connection),
     /// Probably something in a moment.
     Wait,
     /// A connection has to be made.
     Nothing,
     /// The server speaks HTTP/1.1, which knows no places.
-    Http1,
+    Exclusive,
 }
 
 impl Upstream {
     /// A place on a connection, without waiting; if it has to be `made_since` a moment, only on one
     /// that was, unless there can be no more of them.
-    pub(super) fn take_place(&self, made_since: Option<Instant>) -> Option<Connection> {
-        match self.find_place(made_since) {
-            Found::Place(connection) => Some(connection),
-            Found::Wait | Found::Nothing | Found::Http1 => None,
+    pub(super) fn take_permit(&self, made_since: Option<Instant>) -> Option<Connection> {
+        match self.find_permit(made_since) {
+            Found::Permit(connection) => Some(connection),
+            Found::Wait | Found::Nothing | Found::Exclusive => None,
         }
     }
 
     /// The same, waiting for a place or a new connection if need be.
-    pub(super) async fn place(
+    pub(super) async fn permit(
         &self,
         made_since: Option<Instant>,
     ) -> Result<Connection, ClientError> {
-        match self.take_place(made_since) {
+        match self.take_permit(made_since) {
             Some(connection) => Ok(connection),
             None => self.wait(made_since).await,
         }
@@ -91,11 +92,11 @@ impl Upstream {
         self.0.in_use.waiting.borrow().len() == 0
     }
 
-    fn find_place(&self, made_since: Option<Instant>) -> Found {
+    fn find_permit(&self, made_since: Option<Instant>) -> Found {
         self.follow_settings();
-        if self.speaks_http1() {
+        if self.is_exclusive() {
             return match self.has_room() {
-                true => Found::Http1,
+                true => Found::Exclusive,
                 false => Found::Wait,
             };
         }
@@ -106,18 +107,18 @@ impl Upstream {
         } = &self.0.in_use;
         let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
         let (mut is_coming, mut usable) = (connecting.get() > 0, 0);
-        for wire in &*connections.borrow() {
-            if wire.is_retired(now, settings) {
+        for conn in &*connections.borrow() {
+            if conn.is_retired(now, settings) {
                 continue;
             }
             usable += 1;
-            if made_since.is_some_and(|moment| !wire.was_made_since(moment)) {
+            if made_since.is_some_and(|moment| !conn.was_made_since(moment)) {
                 continue;
             }
-            if wire.reserve() {
-                return Found::Place(self.connection_on(wire));
+            if conn.reserve() {
+                return Found::Permit(self.connection_on(conn));
             }
-            is_coming |= !wire.is_settled();
+            is_coming |= !conn.is_settled();
         }
         if made_since.is_none() {
             match self.wake_idle() {
@@ -128,7 +129,7 @@ impl Upstream {
         let all = connections.borrow().len();
         let is_full = usable >= CONNECTIONS_MAX || all >= CONNECTIONS_ALL_MAX;
         match is_coming || is_full {
-            true if !is_coming && made_since.is_some() => self.find_place(None),
+            true if !is_coming && made_since.is_some() => self.find_permit(None),
             true => Found::Wait,
             false => Found::Nothing,
         }
@@ -147,34 +148,35 @@ impl Upstream {
         let idle = list.pop_back();
         drop(list);
         self.0.pool.left();
-        let Some((resting, Kept::H2(wire))) = idle.map(|idle| (idle.resting, idle.kept)) else {
+        let Some((resting, Kept::Multiplexed(conn))) = idle.map(|idle| (idle.resting, idle.kept))
+        else {
             unreachable!("idle connections of HTTP/2 have a state")
         };
         let transport = resting.wake(socket);
-        if wire.is_retired(blitz_reactor::now(), self.0.settings.get()) {
-            wire.finish(transport);
+        if conn.is_retired(blitz_reactor::now(), self.0.settings.get()) {
+            conn.finish(transport);
             return self.wake_idle();
         }
-        wire.reserve_first();
-        let connection = self.connection_on(&wire);
-        self.start(wire, transport, None);
-        Found::Place(connection)
+        conn.reserve_first();
+        let connection = self.connection_on(&conn);
+        self.start(conn, transport, None);
+        Found::Permit(connection)
     }
 
-    fn connection_on(&self, wire: &Rc<Wire>) -> Connection {
-        let reused = wire.has_served();
+    fn connection_on(&self, conn: &Rc<Conn<Client>>) -> Connection {
+        let reused = conn.is_used();
         if reused {
             count(|counters| counters.upstream_reused += 1);
         }
-        Connection::on(Rc::clone(wire), Rc::clone(&self.0.pool.options), reused)
+        Connection::new(Rc::<Conn<Client>>::clone(conn), reused)
     }
 
     /// A connection that was idle has received something, which may be anything but the answer to
     /// a request, or is over.
-    pub(super) fn resume(self, wire: Rc<Wire>, mut transport: Transport, cause: Cause) {
+    pub(super) fn resume(self, conn: Rc<Conn<Client>>, mut transport: Transport, cause: Cause) {
         let received = match cause {
             Cause::Received(received) => received,
-            Cause::Expired => return wire.finish(transport),
+            Cause::Expired => return conn.finish(transport),
             Cause::Ended => return count(|counters| counters.upstream_idle_lost += 1),
         };
         let first = match transport.secure_parts() {
@@ -185,19 +187,19 @@ impl Upstream {
                 News::Over => return count(|counters| counters.upstream_idle_lost += 1),
             },
         };
-        self.start(wire, transport, first);
+        self.start(conn, transport, first);
     }
 
-    fn start(&self, wire: Rc<Wire>, transport: Transport, first: Option<Slice>) {
+    fn start(&self, conn: Rc<Conn<Client>>, transport: Transport, first: Option<Slice>) {
         self.0.active.set(self.0.active.get() + 1);
         let in_use = &self.0.in_use;
-        in_use.connections.borrow_mut().push(Rc::clone(&wire));
-        blitz_reactor::spawn_now(run(self.clone(), wire, transport, first));
+        in_use.connections.borrow_mut().push(Rc::clone(&conn));
+        blitz_reactor::spawn_now(run(self.clone(), conn, transport, first));
     }
 
     async fn connect_shared(&self) -> Result<Connection, ClientError> {
         let connecting = Connecting::begin(self);
-        let (transport, term) = match self.open(Offer::Both).await {
+        let (transport, lifetime) = match self.open(Offer::Both).await {
             Ok(opened) => opened,
             Err(error) => {
                 self.0.in_use.fail_waiting(&error);
@@ -205,34 +207,40 @@ impl Upstream {
             }
         };
         drop(connecting);
-        Ok(self.begin(transport, term, Permit::new(self)))
+        Ok(self.begin(transport, lifetime, Permit::new(self)))
     }
 
     /// A place on a connection that was just made.
-    pub(super) fn begin_http2(&self, transport: Transport, term: Term) -> Connection {
-        let wire = Wire::client(&self.0.pool.h2, self.0.tls.is_some(), term);
-        wire.reserve_first();
-        let connection = self.connection_on(&wire);
-        self.start(wire, transport, None);
+    pub(super) fn begin_multiplexed(&self, transport: Transport, lifetime: Lifetime) -> Connection {
+        let conn = Conn::client(&self.0.pool.multiplexed, self.0.tls.is_some(), lifetime);
+        conn.reserve_first();
+        let connection = self.connection_on(&conn);
+        self.start(conn, transport, None);
         connection
     }
 }
 
 /// The task of a connection: from a request, or something received, until it has no requests.
-async fn run(upstream: Upstream, wire: Rc<Wire>, transport: Transport, first: Option<Slice>) {
+async fn run(
+    upstream: Upstream,
+    conn: Rc<Conn<Client>>,
+    transport: Transport,
+    first: Option<Slice>,
+) {
     let guard = Guard {
         upstream: &upstream,
-        wire: &wire,
+        conn: &conn,
     };
-    let turned = || upstream.0.in_use.turned(wire.places_free());
-    let after = h2::run_client(&wire, transport, first, turned).await;
+    let turned = || upstream.0.in_use.turned(conn.permits_free());
+    let first = first.map(Input::from).unwrap_or_default();
+    let disposition = conn.drive(transport, first, turned).await;
     drop(guard);
-    match after {
-        After::Park(transport) if upstream.0.protocol.get() == Some(Protocol::Http2) => {
-            upstream.keep(transport, Kept::H2(wire));
+    match disposition {
+        Disposition::Park(transport) if !upstream.is_exclusive() => {
+            upstream.keep(transport, Kept::Multiplexed(conn));
         }
-        After::Park(transport) => wire.finish(transport),
-        After::Closed => count(|counters| counters.upstream_not_reused += 1),
+        Disposition::Park(transport) => conn.finish(transport),
+        Disposition::Closed => count(|counters| counters.upstream_not_reused += 1),
     }
     // There is an idle connection now, or room for another. What comes of it wakes more.
     upstream.0.in_use.wake(1);
@@ -241,14 +249,14 @@ async fn run(upstream: Upstream, wire: Rc<Wire>, transport: Transport, first: Op
 /// Takes the connection off the list when its task ends, also when it is aborted.
 struct Guard<'a> {
     upstream: &'a Upstream,
-    wire: &'a Rc<Wire>,
+    conn: &'a Rc<Conn<Client>>,
 }
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.upstream.lost();
         let mut connections = self.upstream.0.in_use.connections.borrow_mut();
-        connections.retain(|other| !Rc::ptr_eq(other, self.wire));
+        connections.retain(|other| !Rc::ptr_eq(other, self.conn));
     }
 }
 
@@ -282,9 +290,9 @@ async fn wait_or_connect(
             return Poll::Ready(Err(error));
         }
         // A request of HTTP/1.1 that has just come must not overtake others.
-        let overtakes = turn.key.is_none() && upstream.speaks_http1() && !upstream.nobody_waits();
+        let overtakes = turn.key.is_none() && upstream.is_exclusive() && !upstream.nobody_waits();
         if !overtakes {
-            match upstream.find_place(made_since) {
+            match upstream.find_permit(made_since) {
                 Found::Wait => {}
                 found => return Poll::Ready(Ok(found)),
             }
@@ -301,10 +309,10 @@ async fn wait_or_connect(
     .await?;
     turn.is_over = true;
     match found {
-        Found::Place(connection) => Ok(connection),
+        Found::Permit(connection) => Ok(connection),
         Found::Nothing => upstream.connect_shared().await,
-        Found::Http1 => {
-            let idle = made_since.is_none().then(|| upstream.take_idle_http1());
+        Found::Exclusive => {
+            let idle = made_since.is_none().then(|| upstream.take_idle_exclusive());
             match idle.flatten() {
                 Some(connection) => Ok(connection),
                 None => upstream.connect_alone().await,
@@ -378,7 +386,7 @@ impl InUse {
                 .connections
                 .borrow()
                 .iter()
-                .any(|wire| !wire.is_settled());
+                .any(|conn| !conn.is_settled());
         match free {
             0 if is_coming => {}
             0 => self.wake(1),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use blitz_reactor::{Buffer, Slice, Socket};
 
 use super::{Acceptor, Guard};
+use crate::conn::h2;
 use crate::exchange::Service;
-use crate::h2;
 use crate::transport::Transport;
 
 /// How long the bytes that tell may take. Later the connection speaks HTTP/1.1, whose deadline for a head

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use blitz_reactor::{Cause, Slice, Socket};
 
-use super::{Acceptor, Rest};
+use super::{Acceptor, ParkedState};
 use crate::counters::{count, count_refused};
 use crate::exchange::Service;
 use crate::tls::{News, Tls, TlsError};
@@ -23,7 +23,7 @@ const CLEAR_TEXT_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
 
 impl<S: Service> Acceptor<S> {
     /// How long a connection may take to say its first word.
-    pub(super) fn patience_at_first(&self) -> Duration {
+    pub(super) fn first_byte_timeout(&self) -> Duration {
         let limits = &self.options.limits;
         match self.options.tls {
             Some(_) => limits.tls_handshake_timeout,
@@ -38,21 +38,21 @@ impl<S: Service> Acceptor<S> {
             self.remove(key);
             return transport.finish();
         }
-        let within = self.patience_between(&transport);
+        let within = self.idle_timeout(&transport);
         self.park(transport, key, within);
     }
 
     #[inline(always)]
-    pub(super) fn patience_between(&self, transport: &Transport) -> Duration {
+    pub(super) fn idle_timeout(&self, transport: &Transport) -> Duration {
         match transport.tls() {
             None => self.options.limits.idle_timeout,
-            Some(tls) => self.patience_with(tls),
+            Some(tls) => self.idle_timeout_with(tls),
         }
     }
 
     /// How long a connection may rest: less if something is incomplete, the handshake or a record.
     #[inline(never)]
-    fn patience_with(&self, tls: &Tls) -> Duration {
+    fn idle_timeout_with(&self, tls: &Tls) -> Duration {
         let limits = &self.options.limits;
         let Some(since) = tls.incomplete_since() else {
             return limits.idle_timeout;
@@ -74,10 +74,10 @@ impl<S: Service> Acceptor<S> {
         empty_lines: usize,
         cause: Cause,
     ) -> Option<(Transport, Slice)> {
-        let rest = std::mem::take(&mut self.connections.borrow_mut()[key].rest);
-        let transport = match rest {
-            Rest::Tls(resting) => resting.wake(socket),
-            Rest::Nothing | Rest::H2(_) => Transport::Plain(socket),
+        let parked = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
+        let transport = match parked {
+            ParkedState::Tls(resting) => resting.wake(socket),
+            ParkedState::Nothing | ParkedState::Multiplexed(_) => Transport::Plain(socket),
         };
         match (transport, cause) {
             (Transport::Plain(socket), Cause::Received(first)) => {

@@ -229,7 +229,7 @@ fn a_server_that_may_take_its_time_does() {
         let answer = against(io, slow, async |connection| {
             let (send, mut response) = connection.request(&get("/x"), BodyLength::Empty);
             drop(send);
-            response.be_patient();
+            response.disable_min_rate();
             content(&mut response.response().await.unwrap().body).await
         });
         assert_eq!(answer.unwrap(), "hello");

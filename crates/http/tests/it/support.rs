@@ -157,7 +157,7 @@ async fn answer(mut exchange: Exchange) {
         "/who" => who(exchange),
         "/whole" => whole(exchange).await,
         "/patient" => {
-            exchange.body.be_patient();
+            exchange.body.disable_min_rate();
             whole(exchange).await;
         }
         "/stream" => stream(exchange).await,

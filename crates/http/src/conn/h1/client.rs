@@ -1,0 +1,437 @@
+//! A connection of HTTP/1.1 to an upstream, and its return to the pool (rule 11).
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_proto::h1;
+use blitz_proto::{BodyLength, Error, ErrorKind, Fields, Limits, RequestHead, ResponseHead};
+
+use super::driver::{Driver, Role, Step};
+use crate::client::{Carrier, ClientOptions, Protocol};
+use crate::counters::count;
+use crate::error::ClientError;
+use crate::exchange::{
+    ClientFraming, ClientSide, ExchangeId, Framing, Link, Message, Received, ReceivedKind,
+    complete_message, wake,
+};
+use crate::free_list::FreeList;
+use crate::pool::Lease;
+use crate::recycle::Pooled;
+use crate::tls::TlsInfo;
+use crate::transport::Transport;
+
+/// One connection that carries a request, or is about to.
+pub(crate) struct ClientConn {
+    driver: RefCell<Driver<Client>>,
+    /// Where the connection returns to, until it does or is lost.
+    lease: Cell<Option<Lease>>,
+    /// Where this state waits for another connection.
+    home: Weak<FreeList<ClientConn>>,
+}
+
+pub(crate) struct Client {
+    pub(super) machine: h1::Client,
+    /// Filled by the machine until the head is complete.
+    pub(super) head: Option<Pooled<ResponseHead>>,
+    options: Rc<ClientOptions>,
+    /// It has carried a request before this one.
+    is_reused: bool,
+    /// Some of the response was received.
+    is_heard: bool,
+    /// When the request was begun.
+    started: Option<Instant>,
+    /// What became of the connection, until its lease hears of it.
+    end: Option<End>,
+}
+
+/// What becomes of a connection after its exchange.
+enum End {
+    /// Another request may use it.
+    Reusable(Transport),
+    Closed,
+}
+
+impl ClientConn {
+    /// The state for a connection that is about to carry a request.
+    #[inline]
+    pub(crate) fn new(
+        socket: Transport,
+        options: &Rc<ClientOptions>,
+        lease: Option<Lease>,
+        is_reused: bool,
+        free: Option<&Rc<FreeList<ClientConn>>>,
+    ) -> Rc<ClientConn> {
+        let conn = match free.and_then(|free| free.take()) {
+            Some(conn) => conn,
+            None => ClientConn::allocate(options, free),
+        };
+        conn.lease.set(lease);
+        let mut driver = conn.driver.borrow_mut();
+        driver.socket = Some(socket);
+        driver.role.is_reused = is_reused;
+        drop(driver);
+        conn
+    }
+
+    #[cold]
+    fn allocate(
+        options: &Rc<ClientOptions>,
+        free: Option<&Rc<FreeList<ClientConn>>>,
+    ) -> Rc<ClientConn> {
+        let role = Client::new(Rc::clone(options));
+        Rc::new(ClientConn {
+            driver: RefCell::new(Driver::new(None, role)),
+            lease: Cell::new(None),
+            home: free.map_or_else(Weak::new, Rc::downgrade),
+        })
+    }
+
+    fn clear(&self) {
+        let mut driver = self.driver.borrow_mut();
+        driver.clear();
+        driver.role.clear();
+    }
+
+    /// Tells the pool what became of the connection.
+    fn end_lease(&self, end: End) {
+        match (self.lease.take(), end) {
+            (Some(lease), End::Reusable(transport)) => lease.put_back(transport),
+            (Some(lease), End::Closed) => {
+                lease.lost();
+                count(|counters| counters.upstream_not_reused += 1);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+impl Link for ClientConn {
+    type Framing = Driver<Client>;
+
+    #[inline]
+    fn with<T>(&self, act: impl FnOnce(&mut Driver<Client>) -> T) -> T {
+        let mut driver = self.driver.borrow_mut();
+        let done = act(&mut driver);
+        driver.flush();
+        let end = driver.role.end.take();
+        drop(driver);
+        if let Some(end) = end {
+            self.end_lease(end);
+        }
+        done
+    }
+
+    #[inline]
+    fn look<T>(&self, act: impl FnOnce(&mut Driver<Client>) -> T) -> T {
+        act(&mut self.driver.borrow_mut())
+    }
+
+    fn recycle(self: Rc<Self>) {
+        if let Some(home) = self.home.upgrade() {
+            home.put(self, ClientConn::clear);
+        }
+    }
+}
+
+impl Carrier for ClientConn {
+    fn start_request(
+        &self,
+        head: &RequestHead,
+        length: BodyLength,
+    ) -> Result<(ExchangeId, bool), ClientError> {
+        Ok(self.with(|driver| driver.start_request(head, length)))
+    }
+
+    fn give_back(self: Rc<Self>) {
+        let socket = self.driver.borrow_mut().socket.take();
+        if let Some(socket) = socket {
+            self.end_lease(End::Reusable(socket));
+        }
+        Link::recycle(self);
+    }
+
+    fn protocol(&self) -> Protocol {
+        Protocol::Http1
+    }
+
+    fn tls(&self) -> Option<Rc<TlsInfo>> {
+        let driver = self.driver.borrow();
+        driver.socket.as_ref().and_then(Transport::info).cloned()
+    }
+
+    fn poll_takes_websocket(&self, _: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
+        Poll::Ready(Ok(true))
+    }
+}
+
+impl Client {
+    pub(super) fn new(options: Rc<ClientOptions>) -> Client {
+        Client {
+            machine: h1::Client::new(&options.limits),
+            head: None,
+            options,
+            is_reused: false,
+            is_heard: false,
+            started: None,
+            end: None,
+        }
+    }
+
+    /// Ready for another connection with the same options.
+    fn clear(&mut self) {
+        if !self.machine.reusable() {
+            self.machine = h1::Client::new(&self.options.limits);
+        }
+        self.is_heard = false;
+        self.end = None;
+    }
+}
+
+impl Role for Client {
+    type Side = ClientSide;
+
+    #[inline]
+    fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    #[inline]
+    fn handle_input(&mut self, bytes: &[u8], trailers: &mut Fields) -> Result<h1::Step, Error> {
+        let head = self.head.get_or_insert_with(Pooled::<ResponseHead>::take);
+        self.machine.handle_input(bytes, head, trailers)
+    }
+
+    fn ends_with_fin(&mut self) -> bool {
+        matches!(self.machine.handle_eof(), Ok(h1::Event::End))
+    }
+
+    fn send_data_prefix(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.machine.send_data_prefix(len, out)
+    }
+
+    fn send_data_suffix(&mut self, out: &mut Vec<u8>) {
+        self.machine.send_data_suffix(out);
+    }
+
+    fn send_end(&mut self, trailers: Option<&Fields>, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.machine.send_end(trailers, out)
+    }
+
+    fn has_content_to_send(&self) -> bool {
+        !self.machine.request_done()
+    }
+
+    fn is_message_sent(&self) -> bool {
+        self.machine.request_done()
+    }
+
+    fn body_failed(driver: &mut Driver<Client>) {
+        driver.close();
+    }
+
+    /// What the server sent before it went may still be a response, so the reader decides.
+    fn send_failed(driver: &mut Driver<Client>) {
+        driver.exchange.message = Message::Cut;
+    }
+}
+
+impl ClientFraming for Driver<Client> {
+    fn options(&self) -> &ClientOptions {
+        &self.role.options
+    }
+
+    fn started(&mut self, _: u64) -> Option<Instant> {
+        self.role.started
+    }
+
+    fn poll_head(&mut self, _: u64, cx: &mut Context<'_>) -> Poll<Result<Received, ClientError>> {
+        if self.socket.is_none() {
+            return Poll::Ready(Err(ClientError::Cancelled));
+        }
+        loop {
+            match self.step() {
+                Ok(Step::Head(length)) => return Poll::Ready(self.begin_response(length)),
+                Ok(Step::NeedMore | Step::Paused) => {}
+                Ok(Step::Data(_) | Step::Trailers | Step::End) => {
+                    self.close();
+                    return Poll::Ready(Err(ClientError::Truncated));
+                }
+                Err(error) => {
+                    self.close();
+                    return Poll::Ready(Err(ClientError::Malformed(error)));
+                }
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) if self.responds_too_early() => {
+                    let reused = self.role.is_reused;
+                    self.close();
+                    return Poll::Ready(Err(ClientError::Reset { reused }));
+                }
+                Poll::Ready(Ok(true)) => self.role.is_heard = true,
+                Poll::Ready(ended) => {
+                    let error = self.response_ended(ended.is_err());
+                    self.close();
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn has_response(&mut self, _: u64) -> bool {
+        self.role.machine.response_started()
+    }
+
+    /// Both messages may be complete: then another request may use the connection, or it closes.
+    ///
+    /// Rule 11: the response was complete and delimited itself, the request was sent to its last
+    /// byte, nothing more has arrived, and both sides keep the connection alive.
+    #[inline]
+    fn settle(&mut self, _: u64) {
+        if !self.exchange.receiving.is_complete() {
+            return;
+        }
+        self.flush();
+        if self.exchange.is_tunnel {
+            return self.settle_tunnel();
+        }
+        let is_clean = self.exchange.message == Message::Done
+            && self.role.machine.reusable()
+            && self.input.is_empty()
+            && !self.has_fin();
+        match self
+            .socket
+            .take_if(|socket| is_clean && socket.is_untouched())
+        {
+            Some(socket) => self.role.end = Some(End::Reusable(socket)),
+            None => self.close(),
+        }
+    }
+
+    fn response_taken(&mut self, id: u64) {
+        self.settle(id);
+    }
+
+    fn cancel(&mut self, _: u64) {
+        self.close();
+    }
+
+    fn abandon(&mut self, _: u64) {
+        self.close();
+    }
+}
+
+impl Driver<Client> {
+    /// Sends the head of a request; whether content follows.
+    fn start_request(&mut self, head: &RequestHead, length: BodyLength) -> (ExchangeId, bool) {
+        self.role.started = Some(blitz_reactor::now());
+        let (role, out) = self.parts();
+        role.machine.send_request(head, length, out);
+        self.exchange.message = Message::Open;
+        if let Some(socket) = &mut self.socket {
+            socket.expect_to_send_first();
+        }
+        self.exchange.begin_body(BodyLength::Unknown);
+        // Trailers have no place behind a length.
+        let has_content = match length {
+            BodyLength::Empty | BodyLength::Known(0) | BodyLength::NothingButTrailers => false,
+            BodyLength::Known(_) | BodyLength::Unknown => true,
+        };
+        let id = self.number;
+        if !has_content {
+            let ended = self.send_end(id, None);
+            debug_assert!(ended.is_ok(), "no content was due");
+            complete_message(self, id);
+        }
+        (ExchangeId(id), has_content)
+    }
+
+    /// Whether bytes came before the request had begun to leave: whatever they are, they are not
+    /// its response, and may have been meant for somebody else (rule 11).
+    fn responds_too_early(&self) -> bool {
+        let is_first = !self.role.is_heard;
+        let too_early = |socket: &Transport| is_first && socket.has_received_first();
+        self.socket.as_ref().is_some_and(too_early)
+    }
+
+    /// Takes the head from the machine and sets the body up.
+    fn begin_response(&mut self, length: BodyLength) -> Result<Received, ClientError> {
+        self.exchange.receiving.pace.declare(length);
+        let Some(head) = self.role.head.take() else {
+            unreachable!("the machine has just filled it")
+        };
+        let machine = &self.role.machine;
+        let kind = if machine.is_tunnel() {
+            self.exchange.is_tunnel = true;
+            self.exchange.message = Message::Open;
+            ReceivedKind::Tunnel
+        } else if !machine.response_started() {
+            ReceivedKind::Informational
+        } else if machine.response_ends_with_head() {
+            self.end_empty_response()?
+        } else {
+            ReceivedKind::Content
+        };
+        Ok(Received { head, length, kind })
+    }
+
+    /// Takes the end of a response without content at once, so that the connection is free.
+    fn end_empty_response(&mut self) -> Result<ReceivedKind, ClientError> {
+        match self.step() {
+            Ok(Step::End) => {
+                self.end_body();
+                self.settle(self.number);
+                Ok(ReceivedKind::Complete)
+            }
+            Ok(_) => Ok(ReceivedKind::Content),
+            Err(error) => {
+                self.close();
+                Err(ClientError::Malformed(error))
+            }
+        }
+    }
+
+    /// What it means that the connection ended instead of a response head.
+    fn response_ended(&mut self, is_reset: bool) -> ClientError {
+        if let Some(error) = self.socket.as_ref().and_then(Transport::failure) {
+            return ClientError::Tls(error);
+        }
+        let reused = self.role.is_reused;
+        if is_reset {
+            return match self.role.is_heard {
+                true => ClientError::Truncated,
+                false => ClientError::Reset { reused },
+            };
+        }
+        match self.role.machine.handle_eof() {
+            Err(error) if error.kind() == ErrorKind::ClosedBeforeResponse => {
+                ClientError::Reset { reused }
+            }
+            _ => ClientError::Truncated,
+        }
+    }
+
+    /// A tunnel is over when FIN went both ways.
+    fn settle_tunnel(&mut self) {
+        if self.exchange.message == Message::Open {
+            return;
+        }
+        if let Some(socket) = self.socket.take() {
+            socket.finish();
+        }
+        self.close();
+    }
+
+    /// Closes the connection; handles that are left find it gone.
+    fn close(&mut self) {
+        self.flush();
+        self.socket = None;
+        if self.exchange.message == Message::Open {
+            self.exchange.message = Message::Cut;
+        }
+        wake(&mut self.exchange.receiving.reader);
+        self.role.end.get_or_insert(End::Closed);
+    }
+}

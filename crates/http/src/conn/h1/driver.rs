@@ -1,0 +1,424 @@
+//! The framing of HTTP/1.1: a connection's machine, its socket and what lies between them.
+
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_proto::h1::{self, Event};
+use blitz_proto::{BodyLength, Error, Fields, Limits};
+use blitz_reactor::{Buffer, Chunk, Slice};
+
+use crate::error::{BodyError, SendError};
+use crate::exchange::{
+    Body, ExchangeId, ExchangeState, Fill, Framing, Sent, Side, Transmission, wake,
+};
+use crate::input::Input;
+use crate::recycle::Pooled;
+use crate::transport::Transport;
+
+/// A connection that carries one exchange at a time, as a server (`R` is [`Server`]) or as a client
+/// ([`Client`]).
+///
+/// [`Server`]: super::server::Server
+/// [`Client`]: super::client::Client
+pub(crate) struct Driver<R> {
+    pub(super) role: R,
+    /// `None` once closed or given away.
+    pub(super) socket: Option<Transport>,
+    /// Number of the current exchange. A handle of an earlier one finds itself cut off.
+    pub(super) number: u64,
+    pub(super) exchange: ExchangeState,
+    /// Received and not yet taken by the machine, in order.
+    pub(super) input: Input,
+    /// The receive window was made smaller by what the input holds.
+    pub(super) is_window_shrunk: bool,
+    /// When the peer ended its direction; it sends no more.
+    pub(super) fin_at: Option<Instant>,
+    pub(super) trailers: Pooled<Fields>,
+    /// Encoded and not yet queued, so that small pieces leave as one.
+    pending: Option<Buffer>,
+}
+
+/// What a server and a client do differently: their machines, and the end of a connection.
+pub(crate) trait Role: Sized {
+    type Side: Side<Driver<Self>>;
+
+    fn limits(&self) -> &Limits;
+    fn handle_input(&mut self, bytes: &[u8], trailers: &mut Fields) -> Result<h1::Step, Error>;
+    /// Whether FIN is the end of the message that is being received.
+    fn ends_with_fin(&mut self) -> bool;
+    fn send_data_prefix(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), Error>;
+    fn send_data_suffix(&mut self, out: &mut Vec<u8>);
+    fn send_end(&mut self, trailers: Option<&Fields>, out: &mut Vec<u8>) -> Result<(), Error>;
+    fn has_content_to_send(&self) -> bool;
+    fn is_message_sent(&self) -> bool;
+    /// The body that is being received has ended early.
+    fn body_failed(driver: &mut Driver<Self>);
+    /// The peer takes nothing any more.
+    fn send_failed(driver: &mut Driver<Self>);
+}
+
+/// What one step of the machine yields.
+pub(super) enum Step {
+    NeedMore,
+    /// What is left is for the next exchange, or undecided.
+    Paused,
+    Head(BodyLength),
+    Data(Slice),
+    Trailers,
+    End,
+}
+
+impl<R: Role> Driver<R> {
+    pub(super) fn new(socket: Option<Transport>, role: R) -> Driver<R> {
+        Driver {
+            role,
+            socket,
+            number: 0,
+            exchange: ExchangeState::default(),
+            input: Input::default(),
+            is_window_shrunk: false,
+            fin_at: None,
+            trailers: Pooled::default(),
+            pending: None,
+        }
+    }
+
+    /// The next event in what was received. [`Step::NeedMore`] means that the machine has looked at
+    /// all of it, in however many pieces it came (rule 8); only then may a caller wait for more.
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<Step, Error> {
+        // The result is not taken apart, which would move it once more.
+        let step = self.step_through_front();
+        if matches!(step, Ok(Step::NeedMore)) && !self.input.is_empty() {
+            return self.step_through_rest();
+        }
+        step
+    }
+
+    #[cold]
+    fn step_through_rest(&mut self) -> Result<Step, Error> {
+        loop {
+            let step = self.step_through_front()?;
+            if !matches!(step, Step::NeedMore) || self.input.is_empty() {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// One step of the machine, which sees the first piece alone.
+    #[inline]
+    fn step_through_front(&mut self) -> Result<Step, Error> {
+        let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
+        let taken = self.role.handle_input(bytes, &mut self.trailers)?;
+        let step = match taken.event {
+            Event::NeedMore => {
+                debug_assert_eq!(taken.consumed, bytes.len(), "a piece is taken whole");
+                Step::NeedMore
+            }
+            Event::Paused => Step::Paused,
+            Event::Head(length) => Step::Head(length),
+            Event::Data(range) => match self.input.front() {
+                Some(slice) => Step::Data(slice.slice(range)),
+                None => unreachable!("data is a range of the input"),
+            },
+            Event::Trailers => Step::Trailers,
+            Event::End => Step::End,
+        };
+        self.input.consume(taken.consumed);
+        Ok(step)
+    }
+
+    pub(super) fn push(&mut self, slice: Slice) {
+        self.input.push(slice);
+        self.exchange.receiving.pace.end_waiting();
+    }
+
+    pub(super) fn has_fin(&self) -> bool {
+        self.fin_at.is_some()
+    }
+
+    /// Receives once more into the input. `false` after FIN.
+    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.has_fin() {
+            return Poll::Ready(Ok(false));
+        }
+        self.restore_window();
+        self.poll_receive_ahead(cx)
+    }
+
+    /// As [`Driver::poll_receive`], on top of what is held already.
+    #[inline]
+    pub(super) fn poll_receive_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let Some(socket) = &mut self.socket else {
+            return Poll::Ready(Ok(false));
+        };
+        match socket.poll_recv(cx)? {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(slice)) => {
+                self.push(slice);
+                Poll::Ready(Ok(true))
+            }
+            Poll::Ready(None) => {
+                self.fin_at = Some(blitz_reactor::now());
+                Poll::Ready(Ok(false))
+            }
+        }
+    }
+
+    /// Counts what was read ahead of its use, and `more` that will be, against what may be
+    /// received: a client that goes on sending is not read without bound.
+    pub(super) fn shrink_window(&mut self, more: usize) {
+        let ahead = self.input.bytes() + more;
+        if let Some(socket) = &self.socket {
+            let bytes_max = self.role.limits().pipelined_bytes_max;
+            socket.set_window(bytes_max.saturating_sub(ahead));
+            self.is_window_shrunk = true;
+        }
+    }
+
+    pub(super) fn restore_window(&mut self) {
+        if !self.is_window_shrunk || !self.input.is_empty() {
+            return;
+        }
+        self.is_window_shrunk = false;
+        if let Some(socket) = &self.socket {
+            socket.set_window(self.role.limits().pipelined_bytes_max);
+        }
+    }
+
+    /// FIN ends a tunnel's direction and a response delimited by close; anything else is cut off.
+    fn end_body_by_fin(&mut self) -> Result<Fill, BodyError> {
+        let is_complete = self.role.ends_with_fin();
+        // Where the end of the connection is the end of the message, TLS tells it from a cut.
+        let is_cut = self.socket.as_ref().is_some_and(Transport::is_truncated);
+        if !is_complete || is_cut {
+            return Err(self.fail_body(BodyError::Truncated));
+        }
+        self.end_body();
+        Ok(Fill::End)
+    }
+
+    pub(super) fn end_body(&mut self) {
+        self.exchange.receiving.body = Body::Done;
+        self.exchange.receiving.reader = None;
+    }
+
+    fn fail_body(&mut self, error: BodyError) -> BodyError {
+        self.exchange.is_gone |= matches!(error, BodyError::Reset);
+        self.exchange.receiving.body = Body::Failed(error.clone());
+        R::body_failed(self);
+        error
+    }
+
+    #[inline]
+    pub(super) fn buffer(&mut self) -> &mut Buffer {
+        self.pending.get_or_insert_with(Buffer::take)
+    }
+
+    /// The machine's side of the connection, and where it writes.
+    #[inline]
+    pub(super) fn parts(&mut self) -> (&mut R, &mut Buffer) {
+        let pending = self.pending.get_or_insert_with(Buffer::take);
+        (&mut self.role, pending)
+    }
+
+    /// Queues what was encoded; it leaves with everything else that is queued in this turn.
+    #[inline(always)]
+    pub(super) fn flush(&mut self) {
+        let Some(buffer) = self.pending.take() else {
+            return;
+        };
+        if !buffer.is_empty() {
+            self.queue(Chunk::from(buffer));
+        }
+    }
+
+    /// Bytes that wait for the peer to take them.
+    pub(super) fn queued(&self) -> usize {
+        let pending = self.pending.as_ref().map_or(0, |buffer| buffer.len());
+        pending + self.socket.as_ref().map_or(0, Transport::queued)
+    }
+
+    #[inline(always)]
+    fn queue(&mut self, chunk: Chunk) {
+        if let Some(socket) = &mut self.socket {
+            socket.send(chunk);
+        }
+    }
+
+    /// Small pieces are copied behind what is encoded already, large ones are queued as they are
+    /// (rule 3).
+    #[inline]
+    fn append(&mut self, chunk: Chunk) {
+        let bytes: &[u8] = &chunk;
+        if bytes.len() < self.role.limits().slice_bytes_min {
+            self.buffer().extend_from_slice(bytes);
+        } else {
+            self.flush();
+            self.queue(chunk);
+        }
+    }
+
+    /// Ends the exchange for every handle that is still around; the next one has a new number.
+    pub(super) fn cut_handles(&mut self) {
+        self.number += 1;
+        wake(&mut self.exchange.receiving.reader);
+        wake(&mut self.exchange.closed);
+    }
+
+    /// Forgets the connection, which has no handle left, and keeps the memory.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.socket = None;
+        self.exchange.clear();
+        self.input.clear();
+        self.is_window_shrunk = false;
+        self.fin_at = None;
+        self.trailers.clear();
+        self.pending = None;
+    }
+}
+
+impl<R: Role> Framing for Driver<R> {
+    type Id = u64;
+    type Side = R::Side;
+
+    #[inline]
+    fn exchange(&mut self, id: u64) -> Option<&mut ExchangeState> {
+        (id == self.number).then_some(&mut self.exchange)
+    }
+
+    #[inline]
+    fn exchange_and_limits(&mut self, id: u64) -> Option<(&mut ExchangeState, &Limits)> {
+        (id == self.number).then_some((&mut self.exchange, self.role.limits()))
+    }
+
+    fn poll_fill(&mut self, id: u64, cx: &mut Context<'_>) -> Poll<Result<Fill, BodyError>> {
+        if id != self.number {
+            return Poll::Ready(Err(BodyError::Cancelled));
+        }
+        match &self.exchange.receiving.body {
+            Body::Done => return Poll::Ready(Ok(Fill::End)),
+            Body::Failed(error) => return Poll::Ready(Err(error.clone())),
+            Body::Open | Body::Unwanted => {}
+        }
+        self.exchange.receiving.reader = None;
+        loop {
+            match self.step() {
+                Ok(Step::Data(slice)) => {
+                    self.exchange.receiving.pace.bytes += slice.len() as u64;
+                    return Poll::Ready(Ok(Fill::Data(slice)));
+                }
+                Ok(Step::Trailers) => {
+                    let trailers = std::mem::take(&mut self.trailers);
+                    return Poll::Ready(Ok(Fill::Trailers(trailers)));
+                }
+                Ok(Step::End) => {
+                    self.end_body();
+                    return Poll::Ready(Ok(Fill::End));
+                }
+                Ok(Step::NeedMore | Step::Paused | Step::Head(_)) => {}
+                Err(error) => return Poll::Ready(Err(self.fail_body(BodyError::Malformed(error)))),
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) => {
+                    self.exchange.receiving.last = Some(blitz_reactor::now());
+                }
+                Poll::Ready(Ok(false)) => return Poll::Ready(self.end_body_by_fin()),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(self.fail_body(BodyError::Reset))),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn take_whole(&mut self, id: u64, length: u64) -> Option<Slice> {
+        let received = self.input.front().map_or(0, Slice::len);
+        let receiving = &self.exchange.receiving;
+        let is_whole = receiving.pace.bytes == 0 && received as u64 >= length;
+        if id != self.number || !is_whole || !matches!(receiving.body, Body::Open) {
+            return None;
+        }
+        let (Ok(Step::Data(whole)), Ok(Step::End)) = (self.step(), self.step()) else {
+            self.fail_body(BodyError::Truncated);
+            return None;
+        };
+        self.end_body();
+        Some(whole)
+    }
+
+    fn poll_room(&mut self, _: u64, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        // A quarter here and another with the piece that follows; the other half of a stream's
+        // share is for what was received and is not yet taken (rule 4). Less while many hold much.
+        let below = self.role.limits().stream_buffer_bytes_max / 4;
+        let below = below.min(blitz_reactor::fair_share());
+        if self.queued() > below {
+            self.flush();
+        }
+        let Some(socket) = &self.socket else {
+            return Poll::Ready(Err(SendError::Closed));
+        };
+        match socket.poll_send_room(cx, below) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(_)) => {
+                R::send_failed(self);
+                Poll::Ready(Err(SendError::Closed))
+            }
+        }
+    }
+
+    #[inline]
+    fn send_data(&mut self, id: u64, chunk: Chunk, is_last: bool) -> Result<Sent, Error> {
+        if self.exchange.is_tunnel {
+            self.append(chunk);
+            return Ok(Sent::Open);
+        }
+        let len = chunk.len();
+        let (role, out) = self.parts();
+        role.send_data_prefix(len, out)?;
+        self.append(chunk);
+        let (role, out) = self.parts();
+        role.send_data_suffix(out);
+        match is_last {
+            true => self.send_end(id, None),
+            false => Ok(Sent::Open),
+        }
+    }
+
+    #[inline]
+    fn send_end(&mut self, _: u64, trailers: Option<&Fields>) -> Result<Sent, Error> {
+        if self.exchange.is_tunnel {
+            self.flush();
+            if let Some(socket) = &mut self.socket {
+                socket.shutdown_write();
+            }
+        } else if !self.role.is_message_sent() {
+            let (role, out) = self.parts();
+            role.send_end(trailers, out)?;
+        }
+        Ok(Sent::Complete)
+    }
+
+    #[inline]
+    fn has_content_to_send(&self, _: u64) -> bool {
+        self.role.has_content_to_send()
+    }
+
+    #[inline]
+    fn transmission(&mut self, _: u64) -> Transmission {
+        Transmission {
+            unsent: self.queued(),
+            progress: self.socket.as_ref().map(Transport::send_progress),
+            half_closed: self.fin_at,
+            is_held_back: false,
+        }
+    }
+}
+
+/// A connection carries one exchange at a time, so its number is all that tells them apart.
+impl From<ExchangeId> for u64 {
+    fn from(id: ExchangeId) -> u64 {
+        id.0
+    }
+}

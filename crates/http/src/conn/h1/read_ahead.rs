@@ -1,0 +1,95 @@
+//! What a server reads while nobody asks for it: to notice that the client leaves, and to reach the
+//! next request.
+
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use super::driver::{Driver, Step};
+use super::server::Server;
+use crate::counters::count;
+use crate::exchange::{Body, wake};
+use crate::transport::Transport;
+
+/// Bytes of responses queued before a pipelined request has to wait.
+const PIPELINED_RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+impl Driver<Server> {
+    /// Notices that the client went away although nobody reads. What comes is kept, within the
+    /// bound for reading ahead (rule 17).
+    pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        let bytes_max = self.role.options.limits.pipelined_bytes_max;
+        if !self.is_window_shrunk && !self.input.is_empty() {
+            self.shrink_window(0);
+        }
+        while !self.has_fin() && self.input.bytes() < bytes_max {
+            // Before taking, because that lets the socket ask for as much again at once.
+            let unread = self.socket.as_mut().map_or(0, Transport::unread_bytes);
+            if unread > 0 {
+                self.shrink_window(unread);
+            }
+            match self.poll_receive_ahead(cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(_)) => {
+                    wake(&mut self.exchange.receiving.reader);
+                    self.shrink_window(0);
+                }
+                Poll::Ready(Err(_)) => {
+                    wake(&mut self.exchange.receiving.reader);
+                    self.exchange.is_gone = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads what is left of a body that nobody wants: at most `left` bytes, until `due`.
+    pub(super) fn poll_discard(
+        &mut self,
+        left: &mut usize,
+        due: Instant,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        loop {
+            match self.step() {
+                Ok(Step::End) => {
+                    self.exchange.receiving.body = Body::Done;
+                    return Poll::Ready(true);
+                }
+                Ok(Step::Data(slice)) if slice.len() > *left => return Poll::Ready(false),
+                Ok(Step::Data(slice)) => {
+                    *left -= slice.len();
+                    continue;
+                }
+                Ok(Step::Trailers) => continue,
+                Ok(Step::NeedMore | Step::Paused) => {}
+                Ok(Step::Head(_)) | Err(_) => return Poll::Ready(false),
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(false),
+                Poll::Pending => return self.exchange.timer.poll_due(due, cx).map(|()| false),
+            }
+        }
+    }
+
+    /// Pipelined responses must not pile up before a client that does not read.
+    pub(super) fn poll_pipeline_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
+        let Some(socket) = &self.socket else {
+            return Poll::Ready(Err(()));
+        };
+        match socket.poll_send_room(cx, PIPELINED_RESPONSE_BYTES_MAX) {
+            Poll::Ready(room) => Poll::Ready(room.map_err(drop)),
+            Poll::Pending => {
+                if socket.queued() == 0 {
+                    return Poll::Pending;
+                }
+                let timeout = self.role.options.limits.send_stall_timeout;
+                let due = socket.send_progress() + timeout;
+                self.exchange.timer.poll_due(due, cx).map(|()| {
+                    count(|counters| counters.send_stalls += 1);
+                    Err(())
+                })
+            }
+        }
+    }
+}

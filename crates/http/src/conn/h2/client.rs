@@ -1,0 +1,419 @@
+//! A connection of HTTP/2 to an upstream, which the requests of a core share.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_proto::h2::{self, Code, Received as Incoming, StreamId};
+use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead};
+
+use super::drive::Disposition;
+use super::driver::{Conn, Driver, Role, Shared};
+use super::liveness::Liveness;
+use super::permits::Permits;
+use super::shortage::{Counted, PooledStreams, is_short};
+use super::stream::ResetReason;
+use crate::client::{Carrier, ClientOptions, Protocol};
+use crate::counters::count;
+use crate::error::ClientError;
+use crate::exchange::{
+    Body, ClientFraming, ClientSide, ExchangeId, Link, Message, Received, ReceivedKind, note,
+};
+use crate::input::Input;
+use crate::pool::{Lifetime, count_retired};
+use crate::recycle::Pooled;
+use crate::tls::TlsInfo;
+use crate::transport::Transport;
+
+pub(crate) struct Client {
+    pub(super) permits: Permits,
+    pub(super) liveness: Liveness,
+    /// What is counted of this connection in [`PooledStreams`].
+    pub(super) counted: Counted,
+    /// When it last changed what the windows of its streams begin with.
+    pub(super) window_changed: Option<Instant>,
+    pooled: Rc<Shared<Client>>,
+}
+
+impl Conn<Client> {
+    /// A connection that begins with our preface, for requests of this scheme.
+    pub(crate) fn client(
+        shared: &Rc<Shared<Client>>,
+        is_https: bool,
+        lifetime: Lifetime,
+    ) -> Rc<Conn<Client>> {
+        let mut machine = h2::Connection::client(shared.limits(), is_https);
+        // The priorities of different clients must not put one before the other.
+        machine.set_prioritizes(false);
+        let role = Client {
+            permits: Permits::new(lifetime),
+            liveness: Liveness::new(blitz_reactor::now()),
+            counted: Counted::default(),
+            window_changed: None,
+            pooled: Rc::clone(shared),
+        };
+        let conn = Conn::new(machine, role, shared);
+        shared.role.note_connection(&conn);
+        conn
+    }
+
+    /// Drives the connection until it carries no request and none holds a permit. `turned` is called at
+    /// the end of every turn.
+    pub(crate) async fn drive(
+        &self,
+        transport: Transport,
+        first: Input,
+        turned: impl Fn(),
+    ) -> Disposition {
+        self.run(transport, first, None, |never| match never {}, turned)
+            .await
+    }
+
+    /// Whether it is too old for more requests; when it has none it closes.
+    pub(crate) fn is_retired(&self, now: Instant, settings: u64) -> bool {
+        let mut driver = self.driver.borrow_mut();
+        let permits = &mut driver.role.permits;
+        let is_over = permits.lifetime.is_over(now, settings);
+        if is_over && !permits.are_retired() {
+            permits.retire();
+            count_retired();
+            driver.needs_task = true;
+            driver.wake_if_needed();
+        }
+        is_over
+    }
+
+    pub(crate) fn was_made_since(&self, moment: Instant) -> bool {
+        let driver = self.driver.borrow();
+        driver.role.permits.lifetime.was_made_since(moment)
+    }
+
+    /// Gives a request a permit, if there is one.
+    pub(crate) fn reserve(&self) -> bool {
+        let mut driver = self.driver.borrow_mut();
+        let has_permit = driver.permits_free() > 0;
+        driver.role.permits.reserved += usize::from(has_permit);
+        has_permit
+    }
+
+    /// The same on a connection that was parked or has just been made, and has no request.
+    pub(crate) fn reserve_first(&self) {
+        self.driver.borrow_mut().role.permits.reserved += 1;
+    }
+
+    /// Requests that may be begun now.
+    pub(crate) fn permits_free(&self) -> usize {
+        self.driver.borrow().permits_free()
+    }
+
+    /// Whether the server has said how much it takes.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.driver.borrow().machine.peer_has_spoken()
+    }
+
+    /// Whether it has carried a request.
+    pub(crate) fn is_used(&self) -> bool {
+        self.driver.borrow().role.permits.is_used
+    }
+}
+
+impl Carrier for Conn<Client> {
+    fn start_request(
+        &self,
+        head: &RequestHead,
+        length: BodyLength,
+    ) -> Result<(ExchangeId, bool), ClientError> {
+        self.with(|driver| driver.start_request(head, length))
+    }
+
+    fn give_back(self: Rc<Self>) {
+        self.with(|driver| {
+            driver.role.permits.reserved -= 1;
+            driver.needs_task = true;
+        });
+    }
+
+    fn protocol(&self) -> Protocol {
+        Protocol::Http2
+    }
+
+    fn tls(&self) -> Option<Rc<TlsInfo>> {
+        let driver = self.driver.borrow();
+        driver.socket.as_ref().and_then(Transport::info).cloned()
+    }
+
+    /// Whether the server takes extended CONNECT (RFC 8441), once it has said so. For one caller at
+    /// a time: until then there is only one permit.
+    fn poll_takes_websocket(&self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
+        let mut driver = self.driver.borrow_mut();
+        if driver.machine.peer_has_spoken() {
+            return Poll::Ready(Ok(driver.machine.takes_extended_connect()));
+        }
+        if driver.socket.is_none() {
+            return Poll::Ready(Err(ClientError::Unprocessed));
+        }
+        driver.role.permits.await_settling(cx);
+        Poll::Pending
+    }
+}
+
+impl Driver<Client> {
+    fn permits_free(&self) -> usize {
+        let Client {
+            permits, liveness, ..
+        } = &self.role;
+        if self.socket.is_none() || liveness.is_doubtful() {
+            return 0;
+        }
+        let open = self.machine.stream_count();
+        let available = match self.machine.peer_has_spoken() {
+            true => self.machine.requests_available(),
+            // One to begin with; the server's limit comes while it is on its way.
+            false => 1_usize.saturating_sub(open),
+        };
+        permits.free(open, available)
+    }
+
+    /// Sends the head of a request with a permit; whether content follows.
+    fn start_request(
+        &mut self,
+        head: &RequestHead,
+        length: BodyLength,
+    ) -> Result<(ExchangeId, bool), ClientError> {
+        self.role.permits.reserved -= 1;
+        self.needs_task = true;
+        if self.socket.is_none() {
+            return Err(ClientError::Unprocessed);
+        }
+        self.choose_first_window();
+        let (machine, out) = self.machine();
+        let Some(stream) = machine.send_request(head, length, out) else {
+            return Err(ClientError::Unprocessed);
+        };
+        let mut state = self.shared.stream();
+        state.is_connect = head.method == Method::Connect;
+        let has_content = self.machine.sends_body(stream);
+        state.exchange.message = match has_content {
+            true => Message::Open,
+            false => Message::Done,
+        };
+        let now = blitz_reactor::now();
+        if self.streams.is_empty() {
+            self.role.liveness.expect(now);
+        }
+        state.response.started = Some(now);
+        state.response.is_reused = std::mem::replace(&mut self.role.permits.is_used, true);
+        let has_sender = has_content && !state.is_connect;
+        self.streams.insert(stream, state);
+        self.count_streams();
+        Ok((stream.into(), has_sender))
+    }
+
+    /// Whether the response has nothing but its head, and is complete.
+    fn is_complete(&mut self, stream: StreamId) -> bool {
+        self.stream(stream).is_none_or(|state| {
+            state.exchange.receiving.is_complete()
+                && state.parts.is_empty()
+                && state.trailers.is_none()
+        })
+    }
+
+    /// What follows a head.
+    fn kind_of(&mut self, stream: StreamId, head: &ResponseHead) -> ReceivedKind {
+        if head.status.is_informational() {
+            return ReceivedKind::Informational;
+        }
+        if let Some(state) = self.stream(stream)
+            && state.is_connect
+            && head.status.is_success()
+        {
+            state.exchange.is_tunnel = true;
+            return ReceivedKind::Tunnel;
+        }
+        if self.is_complete(stream) {
+            self.response_taken(stream);
+            return ReceivedKind::Complete;
+        }
+        ReceivedKind::Content
+    }
+}
+
+impl Role for Client {
+    type Options = ClientOptions;
+    type Shared = PooledStreams;
+    type Side = ClientSide;
+    type Arrived = Infallible;
+
+    fn limits(options: &ClientOptions) -> &Limits {
+        &options.limits
+    }
+
+    /// A response belongs to a request that waits for it.
+    fn head_arrived(
+        driver: &mut Driver<Client>,
+        stream: StreamId,
+        received: &mut Incoming,
+        length: BodyLength,
+        has_ended: bool,
+    ) -> Option<Infallible> {
+        let mut head = Pooled::<ResponseHead>::take();
+        std::mem::swap(&mut *head, &mut received.response);
+        let state = driver.stream(stream)?;
+        state.response.is_heard = true;
+        let receiving = &mut state.exchange.receiving;
+        if !head.status.is_informational() {
+            state.response.has_final = true;
+            receiving.body = if has_ended { Body::Done } else { Body::Open };
+            receiving.pace.declare(length);
+        }
+        receiving.arrived();
+        state.response.heads.push_back((head, length));
+        if has_ended {
+            driver.role.permits.answered();
+        }
+        None
+    }
+
+    fn refused(_: &mut Driver<Client>, _: StreamId, _: Error, _: &Incoming) {}
+
+    fn stream_reset(driver: &mut Driver<Client>, reason: &ResetReason) {
+        if let ResetReason::Refused = reason {
+            let open = driver.machine.stream_count();
+            driver.role.permits.refused(open);
+        }
+    }
+
+    fn message_received(&mut self) {
+        self.permits.answered();
+    }
+
+    fn woken(&mut self) {
+        // The timer wakes the task of the connection's last time.
+        self.liveness.expect(blitz_reactor::now());
+    }
+
+    fn heard(&mut self) {
+        self.liveness.hear();
+    }
+
+    fn progressed(&mut self) {
+        self.liveness.progress();
+    }
+
+    fn settled(&mut self) {
+        self.permits.settled();
+    }
+
+    /// A server that has ended takes no more requests.
+    fn ended(driver: &mut Driver<Client>) {
+        driver.socket = None;
+    }
+
+    fn failed(error: Error) -> ResetReason {
+        ResetReason::Malformed(error)
+    }
+
+    fn is_reserved(&self) -> bool {
+        self.permits.reserved > 0
+    }
+
+    fn is_retired(&self) -> bool {
+        self.permits.are_retired()
+    }
+
+    fn is_doubtful(&self) -> bool {
+        self.liveness.is_doubtful()
+    }
+
+    fn poll_silence(driver: &mut Driver<Client>, cx: &mut Context<'_>) -> Poll<()> {
+        driver.poll_liveness(cx).map(|()| {
+            tracing::debug!("upstream connection answers no PING");
+            count(|counters| counters.upstream_silent += 1);
+        })
+    }
+
+    fn cap_windows(driver: &mut Driver<Client>) {
+        let share = blitz_reactor::fair_share();
+        let is_short = is_short(share, driver.limits());
+        driver.cap_windows_of_upstream(share, is_short);
+    }
+
+    /// Only the stream counts, since the requests of others must not wait for one whom the server lets
+    /// wait.
+    fn room(driver: &Driver<Client>) -> Option<usize> {
+        Some(driver.usual_room(blitz_reactor::fair_share()))
+    }
+
+    fn streams_changed(driver: &mut Driver<Client>) {
+        driver.count_streams();
+    }
+}
+
+impl ClientFraming for Driver<Client> {
+    fn options(&self) -> &ClientOptions {
+        &self.shared.options
+    }
+
+    fn started(&mut self, id: StreamId) -> Option<Instant> {
+        self.stream(id)?.response.started
+    }
+
+    fn poll_head(
+        &mut self,
+        id: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Received, ClientError>> {
+        let Some(state) = self.stream(id) else {
+            return Poll::Ready(Err(ClientError::Cancelled));
+        };
+        if let Some((head, length)) = state.response.heads.pop_front() {
+            let kind = self.kind_of(id, &head);
+            return Poll::Ready(Ok(Received { head, length, kind }));
+        }
+        if let Some(error) = state.response.failed.take() {
+            self.close_stream(id, Some(Code::CANCEL));
+            return Poll::Ready(Err(error));
+        }
+        note(&mut state.exchange.receiving.reader, cx);
+        Poll::Pending
+    }
+
+    fn has_response(&mut self, id: StreamId) -> bool {
+        self.stream(id)
+            .is_some_and(|state| state.response.has_final || state.response.failed.is_some())
+    }
+
+    /// A client forgets a stream when nobody has anything to do with it any more; if the server
+    /// has, it is told that it need not.
+    fn settle(&mut self, id: StreamId) {
+        let is_settled = self.stream(id).is_some_and(|state| {
+            let is_sending = state.exchange.message == Message::Open && !state.exchange.is_gone;
+            state.response.is_read && !is_sending
+        });
+        if is_settled {
+            self.close_stream(id, Some(Code::CANCEL));
+        }
+    }
+
+    fn response_taken(&mut self, id: StreamId) {
+        if let Some(state) = self.stream(id) {
+            state.response.is_read = true;
+            self.settle(id);
+        }
+    }
+
+    fn cancel(&mut self, id: StreamId) {
+        self.reset(id, Code::CANCEL);
+    }
+
+    fn abandon(&mut self, id: StreamId) {
+        self.close_stream(id, Some(Code::CANCEL));
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.pooled.role.uncount(&mut self.counted);
+    }
+}

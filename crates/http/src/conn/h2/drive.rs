@@ -1,0 +1,395 @@
+//! The connection's task, of a server and of a client: receives for all streams and sends what
+//! they have queued.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use blitz_proto::h2::{Code, Event, StreamId};
+use blitz_proto::{Error, ErrorKind};
+use blitz_reactor::{Buffer, Slice};
+
+use super::driver::{Conn, Driver, Role};
+use super::stream::ResetReason;
+use crate::counters::count;
+use crate::exchange::note;
+use crate::input::Input;
+use crate::recycle::Pooled;
+use crate::transport::Transport;
+
+/// Requests begun before the connection lets others have a turn.
+const BURST_REQUESTS_MAX: usize = 40;
+
+/// Work on frames before the connection lets others have a turn: bytes that are no content, and so
+/// many for each step of the machine.
+const BURST_WORK_MAX: usize = 16 * 1024;
+const STEP_WORK: usize = 32;
+/// What a refused or reset stream costs: an eighth of a turn, so that abuse exhausts its own turn.
+const LOST_WORK: usize = BURST_WORK_MAX / 8;
+
+/// A socket whose oldest queued byte waits for so long is not left to itself.
+const STALL_NOTED_AFTER: Duration = Duration::from_secs(1);
+
+/// Bytes that wait for the peer before nothing more is taken from it: it may be one that only
+/// wants to see how many answers to its PINGs we keep.
+const UNSENT_BYTES_MAX: usize = 256 * 1024;
+
+/// Streams that an idle connection keeps room for.
+pub(super) const STREAMS_KEPT: usize = 4;
+
+/// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Whether the first bytes of a connection are those of HTTP/2 with prior knowledge. Three tell it
+/// from every method of HTTP/1.1.
+pub(crate) fn begins_like_http2(first: &[u8]) -> bool {
+    let len = first.len().min(PREFACE.len());
+    len >= 3 && first[..len] == PREFACE[..len]
+}
+
+/// Whether the first bytes of a connection are too few to tell.
+#[inline]
+pub(crate) fn may_begin_like_http2(first: &[u8]) -> bool {
+    first.len() < 3 && PREFACE.starts_with(first)
+}
+
+/// What becomes of the connection.
+pub(crate) enum Disposition {
+    /// It has no streams and can be parked.
+    Park(Transport),
+    /// It is over; nothing is left to do.
+    Closed,
+}
+
+impl<R: Role> Conn<R> {
+    /// Drives the connection until it has no streams, beginning with what was just received. `start` is
+    /// given `begun` and each request that comes, and `turned` is called at the end of every turn.
+    pub(super) async fn run(
+        &self,
+        transport: Transport,
+        first: Input,
+        begun: Option<R::Arrived>,
+        start: impl Fn(R::Arrived),
+        turned: impl Fn(),
+    ) -> Disposition {
+        self.driver.borrow_mut().begin(transport, first);
+        let _guard = Guard(self);
+        begun.into_iter().for_each(&start);
+        poll_fn(|cx| {
+            let disposition = self.poll_drive(&start, cx);
+            turned();
+            disposition
+        })
+        .await
+    }
+
+    fn poll_drive(&self, start: &impl Fn(R::Arrived), cx: &mut Context<'_>) -> Poll<Disposition> {
+        self.is_driven.set(true);
+        self.driver.borrow_mut().look_at_clock();
+        let taken = self.take_in(start, cx);
+        self.is_driven.set(false);
+        let mut driver = self.driver.borrow_mut();
+        if driver.machine.peer_has_spoken() || driver.socket.is_none() {
+            driver.role.settled();
+        }
+        if let Err(error) = taken {
+            return Poll::Ready(driver.fail(error));
+        }
+        driver.send_content();
+        driver.needs_task = false;
+        driver.poll_disposition(cx)
+    }
+
+    /// Receives and hands out what the connection has.
+    fn take_in(&self, start: &impl Fn(R::Arrived), cx: &mut Context<'_>) -> Result<(), Error> {
+        let (mut begun, mut work) = (0, 0);
+        while begun < BURST_REQUESTS_MAX && work < BURST_WORK_MAX {
+            if R::poll_admission(&self.driver.borrow(), cx).is_pending() {
+                return Ok(());
+            }
+            let step = self.driver.borrow_mut().step(&mut work)?;
+            match step {
+                Step::Nothing => {}
+                Step::Arrived(request) => {
+                    start(request);
+                    begun += 1;
+                }
+                Step::NeedMore => {
+                    if self.driver.borrow_mut().poll_receive(cx).is_pending() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+}
+
+/// What the connection's task leaves behind when it is aborted: a socket that nobody drives any
+/// more. Otherwise it was given away or closed before.
+struct Guard<'a, R: Role>(&'a Conn<R>);
+
+impl<R: Role> Drop for Guard<'_, R> {
+    fn drop(&mut self) {
+        self.0.is_driven.set(false);
+        let mut driver = self.0.driver.borrow_mut();
+        if driver.socket.take().is_some() {
+            driver.lose_peer(&ResetReason::Reset);
+        }
+    }
+}
+
+/// What a step through the input brought.
+enum Step<A> {
+    Nothing,
+    NeedMore,
+    Arrived(A),
+}
+
+impl<R: Role> Driver<R> {
+    fn begin(&mut self, socket: Transport, first: Input) {
+        // Streams have windows of their own; this is for all of them together.
+        socket.set_window(self.limits().stream_buffer_bytes_max);
+        self.socket = Some(socket);
+        debug_assert!(self.input.is_empty(), "it was parked");
+        self.input = first;
+        // The timer wakes the task of the connection's last time.
+        self.role.woken();
+    }
+
+    fn look_at_clock(&mut self) {
+        self.now = self.shared.now();
+        R::cap_windows(self);
+    }
+
+    /// One step of the machine through what was received; adds to the `work` that was done.
+    fn step(&mut self, work: &mut usize) -> Result<Step<R::Arrived>, Error> {
+        let shared = Rc::clone(&self.shared);
+        let received = &mut *shared.received.borrow_mut();
+        let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
+        let pending = self.pending.get_or_insert_with(Buffer::take);
+        let step = self
+            .machine
+            .handle_input(bytes, self.now, received, pending)?;
+        let content = match (&step.event, self.input.front()) {
+            (Event::Data { range, .. }, Some(slice)) => Some(slice.slice(range.clone())),
+            _ => None,
+        };
+        *work += STEP_WORK + step.consumed - content.as_ref().map_or(0, Slice::len);
+        self.input.consume(step.consumed);
+        if step.event != Event::NeedMore {
+            self.partial_since = None;
+            if step.event != Event::Pong {
+                self.role.progressed();
+            }
+        }
+        if matches!(step.event, Event::Reset { .. } | Event::Refused { .. }) {
+            *work += LOST_WORK;
+        }
+        match step.event {
+            // The machine has to see all pieces before anybody waits for more (rule 8).
+            Event::NeedMore if !self.input.is_empty() => {}
+            Event::NeedMore => return Ok(Step::NeedMore),
+            Event::Head {
+                stream,
+                length,
+                end,
+            } => {
+                if let Some(arrived) = R::head_arrived(self, stream, received, length, end) {
+                    return Ok(Step::Arrived(arrived));
+                }
+            }
+            Event::Data { stream, end, .. } => {
+                let content = content.unwrap_or_else(|| Slice::from_buffer(Buffer::take()));
+                self.take_in(stream, content, end);
+            }
+            Event::Trailers { stream } => {
+                let mut trailers = Pooled::take();
+                std::mem::swap(&mut *trailers, &mut received.trailers);
+                self.take_in_trailers(stream, trailers);
+            }
+            Event::Refused { stream, error } => {
+                R::refused(self, stream, error, received);
+            }
+            Event::Reset { stream, error, .. } => self.lose_stream(stream, error),
+            Event::GoAway { .. } | Event::Pong => {}
+        }
+        Ok(Step::Nothing)
+    }
+
+    /// The peer reset a stream, or broke a rule on it.
+    fn lose_stream(&mut self, stream: StreamId, error: Error) {
+        let reason = match error.kind() {
+            ErrorKind::PeerReset => ResetReason::Reset,
+            ErrorKind::PeerRefused => ResetReason::Refused,
+            _ => ResetReason::Malformed(error),
+        };
+        R::stream_reset(self, &reason);
+        match self.stream(stream) {
+            Some(state) if state.is_lingering => self.close_stream(stream, None),
+            Some(state) => state.lose_peer(&reason),
+            None => self.machine.forget(stream),
+        }
+    }
+
+    /// Receives once more into the input. Ready if the machine has something to do.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_fin || self.queued() > UNSENT_BYTES_MAX || self.is_held_back() {
+            return Poll::Pending;
+        }
+        let Some(socket) = &mut self.socket else {
+            return Poll::Pending;
+        };
+        match socket.poll_recv(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(Some(slice))) => {
+                self.role.heard();
+                self.input.push(slice);
+                Poll::Ready(())
+            }
+            Poll::Ready(Ok(None)) => {
+                self.has_fin = true;
+                // The end of the connection cancels every stream (rule 16).
+                R::ended(self);
+                self.lose_peer(&ResetReason::Truncated);
+                Poll::Pending
+            }
+            Poll::Ready(Err(_)) => {
+                self.has_fin = true;
+                self.socket = None;
+                self.lose_peer(&ResetReason::Reset);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// A rule was broken that the whole connection depends on.
+    fn fail(&mut self, error: Error) -> Disposition {
+        tracing::debug!(rule = error.rule(), "connection ended");
+        self.lose_peer(&R::failed(error));
+        self.finish();
+        Disposition::Closed
+    }
+
+    /// Whether the connection can be parked or is over; if not, the task will be woken when there
+    /// is something to do.
+    fn poll_disposition(&mut self, cx: &mut Context<'_>) -> Poll<Disposition> {
+        if self.socket.is_none() {
+            self.lose_peer(&ResetReason::Reset);
+            return Poll::Ready(Disposition::Closed);
+        }
+        R::before_waiting(self, cx);
+        self.flush();
+        if self.poll_settings(cx).is_ready() {
+            return Poll::Ready(self.give_up());
+        }
+        let is_used = !self.streams.is_empty() || self.role.is_reserved();
+        let holds_input = |socket: &Transport| !self.input.is_empty() || socket.holds_content();
+        let is_idle = !is_used && !self.socket.as_ref().is_some_and(holds_input);
+        let is_over = self.has_fin || self.machine.is_drained() || self.role.is_retired();
+        // Close instead of parking while a PING is unanswered.
+        if is_idle && (is_over || self.role.is_doubtful()) {
+            self.finish();
+            return Poll::Ready(Disposition::Closed);
+        }
+        let is_partial = self.machine.is_partial();
+        if is_idle
+            && !is_partial
+            && !self.is_stalling()
+            && let Some(socket) = self.socket.take()
+        {
+            self.shrink();
+            return Poll::Ready(Disposition::Park(socket));
+        }
+        if self.poll_socket_room(cx) == Poll::Ready(false) {
+            self.socket = None;
+            self.lose_peer(&ResetReason::Reset);
+            return Poll::Ready(Disposition::Closed);
+        }
+        if let Some(due) = self.stall_due()
+            && self.timer.poll_due(due, cx).is_ready()
+        {
+            count(|counters| counters.send_stalls += 1);
+            return Poll::Ready(self.abort());
+        }
+        if R::poll_silence(self, cx).is_ready() {
+            return Poll::Ready(self.abort());
+        }
+        if self.poll_partial(is_partial, cx).is_ready() {
+            count(|counters| counters.header_timeouts += 1);
+            return Poll::Ready(self.abort());
+        }
+        if let Some(socket) = &self.socket {
+            socket.note_held(self.machine.held() + self.unsent);
+        }
+        note(&mut self.task, cx);
+        Poll::Pending
+    }
+
+    /// Ready if a frame or a block of fields has begun and does not come to its end in time.
+    fn poll_partial(&mut self, is_partial: bool, cx: &mut Context<'_>) -> Poll<()> {
+        if !is_partial || R::holds_too_much(self) {
+            self.partial_since = None;
+            return Poll::Pending;
+        }
+        let since = *self.partial_since.get_or_insert_with(blitz_reactor::now);
+        let due = since + self.limits().head_timeout;
+        self.timer.poll_due(due, cx)
+    }
+
+    /// Ready if the peer has not acknowledged our settings in time, unless it can say nothing any
+    /// more (rule 16), or it is we who do not read.
+    fn poll_settings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(due) = self.settings_due else {
+            return Poll::Pending;
+        };
+        if self.machine.settings_acknowledged() || self.has_fin {
+            self.settings_due = None;
+        } else if R::holds_too_much(self) {
+            self.settings_due = Some(blitz_reactor::now() + self.limits().settings_timeout);
+        } else {
+            return self.timer.poll_due(due, cx);
+        }
+        Poll::Pending
+    }
+
+    /// RFC 9113, section 6.5.3: "If the sender of a SETTINGS frame does not receive an
+    /// acknowledgment within a reasonable amount of time, it MAY issue a connection error [...] of
+    /// type SETTINGS_TIMEOUT."
+    #[cold]
+    pub(super) fn give_up(&mut self) -> Disposition {
+        count(|counters| counters.settings_timeouts += 1);
+        let (machine, out) = self.machine();
+        machine.give_up(Code::SETTINGS_TIMEOUT, out);
+        self.lose_peer(&ResetReason::Reset);
+        self.finish();
+        Disposition::Closed
+    }
+
+    /// The peer takes nothing. While it is parked nobody would watch its deadline, and frames that
+    /// it sends now and then would keep it from being idle.
+    fn is_stalling(&self) -> bool {
+        self.socket.as_ref().is_some_and(|socket| {
+            let now = blitz_reactor::now();
+            socket.queued() > 0
+                && now.saturating_duration_since(socket.send_progress()) > STALL_NOTED_AFTER
+        })
+    }
+
+    /// An idle connection holds no buffer, nor room for the streams of its busiest moment.
+    fn shrink(&mut self) {
+        self.pending = None;
+        self.streams.shrink_to(STREAMS_KEPT);
+        self.role.shrink();
+    }
+
+    fn abort(&mut self) -> Disposition {
+        self.lose_peer(&ResetReason::Reset);
+        if let Some(socket) = self.socket.take() {
+            socket.abort();
+        }
+        Disposition::Closed
+    }
+}

@@ -1,0 +1,383 @@
+//! The state of one connection, shared by its task, its exchanges and their handles.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use blitz_proto::h2::{self, Code, Received, StreamId};
+use blitz_proto::{BodyLength, Error, Limits};
+use blitz_reactor::{Buffer, Chunk, Socket};
+
+use super::stream::{ResetReason, Stream, Streams};
+use crate::exchange::{ExchangeId, Link, Side, wake};
+use crate::input::Input;
+use crate::timer::LazyTimer;
+use crate::transport::{Resting, Transport};
+
+/// One connection, of a server or of a client.
+pub(crate) struct Conn<R: Role> {
+    pub(super) driver: RefCell<Driver<R>>,
+    /// The connection's task is at work: what is queued meanwhile leaves when it is done.
+    pub(super) is_driven: Cell<bool>,
+}
+
+/// A connection that carries many exchanges at a time, each on a stream.
+pub(crate) struct Driver<R: Role> {
+    pub(super) role: R,
+    /// `None` while parked, and once closed.
+    pub(super) socket: Option<Transport>,
+    /// What is left of it while parked, if that is more than the socket.
+    parked: Option<Resting>,
+    /// The time as the machine knows it.
+    pub(super) now: Duration,
+    pub(super) machine: h2::Connection,
+    /// Received and not yet taken by the machine, in order.
+    pub(super) input: Input,
+    /// The peer sends no more.
+    pub(super) has_fin: bool,
+    /// Encoded and not yet queued.
+    pub(super) pending: Option<Buffer>,
+    pub(super) streams: Streams,
+    /// Bytes that all of them have queued for windows to open.
+    pub(super) unsent: usize,
+    /// Streams that got no room because the core is short of memory.
+    pub(super) crowded: Vec<StreamId>,
+    /// Nothing was read when it was tried last, since too much is held.
+    pub(super) was_held_back: bool,
+    pub(super) shared: Rc<Shared<R>>,
+    /// The connection's task, while it waits.
+    pub(super) task: Option<Waker>,
+    /// Something has happened that the connection's task has to look at.
+    pub(super) needs_task: bool,
+    pub(super) timer: LazyTimer,
+    /// When the bytes began to come that are no whole frame or header section yet.
+    pub(super) partial_since: Option<Instant>,
+    /// When our settings have to be acknowledged, unless they are.
+    pub(super) settings_due: Option<Instant>,
+}
+
+/// What a server and a client do differently.
+pub(crate) trait Role: Sized + 'static {
+    type Options;
+    /// What the connections of a listener, or of a pool, know of each other.
+    type Shared: Default;
+    type Side: Side<Driver<Self>>;
+    /// A message that has begun and is not the driver's to keep.
+    type Arrived;
+
+    fn limits(options: &Self::Options) -> &Limits;
+
+    /// The machine has a head.
+    fn head_arrived(
+        driver: &mut Driver<Self>,
+        stream: StreamId,
+        received: &mut Received,
+        length: BodyLength,
+        has_ended: bool,
+    ) -> Option<Self::Arrived>;
+
+    /// The machine has refused a request, of which these fields are known.
+    fn refused(driver: &mut Driver<Self>, stream: StreamId, error: Error, received: &Received);
+
+    /// A stream was reset, or its message was malformed.
+    fn stream_reset(driver: &mut Driver<Self>, reason: &ResetReason);
+
+    /// The last byte of a message has come on a stream that was answered before, or more of it.
+    fn came_late(_: &mut Driver<Self>, _: StreamId, _bytes: usize, _has_ended: bool) {}
+
+    /// A message of the peer was received to its end.
+    fn message_received(&mut self) {}
+
+    /// Ready when what was received may be looked into, since it may begin an exchange.
+    fn poll_admission(_: &Driver<Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
+    /// The connection's task begins.
+    fn woken(&mut self) {}
+    /// Bytes have come.
+    fn heard(&mut self) {}
+    /// A frame has come that is more than an answer to PING.
+    fn progressed(&mut self) {}
+    /// The peer has said what it takes, or never will.
+    fn settled(&mut self) {}
+
+    /// The peer has ended its direction.
+    fn ended(_: &mut Driver<Self>) {}
+
+    /// The peer broke a rule that the whole connection depends on; why its streams end.
+    fn failed(error: Error) -> ResetReason;
+
+    /// Looks at deadlines and announcements before the connection's task waits.
+    fn before_waiting(_: &mut Driver<Self>, _: &mut Context<'_>) {}
+
+    /// Exchanges are about to begin.
+    fn is_reserved(&self) -> bool {
+        false
+    }
+
+    /// No exchange is to begin any more.
+    fn is_retired(&self) -> bool {
+        false
+    }
+
+    /// Nothing is to begin until the peer gives a sign of life.
+    fn is_doubtful(&self) -> bool {
+        false
+    }
+
+    /// Ready when the peer gives no sign of life.
+    fn poll_silence(_: &mut Driver<Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
+    /// Adjusts the windows to the memory that is left.
+    fn cap_windows(driver: &mut Driver<Self>);
+
+    /// Whether nothing more should be read until some of what came is taken.
+    fn holds_too_much(_: &Driver<Self>) -> bool {
+        false
+    }
+
+    /// Bytes that each stream may have queued; `None` if the connection has enough.
+    fn room(driver: &Driver<Self>) -> Option<usize>;
+
+    /// The number of streams has changed.
+    fn streams_changed(_: &mut Driver<Self>) {}
+
+    /// What the peer is told of a stream that ends without a reason.
+    fn code_of_unfinished(_: &Driver<Self>, _: StreamId) -> Option<Code> {
+        None
+    }
+
+    /// An idle connection holds no memory of its busiest moment.
+    fn shrink(&mut self) {}
+}
+
+/// What the connections of a listener share, or those of a pool.
+pub(crate) struct Shared<R: Role> {
+    pub(super) options: Rc<R::Options>,
+    pub(super) role: R::Shared,
+    pub(super) received: RefCell<Received>,
+    /// The moment that the machines count time from, which is the first that they asked for.
+    epoch: OnceCell<Instant>,
+    /// Streams that wait to be used again, so that steady traffic allocates none.
+    #[allow(
+        clippy::vec_box,
+        reason = "a box moves from here to its connection and back"
+    )]
+    spare: RefCell<Vec<Box<Stream>>>,
+}
+
+/// Most streams kept for use by the next.
+const SPARE_MAX: usize = 1_024;
+
+impl<R: Role> Shared<R> {
+    pub(crate) fn new(options: Rc<R::Options>) -> Rc<Shared<R>> {
+        Rc::new(Shared {
+            options,
+            role: R::Shared::default(),
+            received: RefCell::default(),
+            epoch: OnceCell::new(),
+            spare: RefCell::default(),
+        })
+    }
+
+    #[inline]
+    pub(super) fn limits(&self) -> &Limits {
+        R::limits(&self.options)
+    }
+
+    /// A stream, as good as new.
+    pub(super) fn stream(&self) -> Box<Stream> {
+        match self.spare.borrow_mut().pop() {
+            Some(mut stream) => {
+                stream.renew();
+                stream
+            }
+            None => Stream::new(),
+        }
+    }
+
+    /// Keeps the memory of a stream that is over, without content.
+    pub(super) fn keep(&self, mut stream: Box<Stream>) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_MAX && stream.fits_pool() {
+            stream.drop_content();
+            spare.push(stream);
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        let now = blitz_reactor::now();
+        now.saturating_duration_since(*self.epoch.get_or_init(|| now))
+    }
+}
+
+impl<R: Role> Conn<R> {
+    pub(super) fn new(machine: h2::Connection, role: R, shared: &Rc<Shared<R>>) -> Rc<Conn<R>> {
+        let mut driver = Driver {
+            role,
+            socket: None,
+            parked: None,
+            now: Duration::ZERO,
+            machine,
+            input: Input::default(),
+            has_fin: false,
+            pending: None,
+            streams: Streams::default(),
+            unsent: 0,
+            crowded: Vec::new(),
+            was_held_back: false,
+            shared: Rc::clone(shared),
+            task: None,
+            needs_task: false,
+            timer: LazyTimer::default(),
+            partial_since: None,
+            settings_due: Some(blitz_reactor::now() + shared.limits().settings_timeout),
+        };
+        R::cap_windows(&mut driver);
+        let (machine, out) = driver.machine();
+        machine.start(out);
+        Rc::new(Conn {
+            driver: RefCell::new(driver),
+            is_driven: Cell::new(false),
+        })
+    }
+
+    /// Keeps what is left of a transport that is parked.
+    pub(crate) fn park(&self, parked: Resting) {
+        if let Resting::Tls(_) = parked {
+            self.driver.borrow_mut().parked = Some(parked);
+        }
+    }
+
+    /// Puts the transport together again with its socket, which has come back.
+    pub(crate) fn unpark(&self, socket: Socket) -> Transport {
+        match self.driver.borrow_mut().parked.take() {
+            Some(parked) => parked.wake(socket),
+            None => Transport::Plain(socket),
+        }
+    }
+
+    /// Says good-bye on a connection without streams.
+    pub(crate) fn finish(&self, transport: Transport) {
+        let mut driver = self.driver.borrow_mut();
+        driver.socket = Some(transport);
+        let (machine, out) = driver.machine();
+        machine.drain_now(out);
+        driver.finish();
+    }
+}
+
+impl<R: Role> Link for Conn<R> {
+    type Framing = Driver<R>;
+
+    #[inline]
+    fn with<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
+        let mut driver = self.driver.borrow_mut();
+        let done = act(&mut driver);
+        if !self.is_driven.get() {
+            driver.wake_if_needed();
+        }
+        done
+    }
+
+    #[inline]
+    fn look<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
+        act(&mut self.driver.borrow_mut())
+    }
+}
+
+impl<R: Role> Driver<R> {
+    pub(super) fn limits(&self) -> &Limits {
+        self.shared.limits()
+    }
+
+    /// The machine, and where it writes.
+    pub(super) fn machine(&mut self) -> (&mut h2::Connection, &mut Buffer) {
+        let pending = self.pending.get_or_insert_with(Buffer::take);
+        (&mut self.machine, pending)
+    }
+
+    pub(super) fn stream(&mut self, stream: StreamId) -> Option<&mut Stream> {
+        self.streams.get_mut(&stream).map(|stream| &mut **stream)
+    }
+
+    /// Wakes the connection's task if there is something for it: frames to send, a stream that has
+    /// ended, or memory that it waits for.
+    #[inline]
+    pub(super) fn wake_if_needed(&mut self) {
+        let has_pending = self
+            .pending
+            .as_ref()
+            .is_some_and(|buffer| !buffer.is_empty());
+        if has_pending || self.needs_task || self.was_held_back {
+            wake(&mut self.task);
+        }
+    }
+
+    /// Queues what was encoded; it leaves with everything else that is queued in this turn.
+    pub(super) fn flush(&mut self) {
+        if let Some(buffer) = self.pending.take_if(|buffer| !buffer.is_empty())
+            && let Some(socket) = &mut self.socket
+        {
+            socket.send(Chunk::from(buffer));
+        }
+    }
+
+    /// Small pieces are copied behind what is encoded already, large ones are queued as they are
+    /// (rule 3).
+    pub(super) fn append(&mut self, chunk: Chunk) {
+        if chunk.len() < self.limits().slice_bytes_min {
+            self.machine().1.extend_from_slice(&chunk);
+        } else {
+            self.flush();
+            self.needs_task = true;
+            if let Some(socket) = &mut self.socket {
+                socket.send(chunk);
+            }
+        }
+    }
+
+    /// Bytes that wait for the peer to take them.
+    pub(super) fn queued(&self) -> usize {
+        let pending = self.pending.as_ref().map_or(0, |buffer| buffer.len());
+        pending + self.socket.as_ref().map_or(0, Transport::queued)
+    }
+
+    /// The connection is lost.
+    pub(super) fn lose_peer(&mut self, reason: &ResetReason) {
+        for stream in self.streams.values_mut() {
+            stream.lose_peer(reason);
+        }
+        self.role.settled();
+    }
+
+    /// Resets a stream and sends the reset.
+    pub(super) fn reset(&mut self, stream: StreamId, code: Code) {
+        let (machine, out) = self.machine();
+        machine.reset(stream, code, out);
+    }
+
+    /// Lets the peer read what was sent, although it may still be sending (rule 16).
+    pub(super) fn finish(&mut self) {
+        self.flush();
+        if let Some(socket) = self.socket.take() {
+            socket.finish();
+        }
+    }
+}
+
+impl From<ExchangeId> for StreamId {
+    fn from(id: ExchangeId) -> StreamId {
+        StreamId::new(id.0 as u32)
+    }
+}
+
+impl From<StreamId> for ExchangeId {
+    fn from(id: StreamId) -> ExchangeId {
+        ExchangeId(u64::from(id.get()))
+    }
+}

@@ -1,0 +1,162 @@
+//! Messages of the peer: from the machine's events to the streams.
+
+use std::task::{Context, Poll};
+
+use blitz_proto::h2::StreamId;
+use blitz_proto::{Error, Fields, Limits};
+use blitz_reactor::{Chunk, Slice};
+
+use super::driver::{Driver, Role};
+use super::stream::Stream;
+use crate::error::{BodyError, SendError};
+use crate::exchange::{Body, ExchangeState, Fill, Framing, Sent, Transmission};
+use crate::recycle::Pooled;
+
+/// A slice of less than this that has to wait is copied out of its buffer, which others could be
+/// received into (rule 3): frames of many streams share one.
+const KEPT_MIN: usize = 4 * 1024;
+
+impl Stream {
+    /// Keeps content for its reader, if there is one; whether that was so.
+    fn take_in(&mut self, mut slice: Slice, has_ended: bool) -> bool {
+        let receiving = &mut self.exchange.receiving;
+        let is_wanted = matches!(receiving.body, Body::Open);
+        if is_wanted && !slice.is_empty() {
+            if receiving.reader.is_none() && slice.len() < KEPT_MIN {
+                slice = slice.copied();
+            }
+            receiving.pace.bytes += slice.len() as u64;
+            self.parts.push_back(slice);
+        }
+        if has_ended && !matches!(receiving.body, Body::Failed(_)) {
+            receiving.body = Body::Done;
+        }
+        receiving.arrived();
+        if has_ended || self.exchange.is_tunnel {
+            self.exchange.wake_task();
+        }
+        is_wanted
+    }
+}
+
+impl<R: Role> Driver<R> {
+    /// Content has arrived.
+    pub(super) fn take_in(&mut self, stream: StreamId, slice: Slice, has_ended: bool) {
+        let bytes = slice.len();
+        let state = self.stream(stream);
+        let is_wanted = state.is_some_and(|state| state.take_in(slice, has_ended));
+        if has_ended {
+            self.role.message_received();
+        }
+        if !is_wanted && bytes > 0 {
+            let (machine, out) = self.machine();
+            machine.release(stream, bytes, out);
+        }
+        if self.stream(stream).is_some_and(|state| state.is_lingering) {
+            R::came_late(self, stream, bytes, has_ended);
+        }
+    }
+
+    /// Trailers have arrived, and with them the end.
+    pub(super) fn take_in_trailers(&mut self, stream: StreamId, trailers: Pooled<Fields>) {
+        self.role.message_received();
+        let Some(state) = self.stream(stream) else {
+            return;
+        };
+        let receiving = &mut state.exchange.receiving;
+        if matches!(receiving.body, Body::Open) {
+            state.trailers = Some(trailers);
+        }
+        receiving.body = Body::Done;
+        receiving.arrived();
+        state.exchange.wake_task();
+        if state.is_lingering {
+            R::came_late(self, stream, 0, true);
+        }
+    }
+
+    /// Gives the window of what was taken, or is not wanted, back.
+    pub(super) fn release(&mut self, stream: StreamId, bytes: usize) {
+        if bytes > 0 {
+            let (machine, out) = self.machine();
+            machine.release(stream, bytes, out);
+        }
+    }
+}
+
+impl<R: Role> Framing for Driver<R> {
+    type Id = StreamId;
+    type Side = R::Side;
+
+    #[inline]
+    fn exchange(&mut self, id: StreamId) -> Option<&mut ExchangeState> {
+        self.stream(id).map(|stream| &mut stream.exchange)
+    }
+
+    #[inline]
+    fn exchange_and_limits(&mut self, id: StreamId) -> Option<(&mut ExchangeState, &Limits)> {
+        let stream = self.streams.get_mut(&id)?;
+        Some((&mut stream.exchange, self.shared.limits()))
+    }
+
+    fn poll_fill(&mut self, id: StreamId, _: &mut Context<'_>) -> Poll<Result<Fill, BodyError>> {
+        let Some(stream) = self.stream(id) else {
+            return Poll::Ready(Err(BodyError::Cancelled));
+        };
+        // What came before a failure comes first: some servers reset tunnels that are at their end.
+        if let Some(slice) = stream.parts.pop_front() {
+            self.release(id, slice.len());
+            return Poll::Ready(Ok(Fill::Data(slice)));
+        }
+        if let Body::Failed(error) = &stream.exchange.receiving.body {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if let Some(trailers) = stream.trailers.take() {
+            return Poll::Ready(Ok(Fill::Trailers(trailers)));
+        }
+        match stream.exchange.receiving.is_complete() {
+            true => Poll::Ready(Ok(Fill::End)),
+            false => Poll::Pending,
+        }
+    }
+
+    fn take_whole(&mut self, id: StreamId, length: u64) -> Option<Slice> {
+        let stream = self.stream(id)?;
+        let front = stream.parts.front()?;
+        let is_whole = stream.exchange.receiving.is_complete() && front.len() as u64 == length;
+        if !is_whole || stream.trailers.is_some() {
+            return None;
+        }
+        let whole = stream.parts.pop_front()?;
+        self.release(id, whole.len());
+        Some(whole)
+    }
+
+    fn poll_room(&mut self, id: StreamId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.poll_stream_room(id, cx)
+    }
+
+    fn send_data(&mut self, id: StreamId, chunk: Chunk, is_last: bool) -> Result<Sent, Error> {
+        self.queue_data(id, chunk, is_last)
+    }
+
+    fn send_end(&mut self, id: StreamId, trailers: Option<&Fields>) -> Result<Sent, Error> {
+        self.queue_end(id, trailers)
+    }
+
+    #[inline]
+    fn has_content_to_send(&self, id: StreamId) -> bool {
+        self.machine.sends_body(id)
+    }
+
+    fn transmission(&mut self, id: StreamId) -> Transmission {
+        let is_held_back = R::holds_too_much(self);
+        let sending = self.stream(id).map(|stream| &stream.sending);
+        Transmission {
+            unsent: sending.map_or(0, |sending| sending.queued),
+            progress: sending.map(|sending| sending.progress),
+            half_closed: None,
+            is_held_back,
+        }
+    }
+}

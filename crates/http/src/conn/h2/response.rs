@@ -1,0 +1,51 @@
+//! The response that a client waits for on a stream, before its body.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use blitz_proto::{BodyLength, ResponseHead};
+
+use super::stream::ResetReason;
+use crate::error::ClientError;
+use crate::recycle::Pooled;
+
+#[derive(Default)]
+pub(super) struct Response {
+    /// Received and not yet taken.
+    pub(super) heads: VecDeque<(Pooled<ResponseHead>, BodyLength)>,
+    /// Why no more will come.
+    pub(super) failed: Option<ClientError>,
+    /// The final head was received.
+    pub(super) has_final: bool,
+    /// Some head was received.
+    pub(super) is_heard: bool,
+    /// It was taken to its end, or nobody wants it.
+    pub(super) is_read: bool,
+    /// Other requests went over the connection before.
+    pub(super) is_reused: bool,
+    /// When the request was begun.
+    pub(super) started: Option<Instant>,
+}
+
+impl Response {
+    pub(super) fn clear(&mut self) {
+        self.heads.clear();
+        *self = Response {
+            heads: std::mem::take(&mut self.heads),
+            ..Response::default()
+        };
+    }
+
+    pub(super) fn fail(&mut self, reason: &ResetReason) {
+        if self.has_final || self.failed.is_some() {
+            return;
+        }
+        let reused = self.is_reused;
+        self.failed = Some(match *reason {
+            ResetReason::Malformed(error) => ClientError::Malformed(error),
+            ResetReason::Refused => ClientError::Unprocessed,
+            ResetReason::Reset | ResetReason::Truncated if self.is_heard => ClientError::Truncated,
+            ResetReason::Reset | ResetReason::Truncated => ClientError::Reset { reused },
+        });
+    }
+}

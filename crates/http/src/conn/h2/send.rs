@@ -1,0 +1,242 @@
+//! Our messages: content is sent as windows and turns allow.
+
+use std::task::{Context, Poll};
+
+use blitz_proto::h2::{Code, StreamId};
+use blitz_proto::{Error, Fields};
+use blitz_reactor::{Buffer, Chunk};
+
+use super::driver::{Driver, Role};
+use super::stream::Ending;
+use crate::counters::count;
+use crate::error::SendError;
+use crate::exchange::{Sent, conclude_sent, note, wake};
+use crate::recycle::Pooled;
+
+/// Bytes queued at the socket before streams have to wait for their turn: later choices are better
+/// choices, and little waits in front of a stream that is more urgent.
+const SOCKET_BYTES_MAX: usize = 128 * 1024;
+
+/// Shares of a stream that a connection may have queued, and hold, while the core is short of memory.
+pub(super) const STREAMS_WHEN_SHORT: usize = 4;
+
+/// A connection that has no more than this queued gets more however short the core of memory is.
+pub(super) const UNSENT_MIN: usize = 4 * 1024;
+
+impl<R: Role> Driver<R> {
+    pub(super) fn poll_stream_room(
+        &mut self,
+        stream: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        let room = R::room(self);
+        let Some(state) = self.stream(stream) else {
+            return Poll::Ready(Err(SendError::Closed));
+        };
+        let sending = &mut state.sending;
+        if room.is_some_and(|below| sending.queued <= below) {
+            return Poll::Ready(Ok(()));
+        }
+        note(&mut sending.writer, cx);
+        sending.wake_at = room.unwrap_or(0);
+        if room.is_none() && !self.crowded.contains(&stream) {
+            count(|counters| counters.h2_held_back += 1);
+            self.crowded.push(stream);
+        }
+        Poll::Pending
+    }
+
+    /// Bytes that a stream may have queued before it gets another piece, as far as that depends on it
+    /// alone: half of its share is for what was received and is not yet taken (rule 4).
+    pub(super) fn usual_room(&self, share: usize) -> usize {
+        (self.limits().stream_buffer_bytes_max / 4).min(share)
+    }
+
+    /// Some of what streams had queued is gone.
+    fn note_sent(&mut self, bytes: usize) {
+        self.unsent -= bytes;
+        self.wake_crowded();
+    }
+
+    /// There may be room for those who got none.
+    pub(super) fn wake_crowded(&mut self) {
+        for stream in std::mem::take(&mut self.crowded) {
+            if let Some(state) = self.stream(stream) {
+                wake(&mut state.sending.writer);
+            }
+        }
+    }
+
+    /// Sends what a window is open for and queues the rest.
+    pub(super) fn queue_data(
+        &mut self,
+        stream: StreamId,
+        chunk: Chunk,
+        is_last: bool,
+    ) -> Result<Sent, Error> {
+        let is_full = self.queued() > SOCKET_BYTES_MAX;
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return Ok(Sent::Open);
+        };
+        let sending = &mut state.sending;
+        if is_last {
+            sending.end = Ending::Plain;
+        }
+        sending.queued += chunk.len();
+        self.unsent += chunk.len();
+        // Behind others, and behind a full socket, it has to wait for its turn.
+        let waits = !sending.queue.is_empty();
+        if waits {
+            sending.queue.push_back(chunk);
+            return Ok(Sent::Open);
+        }
+        sending.progress = blitz_reactor::now();
+        if is_full {
+            sending.queue.push_back(chunk);
+            self.mark_ready(stream);
+            return Ok(Sent::Open);
+        }
+        self.send_frame(stream, chunk)
+    }
+
+    fn mark_ready(&mut self, stream: StreamId) {
+        self.needs_task = true;
+        self.machine.mark_ready(stream);
+    }
+
+    /// Sends a frame of what a stream has queued.
+    fn send_queued(&mut self, stream: StreamId) -> Result<Sent, Error> {
+        let front = self
+            .stream(stream)
+            .and_then(|state| state.sending.queue.pop_front());
+        match front {
+            Some(front) => self.send_frame(stream, front),
+            None => self.end_message(stream),
+        }
+    }
+
+    /// Sends a frame of `chunk`, which was taken from the front of the queue; marks the stream as
+    /// ready if something is left.
+    fn send_frame(&mut self, stream: StreamId, mut chunk: Chunk) -> Result<Sent, Error> {
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return Ok(Sent::Open);
+        };
+        let sending = &mut state.sending;
+        let is_last = sending.queue.is_empty() && matches!(sending.end, Ending::Plain);
+        let out = self.pending.get_or_insert_with(Buffer::take);
+        let now = self.machine.send_data(stream, chunk.len(), is_last, out)?;
+        sending.queued -= now;
+        let is_whole = now == chunk.len();
+        let part = if is_whole {
+            chunk
+        } else {
+            let part = chunk.split_to(now);
+            sending.queue.push_front(chunk);
+            part
+        };
+        let has_more = !sending.queue.is_empty();
+        if now > 0 {
+            sending.progress = blitz_reactor::now();
+            if sending.queued <= sending.wake_at {
+                wake(&mut sending.writer);
+            }
+            self.append(part);
+            self.note_sent(now);
+        }
+        if has_more {
+            self.mark_ready(stream);
+            Ok(Sent::Open)
+        } else if is_last {
+            Ok(Sent::Complete)
+        } else {
+            self.end_message(stream)
+        }
+    }
+
+    /// Nothing is queued: ends the message, if that was asked for.
+    fn end_message(&mut self, stream: StreamId) -> Result<Sent, Error> {
+        let Some(state) = self.stream(stream) else {
+            return Ok(Sent::Open);
+        };
+        let trailers = match std::mem::replace(&mut state.sending.end, Ending::Open) {
+            Ending::Open => return Ok(Sent::Open),
+            Ending::Plain => None,
+            Ending::Trailers(trailers) => Some(trailers),
+        };
+        let (machine, out) = self.machine();
+        machine.send_end(stream, trailers.as_deref(), out)?;
+        Ok(Sent::Complete)
+    }
+
+    pub(super) fn queue_end(
+        &mut self,
+        stream: StreamId,
+        trailers: Option<&Fields>,
+    ) -> Result<Sent, Error> {
+        if !self.machine.sends_body(stream) {
+            return Ok(Sent::Complete);
+        }
+        let Some(state) = self.stream(stream) else {
+            return Ok(Sent::Open);
+        };
+        state.sending.end = match trailers {
+            None => Ending::Plain,
+            Some(trailers) => {
+                let mut copy = Pooled::<Fields>::take();
+                copy.clone_from(trailers);
+                Ending::Trailers(copy)
+            }
+        };
+        match state.sending.queue.is_empty() {
+            true => self.end_message(stream),
+            false => Ok(Sent::Open),
+        }
+    }
+
+    /// Sends what windows and the socket have room for, each stream in its turn.
+    pub(super) fn send_content(&mut self) {
+        while self.queued() <= SOCKET_BYTES_MAX {
+            let Some(stream) = self.machine.next_to_send() else {
+                break;
+            };
+            let sent = self.send_queued(stream);
+            // What goes wrong is noted in the exchange.
+            let _ = conclude_sent(self, stream, sent);
+        }
+        self.flush();
+    }
+
+    /// Ready while the socket has room for more.
+    pub(super) fn poll_socket_room(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let Some(socket) = &self.socket else {
+            return Poll::Ready(false);
+        };
+        match socket.poll_send_room(cx, SOCKET_BYTES_MAX) {
+            Poll::Ready(room) => Poll::Ready(room.is_ok()),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Gives a stream up that we have finished with in one way or another.
+    pub(super) fn close_stream(&mut self, stream: StreamId, code: Option<Code>) {
+        if let Some(mut state) = self.streams.remove(&stream) {
+            self.needs_task = true;
+            wake(&mut state.exchange.closed);
+            wake(&mut state.exchange.receiving.reader);
+            self.release(stream, state.drain_parts());
+            self.note_sent(state.sending.queued);
+            self.shared.keep(state);
+            R::streams_changed(self);
+        }
+        if let Some(code) = code.or(R::code_of_unfinished(self, stream)) {
+            self.reset(stream, code);
+        }
+        self.machine.forget(stream);
+    }
+
+    /// When the peer will have taken nothing for too long.
+    pub(super) fn stall_due(&self) -> Option<std::time::Instant> {
+        let socket = self.socket.as_ref().filter(|socket| socket.queued() > 0)?;
+        Some(socket.send_progress() + self.limits().send_stall_timeout)
+    }
+}

@@ -1,0 +1,491 @@
+//! A connection of HTTP/2 on a server, and its exchanges: each has a task that drives the service and
+//! watches the client.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use blitz_proto::h2::{self, Code, Received, StreamId, UpgradeSettings};
+use blitz_proto::{
+    BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status,
+};
+
+use super::drive::{Disposition, STREAMS_KEPT};
+use super::driver::{Conn, Driver, Role, Shared};
+use super::send::{STREAMS_WHEN_SHORT, UNSENT_MIN};
+use super::shortage::is_short;
+use super::stream::ResetReason;
+use crate::counters::{count, count_refused};
+use crate::date::http_date;
+use crate::exchange::{
+    Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, ServerFraming,
+    ServerSide, Service, conclude, poll_outcome, refusal_of, refuse, wake,
+};
+use crate::input::Input;
+use crate::problem::accepts_problem;
+use crate::recycle::Pooled;
+use crate::serve::ServeOptions;
+use crate::transport::Transport;
+
+pub(crate) struct Server {
+    peer: Rc<Peer>,
+    /// Streams that are answered and not yet received to their end, with the time for it.
+    lingering: VecDeque<(StreamId, Instant)>,
+    /// When the connection was first parked after its last stream.
+    idle_since: Option<Instant>,
+}
+
+/// A request that has just come.
+pub(crate) struct Request {
+    stream: StreamId,
+    head: Pooled<RequestHead>,
+    length: BodyLength,
+    has_ended: bool,
+}
+
+impl Conn<Server> {
+    /// A connection whose client is about to send its preface.
+    pub(crate) fn server(peer: Peer, shared: &Rc<Shared<Server>>) -> Rc<Conn<Server>> {
+        let role = Server {
+            peer: Rc::new(peer),
+            lingering: VecDeque::new(),
+            idle_since: None,
+        };
+        Conn::new(h2::Connection::server(shared.limits()), role, shared)
+    }
+
+    /// Takes the request over that the connection began with in HTTP/1.1, as stream 1.
+    pub(crate) fn upgrade(&self, head: Pooled<RequestHead>, settings: &UpgradeSettings) -> Request {
+        let mut driver = self.driver.borrow_mut();
+        Request {
+            stream: driver.machine.upgrade(&head, settings),
+            head,
+            length: BodyLength::Empty,
+            has_ended: true,
+        }
+    }
+
+    /// Drives the connection until it has no streams, beginning with what was just received; `begun`
+    /// is a request that came over HTTP/1.1.
+    pub(crate) async fn serve<S: Service>(
+        self: &Rc<Self>,
+        service: &Rc<S>,
+        transport: Transport,
+        first: Input,
+        begun: Option<Request>,
+    ) -> Disposition {
+        let start = |request| self.start_exchange(service, request);
+        self.run(transport, first, begun, start, || {}).await
+    }
+
+    /// The time that is left for a parked connection's client to acknowledge our settings; `None` if it
+    /// has.
+    pub(crate) fn settings_left(&self) -> Option<Duration> {
+        let driver = self.driver.borrow();
+        let due = driver.settings_due?;
+        let is_open = !driver.machine.settings_acknowledged();
+        is_open.then(|| due.saturating_duration_since(blitz_reactor::now()))
+    }
+
+    /// How long a connection that is about to be parked may still be idle: only streams renew that
+    /// time, PING does not (rule 18).
+    pub(crate) fn idle_left(&self, idle_timeout: Duration) -> Duration {
+        let now = blitz_reactor::now();
+        let mut driver = self.driver.borrow_mut();
+        let since = *driver.role.idle_since.get_or_insert(now);
+        (since + idle_timeout).saturating_duration_since(now)
+    }
+
+    /// Says good-bye on a parked connection whose client has not acknowledged our settings.
+    pub(crate) fn give_up(&self, transport: Transport) {
+        let mut driver = self.driver.borrow_mut();
+        driver.socket = Some(transport);
+        driver.give_up();
+    }
+
+    /// Starts to work on a request.
+    fn start_exchange<S: Service>(self: &Rc<Self>, service: &Rc<S>, request: Request) {
+        let stream = request.stream;
+        let exchange = self.exchange(request);
+        let (conn, service) = (Rc::clone(self), Rc::clone(service));
+        if blitz_reactor::spawn_now(run(conn, service, stream, exchange)).is_some() {
+            blitz_reactor::begun();
+        }
+    }
+
+    /// `None` if the request was refused because its head is too large for what the core holds.
+    fn exchange(self: &Rc<Self>, request: Request) -> Option<Exchange> {
+        let Request {
+            stream,
+            mut head,
+            length,
+            has_ended,
+        } = request;
+        let mut driver = self.driver.borrow_mut();
+        let mut state = driver.shared.stream();
+        state.is_connect = head.method == Method::Connect;
+        let is_done = has_ended || length == BodyLength::Empty;
+        if !is_done {
+            state.exchange.begin_body(length);
+            state.exchange.accepts_problem = accepts_problem(&head.fields) == Some(true);
+        }
+        // What comes behind CONNECT belongs to the tunnel, if there will be one.
+        let has_content = !is_done && !state.is_connect;
+        driver.streams.insert(stream, state);
+        driver.role.idle_since = None;
+        let peer = Rc::clone(&driver.role.peer);
+        let is_charged = head.charge(driver.limits());
+        drop(driver);
+        let id = ExchangeId::from(stream);
+        let body = match has_content {
+            true => RecvBody::new(Rc::<Conn<Server>>::clone(self), id, length),
+            false if is_done => RecvBody::complete(length),
+            false => RecvBody::empty(),
+        };
+        let exchange = Exchange {
+            request: head,
+            body,
+            responder: Responder::new(Rc::<Conn<Server>>::clone(self), id),
+            peer,
+        };
+        if !is_charged {
+            self.refuse_head(exchange);
+            return None;
+        }
+        Some(exchange)
+    }
+
+    #[cold]
+    fn refuse_head(&self, exchange: Exchange) {
+        let options = Rc::clone(&self.driver.borrow().shared.options);
+        exchange.refuse_head(&options);
+    }
+
+    /// Drives the service; behind it, watches the client and the deadlines.
+    fn poll_exchange<F: Future<Output = ()>>(
+        &self,
+        stream: StreamId,
+        mut call: Pin<&mut Option<F>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome> {
+        if let Some(future) = call.as_mut().as_pin_mut()
+            && future.poll(cx).is_ready()
+        {
+            call.set(None);
+        }
+        let is_done = call.is_none();
+        poll_outcome(&mut *self.driver.borrow_mut(), stream, is_done, cx)
+    }
+}
+
+/// The task of an exchange. There is none if the request was answered before.
+async fn run<S: Service>(
+    conn: Rc<Conn<Server>>,
+    service: Rc<S>,
+    stream: StreamId,
+    exchange: Option<Exchange>,
+) {
+    let mut guard = Guard {
+        conn: &conn,
+        stream,
+        outcome: Outcome::Cut,
+    };
+    let call = pin!(exchange.map(|exchange| service.call(exchange)));
+    let mut call = call;
+    guard.outcome = poll_fn(|cx| conn.poll_exchange(stream, call.as_mut(), cx)).await;
+}
+
+/// Ends the exchange with its task, also when that is aborted or panics.
+struct Guard<'a> {
+    conn: &'a Conn<Server>,
+    stream: StreamId,
+    outcome: Outcome,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let mut driver = self.conn.driver.borrow_mut();
+        driver.conclude(self.stream, self.outcome);
+        if !self.conn.is_driven.get() {
+            driver.wake_if_needed();
+        }
+    }
+}
+
+impl Driver<Server> {
+    fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
+        match conclude(self, stream, outcome) {
+            Conclusion::Complete | Conclusion::Refused if self.is_received(stream) => {
+                self.close_stream(stream, None);
+            }
+            Conclusion::Complete | Conclusion::Refused => self.linger(stream),
+            Conclusion::Gone => self.close_stream(stream, None),
+            Conclusion::Cancelled => self.close_stream(stream, Some(Code::CANCEL)),
+            Conclusion::Failed => self.close_stream(stream, Some(Code::INTERNAL_ERROR)),
+        }
+    }
+
+    /// Whether nothing of the request is left to be received.
+    fn is_received(&mut self, stream: StreamId) -> bool {
+        self.machine.receive_done(stream)
+            || self
+                .stream(stream)
+                .is_none_or(|state| state.exchange.receiving.is_complete())
+    }
+
+    /// The response is complete, the request is not: what still comes is dropped for a moment, and
+    /// then the client is asked for no more (RFC 9113, section 8.1).
+    fn linger(&mut self, stream: StreamId) {
+        let until = blitz_reactor::now() + self.limits().discard_timeout;
+        if let Some(state) = self.stream(stream) {
+            if matches!(state.exchange.receiving.body, Body::Open) {
+                state.exchange.receiving.body = Body::Unwanted;
+            }
+            state.is_lingering = true;
+            self.discard(stream);
+            self.role.lingering.push_back((stream, until));
+            // It has a deadline now.
+            self.needs_task = true;
+        }
+    }
+
+    /// Asks for no more where the moment has passed; when the next one will have.
+    fn end_lingering(&mut self) -> Option<Instant> {
+        let now = blitz_reactor::now();
+        while let Some((stream, until)) = self.role.lingering.front().copied() {
+            let is_over = !self.streams.contains_key(&stream);
+            if !is_over && until > now {
+                return Some(until);
+            }
+            self.role.lingering.pop_front();
+            if !is_over {
+                self.close_stream(stream, Some(Code::NO_ERROR));
+            }
+        }
+        None
+    }
+
+    /// `Date` and `Server`, where they are missing.
+    fn add_default_headers(&self, head: &mut ResponseHead) {
+        let options = &self.shared.options;
+        let fields: &mut Fields = &mut head.fields;
+        if options.date && !fields.contains(Name::Date) {
+            fields.append(Name::Date, http_date());
+        }
+        if let Some(server) = &options.server
+            && !fields.contains(Name::Server)
+        {
+            fields.append(Name::Server, server);
+        }
+    }
+}
+
+impl Role for Server {
+    type Options = ServeOptions;
+    type Shared = ();
+    type Side = ServerSide;
+    type Arrived = Request;
+
+    fn limits(options: &ServeOptions) -> &Limits {
+        &options.limits
+    }
+
+    fn head_arrived(
+        _: &mut Driver<Server>,
+        stream: StreamId,
+        received: &mut Received,
+        length: BodyLength,
+        has_ended: bool,
+    ) -> Option<Request> {
+        count(|counters| counters.requests += 1);
+        let mut head = Pooled::<RequestHead>::take();
+        std::mem::swap(&mut *head, &mut received.request);
+        Some(Request {
+            stream,
+            head,
+            length,
+            has_ended,
+        })
+    }
+
+    fn refused(driver: &mut Driver<Server>, stream: StreamId, error: Error, received: &Received) {
+        let state = driver.shared.stream();
+        driver.streams.insert(stream, state);
+        driver.role.idle_since = None;
+        let fields = &received.request.fields;
+        let as_problem = accepts_problem(fields) == Some(true);
+        refuse(driver, stream, refusal_of(error), fields, as_problem);
+        driver.close_stream(stream, None);
+    }
+
+    fn stream_reset(_: &mut Driver<Server>, reason: &ResetReason) {
+        if let ResetReason::Malformed(error) = reason {
+            count_refused(error.rule());
+        }
+    }
+
+    fn came_late(driver: &mut Driver<Server>, stream: StreamId, bytes: usize, has_ended: bool) {
+        let bytes_max = driver.limits().discard_bytes_max;
+        let Some(state) = driver.stream(stream) else {
+            return;
+        };
+        let pace = &mut state.exchange.receiving.pace;
+        pace.bytes += bytes as u64;
+        let is_too_much = pace.bytes > bytes_max as u64;
+        if has_ended {
+            driver.close_stream(stream, None);
+        } else if is_too_much {
+            driver.close_stream(stream, Some(Code::NO_ERROR));
+        }
+    }
+
+    fn poll_admission(driver: &Driver<Server>, cx: &mut Context<'_>) -> Poll<()> {
+        match driver.input.is_empty() {
+            true => Poll::Ready(()),
+            false => blitz_reactor::poll_begin(cx),
+        }
+    }
+
+    fn failed(error: Error) -> ResetReason {
+        count_refused(error.rule());
+        ResetReason::Reset
+    }
+
+    fn before_waiting(driver: &mut Driver<Server>, cx: &mut Context<'_>) {
+        if driver.shared.options.drain.is_triggered() {
+            let (machine, out) = driver.machine();
+            machine.drain(out);
+            driver.flush();
+        }
+        if let Some(until) = driver.end_lingering() {
+            // Only to be woken then: what has passed already is over.
+            let _ = driver.timer.poll_due(until, cx);
+        }
+    }
+
+    fn cap_windows(driver: &mut Driver<Server>) {
+        let share = blitz_reactor::fair_share();
+        if is_short(share, driver.limits()) {
+            driver
+                .machine
+                .cap_windows(share, share * STREAMS_WHEN_SHORT);
+        } else {
+            driver.machine.cap_windows(usize::MAX, usize::MAX);
+            driver.wake_crowded();
+        }
+    }
+
+    /// Not while content waits for a window: the frame that opens it may be what would be read
+    /// next, and those who hold may be those who wait.
+    fn holds_too_much(driver: &Driver<Server>) -> bool {
+        driver.unsent == 0 && driver.holds_more_than_its_share()
+    }
+
+    /// When the connection has its share queued, each stream is down to a piece at a time; and while
+    /// the core is short of memory one that has more than a few streams' worth gets nothing.
+    fn room(driver: &Driver<Server>) -> Option<usize> {
+        let limits = driver.limits();
+        let share = blitz_reactor::fair_share();
+        let unsent = driver.unsent;
+        if is_short(share, limits) && unsent > UNSENT_MIN.max(share * STREAMS_WHEN_SHORT) {
+            None
+        } else if unsent <= limits.connection_buffer_bytes_max / 2 {
+            Some(driver.usual_room(share))
+        } else {
+            Some(0)
+        }
+    }
+
+    /// Otherwise the client of a response that is given up before its end would wait for the rest,
+    /// and the stream count against it for ever.
+    fn code_of_unfinished(driver: &Driver<Server>, stream: StreamId) -> Option<Code> {
+        let machine = &driver.machine;
+        let is_complete = machine.response_started(stream) && !machine.sends_body(stream);
+        (!is_complete).then_some(Code::CANCEL)
+    }
+
+    fn shrink(&mut self) {
+        self.lingering.shrink_to(STREAMS_KEPT);
+    }
+}
+
+impl ServerFraming for Driver<Server> {
+    fn options(&self) -> &Rc<ServeOptions> {
+        &self.shared.options
+    }
+
+    fn remote(&self) -> Option<SocketAddr> {
+        self.role.peer.remote
+    }
+
+    fn expects_continue(&self, id: StreamId) -> bool {
+        self.machine.expects_continue(id)
+    }
+
+    /// Whether the request is an extended CONNECT (RFC 8441), or a plain one.
+    fn is_upgrade_requested(&mut self, id: StreamId) -> bool {
+        self.stream(id).is_some_and(|state| state.is_connect)
+    }
+
+    fn send_informational(&mut self, id: StreamId, head: &ResponseHead) {
+        let (machine, out) = self.machine();
+        machine.send_informational(id, head, out);
+    }
+
+    fn send_head(
+        &mut self,
+        id: StreamId,
+        head: &mut ResponseHead,
+        length: BodyLength,
+        is_whole: bool,
+    ) {
+        // END_STREAM says as much as `Content-Length: 0`.
+        let length = match length {
+            BodyLength::Known(0) if is_whole => BodyLength::Empty,
+            length => length,
+        };
+        self.add_default_headers(head);
+        let (machine, out) = self.machine();
+        machine.send_head(id, head, length, out);
+    }
+
+    /// Fields that only mean something to HTTP/1.1 (RFC 9113, section 8.2.2) are the encoder's
+    /// business; this is for those that would say something wrong about this connection.
+    fn send_tunnel_head(&mut self, id: StreamId, head: &mut ResponseHead) {
+        if head.status == Status::SWITCHING_PROTOCOLS {
+            // RFC 8441, section 5.1: what 101 says in HTTP/1.1 is 200 here.
+            head.status = Status::OK;
+        }
+        for name in [Name::Upgrade, Name::Connection] {
+            head.fields.remove(name);
+        }
+        head.fields.remove("sec-websocket-accept");
+        self.send_head(id, head, BodyLength::Unknown, false);
+    }
+
+    fn is_response_started(&self, id: StreamId) -> bool {
+        self.machine.response_started(id)
+    }
+
+    /// Other exchanges go on.
+    fn close_if_exclusive(&mut self) {}
+
+    fn discard(&mut self, id: StreamId) {
+        let Some(state) = self.stream(id) else {
+            return;
+        };
+        state.trailers = None;
+        wake(&mut state.exchange.receiving.reader);
+        let unread = state.drain_parts();
+        self.release(id, unread);
+    }
+
+    fn poll_client_gone(&mut self, _: StreamId, _: &mut Context<'_>) -> Poll<()> {
+        // The connection's task notices it.
+        Poll::Pending
+    }
+}

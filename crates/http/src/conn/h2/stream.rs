@@ -1,0 +1,161 @@
+//! One stream beside its state in the machine: its exchange, and content on its way.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::task::Waker;
+use std::time::Instant;
+
+use blitz_proto::h2::StreamId;
+use blitz_proto::{Error, Fields};
+use blitz_reactor::{Chunk, Slice};
+
+use super::response::Response;
+use crate::error::BodyError;
+use crate::exchange::{Body, ExchangeState, wake};
+use crate::recycle::Pooled;
+
+/// The streams of a connection.
+pub(super) type Streams = HashMap<StreamId, Box<Stream>, BuildHasherDefault<StreamHasher>>;
+
+/// Numbers of streams come in order and from a machine that bounds how many are open: nobody can
+/// choose them to collide.
+#[derive(Default)]
+pub(super) struct StreamHasher(u64);
+
+impl Hasher for StreamHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a stream is a number")
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+pub(super) struct Stream {
+    pub(super) exchange: ExchangeState,
+    /// Content received and not yet taken.
+    pub(super) parts: VecDeque<Slice>,
+    pub(super) trailers: Option<Pooled<Fields>>,
+    pub(super) sending: Sending,
+    /// What a client waits for before the body.
+    pub(super) response: Response,
+    /// The request is CONNECT, so that a 2xx opens a tunnel.
+    pub(super) is_connect: bool,
+    /// It is answered, and has no task any more; the rest of the request is passed over.
+    pub(super) is_lingering: bool,
+}
+
+/// Content of our message that waits.
+pub(super) struct Sending {
+    /// What no window was open for.
+    pub(super) queue: VecDeque<Chunk>,
+    /// Bytes in it.
+    pub(super) queued: usize,
+    /// What follows when the queue is empty.
+    pub(super) end: Ending,
+    /// Woken at `wake_at` bytes or less.
+    pub(super) writer: Option<Waker>,
+    pub(super) wake_at: usize,
+    /// When the peer last took a byte, or the first was queued.
+    pub(super) progress: Instant,
+}
+
+pub(super) enum Ending {
+    /// More content may come.
+    Open,
+    /// The content is complete.
+    Plain,
+    /// Trailers come last.
+    Trailers(Pooled<Fields>),
+}
+
+impl Stream {
+    pub(super) fn new() -> Box<Stream> {
+        Box::new(Stream {
+            exchange: ExchangeState::default(),
+            parts: VecDeque::new(),
+            trailers: None,
+            sending: Sending {
+                queue: VecDeque::new(),
+                queued: 0,
+                end: Ending::Open,
+                writer: None,
+                wake_at: 0,
+                progress: blitz_reactor::now(),
+            },
+            response: Response::default(),
+            is_connect: false,
+            is_lingering: false,
+        })
+    }
+
+    /// Drops all that it holds of messages.
+    pub(super) fn drop_content(&mut self) {
+        self.parts.clear();
+        self.trailers = None;
+        self.sending.queue.clear();
+        self.sending.queued = 0;
+        self.sending.end = Ending::Open;
+        self.response.clear();
+    }
+
+    /// Makes a stream that was used before, and has no content any more, as good as new. Its timer may
+    /// go off for nothing.
+    pub(super) fn renew(&mut self) {
+        self.exchange.clear();
+        self.sending.writer = None;
+        self.sending.wake_at = 0;
+        self.sending.progress = blitz_reactor::now();
+        self.is_connect = false;
+        self.is_lingering = false;
+    }
+
+    /// Whether its memory is small enough to be kept: the queues of some have grown large.
+    pub(super) fn fits_pool(&self) -> bool {
+        self.parts.capacity() + self.sending.queue.capacity() <= 16
+    }
+
+    /// Takes out what was received and not taken; how many bytes that were.
+    pub(super) fn drain_parts(&mut self) -> usize {
+        self.parts.drain(..).map(|part| part.len()).sum()
+    }
+
+    /// The peer is gone: whatever waits for anything of the stream has to know.
+    pub(super) fn lose_peer(&mut self, reason: &ResetReason) {
+        let exchange = &mut self.exchange;
+        exchange.is_gone = true;
+        if matches!(exchange.receiving.body, Body::Open) {
+            exchange.receiving.body = Body::Failed(reason.of_body());
+        }
+        self.response.fail(reason);
+        exchange.wake_all();
+        wake(&mut self.sending.writer);
+    }
+}
+
+/// How a stream came to its end before its time.
+pub(crate) enum ResetReason {
+    /// The peer reset it, or the whole connection.
+    Reset,
+    /// The connection ended.
+    Truncated,
+    /// The peer broke a rule, here or on the connection.
+    Malformed(Error),
+    /// The server has said that it did nothing about the request.
+    Refused,
+}
+
+impl ResetReason {
+    fn of_body(&self) -> BodyError {
+        match self {
+            ResetReason::Reset | ResetReason::Refused => BodyError::Reset,
+            ResetReason::Truncated => BodyError::Truncated,
+            ResetReason::Malformed(error) => BodyError::Malformed(*error),
+        }
+    }
+}

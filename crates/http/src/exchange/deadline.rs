@@ -1,0 +1,159 @@
+//! The deadlines of an exchange.
+
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_proto::Limits;
+
+use super::framing::{ClientFraming, ServerFraming, Transmission};
+use super::state::{Body, ExchangeState, Message};
+
+/// A deadline that a server's exchange can miss (rule 18). [`Limits`] has the time of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deadline {
+    /// The client takes nothing of what is queued: `send_stall_timeout`.
+    SendStall,
+    /// Nothing moves in a tunnel: `stream_idle_timeout`.
+    TunnelIdle,
+    /// The client has ended its direction and was sent nothing since: `half_close_grace` (rule 16).
+    HalfClose,
+    /// Too little has come of the content before the response has begun: `body_rate_min` after
+    /// `body_rate_grace`.
+    RequestRate,
+    /// Nothing came of the content after the response has begun: `body_idle_timeout`.
+    RequestIdle,
+    /// Nothing moves in either direction of an exchange without a minimum rate:
+    /// `stream_idle_timeout`.
+    StreamIdle,
+}
+
+/// Ready with the deadline that was missed; otherwise the task will be woken at the next.
+pub(super) fn poll_server_deadline<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    cx: &mut Context<'_>,
+) -> Poll<Deadline> {
+    let transmission = framing.transmission(id);
+    let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
+        return Poll::Pending;
+    };
+    let Some((due, deadline)) = exchange.next_deadline(&transmission, limits) else {
+        return Poll::Pending;
+    };
+    exchange.timer.poll_due(due, cx).map(|()| deadline)
+}
+
+impl ExchangeState {
+    fn next_deadline(
+        &mut self,
+        transmission: &Transmission,
+        limits: &Limits,
+    ) -> Option<(Instant, Deadline)> {
+        let now = blitz_reactor::now();
+        let progress = transmission.progress;
+        let moved = || self.receiving.last.max(progress).unwrap_or(now);
+        let stall = (transmission.unsent > 0).then(|| {
+            let since = progress.unwrap_or(now);
+            (since + limits.send_stall_timeout, Deadline::SendStall)
+        });
+        if self.is_tunnel {
+            let idle = (moved() + limits.stream_idle_timeout, Deadline::TunnelIdle);
+            return earlier(stall, Some(idle));
+        }
+        let half_close = transmission.half_closed.zip(limits.half_close_grace);
+        let half_close = half_close.map(|(ended, grace)| {
+            // Only time in which nothing is queued counts; else the stall decides.
+            let since = match transmission.unsent {
+                0 => progress.map_or(ended, |progress| progress.max(ended)),
+                _ => now,
+            };
+            (since + grace, Deadline::HalfClose)
+        });
+        let first = earlier(stall, half_close);
+        if !matches!(self.receiving.body, Body::Open) {
+            return first;
+        }
+        let body = if self.has_no_min_rate {
+            (moved() + limits.stream_idle_timeout, Deadline::StreamIdle)
+        } else {
+            self.body_deadline(transmission.is_held_back, limits)
+        };
+        earlier(first, Some(body))
+    }
+
+    /// When too little will have come of the request's content if nothing comes until then. Time in
+    /// which nobody waits for it, or the connection is not read from, does not count. A reader in
+    /// another task does not pass through here, so that is looked at again later.
+    fn body_deadline(&mut self, is_held_back: bool, limits: &Limits) -> (Instant, Deadline) {
+        let pace = &mut self.receiving.pace;
+        if is_held_back {
+            pace.forgive();
+        }
+        if self.message == Message::Due {
+            let later = || blitz_reactor::now() + limits.body_rate_grace;
+            let due = pace.rate_due(limits).unwrap_or_else(later);
+            return (due, Deadline::RequestRate);
+        }
+        (
+            pace.silence_due(limits.body_idle_timeout),
+            Deadline::RequestIdle,
+        )
+    }
+}
+
+fn earlier(
+    one: Option<(Instant, Deadline)>,
+    other: Option<(Instant, Deadline)>,
+) -> Option<(Instant, Deadline)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.0 < one.0 { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Ready when a server has been silent for too long before its response head.
+pub(super) fn poll_response_deadline<F: ClientFraming>(
+    framing: &mut F,
+    id: F::Id,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let since = framing.started(id).max(framing.transmission(id).progress);
+    let response_timeout = framing.options().response_timeout;
+    let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
+        return Poll::Pending;
+    };
+    let timeout = match exchange.has_no_min_rate {
+        true => limits.stream_idle_timeout,
+        false => response_timeout,
+    };
+    let due = since.unwrap_or_else(blitz_reactor::now) + timeout;
+    exchange.timer.poll_due(due, cx)
+}
+
+/// Ready when a server has been silent for too long within the content of its response, or slower
+/// than the minimum rate.
+pub(super) fn poll_client_deadline<F: ClientFraming>(
+    framing: &mut F,
+    id: F::Id,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let progress = framing.transmission(id).progress;
+    let body_timeout = framing.options().body_timeout;
+    let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
+        return Poll::Pending;
+    };
+    if exchange.is_tunnel {
+        return Poll::Pending;
+    }
+    let pace = &exchange.receiving.pace;
+    let due = match exchange.has_no_min_rate {
+        // The server may listen for as long as there is something to listen to.
+        true => {
+            let silence = pace.silence_due(limits.stream_idle_timeout);
+            let sent = progress.map(|progress| progress + limits.stream_idle_timeout);
+            sent.map_or(silence, |sent| sent.max(silence))
+        }
+        false => pace.response_due(body_timeout, limits),
+    };
+    exchange.timer.poll_due(due, cx)
+}

@@ -1,0 +1,297 @@
+//! What a framing driver does for its exchanges.
+//!
+//! A driver owns a connection of one version, or one stream of it at a time, and knows how messages
+//! become bytes there. It decides nothing about an exchange: that is for the modules beside this one.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use blitz_proto::{BodyLength, Error, Fields, Limits, ResponseHead};
+use blitz_reactor::{Chunk, Slice};
+
+use super::deadline::poll_client_deadline;
+use super::state::{Body, ExchangeState, Message};
+use crate::client::ClientOptions;
+use crate::error::{BodyError, ClientError, SendError};
+use crate::recycle::Pooled;
+use crate::serve::ServeOptions;
+
+/// Names an exchange on its connection: the number of the stream, or of the exchange where a
+/// connection carries one at a time. It is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ExchangeId(pub(crate) u64);
+
+/// A framing driver. Operations on an exchange that is over do nothing.
+pub(crate) trait Framing: Sized {
+    type Id: Copy + From<ExchangeId>;
+    /// Whether it serves requests or sends them.
+    type Side: Side<Self>;
+
+    /// The state of an exchange; `None` once it is over.
+    fn exchange(&mut self, id: Self::Id) -> Option<&mut ExchangeState>;
+
+    /// The same, with the bounds that hold for it.
+    fn exchange_and_limits(&mut self, id: Self::Id) -> Option<(&mut ExchangeState, &Limits)>;
+
+    /// The next piece of the peer's message. When it is pending the caller's task is woken, by the
+    /// socket or through the exchange's reader.
+    ///
+    /// # Errors
+    /// Why no more comes, as the exchange's state says from then on.
+    fn poll_fill(&mut self, id: Self::Id, cx: &mut Context<'_>) -> Poll<Result<Fill, BodyError>>;
+
+    /// The whole body of `length` bytes, if nothing of it was taken and it was received in one piece.
+    fn take_whole(&mut self, id: Self::Id, length: u64) -> Option<Slice>;
+
+    /// Ready when there is room for another piece of an open message.
+    fn poll_room(&mut self, id: Self::Id, cx: &mut Context<'_>) -> Poll<Result<(), SendError>>;
+
+    /// Frames content of an open message and queues it; nothing follows if it `is_last`.
+    ///
+    /// # Errors
+    /// It is longer than declared, or shorter and the last.
+    fn send_data(&mut self, id: Self::Id, chunk: Chunk, is_last: bool) -> Result<Sent, Error>;
+
+    /// Ends an open message.
+    ///
+    /// # Errors
+    /// It is shorter than declared.
+    fn send_end(&mut self, id: Self::Id, trailers: Option<&Fields>) -> Result<Sent, Error>;
+
+    /// Whether content of our message is still to come.
+    fn has_content_to_send(&self, id: Self::Id) -> bool;
+
+    /// How our message leaves.
+    fn transmission(&mut self, id: Self::Id) -> Transmission;
+}
+
+/// A driver on a server.
+pub(crate) trait ServerFraming: Framing<Side = ServerSide> {
+    fn options(&self) -> &Rc<ServeOptions>;
+
+    /// The client's address, for logs.
+    fn remote(&self) -> Option<SocketAddr>;
+
+    /// Whether the client waits for `100 Continue`.
+    fn expects_continue(&self, id: Self::Id) -> bool;
+
+    /// Whether the request asks for a tunnel and nothing of it is outstanding.
+    fn is_upgrade_requested(&mut self, id: Self::Id) -> bool;
+
+    fn send_informational(&mut self, id: Self::Id, head: &ResponseHead);
+
+    /// Sends the head of the final response. `is_whole` says that its content is given at once.
+    fn send_head(
+        &mut self,
+        id: Self::Id,
+        head: &mut ResponseHead,
+        length: BodyLength,
+        is_whole: bool,
+    );
+
+    /// Sends the head that opens a tunnel.
+    fn send_tunnel_head(&mut self, id: Self::Id, head: &mut ResponseHead);
+
+    /// Whether the head of the final response was sent, or nobody would get it.
+    fn is_response_started(&self, id: Self::Id) -> bool;
+
+    /// A connection that carries one exchange at a time closes after this one.
+    fn close_if_exclusive(&mut self);
+
+    /// Drops what was received of a request that nobody reads.
+    fn discard(&mut self, id: Self::Id);
+
+    /// Notices that the client has left although nobody receives.
+    fn poll_client_gone(&mut self, id: Self::Id, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+/// A driver on a client.
+pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
+    fn options(&self) -> &ClientOptions;
+
+    /// When the request was begun.
+    fn started(&mut self, id: Self::Id) -> Option<Instant>;
+
+    /// The next response head, as it comes.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn poll_head(
+        &mut self,
+        id: Self::Id,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Received, ClientError>>;
+
+    /// Whether a final response has begun, so that it can be read although the request is cut off.
+    fn has_response(&mut self, id: Self::Id) -> bool;
+
+    /// One of the two messages was completed: ends the exchange if both are.
+    fn settle(&mut self, id: Self::Id);
+
+    /// The response was taken to its end.
+    fn response_taken(&mut self, id: Self::Id);
+
+    /// The server is too slow: it is told to stop, and the exchange fails for its reader.
+    fn cancel(&mut self, id: Self::Id);
+
+    /// Gives the exchange up, with its handles.
+    fn abandon(&mut self, id: Self::Id);
+}
+
+/// A piece of a message.
+pub(crate) enum Fill {
+    Data(Slice),
+    Trailers(Pooled<Fields>),
+    End,
+}
+
+/// Whether a message has left.
+pub(crate) enum Sent {
+    /// Some of it is still to come, or waits to be framed.
+    Open,
+    /// Down to its last frame.
+    Complete,
+}
+
+/// How much of a message waits, and when the peer last took any.
+pub(crate) struct Transmission {
+    /// Bytes queued that the peer, or the kernel, has not taken.
+    pub(crate) unsent: usize,
+    /// When it last took a byte, or the oldest queued byte was queued.
+    pub(crate) progress: Option<Instant>,
+    /// When the client ended its direction, where that leaves ours open.
+    pub(crate) half_closed: Option<Instant>,
+    /// Nothing is received at the moment, for want of memory.
+    pub(crate) is_held_back: bool,
+}
+
+/// A response head and what follows it.
+pub(crate) struct Received {
+    pub(crate) head: Pooled<ResponseHead>,
+    pub(crate) length: BodyLength,
+    pub(crate) kind: ReceivedKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReceivedKind {
+    /// Another head.
+    Informational,
+    /// Nothing.
+    Complete,
+    /// The content.
+    Content,
+    /// Bytes of another protocol, in both directions.
+    Tunnel,
+}
+
+/// What a server and a client do differently with the same event.
+pub(crate) trait Side<F: Framing<Side = Self>> {
+    /// A reader waits for content that has not come.
+    fn poll_awaiting(framing: &mut F, id: F::Id, cx: &mut Context<'_>) -> Poll<BodyError>;
+    /// A reader has taken the end of the peer's message.
+    fn end_taken(framing: &mut F, id: F::Id);
+    /// The reader of the peer's message is gone.
+    fn reader_gone(framing: &mut F, id: F::Id);
+    /// Our message is complete.
+    fn message_completed(framing: &mut F, id: F::Id);
+    /// Our message was given up in the middle.
+    fn message_cut(framing: &mut F, id: F::Id);
+    /// Our message is given up by its writer: whether it is complete all the same.
+    fn completes_when_given_up(framing: &mut F, id: F::Id) -> bool;
+}
+
+/// Requests come, responses go.
+pub(crate) struct ServerSide;
+
+impl<F: ServerFraming> Side<F> for ServerSide {
+    /// The first read of a body sends the `100 Continue` that its sender waits for.
+    fn poll_awaiting(framing: &mut F, id: F::Id, _: &mut Context<'_>) -> Poll<BodyError> {
+        if framing.expects_continue(id) {
+            let head = ResponseHead::new(blitz_proto::Status::CONTINUE);
+            framing.send_informational(id, &head);
+        }
+        // Its deadline is the exchange's, whose task looks at it.
+        Poll::Pending
+    }
+
+    fn end_taken(_: &mut F, _: F::Id) {}
+
+    fn reader_gone(framing: &mut F, id: F::Id) {
+        if let Some(exchange) = framing.exchange(id) {
+            // What ended early stays on record: it may decide the response.
+            if matches!(exchange.receiving.body, Body::Open) {
+                exchange.receiving.body = Body::Unwanted;
+            }
+            // A tunnel may have to be torn down for it.
+            exchange.wake_task();
+            framing.discard(id);
+        }
+    }
+
+    #[inline]
+    fn message_completed(framing: &mut F, id: F::Id) {
+        if let Some(exchange) = framing.exchange(id) {
+            exchange.wake_task();
+        }
+    }
+
+    fn message_cut(framing: &mut F, id: F::Id) {
+        Self::message_completed(framing, id);
+    }
+
+    /// A response of which all was sent that its length announced is complete for the client, whose
+    /// next request may be on its way.
+    fn completes_when_given_up(framing: &mut F, id: F::Id) -> bool {
+        let is_open = framing
+            .exchange(id)
+            .is_some_and(|exchange| exchange.message == Message::Open);
+        is_open && super::respond::finish_without_content(framing, id)
+    }
+}
+
+/// Requests go, responses come.
+pub(crate) struct ClientSide;
+
+impl<F: ClientFraming> Side<F> for ClientSide {
+    fn poll_awaiting(framing: &mut F, id: F::Id, cx: &mut Context<'_>) -> Poll<BodyError> {
+        if poll_client_deadline(framing, id, cx).is_pending() {
+            return Poll::Pending;
+        }
+        if let Some(exchange) = framing.exchange(id) {
+            exchange.receiving.body = Body::Failed(BodyError::TimedOut);
+        }
+        framing.cancel(id);
+        Poll::Ready(BodyError::TimedOut)
+    }
+
+    fn end_taken(framing: &mut F, id: F::Id) {
+        framing.response_taken(id);
+    }
+
+    fn reader_gone(framing: &mut F, id: F::Id) {
+        framing.abandon(id);
+    }
+
+    #[inline]
+    fn message_completed(framing: &mut F, id: F::Id) {
+        framing.settle(id);
+    }
+
+    /// A response that came early may still be read to its end; without one the request is given up.
+    fn message_cut(framing: &mut F, id: F::Id) {
+        let is_tunnel = framing
+            .exchange(id)
+            .is_some_and(|exchange| exchange.is_tunnel);
+        if framing.has_response(id) && !is_tunnel {
+            framing.settle(id);
+        } else {
+            framing.abandon(id);
+        }
+    }
+
+    fn completes_when_given_up(_: &mut F, _: F::Id) -> bool {
+        false
+    }
+}

@@ -1,0 +1,199 @@
+//! What handles call: the operations of an exchange, on a connection of any version.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use blitz_proto::{BodyLength, Fields, ResponseHead};
+use blitz_reactor::{Chunk, Slice};
+
+use super::framing::{ClientFraming, ExchangeId, Framing, Received, ServerFraming};
+use super::recv_body::Part;
+use super::respond::{self, Started};
+use super::{receive, request, send};
+use crate::error::{BodyError, ClientError, SendError};
+
+/// A connection as its handles share it. Everything below follows from these.
+pub(crate) trait Link: 'static {
+    type Framing: Framing;
+
+    /// Runs `act` on the driver; what it queued leaves with everything else that is queued in this turn.
+    fn with<T>(&self, act: impl FnOnce(&mut Self::Framing) -> T) -> T;
+
+    /// As [`Link::with`], where nothing is queued.
+    fn look<T>(&self, act: impl FnOnce(&mut Self::Framing) -> T) -> T;
+
+    /// The last handle is gone.
+    fn recycle(self: Rc<Self>) {}
+}
+
+/// The operations of both messages.
+pub(crate) trait MessageOps {
+    fn poll_part(
+        &self,
+        id: ExchangeId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Part>, BodyError>>;
+    fn take_whole(&self, id: ExchangeId, length: u64) -> Option<Slice>;
+    fn disable_min_rate(&self, id: ExchangeId);
+    fn drop_reader(&self, id: ExchangeId);
+    fn poll_room(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>>;
+    fn send_data(&self, id: ExchangeId, chunk: Chunk) -> Result<(), SendError>;
+    fn send_end(&self, id: ExchangeId, trailers: Option<&Fields>) -> Result<(), SendError>;
+    fn drop_writer(&self, id: ExchangeId);
+    fn recycle(self: Rc<Self>);
+}
+
+/// The operations of a response on a server.
+pub(crate) trait ServerOps: MessageOps {
+    fn expects_continue(&self, id: ExchangeId) -> bool;
+    fn is_upgrade_requested(&self, id: ExchangeId) -> bool;
+    fn send_informational(&self, id: ExchangeId, head: &ResponseHead);
+    fn start_response(
+        &self,
+        id: ExchangeId,
+        head: &mut ResponseHead,
+        length: BodyLength,
+    ) -> Started;
+    fn send_response(&self, id: ExchangeId, head: &mut ResponseHead, content: Chunk);
+    fn start_tunnel(&self, id: ExchangeId, head: &mut ResponseHead);
+    fn abort(&self, id: ExchangeId);
+    fn poll_closed(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<()>;
+    fn drop_responder(&self, id: ExchangeId);
+}
+
+/// The operations of a response on a client.
+pub(crate) trait ClientOps: MessageOps {
+    fn poll_response(
+        &self,
+        id: ExchangeId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Received, ClientError>>;
+    fn drop_response(&self, id: ExchangeId);
+}
+
+impl<L: Link> MessageOps for L {
+    fn poll_part(
+        &self,
+        id: ExchangeId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Part>, BodyError>> {
+        self.with(|framing| receive::poll_part(framing, id.into(), cx))
+    }
+
+    fn take_whole(&self, id: ExchangeId, length: u64) -> Option<Slice> {
+        self.with(|framing| receive::take_whole(framing, id.into(), length))
+    }
+
+    fn disable_min_rate(&self, id: ExchangeId) {
+        self.look(|framing| {
+            if let Some(exchange) = framing.exchange(id.into()) {
+                exchange.has_no_min_rate = true;
+            }
+        });
+    }
+
+    fn drop_reader(&self, id: ExchangeId) {
+        self.with(|framing| receive::drop_reader(framing, id.into()));
+    }
+
+    fn poll_room(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.look(|framing| send::poll_room(framing, id.into(), cx))
+    }
+
+    fn send_data(&self, id: ExchangeId, chunk: Chunk) -> Result<(), SendError> {
+        self.with(|framing| send::send_data(framing, id.into(), chunk))
+    }
+
+    fn send_end(&self, id: ExchangeId, trailers: Option<&Fields>) -> Result<(), SendError> {
+        self.with(|framing| send::send_end(framing, id.into(), trailers))
+    }
+
+    fn drop_writer(&self, id: ExchangeId) {
+        self.with(|framing| send::give_up(framing, id.into()));
+    }
+
+    fn recycle(self: Rc<Self>) {
+        Link::recycle(self);
+    }
+}
+
+impl<L: Link<Framing: ServerFraming>> ServerOps for L {
+    fn expects_continue(&self, id: ExchangeId) -> bool {
+        self.look(|framing| respond::expects_continue(framing, id.into()))
+    }
+
+    fn is_upgrade_requested(&self, id: ExchangeId) -> bool {
+        self.look(|framing| respond::is_upgrade_requested(framing, id.into()))
+    }
+
+    fn send_informational(&self, id: ExchangeId, head: &ResponseHead) {
+        self.with(|framing| respond::send_informational(framing, id.into(), head));
+    }
+
+    fn start_response(
+        &self,
+        id: ExchangeId,
+        head: &mut ResponseHead,
+        length: BodyLength,
+    ) -> Started {
+        self.with(|framing| respond::start_response(framing, id.into(), head, length))
+    }
+
+    fn send_response(&self, id: ExchangeId, head: &mut ResponseHead, content: Chunk) {
+        self.with(|framing| respond::send_response(framing, id.into(), head, content));
+    }
+
+    fn start_tunnel(&self, id: ExchangeId, head: &mut ResponseHead) {
+        self.with(|framing| respond::start_tunnel(framing, id.into(), head));
+    }
+
+    fn abort(&self, id: ExchangeId) {
+        self.with(|framing| respond::abort(framing, id.into()));
+    }
+
+    fn poll_closed(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<()> {
+        self.look(|framing| respond::poll_closed(framing, id.into(), cx))
+    }
+
+    fn drop_responder(&self, id: ExchangeId) {
+        self.with(|framing| respond::drop_responder(framing, id.into()));
+    }
+}
+
+impl<L: Link<Framing: ClientFraming>> ClientOps for L {
+    fn poll_response(
+        &self,
+        id: ExchangeId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Received, ClientError>> {
+        self.with(|framing| request::poll_response(framing, id.into(), cx))
+    }
+
+    fn drop_response(&self, id: ExchangeId) {
+        self.with(|framing| {
+            if framing.exchange(id.into()).is_some() {
+                framing.abandon(id.into());
+            }
+        });
+    }
+}
+
+/// A reference to an exchange. Its connection may be used again when the last one is given back.
+pub(super) struct Handle<T: ?Sized + MessageOps> {
+    pub(super) connection: Rc<T>,
+    pub(super) id: ExchangeId,
+}
+
+impl<T: ?Sized + MessageOps> Handle<T> {
+    pub(super) fn new(connection: Rc<T>, id: ExchangeId) -> Handle<T> {
+        Handle { connection, id }
+    }
+
+    /// Gives the reference back.
+    #[inline]
+    pub(super) fn release(self) {
+        if Rc::strong_count(&self.connection) == 1 {
+            MessageOps::recycle(self.connection);
+        }
+    }
+}

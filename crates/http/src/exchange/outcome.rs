@@ -1,0 +1,130 @@
+//! How an exchange ends on a server.
+
+use std::task::{Context, Poll};
+
+use blitz_proto::Status;
+
+use super::deadline::{Deadline, poll_server_deadline};
+use super::framing::ServerFraming;
+use super::refusal::{missing_response, refuse_content};
+use super::state::{Body, ExchangeState, Message, note};
+use crate::counters::count;
+use crate::error::Refusal;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The response is complete.
+    Complete,
+    /// Nobody responded.
+    Missing,
+    /// The response was cut off.
+    Cut,
+    /// The client went away.
+    Gone,
+    /// A deadline was missed.
+    TimedOut(Deadline),
+}
+
+/// What is left to do with an exchange that has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conclusion {
+    /// The response was sent; some of the request may still come.
+    Complete,
+    /// The core has responded in the service's stead.
+    Refused,
+    /// The client is gone.
+    Gone,
+    /// The client is to send, and will get, no more.
+    Cancelled,
+    /// The response cannot be completed, and the client has to see that.
+    Failed,
+}
+
+/// Whether an exchange is over; if not, the task will be woken when that may have changed.
+#[inline]
+pub(crate) fn poll_outcome<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    is_service_done: bool,
+    cx: &mut Context<'_>,
+) -> Poll<Outcome> {
+    let Some(exchange) = framing.exchange(id) else {
+        return Poll::Ready(Outcome::Gone);
+    };
+    if let Some(outcome) = exchange.outcome(is_service_done) {
+        return Poll::Ready(outcome);
+    }
+    note(&mut exchange.task, cx);
+    if framing.poll_client_gone(id, cx).is_ready() {
+        return Poll::Ready(Outcome::Gone);
+    }
+    poll_server_deadline(framing, id, cx).map(|deadline| match deadline {
+        Deadline::HalfClose => Outcome::Gone,
+        deadline => Outcome::TimedOut(deadline),
+    })
+}
+
+impl ExchangeState {
+    #[inline]
+    fn outcome(&self, is_service_done: bool) -> Option<Outcome> {
+        if self.is_gone {
+            return Some(Outcome::Gone);
+        }
+        let is_tunnel_receiving = self.is_tunnel && matches!(self.receiving.body, Body::Open);
+        match self.message {
+            Message::Cut => Some(Outcome::Cut),
+            Message::Missing if is_service_done => Some(Outcome::Missing),
+            Message::Done if is_service_done && !is_tunnel_receiving => Some(Outcome::Complete),
+            Message::Due | Message::Open | Message::Missing | Message::Done => None,
+        }
+    }
+}
+
+/// Counts an outcome and responds where the service did not.
+pub(crate) fn conclude<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    outcome: Outcome,
+) -> Conclusion {
+    match outcome {
+        Outcome::Complete => Conclusion::Complete,
+        Outcome::Missing => {
+            let refusal = missing_response(framing, id);
+            refuse_content(framing, id, refusal);
+            Conclusion::Refused
+        }
+        Outcome::Gone => {
+            count(|counters| counters.cancelled += 1);
+            Conclusion::Gone
+        }
+        Outcome::Cut => {
+            count(|counters| counters.cancelled += 1);
+            Conclusion::Failed
+        }
+        Outcome::TimedOut(deadline) => time_out(framing, id, deadline),
+    }
+}
+
+#[cold]
+fn time_out<F: ServerFraming>(framing: &mut F, id: F::Id, deadline: Deadline) -> Conclusion {
+    let is_tunnel = framing
+        .exchange(id)
+        .is_some_and(|exchange| exchange.is_tunnel);
+    count(|counters| match deadline {
+        Deadline::SendStall | Deadline::TunnelIdle if is_tunnel => counters.tunnel_timeouts += 1,
+        Deadline::SendStall | Deadline::TunnelIdle => counters.send_stalls += 1,
+        Deadline::HalfClose => counters.cancelled += 1,
+        Deadline::RequestRate | Deadline::RequestIdle | Deadline::StreamIdle => {
+            counters.body_timeouts += 1;
+        }
+    });
+    if deadline != Deadline::RequestRate {
+        return Conclusion::Cancelled;
+    }
+    let refusal = Refusal {
+        status: Status::REQUEST_TIMEOUT,
+        rule: "request-body-too-slow",
+    };
+    refuse_content(framing, id, refusal);
+    Conclusion::Refused
+}

@@ -1,0 +1,168 @@
+//! A message's body on its way in.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use blitz_proto::{BodyLength, Fields};
+use blitz_reactor::{Buffer, Slice};
+
+use super::framing::ExchangeId;
+use super::handle::{Handle, MessageOps};
+use super::send_body::SendBody;
+use crate::error::BodyError;
+use crate::recycle::Pooled;
+
+/// A piece of a received body.
+pub enum Part {
+    /// Content, as it was received; forwarding it does not copy it.
+    Data(Slice),
+    /// The trailer section; nothing follows it.
+    Trailers(Pooled<Fields>),
+}
+
+/// A body that is being received: of a request on a server, of a response on a client, or one
+/// direction of a tunnel.
+///
+/// It buffers at most its share of [`Limits::stream_buffer_bytes_max`](crate::Limits) and receives
+/// no more until it is read. Dropping it unread is legal: a server discards a little or closes, a
+/// client closes.
+pub struct RecvBody {
+    length: BodyLength,
+    /// `None` when nothing more is to come.
+    source: Option<Handle<dyn MessageOps>>,
+}
+
+impl RecvBody {
+    /// A body without content.
+    #[must_use]
+    pub fn empty() -> RecvBody {
+        RecvBody::complete(BodyLength::Empty)
+    }
+
+    /// A body of which everything was taken.
+    pub(crate) fn complete(length: BodyLength) -> RecvBody {
+        RecvBody {
+            length,
+            source: None,
+        }
+    }
+
+    pub(crate) fn new(
+        connection: Rc<dyn MessageOps>,
+        id: ExchangeId,
+        length: BodyLength,
+    ) -> RecvBody {
+        RecvBody {
+            length,
+            source: Some(Handle::new(connection, id)),
+        }
+    }
+
+    /// What the head declared, whatever was read since.
+    #[inline]
+    #[must_use]
+    pub fn length(&self) -> BodyLength {
+        self.length
+    }
+
+    /// Whether everything was received and taken; true at once for a message without content.
+    #[inline]
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.source.is_none()
+    }
+
+    /// Holds the sender to no minimum rate: the body is a stream of messages, which may be far apart
+    /// (rule 18). The deadline for idle streams holds instead.
+    pub fn disable_min_rate(&mut self) {
+        if let Some(Handle { connection, id }) = &self.source {
+            connection.disable_min_rate(*id);
+        }
+    }
+
+    /// The next part, as soon as there is one; `None` at the end, and from then on.
+    ///
+    /// On a server the first read of a body whose sender waits for `100 Continue` sends it,
+    /// unless [`Responder::informational`](crate::Responder::informational) did.
+    ///
+    /// # Errors
+    /// Why the body ends early; the same again on later calls.
+    pub async fn next(&mut self) -> Result<Option<Part>, BodyError> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// [`RecvBody::next`] for hand-written futures. The last caller's task is the one woken.
+    ///
+    /// # Errors
+    /// As [`RecvBody::next`].
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, BodyError>> {
+        let Some(Handle { connection, id }) = &self.source else {
+            return Poll::Ready(Ok(None));
+        };
+        let polled = connection.poll_part(*id, cx);
+        if let Poll::Ready(Ok(None)) = polled {
+            self.release();
+        }
+        polled
+    }
+
+    /// All of the content, if nothing was taken yet and it was received in one piece; the body is
+    /// done then. A small body can so be forwarded without its parts.
+    pub fn take_whole(&mut self) -> Option<Slice> {
+        let BodyLength::Known(length) = self.length else {
+            return None;
+        };
+        let Handle { connection, id } = self.source.as_ref()?;
+        let whole = connection.take_whole(*id, length)?;
+        self.release();
+        Some(whole)
+    }
+
+    fn release(&mut self) {
+        if let Some(source) = self.source.take() {
+            source.release();
+        }
+    }
+
+    /// Reads the whole content, at most `limit` bytes; trailers are dropped.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLarge`] beyond the limit, at once if the declared length says so; otherwise
+    /// as [`RecvBody::next`].
+    pub async fn read_to_end(&mut self, limit: usize) -> Result<Buffer, BodyError> {
+        if let BodyLength::Known(length) = self.length
+            && length > limit as u64
+        {
+            return Err(BodyError::TooLarge);
+        }
+        let mut content = Buffer::take();
+        while let Some(part) = self.next().await? {
+            let Part::Data(slice) = part else { continue };
+            if content.len() + slice.len() > limit {
+                return Err(BodyError::TooLarge);
+            }
+            content.extend_from_slice(&slice);
+        }
+        Ok(content)
+    }
+}
+
+impl Drop for RecvBody {
+    fn drop(&mut self) {
+        if let Some(source) = self.source.take() {
+            source.connection.drop_reader(source.id);
+            source.release();
+        }
+    }
+}
+
+/// Both directions of a connection that left HTTP: WebSocket, CONNECT.
+///
+/// `recv` ends with `None` at the peer's FIN; `send.finish(None)` sends ours.
+pub struct Tunnel {
+    /// Bytes from the peer, beginning with those that were held while the upgrade was decided.
+    pub recv: RecvBody,
+    /// Bytes to the peer.
+    pub send: SendBody,
+}

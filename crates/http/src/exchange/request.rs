@@ -1,0 +1,26 @@
+//! Requesting: from a framing driver to whoever waits for a response.
+
+use std::task::{Context, Poll};
+
+use super::deadline::poll_response_deadline;
+use super::framing::{ClientFraming, Received};
+use crate::error::ClientError;
+
+/// The next response head.
+pub(super) fn poll_response<F: ClientFraming>(
+    framing: &mut F,
+    id: F::Id,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Received, ClientError>> {
+    if framing.exchange(id).is_none() {
+        return Poll::Ready(Err(ClientError::Cancelled));
+    }
+    match framing.poll_head(id, cx) {
+        Poll::Pending => {}
+        received => return received,
+    }
+    poll_response_deadline(framing, id, cx).map(|()| {
+        framing.abandon(id);
+        Err(ClientError::TimedOut)
+    })
+}

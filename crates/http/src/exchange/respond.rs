@@ -1,0 +1,166 @@
+//! Responding: from a service to a framing driver.
+
+use std::task::{Context, Poll};
+
+use blitz_proto::{BodyLength, ResponseHead, Status};
+use blitz_reactor::Chunk;
+
+use super::framing::{Framing, ServerFraming};
+use super::send;
+use super::state::{Message, note};
+use crate::counters::count;
+
+/// What is left to send behind a head.
+pub(crate) enum Started {
+    /// Nothing.
+    Complete,
+    /// Nothing, since the client takes no content: HEAD, 304.
+    WithoutContent,
+    /// The content.
+    Open,
+}
+
+pub(super) fn expects_continue<F: ServerFraming>(framing: &mut F, id: F::Id) -> bool {
+    framing.exchange(id).is_some() && framing.expects_continue(id)
+}
+
+pub(super) fn is_upgrade_requested<F: ServerFraming>(framing: &mut F, id: F::Id) -> bool {
+    framing.exchange(id).is_some() && framing.is_upgrade_requested(id)
+}
+
+pub(super) fn send_informational<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    head: &ResponseHead,
+) {
+    if framing.exchange(id).is_some() {
+        framing.send_informational(id, head);
+    }
+}
+
+/// Sends a head; content follows.
+pub(super) fn start_response<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    head: &mut ResponseHead,
+    length: BodyLength,
+) -> Started {
+    if framing.exchange(id).is_none() {
+        // The handle of an exchange that was cut off finds out when it is used.
+        return Started::Open;
+    }
+    let is_empty = length == BodyLength::Empty;
+    send_head(framing, id, head, length, is_empty);
+    match finish_without_content(framing, id) {
+        true if is_empty => Started::Complete,
+        true => Started::WithoutContent,
+        false => Started::Open,
+    }
+}
+
+/// Sends a complete response.
+#[inline]
+pub(crate) fn send_response<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    head: &mut ResponseHead,
+    content: Chunk,
+) {
+    if framing.exchange(id).is_none() {
+        return;
+    }
+    let length = match content.len() {
+        0 if head.status.forbids_content() => BodyLength::Empty,
+        bytes => BodyLength::Known(bytes as u64),
+    };
+    send_head(framing, id, head, length, true);
+    if framing.has_content_to_send(id) {
+        // With a length of its own the content is neither too long nor too short.
+        let sent = framing.send_data(id, content, true);
+        let _ = send::conclude_sent(framing, id, sent);
+    } else {
+        finish_without_content(framing, id);
+    }
+}
+
+/// Sends 101, or 2xx to CONNECT; from then on both directions are opaque.
+pub(super) fn start_tunnel<F: ServerFraming>(framing: &mut F, id: F::Id, head: &mut ResponseHead) {
+    if framing.exchange(id).is_none() {
+        return;
+    }
+    assert!(
+        framing.is_upgrade_requested(id),
+        "a tunnel answers a complete request to upgrade"
+    );
+    framing.send_tunnel_head(id, head);
+    count_response(head.status);
+    count(|counters| counters.upgrades += 1);
+    if let Some(exchange) = framing.exchange(id) {
+        exchange.message = Message::Open;
+        exchange.is_tunnel = true;
+    }
+}
+
+/// Ends the exchange without a response.
+pub(super) fn abort<F: ServerFraming>(framing: &mut F, id: F::Id) {
+    set_message(framing, id, Message::Cut);
+}
+
+/// Nobody will respond.
+pub(super) fn drop_responder<F: ServerFraming>(framing: &mut F, id: F::Id) {
+    set_message(framing, id, Message::Missing);
+}
+
+fn set_message<F: Framing>(framing: &mut F, id: F::Id, message: Message) {
+    if let Some(exchange) = framing.exchange(id) {
+        exchange.message = message;
+        exchange.wake_task();
+    }
+}
+
+pub(super) fn poll_closed<F: Framing>(
+    framing: &mut F,
+    id: F::Id,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    match framing.exchange(id) {
+        Some(exchange) if !exchange.is_gone => {
+            note(&mut exchange.closed, cx);
+            Poll::Pending
+        }
+        _ => Poll::Ready(()),
+    }
+}
+
+#[inline]
+fn send_head<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    head: &mut ResponseHead,
+    length: BodyLength,
+    is_whole: bool,
+) {
+    framing.send_head(id, head, length, is_whole);
+    count_response(head.status);
+    if let Some(exchange) = framing.exchange(id) {
+        exchange.message = Message::Open;
+    }
+}
+
+#[inline]
+fn count_response(status: Status) {
+    let class = usize::from(status.class()).clamp(1, 5) - 1;
+    count(|counters| counters.responses[class] += 1);
+}
+
+/// Completes the response if no content is left to send.
+#[inline]
+pub(super) fn finish_without_content<F: ServerFraming>(framing: &mut F, id: F::Id) -> bool {
+    if framing.has_content_to_send(id) {
+        return false;
+    }
+    let ended = framing.send_end(id, None);
+    debug_assert!(ended.is_ok(), "no content was due");
+    send::complete_message(framing, id);
+    true
+}

@@ -1,0 +1,177 @@
+//! The response to a request, as it comes.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use blitz_proto::ResponseHead;
+
+use super::framing::{ExchangeId, Received, ReceivedKind};
+use super::handle::{ClientOps, Handle, MessageOps};
+use super::recv_body::{RecvBody, Tunnel};
+use super::send_body::SendBody;
+use crate::error::ClientError;
+use crate::recycle::Pooled;
+
+/// What a server answers: interim responses, then the final one.
+///
+/// Dropping it gives the request up, and closes the connection or resets the stream.
+pub struct ResponseStream {
+    source: Source,
+}
+
+enum Source {
+    /// Nothing more to come.
+    Done,
+    /// The request was not even sent.
+    Failed(ClientError),
+    Open(Handle<dyn ClientOps>),
+}
+
+/// One response head.
+pub enum ResponseEvent {
+    /// 100, 102, 103 and their like; another event follows.
+    Informational(Pooled<ResponseHead>),
+    /// The final response; nothing follows.
+    Final(Response),
+}
+
+/// A final response.
+pub struct Response {
+    /// Status and fields.
+    pub head: Pooled<ResponseHead>,
+    /// The content, possibly still to come; of a tunnel, the bytes from the server.
+    pub body: RecvBody,
+    /// After 101, or 2xx to CONNECT: the way to the server.
+    pub upgraded: Option<SendBody>,
+}
+
+impl Response {
+    /// Both directions, if the server switched protocols; otherwise the response itself.
+    ///
+    /// # Errors
+    /// The response, if it is an ordinary one.
+    pub fn into_tunnel(self) -> Result<Tunnel, Response> {
+        match self {
+            Response {
+                body,
+                upgraded: Some(send),
+                ..
+            } => Ok(Tunnel { recv: body, send }),
+            ordinary => Err(ordinary),
+        }
+    }
+}
+
+impl ResponseStream {
+    pub(crate) fn new(connection: Rc<dyn ClientOps>, id: ExchangeId) -> ResponseStream {
+        ResponseStream {
+            source: Source::Open(Handle::new(connection, id)),
+        }
+    }
+
+    pub(crate) fn failed(error: ClientError) -> ResponseStream {
+        ResponseStream {
+            source: Source::Failed(error),
+        }
+    }
+
+    /// Lets the server be silent for [`Limits::stream_idle_timeout`](crate::Limits) before its response
+    /// and within it: both messages are streams, which may last (rule 18).
+    pub fn disable_min_rate(&mut self) {
+        if let Source::Open(Handle { connection, id }) = &self.source {
+            connection.disable_min_rate(*id);
+        }
+    }
+
+    /// The next response head.
+    ///
+    /// # Errors
+    /// Why there will be none.
+    ///
+    /// # Panics
+    /// If called again after the final response or an error.
+    pub async fn next(&mut self) -> Result<ResponseEvent, ClientError> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// [`ResponseStream::next`] for hand-written futures. The last caller's task is the one woken.
+    ///
+    /// # Errors
+    /// As [`ResponseStream::next`].
+    ///
+    /// # Panics
+    /// As [`ResponseStream::next`].
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseEvent, ClientError>> {
+        let polled = match &self.source {
+            Source::Open(Handle { connection, id }) => connection.poll_response(*id, cx),
+            Source::Failed(error) => return Poll::Ready(Err(error.clone())),
+            Source::Done => panic!("the final response was taken"),
+        };
+        let received = match polled {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(received)) => received,
+            Poll::Ready(Err(error)) => {
+                self.release();
+                return Poll::Ready(Err(error));
+            }
+        };
+        if received.kind == ReceivedKind::Informational {
+            return Poll::Ready(Ok(ResponseEvent::Informational(received.head)));
+        }
+        Poll::Ready(Ok(ResponseEvent::Final(self.begin(received))))
+    }
+
+    /// The final response, with the handles of what follows its head.
+    fn begin(&mut self, received: Received) -> Response {
+        let Received { head, length, kind } = received;
+        let Source::Open(handle) = std::mem::replace(&mut self.source, Source::Done) else {
+            unreachable!("it has just been polled")
+        };
+        let connection =
+            || -> Rc<dyn MessageOps> { Rc::<dyn ClientOps>::clone(&handle.connection) };
+        let (body, upgraded) = match kind {
+            ReceivedKind::Content => (RecvBody::new(connection(), handle.id, length), None),
+            ReceivedKind::Tunnel => (
+                RecvBody::new(connection(), handle.id, length),
+                Some(SendBody::new(connection(), handle.id)),
+            ),
+            ReceivedKind::Complete | ReceivedKind::Informational => {
+                (RecvBody::complete(length), None)
+            }
+        };
+        handle.release();
+        Response {
+            head,
+            body,
+            upgraded,
+        }
+    }
+
+    fn release(&mut self) {
+        if let Source::Open(handle) = std::mem::replace(&mut self.source, Source::Done) {
+            handle.release();
+        }
+    }
+
+    /// The final response; interim ones are passed over.
+    ///
+    /// # Errors
+    /// As [`ResponseStream::next`].
+    pub async fn response(mut self) -> Result<Response, ClientError> {
+        loop {
+            if let ResponseEvent::Final(response) = self.next().await? {
+                return Ok(response);
+            }
+        }
+    }
+}
+
+impl Drop for ResponseStream {
+    fn drop(&mut self) {
+        if let Source::Open(handle) = std::mem::replace(&mut self.source, Source::Done) {
+            handle.connection.drop_response(handle.id);
+            handle.release();
+        }
+    }
+}

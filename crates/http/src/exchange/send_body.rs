@@ -1,0 +1,129 @@
+//! A message's body on its way out.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use blitz_proto::Fields;
+use blitz_reactor::Chunk;
+
+use super::framing::ExchangeId;
+use super::handle::{Handle, MessageOps};
+use crate::error::SendError;
+
+/// A body that is being sent: of a response on a server, of a request on a client, or one
+/// direction of a tunnel.
+///
+/// Dropping it unfinished cuts the message off in a way that the peer can see: the connection is
+/// closed, a stream is reset.
+pub struct SendBody {
+    sink: Sink,
+}
+
+enum Sink {
+    /// The message has no content, or it is finished.
+    Done,
+    /// The peer takes no content that the caller still believes it has to give: the answer to
+    /// HEAD, a 304.
+    Discard,
+    /// The peer is gone.
+    Closed,
+    Open(Handle<dyn MessageOps>),
+}
+
+impl SendBody {
+    pub(crate) fn done() -> SendBody {
+        SendBody { sink: Sink::Done }
+    }
+
+    /// Of a message that nobody will take.
+    pub(crate) fn closed() -> SendBody {
+        SendBody { sink: Sink::Closed }
+    }
+
+    pub(crate) fn discard() -> SendBody {
+        SendBody {
+            sink: Sink::Discard,
+        }
+    }
+
+    pub(crate) fn new(connection: Rc<dyn MessageOps>, id: ExchangeId) -> SendBody {
+        SendBody {
+            sink: Sink::Open(Handle::new(connection, id)),
+        }
+    }
+
+    /// Whether content would only be thrown away, so that making it can be spared: in answers to
+    /// HEAD, with 204 and 304, and once finished.
+    #[must_use]
+    pub fn is_discarding(&self) -> bool {
+        matches!(self.sink, Sink::Done | Sink::Discard)
+    }
+
+    /// Waits until the peer has taken enough of what was queued before, then queues `chunk`.
+    ///
+    /// # Errors
+    /// [`SendError`], after which nothing more can be sent.
+    pub async fn data(&mut self, chunk: impl Into<Chunk>) -> Result<(), SendError> {
+        let chunk = chunk.into();
+        poll_fn(|cx| self.poll_room(cx)).await?;
+        self.queue(chunk)
+    }
+
+    /// Ready when there is room for another piece (a quarter of what a stream may buffer is queued at most).
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] when the peer is gone.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        match &self.sink {
+            Sink::Open(Handle { connection, id }) => connection.poll_room(*id, cx),
+            Sink::Closed => Poll::Ready(Err(SendError::Closed)),
+            Sink::Done | Sink::Discard => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Queues `chunk` without waiting for room: for callers that asked
+    /// [`poll_room`](SendBody::poll_room) or hold little.
+    ///
+    /// # Errors
+    /// As [`SendBody::data`].
+    pub fn queue(&mut self, chunk: impl Into<Chunk>) -> Result<(), SendError> {
+        let chunk = chunk.into();
+        match &self.sink {
+            Sink::Open(Handle { connection, id }) => connection.send_data(*id, chunk),
+            Sink::Discard => Ok(()),
+            Sink::Closed => Err(SendError::Closed),
+            Sink::Done if chunk.is_empty() => Ok(()),
+            Sink::Done => Err(SendError::Length),
+        }
+    }
+
+    /// Ends the body, with trailers where the framing has room for them; in a tunnel, passes FIN
+    /// on.
+    ///
+    /// # Errors
+    /// [`SendError::Length`] if less than the declared length was sent.
+    pub fn finish(mut self, trailers: Option<&Fields>) -> Result<(), SendError> {
+        match std::mem::replace(&mut self.sink, Sink::Done) {
+            Sink::Open(handle) => {
+                let ended = handle.connection.send_end(handle.id, trailers);
+                handle.release();
+                ended
+            }
+            Sink::Closed => Err(SendError::Closed),
+            Sink::Done | Sink::Discard => Ok(()),
+        }
+    }
+
+    /// Cuts the message off, as dropping it does.
+    pub fn abort(self) {}
+}
+
+impl Drop for SendBody {
+    fn drop(&mut self) {
+        if let Sink::Open(handle) = std::mem::replace(&mut self.sink, Sink::Done) {
+            handle.connection.drop_writer(handle.id);
+            handle.release();
+        }
+    }
+}

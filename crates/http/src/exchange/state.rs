@@ -1,0 +1,159 @@
+//! Where an exchange stands.
+
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use blitz_proto::BodyLength;
+
+use super::pace::Pace;
+use crate::error::BodyError;
+use crate::timer::LazyTimer;
+
+/// What is known of an exchange beside what its machine knows.
+#[derive(Default)]
+pub(crate) struct ExchangeState {
+    pub(crate) receiving: Receiving,
+    /// Our message.
+    pub(crate) message: Message,
+    /// The exchange's task on a server, while it waits.
+    pub(crate) task: Option<Waker>,
+    /// Who waits for the end of the exchange.
+    pub(crate) closed: Option<Waker>,
+    /// Moved by storing a deadline; it outlives the exchange in pooled state.
+    pub(crate) timer: LazyTimer,
+    /// The peer has given the exchange up, or the connection is lost.
+    pub(crate) is_gone: bool,
+    /// Both directions are bytes of another protocol.
+    pub(crate) is_tunnel: bool,
+    /// The messages are streams of messages, which may be far apart: only the deadline of idle
+    /// streams holds (rule 18).
+    pub(crate) has_no_min_rate: bool,
+    /// On a server: the client takes problem+json, as the head of a request with content said.
+    pub(crate) accepts_problem: bool,
+}
+
+/// The message of the peer.
+#[derive(Default)]
+pub(crate) struct Receiving {
+    pub(crate) body: Body,
+    pub(crate) pace: Pace,
+    /// When something last arrived.
+    pub(crate) last: Option<Instant>,
+    /// The reader's task, if the socket does not wake it.
+    pub(crate) reader: Option<Waker>,
+}
+
+/// Where the body of the peer's message stands.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Body {
+    /// Received to its end, or there is none.
+    #[default]
+    Done,
+    /// More is to come for a reader.
+    Open,
+    /// More is to come, and nobody wants it.
+    Unwanted,
+    /// It ended early.
+    Failed(BodyError),
+}
+
+/// Where our message stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Not begun: on a server somebody still has to answer.
+    #[default]
+    Due,
+    /// Its content is being sent, or bytes of a tunnel.
+    Open,
+    /// Complete, down to its last frame.
+    Done,
+    /// Given up before it was begun.
+    Missing,
+    /// Given up in the middle.
+    Cut,
+}
+
+impl ExchangeState {
+    /// Ready for the next exchange. The timer stays, and may go off for nothing.
+    pub(crate) fn clear(&mut self) {
+        self.receiving.clear();
+        self.message = Message::Due;
+        self.task = None;
+        self.closed = None;
+        self.is_gone = false;
+        self.is_tunnel = false;
+        self.has_no_min_rate = false;
+        self.accepts_problem = false;
+    }
+
+    /// A body is to come.
+    #[inline]
+    pub(crate) fn begin_body(&mut self, length: BodyLength) {
+        self.has_no_min_rate = false;
+        self.receiving.body = Body::Open;
+        self.receiving.pace = Pace::new(length);
+        self.receiving.last = None;
+    }
+
+    #[inline]
+    pub(crate) fn can_send(&self) -> bool {
+        self.message == Message::Open && !self.is_gone
+    }
+
+    #[inline]
+    pub(crate) fn wake_task(&mut self) {
+        wake(&mut self.task);
+    }
+
+    /// Wakes everybody who waits for anything of the exchange.
+    pub(crate) fn wake_all(&mut self) {
+        wake(&mut self.receiving.reader);
+        wake(&mut self.closed);
+        self.wake_task();
+    }
+}
+
+impl Receiving {
+    #[inline]
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self.body, Body::Done)
+    }
+
+    /// A reader waits for more.
+    pub(crate) fn wait(&mut self, cx: &Context<'_>) {
+        note(&mut self.reader, cx);
+        self.pace.begin_waiting();
+    }
+
+    /// Something arrived: the time of waiting for it is over.
+    pub(crate) fn arrived(&mut self) {
+        self.last = Some(blitz_reactor::now());
+        self.pace.end_waiting();
+        wake(&mut self.reader);
+    }
+
+    fn clear(&mut self) {
+        self.body = Body::Done;
+        self.pace = Pace::default();
+        self.last = None;
+        self.reader = None;
+    }
+}
+
+#[inline]
+pub(crate) fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
+
+/// Remembers the caller's task.
+#[inline]
+pub(crate) fn note(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    if !slot
+        .as_ref()
+        .is_some_and(|waker| waker.will_wake(cx.waker()))
+    {
+        *slot = Some(cx.waker().clone());
+    }
+}
