@@ -8,7 +8,7 @@ use std::time::Duration;
 use blitz_proto::{BodyLength, Limits, RequestHead};
 use blitz_reactor::{Address, Socket};
 
-use crate::conn::h1;
+use crate::conn::{Capabilities, Protocol, exclusive};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{ClientOps, ExchangeId, ResponseStream, SendBody};
@@ -35,61 +35,6 @@ impl Default for ClientOptions {
             response_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(55),
-        }
-    }
-}
-
-/// What is spoken on a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Protocol {
-    /// HTTP/1.1: a connection carries one request at a time.
-    #[default]
-    Http1,
-    /// HTTP/2: a connection carries as many requests at a time as the server allows. In clear text
-    /// it is spoken without asking first (RFC 9113, section 3.3).
-    Http2,
-}
-
-/// What the connections of an upstream can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capabilities {
-    /// Many exchanges share a connection at the same time.
-    pub multiplexes: bool,
-    /// Trailers reach the other side in both directions.
-    pub carries_trailers: bool,
-    /// The server can say that it did nothing about a request, so that any request may be sent again
-    /// (GOAWAY and REFUSED_STREAM: RFC 9113, section 8.7).
-    pub refuses_unprocessed: bool,
-    /// How a WebSocket is asked for.
-    pub upgrade: UpgradeForm,
-}
-
-/// How another protocol is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UpgradeForm {
-    /// `Upgrade`, answered with 101 (RFC 9110, section 7.8).
-    UpgradeField,
-    /// Extended CONNECT (RFC 8441, RFC 9220).
-    ExtendedConnect,
-}
-
-impl Protocol {
-    /// What its connections can do.
-    #[must_use]
-    pub fn capabilities(self) -> Capabilities {
-        match self {
-            Protocol::Http1 => Capabilities {
-                multiplexes: false,
-                carries_trailers: false,
-                refuses_unprocessed: false,
-                upgrade: UpgradeForm::UpgradeField,
-            },
-            Protocol::Http2 => Capabilities {
-                multiplexes: true,
-                carries_trailers: true,
-                refuses_unprocessed: true,
-                upgrade: UpgradeForm::ExtendedConnect,
-            },
         }
     }
 }
@@ -158,7 +103,7 @@ impl Connection {
     }
 
     fn unpooled(transport: Transport, options: &Rc<ClientOptions>) -> Connection {
-        let carrier = h1::ClientConn::new(transport, options, None, false, None);
+        let carrier = exclusive::ClientConn::new(transport, options, None, false, None);
         Connection::new(carrier, false)
     }
 

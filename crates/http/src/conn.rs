@@ -1,4 +1,77 @@
-//! Framing drivers: one folder for each version of HTTP. No version is known outside.
+//! Framing drivers: one folder for each version of HTTP. Outside, connections are told apart by what
+//! they can do: [`exclusive`] ones carry one exchange at a time, [`multiplexed`] ones many.
 
-pub(crate) mod h1;
-pub(crate) mod h2;
+mod h1;
+mod h2;
+
+/// Connections that carry one exchange at a time: HTTP/1.1.
+pub(crate) mod exclusive {
+    pub(crate) use super::h1::{ClientConn, Disposition, ServerConn, Switch, run_exchanges};
+}
+
+/// Connections that carry an exchange on each stream: HTTP/2.
+pub(crate) mod multiplexed {
+    pub(crate) use super::h2::{Client, Conn, Disposition, Request, Server, Shared};
+}
+
+/// Tells the two apart by the first bytes of a connection in clear text.
+pub(crate) mod first_bytes {
+    pub(crate) use super::h2::{
+        begins_like_http2 as are_multiplexed, may_begin_like_http2 as may_be_multiplexed,
+    };
+}
+
+/// The protocol of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Protocol {
+    /// HTTP/1.1: a connection carries one request at a time.
+    #[default]
+    Http1,
+    /// HTTP/2: a connection carries as many requests at a time as the server allows. In clear text
+    /// it is spoken without asking first (RFC 9113, section 3.3).
+    Http2,
+}
+
+/// What the connections of an upstream can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Many exchanges share a connection at the same time.
+    pub multiplexes: bool,
+    /// Trailers reach the other side in both directions.
+    pub carries_trailers: bool,
+    /// The server can say that it did nothing about a request, so that any request may be sent again
+    /// (GOAWAY and REFUSED_STREAM: RFC 9113, section 8.7).
+    pub refuses_unprocessed: bool,
+    /// How a WebSocket is asked for.
+    pub upgrade: UpgradeForm,
+}
+
+/// How another protocol is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpgradeForm {
+    /// `Upgrade`, answered with 101 (RFC 9110, section 7.8).
+    UpgradeField,
+    /// Extended CONNECT (RFC 8441, RFC 9220).
+    ExtendedConnect,
+}
+
+impl Protocol {
+    /// What its connections can do.
+    #[must_use]
+    pub fn capabilities(self) -> Capabilities {
+        match self {
+            Protocol::Http1 => Capabilities {
+                multiplexes: false,
+                carries_trailers: false,
+                refuses_unprocessed: false,
+                upgrade: UpgradeForm::UpgradeField,
+            },
+            Protocol::Http2 => Capabilities {
+                multiplexes: true,
+                carries_trailers: true,
+                refuses_unprocessed: true,
+                upgrade: UpgradeForm::ExtendedConnect,
+            },
+        }
+    }
+}

@@ -28,7 +28,8 @@ mod tls;
 mod transport;
 mod websocket;
 
-pub use client::{Capabilities, ClientOptions, Connection, Protocol, UpgradeForm};
+pub use client::{ClientOptions, Connection};
+pub use conn::{Capabilities, Protocol, UpgradeForm};
 pub use counters::{Counters, counters};
 pub use date::http_date;
 pub use drain::Drain;

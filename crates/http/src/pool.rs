@@ -18,8 +18,8 @@ use std::time::Instant;
 
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
-use crate::client::{ClientOptions, Connection, Protocol, connect};
-use crate::conn::{h1, h2};
+use crate::client::{ClientOptions, Connection, connect};
+use crate::conn::{Protocol, exclusive, multiplexed};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::free_list::FreeList;
@@ -44,9 +44,9 @@ struct Shared {
     idle: Cell<usize>,
     next_serial: Cell<u64>,
     /// State for connections that carry one request at a time.
-    exclusive: Rc<FreeList<h1::ClientConn>>,
+    exclusive: Rc<FreeList<exclusive::ClientConn>>,
     /// What connections share that carry many.
-    multiplexed: Rc<h2::Shared<h2::Client>>,
+    multiplexed: Rc<multiplexed::Shared<multiplexed::Client>>,
 }
 
 type Key = (Address, Kind);
@@ -93,7 +93,7 @@ enum Kept {
     /// It carries one request at a time.
     Exclusive(Lifetime),
     /// The state of one that carries many.
-    Multiplexed(Rc<h2::Conn<h2::Client>>),
+    Multiplexed(Rc<multiplexed::Conn<multiplexed::Client>>),
 }
 
 impl Pool {
@@ -102,7 +102,7 @@ impl Pool {
     pub fn new(options: ClientOptions) -> Pool {
         let options = Rc::new(options);
         Pool(Rc::new(Shared {
-            multiplexed: h2::Shared::new(Rc::clone(&options)),
+            multiplexed: multiplexed::Shared::new(Rc::clone(&options)),
             options,
             endpoints: RefCell::default(),
             idle: Cell::new(0),
@@ -114,7 +114,7 @@ impl Pool {
     /// The connections to this address, of HTTP/1.1.
     #[must_use]
     pub fn upstream(&self, address: &Address) -> Upstream {
-        self.upstream_speaking(address, Protocol::Http1)
+        self.upstream_speaking(address, Protocol::default())
     }
 
     /// The connections to this address over TLS, of HTTP/2 if the server chooses it (RFC 7301),
@@ -321,10 +321,7 @@ impl Upstream {
     /// A connection that was just made, of what the server has chosen.
     fn begin(&self, transport: Transport, lifetime: Lifetime, permit: Permit<'_>) -> Connection {
         if self.0.tls.is_some() {
-            self.learn(match transport.is_h2() {
-                true => Protocol::Http2,
-                false => Protocol::Http1,
-            });
+            self.learn(transport.protocol());
         }
         match self.is_exclusive() {
             true => self.begin_exclusive(transport, lifetime, permit),
@@ -368,7 +365,7 @@ impl Upstream {
             lifetime,
         };
         let carrier =
-            h1::ClientConn::new(transport, options, Some(lease), is_reused, Some(exclusive));
+            exclusive::ClientConn::new(transport, options, Some(lease), is_reused, Some(exclusive));
         Connection::new(carrier, is_reused)
     }
 

@@ -3,9 +3,9 @@
 //! A connection without a request is a parked socket and an entry in a table (rule 5). Its first
 //! byte starts a task, which runs exchanges until the connection is idle again.
 
-mod multiplexed;
 mod preface;
 mod secure;
+mod streams;
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -18,8 +18,8 @@ use blitz_proto::{Fields, Limits, ResponseHead};
 use blitz_reactor::{Address, Cause, Chunk, Listener, Parked, Resume, Slice, Socket, TaskKey};
 use slab::Slab;
 
-use self::multiplexed::IS_MULTIPLEXED;
-use crate::conn::{h1, h2};
+use self::streams::IS_MULTIPLEXED;
+use crate::conn::{exclusive, first_bytes, multiplexed};
 use crate::counters::count;
 use crate::default_headers::DefaultHeaders;
 use crate::drain::Drain;
@@ -102,8 +102,8 @@ struct Acceptor<S> {
     default_headers: Rc<DefaultHeaders>,
     listener: Option<std::net::SocketAddr>,
     connections: RefCell<Slab<Connection>>,
-    free: FreeList<h1::ServerConn>,
-    multiplexed: Rc<h2::Shared<h2::Server>>,
+    free: FreeList<exclusive::ServerConn>,
+    multiplexed: Rc<multiplexed::Shared<multiplexed::Server>>,
     /// Woken when the last connection goes.
     empty: RefCell<Option<Waker>>,
 }
@@ -128,7 +128,7 @@ enum ParkedState {
     /// Its TLS session, until a request, or more of the handshake.
     Tls(Resting),
     /// The state of HTTP/2, with the TLS session if there is one.
-    Multiplexed(Rc<h2::Conn<h2::Server>>),
+    Multiplexed(Rc<multiplexed::Conn<multiplexed::Server>>),
 }
 
 impl<S: Service> Acceptor<S> {
@@ -140,7 +140,7 @@ impl<S: Service> Acceptor<S> {
         let default_headers = DefaultHeaders::new(options.date, options.server.as_deref());
         Rc::new(Acceptor {
             service,
-            multiplexed: h2::Shared::new(Rc::clone(&options)),
+            multiplexed: multiplexed::Shared::new(Rc::clone(&options)),
             options,
             default_headers: Rc::new(default_headers),
             listener,
@@ -227,7 +227,7 @@ impl<S: Service> Acceptor<S> {
     fn start(self: Rc<Self>, transport: Transport, key: usize, empty_lines: usize, first: Slice) {
         match transport {
             Transport::Plain(socket)
-                if !self.options.http2_only && h2::may_begin_like_http2(&first) =>
+                if !self.options.http2_only && first_bytes::may_be_multiplexed(&first) =>
             {
                 self.await_version(socket, key, empty_lines, first);
             }
@@ -244,16 +244,16 @@ impl<S: Service> Acceptor<S> {
         empty_lines: usize,
         first: Slice,
     ) {
-        let is_h2 = match transport.info() {
-            None => self.options.http2_only || h2::begins_like_http2(&first),
-            Some(tls) => tls.is_h2(),
+        let is_multiplexed = match transport.info() {
+            None => self.options.http2_only || first_bytes::are_multiplexed(&first),
+            Some(_) => transport.protocol().capabilities().multiplexes,
         };
         let peer = self.peer(&transport);
-        if is_h2 {
-            let conn = h2::Conn::server(peer, &self.multiplexed);
+        if is_multiplexed {
+            let conn = multiplexed::Conn::server(peer, &self.multiplexed);
             return self.start_multiplexed(conn, transport, key, first);
         }
-        let conn = h1::ServerConn::new(
+        let conn = exclusive::ServerConn::new(
             transport,
             peer,
             &self.options,
@@ -367,7 +367,7 @@ impl<S: Service> Acceptor<S> {
 /// A connection's task: from a byte until the connection is idle again.
 async fn run<S: Service>(
     acceptor: Rc<Acceptor<S>>,
-    conn: Rc<h1::ServerConn>,
+    conn: Rc<exclusive::ServerConn>,
     key: usize,
     first: Slice,
 ) {
@@ -375,22 +375,22 @@ async fn run<S: Service>(
         acceptor: &acceptor,
         key: Some(key),
     };
-    match h1::run_exchanges(&conn, &acceptor.service, first).await {
-        h1::Disposition::Park(transport) => {
+    match exclusive::run_exchanges(&conn, &acceptor.service, first).await {
+        exclusive::Disposition::Park(transport) => {
             guard.key = None;
             acceptor.park_idle(transport, key);
         }
-        h1::Disposition::ParkAgain(transport, empty_lines) => {
+        exclusive::Disposition::ParkAgain(transport, empty_lines) => {
             guard.key = None;
             acceptor.park_again(transport, key, empty_lines);
         }
-        h1::Disposition::Switch(switch) => {
+        exclusive::Disposition::Switch(switch) => {
             guard.key = None;
             Rc::clone(&acceptor).start_switched(*switch, key);
         }
-        h1::Disposition::Closed => {}
+        exclusive::Disposition::Closed => {}
     }
-    acceptor.free.put(conn, h1::ServerConn::clear);
+    acceptor.free.put(conn, exclusive::ServerConn::clear);
 }
 
 /// Takes the connection off the table when its task ends, also when it is aborted.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use blitz_reactor::{Chunk, Parked, Resume, Slice, Socket};
 
+use crate::conn::Protocol;
 use crate::tls::{Tls, TlsError, TlsInfo};
 
 /// A connection that bytes of a message go through. Dropping it closes at once.
@@ -174,9 +175,12 @@ impl Transport {
         self.tls()?.info()
     }
 
-    /// Whether HTTP/2 was agreed upon in the handshake.
-    pub(crate) fn is_h2(&self) -> bool {
-        self.info().is_some_and(|info| info.is_h2())
+    /// What was agreed upon in the handshake.
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self.info() {
+            Some(info) if info.is_h2() => Protocol::Http2,
+            Some(_) | None => Protocol::Http1,
+        }
     }
 
     /// Whether the connection ended without a word of the peer's, as an attacker could have it: in

@@ -77,7 +77,7 @@ pub(crate) fn send_response<F: ServerFraming>(
     if framing.has_content_to_send(id) {
         // With a length of its own the content is neither too long nor too short.
         let sent = framing.send_data(id, content, true);
-        let _ = send::conclude_sent(framing, id, sent);
+        let _ = send::conclude_sent(framing, id, &sent);
     } else {
         finish_without_content(framing, id);
     }

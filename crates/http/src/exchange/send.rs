@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use blitz_proto::Fields;
+use blitz_proto::{Error, Fields};
 use blitz_reactor::Chunk;
 
 use super::framing::{Framing, Sent, Side};
@@ -32,7 +32,7 @@ pub(super) fn send_data<F: Framing>(
         return Ok(());
     }
     let sent = framing.send_data(id, chunk, false);
-    conclude_sent(framing, id, sent)
+    conclude_sent(framing, id, &sent)
 }
 
 pub(super) fn send_end<F: Framing>(
@@ -44,7 +44,7 @@ pub(super) fn send_end<F: Framing>(
         return Err(SendError::Closed);
     }
     let sent = framing.send_end(id, trailers);
-    conclude_sent(framing, id, sent)
+    conclude_sent(framing, id, &sent)
 }
 
 /// The writer is gone without having finished.
@@ -59,7 +59,7 @@ pub(super) fn give_up<F: Framing>(framing: &mut F, id: F::Id) {
 pub(crate) fn conclude_sent<F: Framing>(
     framing: &mut F,
     id: F::Id,
-    sent: Result<Sent, blitz_proto::Error>,
+    sent: &Result<Sent, Error>,
 ) -> Result<(), SendError> {
     match sent {
         Ok(Sent::Open) => {}

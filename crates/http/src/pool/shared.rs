@@ -17,7 +17,7 @@ use blitz_reactor::{Cause, PoolFuture, Slice};
 use super::queue::{Queue, QueueKey};
 use super::{Endpoint, Kept, Lifetime, Permit, Upstream};
 use crate::client::Connection;
-use crate::conn::h2::{Client, Conn, Disposition};
+use crate::conn::multiplexed::{Client, Conn, Disposition};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;

@@ -1,4 +1,4 @@
-//! Connections whose first packet does not tell HTTP/2 from HTTP/1.1.
+//! Connections whose first packet does not tell their protocol.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use blitz_reactor::{Buffer, Slice, Socket};
 
 use super::{Acceptor, Guard};
-use crate::conn::h2;
+use crate::conn::first_bytes;
 use crate::exchange::Service;
 use crate::transport::Transport;
 
@@ -45,7 +45,7 @@ impl<S: Service> Acceptor<S> {
 
 /// Appends what arrives until it tells, or the peer is done.
 async fn read_until_told(socket: &Socket, bytes: &mut Vec<u8>) {
-    while h2::may_begin_like_http2(bytes) {
+    while first_bytes::may_be_multiplexed(bytes) {
         let Ok(Some(slice)) = socket.recv().await else {
             return;
         };

@@ -9,7 +9,8 @@ use blitz_proto::h1;
 use blitz_proto::{BodyLength, Error, ErrorKind, Fields, Limits, RequestHead, ResponseHead};
 
 use super::driver::{Driver, Role, Step};
-use crate::client::{Carrier, ClientOptions, Protocol};
+use crate::client::{Carrier, ClientOptions};
+use crate::conn::Protocol;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{

@@ -109,7 +109,7 @@ fn client(method: Method, pieces: &[&[u8]]) -> String {
         |driver, length, text| {
             let _ = write!(text, "{:?} {length:?} ", driver.role.head.take());
         },
-        |driver| driver.end_body(),
+        Driver::end_body,
     )
 }
 

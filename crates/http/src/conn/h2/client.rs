@@ -14,7 +14,8 @@ use super::liveness::Liveness;
 use super::permits::Permits;
 use super::shortage::{Counted, PooledStreams, is_short};
 use super::stream::ResetReason;
-use crate::client::{Carrier, ClientOptions, Protocol};
+use crate::client::{Carrier, ClientOptions};
+use crate::conn::Protocol;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{

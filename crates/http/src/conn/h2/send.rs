@@ -201,7 +201,7 @@ impl<R: Role> Driver<R> {
             };
             let sent = self.send_queued(stream);
             // What goes wrong is noted in the exchange.
-            let _ = conclude_sent(self, stream, sent);
+            let _ = conclude_sent(self, stream, &sent);
         }
         self.flush();
     }

@@ -1,4 +1,4 @@
-//! Connections that speak HTTP/2: a task while there are streams, and parked without.
+//! Connections that carry many exchanges: a task while there are streams, and parked without.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use blitz_reactor::{Cause, Resume, Slice, Socket};
 
 use super::{Acceptor, Guard, ParkedState};
-use crate::conn::h1::Switch;
-use crate::conn::h2;
+use crate::conn::exclusive::Switch;
+use crate::conn::multiplexed;
 use crate::counters::count;
 use crate::exchange::Service;
 use crate::input::Input;
 use crate::transport::Transport;
 
-/// What HTTP/1.1 ends with where HTTP/2 goes on (RFC 7540, section 3.2).
+/// The answer to `Upgrade: h2c` (RFC 7540, section 3.2).
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\n\
     Connection: Upgrade\r\n\
     Upgrade: h2c\r\n\
     \r\n";
 
-/// Marks the tag of a parked HTTP/2 connection.
+/// Marks the tag of a parked connection that carries many exchanges.
 pub(super) const IS_MULTIPLEXED: u64 = 1 << 63;
 
 impl<S: Service> Acceptor<S> {
@@ -27,7 +27,7 @@ impl<S: Service> Acceptor<S> {
     #[inline(never)]
     pub(super) fn start_multiplexed(
         self: Rc<Self>,
-        conn: Rc<h2::Conn<h2::Server>>,
+        conn: Rc<multiplexed::Conn<multiplexed::Server>>,
         transport: Transport,
         key: usize,
         first: Slice,
@@ -37,11 +37,11 @@ impl<S: Service> Acceptor<S> {
 
     fn spawn_multiplexed(
         self: Rc<Self>,
-        conn: Rc<h2::Conn<h2::Server>>,
+        conn: Rc<multiplexed::Conn<multiplexed::Server>>,
         transport: Transport,
         key: usize,
         first: Input,
-        begun: Option<h2::Request>,
+        begun: Option<multiplexed::Request>,
     ) {
         let me = Rc::clone(&self);
         let task = blitz_reactor::spawn_now(run(self, conn, transport, key, first, begun));
@@ -50,8 +50,8 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    /// Says that the connection goes on with HTTP/2, whose first stream is the request that asked
-    /// for it.
+    /// Says that the connection continues with another protocol, whose first stream is the request that
+    /// asked for it.
     #[cold]
     pub(super) fn start_switched(self: Rc<Self>, switch: Switch, key: usize) {
         count(|counters| counters.h2c_upgrades += 1);
@@ -62,7 +62,7 @@ impl<S: Service> Acceptor<S> {
             input,
         } = switch;
         transport.send_rarely(SWITCHING);
-        let conn = h2::Conn::server(self.peer(&transport), &self.multiplexed);
+        let conn = multiplexed::Conn::server(self.peer(&transport), &self.multiplexed);
         let begun = conn.upgrade(request, &settings);
         self.spawn_multiplexed(conn, transport, key, input, Some(begun));
     }
@@ -70,7 +70,7 @@ impl<S: Service> Acceptor<S> {
     /// Leaves a connection without streams to the reactor.
     pub(super) fn park_multiplexed(
         self: &Rc<Self>,
-        conn: Rc<h2::Conn<h2::Server>>,
+        conn: Rc<multiplexed::Conn<multiplexed::Server>>,
         transport: Transport,
         key: usize,
     ) {
@@ -124,11 +124,11 @@ impl<S: Service> Acceptor<S> {
 /// The task of a connection: from a byte until it has no streams.
 async fn run<S: Service>(
     acceptor: Rc<Acceptor<S>>,
-    conn: Rc<h2::Conn<h2::Server>>,
+    conn: Rc<multiplexed::Conn<multiplexed::Server>>,
     transport: Transport,
     key: usize,
     first: Input,
-    begun: Option<h2::Request>,
+    begun: Option<multiplexed::Request>,
 ) {
     let mut guard = Guard {
         acceptor: &acceptor,
@@ -136,7 +136,7 @@ async fn run<S: Service>(
     };
     let service = &acceptor.service;
     let disposition = conn.serve(service, transport, first, begun).await;
-    if let h2::Disposition::Park(transport) = disposition {
+    if let multiplexed::Disposition::Park(transport) = disposition {
         guard.key = None;
         acceptor.park_multiplexed(Rc::clone(&conn), transport, key);
     }
