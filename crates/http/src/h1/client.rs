@@ -303,7 +303,7 @@ impl State {
 
     /// Both messages may be complete: then the connection goes back to its pool, or closes.
     ///
-    /// Rule 11: the response was complete and delimited itself, the request was sent to its last
+    /// This is rule 11: the response was complete and delimited itself, the request was sent to its last
     /// byte, nothing more has arrived, and both sides keep the connection alive.
     pub(super) fn release_client(&mut self) {
         if !self.inbound.is_body_complete() {
