@@ -8,6 +8,7 @@ mod documents;
 mod edges;
 mod exceptions;
 mod limits;
+mod rule_citations;
 mod safety;
 mod sizes;
 mod source;
@@ -92,6 +93,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     }
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
+    rule_citations::check(&texts, &mut findings);
     exceptions.report_stale(&mut findings);
     findings.sort();
     Ok(findings)
