@@ -8,6 +8,7 @@ mod documents;
 mod edges;
 mod exceptions;
 mod limits;
+mod module_layout;
 mod rule_citations;
 mod safety;
 mod sizes;
@@ -90,6 +91,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         sizes::check(source, &mut exceptions, &mut findings);
         calls::check(source, &mut exceptions, &mut findings);
         safety::check(source, &mut findings);
+        module_layout::check(source, &mut findings);
     }
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
