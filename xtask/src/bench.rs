@@ -26,8 +26,9 @@ mod wrk;
 
 use std::process::ExitCode;
 
-use bars::Outcome;
 use clap::{Parser, Subcommand};
+
+use bars::Outcome;
 
 /// Compares Blitz with the limit of this machine and with other servers.
 #[derive(Debug, Parser)]

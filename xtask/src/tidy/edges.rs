@@ -85,8 +85,9 @@ fn finding(message: String) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn messages(packages: &Value) -> Vec<String> {
         let mut findings = Vec::new();
