@@ -7,6 +7,7 @@ mod calls;
 mod documents;
 mod edges;
 mod exceptions;
+mod imports;
 mod limits;
 mod module_layout;
 mod rule_citations;
@@ -92,6 +93,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         calls::check(source, &mut exceptions, &mut findings);
         safety::check(source, &mut findings);
         module_layout::check(source, &mut findings);
+        imports::check(source, &mut exceptions, &mut findings);
     }
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);

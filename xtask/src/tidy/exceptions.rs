@@ -6,6 +6,7 @@
 //! file      crates/x/src/a.rs               950  one table, no logic
 //! function  crates/x/src/a.rs::parse         90  a match with one line per variant
 //! call      crates/x/src/a.rs  thread::Builder  the control thread is started here
+//! imports   crates/x/                  all  the folder is converted later
 //! ```
 
 use std::fs;
@@ -73,6 +74,18 @@ impl Exceptions {
     pub(crate) fn allows_call(&mut self, place: &str, call: &str) -> bool {
         let mut listed = self.0.iter_mut();
         match listed.find(|e| e.rule == "call" && e.place == place && e.allowed == call) {
+            Some(exception) => {
+                exception.needed = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether an exception stands for the folder that `path` lies below; the folder ends in `/`.
+    pub(crate) fn allows_below(&mut self, rule: &str, path: &str) -> bool {
+        let mut listed = self.0.iter_mut();
+        match listed.find(|e| e.rule == rule && path.starts_with(&e.place)) {
             Some(exception) => {
                 exception.needed = true;
                 true

@@ -13,6 +13,8 @@ pub(crate) struct Source {
     /// Path relative to the root of the repository.
     pub(crate) path: String,
     pub(crate) lines: Vec<String>,
+    /// The items of the file.
+    pub(crate) items: Vec<syn::Item>,
     pub(crate) functions: Vec<Function>,
     /// Every word and sign outside comments and strings, those in macros included.
     pub(crate) tokens: Vec<Token>,
@@ -46,6 +48,7 @@ impl Source {
         Ok(Source {
             path: text.path.clone(),
             lines: text.content.lines().map(str::to_owned).collect(),
+            items: file.items,
             functions: collector.functions,
             tokens,
             test_lines: collector.test_lines,
