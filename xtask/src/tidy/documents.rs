@@ -1,4 +1,4 @@
-//! Documents stay true: the targets of their links and the functions that they name exist.
+//! Links in documents have targets, and the functions that documents name exist.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -98,7 +98,7 @@ fn find_function(sources: &[Source], file: &str, function: &str) -> Result<(), S
     if named.peek().is_none() {
         return Err(format!("there is no file '{file}.rs'"));
     }
-    // `Type::method` counts by its last word.
+    // Of `Type::method`, the method is compared.
     let name = function.rsplit("::").next().unwrap_or(function);
     if named.any(|source| source.functions.iter().any(|found| found.name == name)) {
         return Ok(());

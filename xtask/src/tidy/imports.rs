@@ -1,7 +1,7 @@
 //! One order of modules and imports: `mod`, then `use` in three groups, then `pub use`.
 //!
 //! The groups are those of rustfmt's `StdExternalCrate`: the standard library, other crates, this
-//! crate. One blank line separates two groups, none stands inside a group, where rustfmt sorts.
+//! crate. One blank line separates two groups. A group has no blank line, so that rustfmt sorts it.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::Finding;
 use super::exceptions::Exceptions;
 use super::source::Source;
 
-/// Where an item stands in its module. The order of the variants is the order of the items.
+/// The place of an item in its module. The order of the variants is the order of the items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Module,
@@ -106,7 +106,7 @@ fn group_of(tree: &UseTree, modules: &HashSet<String>) -> Place {
     }
 }
 
-/// What is wrong with the place of an item behind the one that ends at `last_line`.
+/// The message if an item is misplaced after the one that ends at `last_line`.
 fn complaint(source: &Source, last: (Place, usize), next: (Place, usize)) -> Option<String> {
     let ((last, last_line), (place, line)) = (last, next);
     if place < last && (place.is_import() || last.is_import()) {
@@ -120,8 +120,8 @@ fn complaint(source: &Source, last: (Place, usize), next: (Place, usize)) -> Opt
     let blank = between.filter(|line| line.trim().is_empty()).count();
     match (place == last, blank) {
         (true, 0) | (false, 1) => None,
-        (true, _) => Some("no blank line stands inside a group of imports".into()),
-        (false, _) => Some("one blank line separates two groups of imports".into()),
+        (true, _) => Some("remove the blank line inside a group of imports".into()),
+        (false, _) => Some("separate two groups of imports by one blank line".into()),
     }
 }
 

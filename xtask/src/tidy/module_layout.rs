@@ -1,4 +1,4 @@
-//! One layout of modules: `foo.rs` beside the folder `foo/`, never `foo/mod.rs`.
+//! One layout of modules: `foo.rs` next to the folder `foo/`, never `foo/mod.rs`.
 
 use super::Finding;
 use super::source::Source;
