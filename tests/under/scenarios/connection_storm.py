@@ -3,7 +3,7 @@
 import asyncio
 
 from blitz import wait_for
-from h1 import Backend, Client, respond_by_path, reset
+from h1 import Backend, Client, reset, respond_by_path
 
 SECONDS = 90
 ROUNDS = 10

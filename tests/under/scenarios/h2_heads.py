@@ -4,7 +4,7 @@ bombs)."""
 import asyncio
 
 import h2
-from attack import Attack, Flood, server_cpus, format_rows, measure_attack, table
+from attack import Attack, Flood, format_rows, measure_attack, server_cpus, table
 
 SECONDS = 120
 PATTERN = h2.request("GET", "/hello")

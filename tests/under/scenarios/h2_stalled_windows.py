@@ -4,7 +4,7 @@ the limit of a core, and other clients are served. The clients do not acknowledg
 import socket
 
 import h2
-from attack import Attack, Flood, server_cpus, format_rows, measure_attack, table
+from attack import Attack, Flood, format_rows, measure_attack, server_cpus, table
 from h1 import Backend, respond_by_path
 
 SECONDS = 90

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from h1 import Backend, Client, respond_by_path, pattern
+from h1 import Backend, Client, pattern, respond_by_path
 
 SECONDS = 30
 UPGRADE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",

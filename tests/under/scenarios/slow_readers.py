@@ -5,7 +5,7 @@ import asyncio
 import socket
 import time
 
-from h1 import Backend, Client, respond_by_path, pattern
+from h1 import Backend, Client, pattern, respond_by_path
 
 SECONDS = 240
 READERS = 1000

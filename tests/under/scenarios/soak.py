@@ -5,7 +5,7 @@ import os
 import random
 
 from blitz import wait_for
-from h1 import Backend, Client, respond_by_path, pattern, reset
+from h1 import Backend, Client, pattern, reset, respond_by_path
 
 LENGTH = int(os.environ.get("SOAK_SECONDS", "180"))
 SECONDS = LENGTH + 60

@@ -12,7 +12,7 @@ import ssl
 import time
 
 import h2
-from attack import Flood, client_cpus, server_cpus, format_rows, measure_attack
+from attack import Flood, client_cpus, format_rows, measure_attack, server_cpus
 from blitz import client_context, client_hello, listening_tls
 
 SECONDS = 150

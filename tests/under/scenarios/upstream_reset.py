@@ -3,7 +3,7 @@ incomplete response."""
 
 import asyncio
 
-from h1 import Backend, Client, respond_by_path, reset
+from h1 import Backend, Client, reset, respond_by_path
 
 SECONDS = 30
 
