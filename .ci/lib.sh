@@ -6,7 +6,7 @@ passed=0
 failed=0
 void=0
 
-# Exit code of a step that proves nothing, neither good nor bad: EX_TEMPFAIL of sysexits(3).
+# Exit code of a step whose result is void: EX_TEMPFAIL of sysexits(3).
 VOID=75
 
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
@@ -15,7 +15,7 @@ else
   green='' red='' yellow='' plain=''
 fi
 
-# step NAME SECONDS COMMAND...: runs the command, prints one line, keeps count.
+# step NAME SECONDS COMMAND...: runs the command, prints one line, counts the result.
 step() {
   local name=$1 limit=$2 start=$SECONDS code=0
   shift 2
@@ -28,7 +28,7 @@ step() {
   fi
   if [ "$code" -eq "$VOID" ]; then
     void=$((void + 1))
-    printf '%svoid%s    %-18s %4d s  it proves nothing, repeat: %s\n' "$yellow" "$plain" "$name" "$took" "$*"
+    printf '%svoid%s    %-18s %4d s  void, repeat: %s\n' "$yellow" "$plain" "$name" "$took" "$*"
     tail -n 40 "$logs/$name.log" | sed 's/^/        /'
     return
   fi
@@ -39,15 +39,15 @@ step() {
   tail -n 40 "$logs/$name.log" | sed 's/^/        /'
 }
 
-# What stage() has declared, in order.
+# The declared stages, in order.
 stages=()
-declare -A stage_in=() stage_minutes=() stage_does=()
+declare -A stage_in=() stage_minutes=() stage_title=()
 
-# stage NAME plain|full MINUTES DOES: declares a stage; the function stage_NAME runs its steps. A stage
+# stage NAME plain|full MINUTES TITLE: declares a stage; the function stage_NAME runs its steps. A stage
 # that is `full` is only part of --full.
 stage() {
   stages+=("$1")
-  stage_in[$1]=$2 stage_minutes[$1]=$3 stage_does[$1]=$4
+  stage_in[$1]=$2 stage_minutes[$1]=$3 stage_title[$1]=$4
 }
 
 # stages_of plain|full: prints the names of the stages of a run.
@@ -64,7 +64,7 @@ list_stages() {
   for name in "${stages[@]}"; do
     full=''
     [ "${stage_in[$name]}" = plain ] || full='--full'
-    printf '%-14s %-6s  about %3s min  %s\n' "$name" "$full" "${stage_minutes[$name]}" "${stage_does[$name]}"
+    printf '%-14s %-6s  about %3s min  %s\n' "$name" "$full" "${stage_minutes[$name]}" "${stage_title[$name]}"
   done
 }
 
@@ -80,7 +80,7 @@ revision() {
 
 declare -A has_run=()
 
-# need STAGE...: runs stages that the present one builds on, unless they have run.
+# need STAGE...: runs the stages that the current one depends on, unless they have run.
 need() {
   local name
   for name in "$@"; do run_stage "$name"; done
@@ -104,17 +104,17 @@ has_passed() {
   [ "$(cat "$(stage_record "$1")" 2>/dev/null)" = "$revision" ]
 }
 
-# stage_record NAME: prints where the revision is kept for which a stage has passed. A stage may be longer
-# in --full, so each kind of run has records of its own.
+# stage_record NAME: prints the file with the revision for which the stage has passed. Each kind of run has its
+# own records, because a stage may take longer in --full.
 stage_record() { echo "$logs/$1.$kind.passed"; }
 
-# The last line of a run, and its exit code: a void step is not green.
+# Prints the last line and returns the exit code: 0 only without failed and void steps.
 closing_line() {
-  local colour=$green unproved=''
+  local colour=$green void_text=''
   if [ "$void" -ne 0 ]; then
-    colour=$yellow unproved=", $void void, repeat"
+    colour=$yellow void_text=", $void void, repeat"
   fi
   [ "$failed" -eq 0 ] || colour=$red
-  printf '%s%d passed, %d failed%s%s\n' "$colour" "$passed" "$failed" "$unproved" "$plain"
+  printf '%s%d passed, %d failed%s%s\n' "$colour" "$passed" "$failed" "$void_text" "$plain"
   [ "$failed" -eq 0 ] && [ "$void" -eq 0 ]
 }

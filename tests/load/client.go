@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// gatewayAddresses are where the gateway listens.
+// gatewayAddresses are the addresses of the gateway's listeners.
 type gatewayAddresses struct{ clear, tls string }
 
-// clientSets is how many clients of each version there are: each has connections of its own.
+// clientSets is the number of clients per version; each has its own connections.
 const clientSets = 3
 
 // client sends exchanges with Go's net/http in one version.
 type client struct {
 	version   int
 	gateway   gatewayAddresses
-	ledger    *ledger
+	tracker   *tracker
 	transport *http.Transport
 }
 
-func newClient(version, set int, gateway gatewayAddresses, ledger *ledger, trust *tls.Config, seed uint64) *client {
+func newClient(version, set int, gateway gatewayAddresses, tracker *tracker, trust *tls.Config, seed uint64) *client {
 	transport := &http.Transport{
 		Protocols: new(http.Protocols), TLSClientConfig: trust.Clone(), DisableCompression: true,
 		MaxIdleConnsPerHost: 8, ExpectContinueTimeout: time.Minute,
@@ -42,13 +42,13 @@ func newClient(version, set int, gateway gatewayAddresses, ledger *ledger, trust
 		if err != nil {
 			return nil, err
 		}
-		dice := rand.New(rand.NewPCG(seed^uint64(version)<<32^uint64(set)<<40, dialled.Add(1)))
-		if dice.IntN(4) == 0 {
-			return &cutConnection{Conn: connection, dice: dice}, nil
+		rng := rand.New(rand.NewPCG(seed^uint64(version)<<32^uint64(set)<<40, dialled.Add(1)))
+		if rng.IntN(4) == 0 {
+			return &splitConnection{Conn: connection, rng: rng}, nil
 		}
 		return connection, nil
 	}
-	return &client{version, gateway, ledger, transport}
+	return &client{version, gateway, tracker, transport}
 }
 
 func (c *client) url(p *plan) string {
@@ -58,59 +58,59 @@ func (c *client) url(p *plan) string {
 	return "http://" + c.gateway.clear + p.path()
 }
 
-// play sends one exchange and judges its answer.
-func (c *client) play(ctx context.Context, p *plan) {
+// run sends one exchange and checks its response.
+func (c *client) run(ctx context.Context, p *plan) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e := c.ledger.begin(p, newPulse(), cancel)
-	if p.address == tardy {
-		e.allow(handshakePauseMax)
+	e := c.tracker.register(p, newActivity(), cancel)
+	if p.address == lateHandshake {
+		e.allowPause(handshakePauseMax)
 	}
 	began := time.Now()
 	outcome := c.exchange(ctx, e)
 	e.clientTook = time.Since(began)
-	judge(c.ledger, e, outcome)
+	checkOutcome(c.tracker, e, outcome)
 }
 
-// outcome is what a client has seen of an answer.
+// outcome is the result of an exchange at the client.
 type outcome struct {
 	status   int
 	fields   http.Header
 	trailers http.Header
-	// What is wrong with what came, whatever else happened.
+	// A fault in the received bytes.
 	wrong error
-	// Why the answer broke off, or did not come.
-	cut error
-	// Whether the client gave up as the plan says.
+	// The reason why the response is incomplete or missing.
+	interrupted error
+	// Whether the client aborted as planned.
 	isAborted bool
 }
 
 func (c *client) exchange(ctx context.Context, e *exchange) outcome {
 	p := e.plan
-	e.at("sends")
+	e.clientAt("sends")
 	request, body := c.request(ctx, e)
 	if p.abort == abortBeforeHead {
-		e.allow(p.abortAfter)
+		e.allowPause(p.abortAfter)
 		timer := time.AfterFunc(p.abortAfter, e.cancel)
 		defer timer.Stop()
 	}
-	answer, err := c.transport.RoundTrip(request)
+	response, err := c.transport.RoundTrip(request)
 	if err != nil {
-		return outcome{cut: err, isAborted: p.abort == abortBeforeHead && ctx.Err() != nil || body.isAborted.Load()}
+		return outcome{interrupted: err, isAborted: p.abort == abortBeforeHead && ctx.Err() != nil || body.isAborted.Load()}
 	}
-	defer answer.Body.Close()
-	e.at("has the head")
-	e.beat()
-	seen := outcome{status: answer.StatusCode, fields: answer.Header}
-	if p.abort == abortAfterHead && isOurs(&seen) {
+	defer response.Body.Close()
+	e.clientAt("has the head")
+	e.touch()
+	seen := outcome{status: response.StatusCode, fields: response.Header}
+	if p.abort == abortAfterHead && isFromUpstream(&seen) {
 		e.cancel()
 		seen.isAborted = true
 		return seen
 	}
-	seen.readBody(e, answer.Body)
+	seen.readBody(e, response.Body)
 	seen.isAborted = seen.isAborted || body.isAborted.Load()
-	seen.trailers = answer.Trailer
-	if e.readerDawdles && !seen.isAborted {
+	seen.trailers = response.Trailer
+	if e.slowReader && !seen.isAborted {
 		e.sleep(5 * time.Millisecond)
 	}
 	return seen
@@ -121,15 +121,15 @@ func (c *client) request(ctx context.Context, e *exchange) (*http.Request, *sent
 	trace := &httptrace.ClientTrace{
 		GotConn: func(got httptrace.GotConnInfo) {
 			e.attempts.Add(1)
-			c.ledger.isOn(e, got.Conn.LocalAddr().String())
+			c.tracker.setConnection(e, got.Conn.LocalAddr().String())
 		},
 		Got1xxResponse: func(status int, fields textproto.MIMEHeader) error {
-			e.beat()
-			e.countInterim(c.ledger, status, fields.Get("Link"))
+			e.touch()
+			e.countInterim(c.tracker, status, fields.Get("Link"))
 			return nil
 		},
 	}
-	body := &sentBody{exchange: e, ctx: ctx, chunks: newChunker(p.dice(1), p.requestDrips)}
+	body := &sentBody{exchange: e, ctx: ctx, chunks: newChunker(p.rng(1), p.slowRequest)}
 	var content io.ReadCloser = http.NoBody
 	if p.requestSize > 0 {
 		content = body
@@ -152,7 +152,7 @@ func (c *client) request(ctx context.Context, e *exchange) (*http.Request, *sent
 	return request, body
 }
 
-// sentBody is the content of a request, which comes in chunks and with pauses.
+// sentBody is the content of a request, sent in chunks with pauses.
 type sentBody struct {
 	*exchange
 	ctx       context.Context
@@ -168,7 +168,7 @@ func (b *sentBody) Read(part []byte) (int, error) {
 		if b.trailers != nil {
 			b.trailers.Set("X-Load-Sum", trailer(p, true))
 		}
-		b.at("has sent the request")
+		b.clientAt("has sent the request")
 		return 0, io.EOF
 	}
 	end := p.requestSize
@@ -185,36 +185,36 @@ func (b *sentBody) Read(part []byte) (int, error) {
 	p.requestContent().fill(part[:size], b.offset)
 	b.offset += size
 	b.requestSent.Store(b.offset)
-	b.beat()
+	b.touch()
 	return int(size), nil
 }
 
 func (b *sentBody) Close() error { return nil }
 
-// readBody takes the content of an answer and compares every byte.
+// readBody receives the content of a response and compares every byte.
 func (o *outcome) readBody(e *exchange, body io.Reader) {
 	p := e.plan
-	e.at("reads the answer")
-	// What the gateway or a broken upstream says is only looked at for its end.
-	isCompared := isOurs(o) && (p.fault != faultGarbage || e.isGarbageAverted())
-	check := verifier{content: p.answerContent(), size: p.answerSize}
+	e.clientAt("reads the response")
+	// Content of the gateway itself or of a faulty upstream is checked only for its end.
+	isCompared := isFromUpstream(o) && (p.fault != faultGarbage || e.isGarbageAverted())
+	check := verifier{content: p.responseContent(), size: p.responseSize}
 	if p.isBodyless() {
 		check.size = 0
 	}
-	chunks := newChunker(p.dice(2), p.readerDawdles)
+	chunks := newChunker(p.rng(2), p.slowReader)
 	part := make([]byte, 64<<10)
 	for {
 		count, err := body.Read(part[:chunks.size()])
-		e.answerReceived.Add(int64(count))
+		e.responseReceived.Add(int64(count))
 		if count > 0 {
-			e.beat()
+			e.touch()
 			if isCompared {
 				if o.wrong = check.take(part[:count]); o.wrong != nil {
 					return
 				}
 			}
 		}
-		if p.abort == abortInAnswer && isCompared && check.offset > 0 {
+		if p.abort == abortInResponse && isCompared && check.offset > 0 {
 			e.cancel()
 			o.isAborted = true
 			return
@@ -223,18 +223,18 @@ func (o *outcome) readBody(e *exchange, body io.Reader) {
 			break
 		}
 		if err != nil {
-			o.cut = err
+			o.interrupted = err
 			return
 		}
 		e.sleep(chunks.pause())
 	}
-	e.at("has the answer")
+	e.clientAt("has the response")
 	if isCompared {
 		o.wrong = check.end()
-	} else if isOurs(o) {
-		o.wrong = errors.New("garbage of an upstream became a complete answer")
+	} else if isFromUpstream(o) {
+		o.wrong = errors.New("garbage from an upstream became a complete response")
 	}
 }
 
-// isOurs is whether the answer is the upstream's and not the gateway's own.
-func isOurs(o *outcome) bool { return o.fields.Get("X-Load-Id") != "" }
+// isFromUpstream is whether the response comes from the upstream and not from the gateway itself.
+func isFromUpstream(o *outcome) bool { return o.fields.Get("X-Load-Id") != "" }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// content is the endless stream of bytes that a seed gives. Any part of it can be made without the
-// parts before, so that a body is never kept in memory.
+// content is an endless stream of bytes from a seed. Each part can be computed without the parts before it,
+// so that no body is kept in memory.
 type content uint64
 
-// fill writes the bytes from offset on into part.
+// fill writes the bytes from offset into part.
 func (c content) fill(part []byte, offset int64) {
 	var word [8]byte
 	for len(part) > 0 {
@@ -60,7 +60,7 @@ func (v *verifier) take(part []byte) error {
 	return nil
 }
 
-// shifted says where in the content the wrong bytes come from, if they are from there at all.
+// shifted searches the content for the wrong bytes and returns their position.
 func (v *verifier) shifted(part []byte, offset int64) string {
 	if len(part) < 8 {
 		return ""
@@ -68,12 +68,12 @@ func (v *verifier) shifted(part []byte, offset int64) string {
 	whole := make([]byte, v.size)
 	v.content.fill(whole, 0)
 	if at := bytes.Index(whole, part[:8]); at >= 0 {
-		return fmt.Sprintf("; these belong to byte %d, a shift of %d", at, int64(at)-offset)
+		return fmt.Sprintf("; these bytes belong to byte %d, a shift of %d", at, int64(at)-offset)
 	}
-	return "; these belong to another body"
+	return "; these bytes belong to another body"
 }
 
-// end verifies that the body was complete.
+// end verifies that the body is complete.
 func (v *verifier) end() error {
 	if v.offset != v.size {
 		return fmt.Errorf("body ends after %d of %d bytes", v.offset, v.size)

@@ -6,29 +6,29 @@ import (
 	"strconv"
 )
 
-// breakOff answers wrongly, as the plan says. The gateway's client must see an error or a cut, and never
-// an answer that looks complete and is wrong.
-func (a *answer) breakOff() error {
+// injectFault sends the planned faulty response. The gateway's client must receive an error or an incomplete
+// response, never a wrong one that looks complete.
+func (a *response) injectFault() error {
 	p := a.plan
-	a.upstreamAt("breaks off: " + faultNames[p.fault])
+	a.upstreamAt("injects a fault: " + faultNames[p.fault])
 	switch p.fault {
-	case faultCutBeforeHead:
+	case faultCloseBeforeHead:
 		return errBroken
-	case faultCutInAnswer:
-		return a.cut()
-	case faultResetInAnswer:
-		return a.resetAfter(a.cut)
+	case faultTruncateResponse:
+		return a.truncate()
+	case faultResetInResponse:
+		return a.resetAfter(a.truncate)
 	case faultKillConnection:
 		return a.resetAfter(func() error { return nil })
-	case faultCloseAfterAnswer:
-		return a.closeAfterAnswer()
+	case faultCloseAfterResponse:
+		return a.closeAfterResponse()
 	default:
 		return a.garbage()
 	}
 }
 
-// cut writes a part of the answer.
-func (a *answer) cut() error {
+// truncate sends a part of the response.
+func (a *response) truncate() error {
 	if a.isBodyless() {
 		return errBroken
 	}
@@ -37,8 +37,8 @@ func (a *answer) cut() error {
 	return errBroken
 }
 
-// resetAfter ends the connection with RST, and with it everything else on it.
-func (a *answer) resetAfter(before func() error) error {
+// resetAfter closes the connection with RST, with all its other streams.
+func (a *response) resetAfter(before func() error) error {
 	before()
 	connection := a.r.Context().Value(connectionKey{}).(net.Conn)
 	if lingering, is := tcp(connection); is {
@@ -48,10 +48,10 @@ func (a *answer) resetAfter(before func() error) error {
 	return errBroken
 }
 
-// closeAfterAnswer answers completely and closes the connection without having said so: the gateway may
-// have sent the next request on it already.
-func (a *answer) closeAfterAnswer() error {
-	if err := a.write(a.answerSize); err != nil || !a.answerSized {
+// closeAfterResponse sends the whole response and closes the connection without announcing it: the gateway may
+// have sent the next request already.
+func (a *response) closeAfterResponse() error {
+	if err := a.write(a.responseSize); err != nil || !a.responseSized {
 		return errBroken
 	}
 	http.NewResponseController(a.w).Flush()
@@ -60,8 +60,8 @@ func (a *answer) closeAfterAnswer() error {
 	return errBroken
 }
 
-// garbage sends what is no head of HTTP/1.1.
-func (a *answer) garbage() error {
+// garbage sends bytes that are no valid HTTP/1.1 response.
+func (a *response) garbage() error {
 	connection, buffered, err := http.NewResponseController(a.w).Hijack()
 	if err != nil {
 		return errBroken
@@ -72,10 +72,10 @@ func (a *answer) garbage() error {
 		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nwrong!",
 		"HTTP/1.1 200 OK\r\nBad name: 1\r\nContent-Length: 5\r\n\r\nwrong",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Load-Id: " + a.id() + "\r\n\r\n5\r\nwrong\r\nz\r\n",
-		"HTTP/1.1 200 OK\r\nX-Load-Id: " + a.id() + "\r\nContent-Length: " + strconv.FormatInt(a.answerSize+2, 10) + "\r\n\r\nx",
+		"HTTP/1.1 200 OK\r\nX-Load-Id: " + a.id() + "\r\nContent-Length: " + strconv.FormatInt(a.responseSize+2, 10) + "\r\n\r\nx",
 		"\x00\x01\x02\x03",
 	}
-	buffered.WriteString(heads[a.dice(5).IntN(len(heads))])
+	buffered.WriteString(heads[a.rng(5).IntN(len(heads))])
 	a.garbageSent.Store(true)
 	if buffered.Flush() != nil {
 		a.garbageSent.Store(false)
@@ -83,15 +83,15 @@ func (a *answer) garbage() error {
 	return nil
 }
 
-// tcp finds the socket below.
+// tcp returns the underlying TCP connection.
 func tcp(connection net.Conn) (*net.TCPConn, bool) {
 	for {
 		switch wrapped := connection.(type) {
 		case *net.TCPConn:
 			return wrapped, true
-		case *cutConnection:
+		case *splitConnection:
 			connection = wrapped.Conn
-		case *tardyConnection:
+		case *lateHandshakeConnection:
 			connection = wrapped.Conn
 		case interface{ NetConn() net.Conn }:
 			connection = wrapped.NetConn()

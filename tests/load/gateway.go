@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// gateway is the Blitz under test.
+// gateway is the Blitz process under test.
 type gateway struct {
 	command   *exec.Cmd
 	folder    string
@@ -21,7 +21,7 @@ type gateway struct {
 	ended     chan error
 }
 
-// makeCertificates has the binary make an authority and a certificate for localhost.
+// makeCertificates creates an authority and a certificate for localhost with the binary.
 func makeCertificates(binary, folder string) error {
 	output, err := exec.Command(binary, "cert", "--out", folder, "localhost", "127.0.0.1").CombinedOutput()
 	if err != nil {
@@ -30,7 +30,7 @@ func makeCertificates(binary, folder string) error {
 	return nil
 }
 
-// startGateway runs the binary in front of all upstreams and waits until it accepts.
+// startGateway starts the binary as a proxy to all upstreams and waits until it accepts connections.
 func startGateway(binary, driver, cores, folder string, upstreams []*upstream) (*gateway, error) {
 	clear, secure := freeAddress(), freeAddress()
 	g := &gateway{folder: folder, addresses: gatewayAddresses{clear, secure}, ended: make(chan error, 1)}
@@ -48,13 +48,13 @@ func startGateway(binary, driver, cores, folder string, upstreams []*upstream) (
 	}
 	defer log.Close()
 	g.command.Stdout, g.command.Stderr = log, log
-	// However the load ends, the gateway ends with it.
+	// The gateway is killed when the load ends for any reason.
 	g.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := g.command.Start(); err != nil {
 		return nil, err
 	}
 	go func() { g.ended <- g.command.Wait() }()
-	// The load has a thread for each core too, and must not be why the gateway is late.
+	// The load also has a thread per core and must not delay the gateway.
 	syscall.Setpriority(syscall.PRIO_PROCESS, g.pid(), -5)
 	for range 200 {
 		if connection, err := net.Dial("tcp", secure); err == nil {
@@ -78,18 +78,18 @@ func freeAddress() string {
 func (g *gateway) pid() int        { return g.command.Process.Pid }
 func (g *gateway) logFile() string { return filepath.Join(g.folder, "blitz.log") }
 
-// log is the end of what the gateway has said.
+// log returns the end of the gateway's log.
 func (g *gateway) log() string {
 	text, _ := os.ReadFile(g.logFile())
 	return string(text[max(0, len(text)-3000):])
 }
 
-// openSockets is how many sockets the gateway holds, listeners among them.
+// openSockets is the number of the gateway's open sockets, including listeners.
 func (g *gateway) openSockets() int {
 	return g.descriptors()["socket"]
 }
 
-// descriptors counts the gateway's open files by what they are: socket, anon_inode:[io_uring], a path.
+// descriptors counts the gateway's open files by kind: socket, anon_inode:[io_uring], a path.
 func (g *gateway) descriptors() map[string]int {
 	folder := fmt.Sprintf("/proc/%d/fd", g.pid())
 	entries, _ := os.ReadDir(folder)
@@ -120,7 +120,7 @@ func (g *gateway) residentBytes() int64 {
 	return kib << 10
 }
 
-// cpuTime is how long the gateway has run; /proc counts in hundredths of a second.
+// cpuTime is the gateway's CPU time; /proc counts in hundredths of a second.
 func (g *gateway) cpuTime() time.Duration {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.pid()))
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
@@ -132,14 +132,14 @@ func (g *gateway) cpuTime() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// reload has it read its files again.
+// reload makes the gateway reload its files.
 func (g *gateway) reload() { g.command.Process.Signal(syscall.SIGHUP) }
 
-// hasEnded is whether it ended by itself.
+// hasEnded is whether the process has ended.
 func (g *gateway) hasEnded() bool { return len(g.ended) > 0 }
 
-// stop ends it as a service manager would, and kills it if it does not end in time.
-func (g *gateway) stop(patience time.Duration) error {
+// stop sends SIGTERM, and kills the process if it does not end in time.
+func (g *gateway) stop(timeout time.Duration) error {
 	began := time.Now()
 	g.command.Process.Signal(syscall.SIGTERM)
 	select {
@@ -148,7 +148,7 @@ func (g *gateway) stop(patience time.Duration) error {
 			return fmt.Errorf("ended with %w", err)
 		}
 		return nil
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		sockets := strings.Join(g.sockets(), "\n")
 		g.command.Process.Kill()
 		<-g.ended
@@ -156,7 +156,7 @@ func (g *gateway) stop(patience time.Duration) error {
 	}
 }
 
-// sockets are the gateway's connections with the bytes that wait in them, if `ss` is there to say so.
+// sockets lists the gateway's connections with their queued bytes, if `ss` is installed.
 func (g *gateway) sockets() []string {
 	output, err := exec.Command("ss", "-tnpHO").Output()
 	if err != nil {

@@ -1,5 +1,5 @@
-// A load of exchanges that can be told apart, through a running gateway: every byte is compared, and
-// nothing may stand still.
+// The load test: distinguishable exchanges through a running gateway. Every byte is compared, and no exchange
+// may stall.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// What is allowed to remain of a load.
+// Limits for the gateway's resources after the load, and intervals of disruptions.
 const (
 	idleCPUMax     = 50 * time.Millisecond
 	idleTime       = 2 * time.Second
@@ -42,19 +42,19 @@ type options struct {
 }
 
 func main() {
-	// The kernel ends the gateway with the thread that has started it.
+	// The kernel kills the gateway with the thread that has started it (Pdeathsig).
 	runtime.LockOSThread()
 	var o options
-	flag.StringVar(&o.binary, "blitz", "", "the binary under test")
-	flag.StringVar(&o.driver, "io", "uring", "uring or epoll")
-	flag.StringVar(&o.cores, "cores", "2", "how many cores the gateway uses")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano())&0xffffffff, "decides about every exchange")
-	flag.Float64Var(&o.seconds, "seconds", 30, "how long exchanges begin")
-	flag.IntVar(&o.workers, "workers", 24, "how many exchanges, or pipelines, are under way at a time")
-	flag.Int64Var(&o.only, "only", -1, "plays nothing but the exchange with this number")
-	flag.IntVar(&o.repeat, "repeat", 20, "with -only, how often")
-	flag.BoolVar(&o.show, "show", false, "with -only, prints the plan and ends")
-	names := flag.String("clients", strings.Join(versionNames[:], ","), "which kinds of clients take part")
+	flag.StringVar(&o.binary, "blitz", "", "binary under test")
+	flag.StringVar(&o.driver, "io", "uring", "driver: uring or epoll")
+	flag.StringVar(&o.cores, "cores", "2", "number of cores of the gateway")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano())&0xffffffff, "seed of all exchanges")
+	flag.Float64Var(&o.seconds, "seconds", 30, "duration of the load in seconds")
+	flag.IntVar(&o.workers, "workers", 24, "number of concurrent exchanges or pipelines")
+	flag.Int64Var(&o.only, "only", -1, "run only the exchange with this number")
+	flag.IntVar(&o.repeat, "repeat", 20, "with -only, number of repetitions")
+	flag.BoolVar(&o.show, "show", false, "with -only, print the plan and exit")
+	names := flag.String("clients", strings.Join(versionNames[:], ","), "kinds of clients")
 	flag.Parse()
 	for name := range strings.SplitSeq(*names, ",") {
 		o.clients = append(o.clients, slices.Index(versionNames[:], name))
@@ -71,15 +71,15 @@ func main() {
 	}
 	fmt.Printf("seed %d, %s, %d workers, %.0f s, clients %s, %s\n", o.seed, o.driver, o.workers, o.seconds, *names, runtime.Version())
 	if err := run(&o); err != nil {
-		fmt.Printf("%v\nagain: --io %s --seed %d\n", err, o.driver, o.seed)
+		fmt.Printf("%v\nrepeat with: --io %s --seed %d\n", err, o.driver, o.seed)
 		os.Exit(1)
 	}
 }
 
-// stage is everything that takes part in a run.
-type stage struct {
+// loadRun holds the participants of a run.
+type loadRun struct {
 	options   *options
-	ledger    *ledger
+	tracker   *tracker
 	gateway   *gateway
 	upstreams []*upstream
 	clients   [versions][clientSets]*client
@@ -92,30 +92,30 @@ func run(o *options) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	ctx, enough := context.WithCancel(context.Background())
-	defer enough()
-	s := &stage{options: o, ledger: newLedger(enough)}
+	ctx, cancelRun := context.WithCancel(context.Background())
+	defer cancelRun()
+	s := &loadRun{options: o, tracker: newTracker(cancelRun)}
 	if err := s.prepare(folder); err != nil {
 		return err
 	}
 	defer s.gateway.command.Process.Kill()
 	before := s.gateway.resources()
-	watcher := watch(s.ledger, s.gateway)
-	s.play(ctx)
+	watcher := watch(s.tracker, s.gateway)
+	s.runWorkers(ctx)
 	watcher.stop()
-	s.wrapUp(before)
-	fmt.Println(s.ledger.summary())
-	if e := s.ledger.quietest.Load(); e != nil {
-		fmt.Printf("the longest silence was that of %s\n    %s\n", e.plan, e.state())
+	s.checkResources(before)
+	fmt.Println(s.tracker.summary())
+	if e := s.tracker.longestSilent.Load(); e != nil {
+		fmt.Printf("the longest silence was in %s\n    %s\n", e.plan, e.state())
 	}
-	if count := s.ledger.failureCount(); count > 0 {
-		return fmt.Errorf("%d failures; the gateway said last:\n%s", count, s.gateway.log())
+	if count := s.tracker.failureCount(); count > 0 {
+		return fmt.Errorf("%d failures; last log lines of the gateway:\n%s", count, s.gateway.log())
 	}
 	return nil
 }
 
-// prepare starts the upstreams, the gateway in front of them, and makes the clients.
-func (s *stage) prepare(folder string) error {
+// prepare starts the upstreams and the gateway, and creates the clients.
+func (s *loadRun) prepare(folder string) error {
 	o := s.options
 	if err := makeCertificates(o.binary, folder); err != nil {
 		return err
@@ -126,10 +126,10 @@ func (s *stage) prepare(folder string) error {
 	}
 	for address := range addresses {
 		for version := range versions {
-			if address == tardy && version != h1TLS {
+			if address == lateHandshake && version != h1TLS {
 				continue
 			}
-			u, err := startUpstream(version, address, s.ledger, &certificate, o.seed)
+			u, err := startUpstream(version, address, s.tracker, &certificate, o.seed)
 			if err != nil {
 				return err
 			}
@@ -147,15 +147,15 @@ func (s *stage) prepare(folder string) error {
 	trust.RootCAs.AppendCertsFromPEM(authority)
 	for version := range versions {
 		for set := range clientSets {
-			s.clients[version][set] = newClient(version, set, s.gateway.addresses, s.ledger, trust, o.seed)
+			s.clients[version][set] = newClient(version, set, s.gateway.addresses, s.tracker, trust, o.seed)
 		}
 	}
-	s.raw = &rawClient{s.gateway.addresses, s.ledger, trust}
+	s.raw = &rawClient{s.gateway.addresses, s.tracker, trust}
 	return nil
 }
 
-// play has workers take one number after the other until the time is over.
-func (s *stage) play(ctx context.Context) {
+// runWorkers runs numbered exchanges concurrently until the time is over.
+func (s *loadRun) runWorkers(ctx context.Context) {
 	o := s.options
 	ending, stop := context.WithTimeout(ctx, time.Duration(o.seconds*float64(time.Second)))
 	defer stop()
@@ -171,32 +171,32 @@ func (s *stage) play(ctx context.Context) {
 					}
 					number, round = uint64(o.only), number
 				}
-				s.playOne(ctx, number, round)
+				s.runExchanges(ctx, number, round)
 			}
 		})
 	}
 	if o.only < 0 {
-		group.Go(func() { s.disturb(ending) })
+		group.Go(func() { s.disrupt(ending) })
 	}
 	group.Wait()
 }
 
-func (s *stage) playOne(ctx context.Context, number, round uint64) {
+func (s *loadRun) runExchanges(ctx context.Context, number, round uint64) {
 	plans := drawAll(s.options.seed, number, s.options.clients)
 	for _, p := range plans {
 		p.round = round
 	}
 	if client := plans[0].client; client < versions {
-		s.clients[client][number%clientSets].play(ctx, plans[0])
+		s.clients[client][number%clientSets].run(ctx, plans[0])
 		return
 	}
-	s.raw.play(ctx, plans)
+	s.raw.run(ctx, plans)
 }
 
-// disturb restarts risky upstreams, reloads the gateway and has clients make new connections, until the
-// run ends.
-func (s *stage) disturb(ctx context.Context) {
-	dice := rand.New(rand.NewPCG(s.options.seed, 1<<63))
+// disrupt restarts risky upstreams, reloads the gateway and closes idle client connections, until the run
+// ends.
+func (s *loadRun) disrupt(ctx context.Context) {
+	rng := rand.New(rand.NewPCG(s.options.seed, 1<<63))
 	reload, restart := time.NewTicker(reloadEvery), time.NewTicker(restartEvery)
 	defer reload.Stop()
 	defer restart.Stop()
@@ -207,15 +207,15 @@ func (s *stage) disturb(ctx context.Context) {
 		case <-reload.C:
 			s.gateway.reload()
 		case <-restart.C:
-			s.clients[dice.IntN(versions)][dice.IntN(clientSets)].transport.CloseIdleConnections()
-			u := s.upstreams[versions+dice.IntN(versions)]
-			if err := u.restart(dice); err != nil {
-				s.ledger.fail(nil, "an upstream did not come back: %v", err)
+			s.clients[rng.IntN(versions)][rng.IntN(clientSets)].transport.CloseIdleConnections()
+			u := s.upstreams[versions+rng.IntN(versions)]
+			if err := u.restart(rng); err != nil {
+				s.tracker.fail(nil, "an upstream did not restart: %v", err)
 			}
 		}
 		if s.gateway.hasEnded() {
-			s.ledger.fail(nil, "the gateway ended by itself")
-			s.ledger.enough()
+			s.tracker.fail(nil, "the gateway ended unexpectedly")
+			s.tracker.cancelRun()
 			return
 		}
 	}
@@ -230,7 +230,7 @@ func (g *gateway) resources() resources {
 	return resources{g.descriptors(), g.residentBytes()}
 }
 
-// more names the kinds of files of which there are more than before.
+// more lists the kinds of files whose number has grown.
 func (r resources) more(before resources) []string {
 	var more []string
 	for kind, count := range r.files {
@@ -242,16 +242,16 @@ func (r resources) more(before resources) []string {
 	return more
 }
 
-// wrapUp has everybody leave, and looks at what remains in the gateway.
-func (s *stage) wrapUp(before resources) {
+// checkResources closes all connections and checks the remaining resources of the gateway.
+func (s *loadRun) checkResources(before resources) {
 	for _, set := range s.clients {
 		for _, c := range set {
 			c.transport.CloseIdleConnections()
 		}
 	}
-	if open := s.ledger.awaitEmpty(abortNoticedMax + time.Second); len(open) > 0 {
+	if open := s.tracker.waitUntilEmpty(abortNoticedMax + time.Second); len(open) > 0 {
 		for _, e := range open {
-			s.ledger.fail(e, "an upstream is still busy with an exchange that is over")
+			s.tracker.fail(e, "an upstream still handles an exchange that has ended")
 		}
 	}
 	for _, u := range s.upstreams {
@@ -269,18 +269,18 @@ func (s *stage) wrapUp(before resources) {
 	fmt.Printf("afterwards: %d sockets (%d before), %d MiB resident (%d before), %v of CPU in %v\n",
 		after.files["socket"], before.files["socket"], after.memory>>20, before.memory>>20, idle, idleTime)
 	if more := after.more(before); len(more) > 0 {
-		s.ledger.fail(nil, "open files are left %v after everybody has gone: %s\n%s", settleMax, strings.Join(more, ", "), strings.Join(s.gateway.sockets(), "\n"))
+		s.tracker.fail(nil, "open files are left %v after all connections were closed: %s\n%s", settleMax, strings.Join(more, ", "), strings.Join(s.gateway.sockets(), "\n"))
 	}
 	if after.memory-before.memory > growthBytesMax {
-		s.ledger.fail(nil, "resident memory grew from %d to %d MiB", before.memory>>20, after.memory>>20)
+		s.tracker.fail(nil, "resident memory grew from %d to %d MiB", before.memory>>20, after.memory>>20)
 	}
 	if idle > idleCPUMax {
-		s.ledger.fail(nil, "the gateway took %v of CPU in %v without connections", idle, idleTime)
+		s.tracker.fail(nil, "the gateway used %v of CPU in %v without connections", idle, idleTime)
 	}
 	if err := s.gateway.stop(termMax); err != nil {
-		s.ledger.fail(nil, "SIGTERM: %v", err)
+		s.tracker.fail(nil, "SIGTERM: %v", err)
 	}
 	if text := s.gateway.log(); strings.Contains(text, "panicked") {
-		s.ledger.fail(nil, "the gateway panicked")
+		s.tracker.fail(nil, "the gateway panicked")
 	}
 }

@@ -15,41 +15,41 @@ import (
 	"time"
 )
 
-// rawClient speaks HTTP/1.1 on a socket of its own: it cuts messages into packets as it likes, and sends
-// requests before the ones in front are answered.
+// rawClient is an HTTP/1.1 client on a plain socket: it splits messages into packets at any byte, and pipelines
+// requests.
 type rawClient struct {
 	gateway gatewayAddresses
-	ledger  *ledger
+	tracker *tracker
 	trust   *tls.Config
 }
 
-// play sends a pipeline on one connection and judges every answer.
-func (c *rawClient) play(ctx context.Context, plans []*plan) {
-	beats := newPulse()
+// run sends a pipeline on one connection and checks every response.
+func (c *rawClient) run(ctx context.Context, plans []*plan) {
+	activity := newActivity()
 	connection, err := c.dial(plans[0])
 	if err != nil {
-		c.ledger.fail(nil, "raw client %s: %v", plans[0].id(), err)
+		c.tracker.fail(nil, "raw client %s: %v", plans[0].id(), err)
 		return
 	}
 	defer connection.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// However the run ends, nobody waits on the socket.
+	// The end of the run interrupts all waits on the socket.
 	context.AfterFunc(ctx, func() { connection.SetDeadline(time.Now()) })
-	line := &pipeline{ctx: ctx, connection: connection, beats: beats}
+	line := &pipeline{ctx: ctx, connection: connection, activity: activity}
 	address := connection.LocalAddr().String()
 	for _, p := range plans {
-		e := c.ledger.begin(p, beats, cancel)
+		e := c.tracker.register(p, activity, cancel)
 		e.attempts.Store(1)
-		c.ledger.isOn(e, address)
+		c.tracker.setConnection(e, address)
 		line.exchanges = append(line.exchanges, e)
 	}
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		line.send(plans[0].dice(6))
+		line.send(plans[0].rng(6))
 	}()
-	line.receive(c.ledger)
+	line.receive(c.tracker)
 	cancel()
 	<-sent
 }
@@ -64,8 +64,8 @@ func (c *rawClient) dial(p *plan) (net.Conn, error) {
 		return connection, err
 	}
 	var below net.Conn = connection
-	if dice := p.dice(7); dice.IntN(2) == 0 {
-		below = &cutConnection{Conn: connection, dice: dice}
+	if rng := p.rng(7); rng.IntN(2) == 0 {
+		below = &splitConnection{Conn: connection, rng: rng}
 	}
 	config := c.trust.Clone()
 	config.ServerName = "localhost"
@@ -79,29 +79,28 @@ func (c *rawClient) dial(p *plan) (net.Conn, error) {
 	return secure, nil
 }
 
-// pipeline is the exchanges of one connection, in their order.
+// pipeline is the exchanges of one connection, in order.
 type pipeline struct {
 	ctx        context.Context
 	connection net.Conn
-	beats      *pulse
+	activity   *activity
 	exchanges  []*exchange
 }
 
-// send writes all requests in pieces that respect no border between messages, until the one that is
-// given up.
-func (l *pipeline) send(dice *rand.Rand) {
+// send writes all requests in packets without regard to message boundaries, up to the one that is aborted.
+func (l *pipeline) send(rng *rand.Rand) {
 	var waiting []byte
-	cutter := newCutter(dice)
+	packetSizer := newPacketSizer(rng)
 	for _, e := range l.exchanges {
-		e.at("sends")
-		if e.address == tardy {
-			e.allow(handshakePauseMax)
+		e.clientAt("sends")
+		if e.address == lateHandshake {
+			e.allowPause(handshakePauseMax)
 		}
-		end := l.serialize(e, dice, func(part []byte) bool {
+		end := l.serialize(e, rng, func(part []byte) bool {
 			waiting = append(waiting, part...)
 			for len(waiting) >= 128<<10 {
-				size := cutter.size(len(waiting))
-				if !l.write(waiting[:size], cutter) {
+				size := packetSizer.size(len(waiting))
+				if !l.write(waiting[:size], packetSizer) {
 					return false
 				}
 				waiting = waiting[size:]
@@ -111,20 +110,20 @@ func (l *pipeline) send(dice *rand.Rand) {
 		if !end || e.abort != abortNever {
 			break
 		}
-		e.at("has queued the request")
+		e.clientAt("has queued the request")
 	}
 	for len(waiting) > 0 {
-		size := cutter.size(len(waiting))
-		if !l.write(waiting[:size], cutter) {
+		size := packetSizer.size(len(waiting))
+		if !l.write(waiting[:size], packetSizer) {
 			return
 		}
 		waiting = waiting[size:]
 	}
-	l.giveUp()
+	l.abortRequest()
 }
 
-// giveUp closes the connection if the plan says so before the head of the answer.
-func (l *pipeline) giveUp() {
+// abortRequest closes the connection if the plan aborts before the head of the response.
+func (l *pipeline) abortRequest() {
 	last := l.exchanges[len(l.exchanges)-1]
 	switch last.abort {
 	case abortBeforeHead:
@@ -137,33 +136,33 @@ func (l *pipeline) giveUp() {
 	if secure, is := l.connection.(*tls.Conn); is {
 		l.connection = secure.NetConn()
 	}
-	if socket, is := tcp(l.connection); is && last.dice(8).IntN(2) == 0 {
+	if socket, is := tcp(l.connection); is && last.rng(8).IntN(2) == 0 {
 		socket.SetLinger(0)
 	}
 	l.connection.Close()
 }
 
-func (l *pipeline) write(piece []byte, cutter *cutter) bool {
+func (l *pipeline) write(piece []byte, packetSizer *packetSizer) bool {
 	count, err := l.connection.Write(piece)
 	if err != nil {
 		return false
 	}
-	l.beats.beat()
-	// Roughly: heads and framing count as content of the first exchange that is not answered.
+	l.activity.touch()
+	// An approximation: heads and framing count as content of the first exchange.
 	l.exchanges[0].requestSent.Add(int64(count))
-	l.beats.sleep(cutter.pause())
+	l.activity.sleep(packetSizer.pause())
 	return true
 }
 
-// serialize gives the bytes of a request to the function, as long as that returns true.
-func (l *pipeline) serialize(e *exchange, dice *rand.Rand, emit func([]byte) bool) bool {
+// serialize passes the bytes of a request to emit as long as it returns true.
+func (l *pipeline) serialize(e *exchange, rng *rand.Rand, emit func([]byte) bool) bool {
 	p := e.plan
 	var head bytes.Buffer
 	// Empty lines before a request are allowed (RFC 9112, section 2.2).
-	if p.part > 0 && dice.IntN(10) == 0 {
+	if p.part > 0 && rng.IntN(10) == 0 {
 		head.WriteString("\r\n")
 	}
-	fields := []string{"Host: localhost", "X-Load-Id: " + p.id(), "X-Load-Field:" + strings.Repeat(" ", dice.IntN(3)) + p.field(),
+	fields := []string{"Host: localhost", "X-Load-Id: " + p.id(), "X-Load-Field:" + strings.Repeat(" ", rng.IntN(3)) + p.field(),
 		"TE: trailers", "Connection: TE"}
 	if p.requestSize > 0 || p.method == "POST" || p.method == "PUT" {
 		if p.requestSized || p.requestSize == 0 {
@@ -175,7 +174,7 @@ func (l *pipeline) serialize(e *exchange, dice *rand.Rand, emit func([]byte) boo
 	if p.requestTrailers {
 		fields = append(fields, "Trailer: X-Load-Sum")
 	}
-	dice.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
+	rng.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\n%s\r\n\r\n", p.method, p.path(), strings.Join(fields, "\r\n"))
 	if !emit(head.Bytes()) {
 		return false
@@ -187,14 +186,14 @@ func (l *pipeline) serialize(e *exchange, dice *rand.Rand, emit func([]byte) boo
 	if p.abort == abortInRequest {
 		end = p.abortAt
 	}
-	chunks := newChunker(p.dice(1), p.requestDrips)
+	chunks := newChunker(p.rng(1), p.slowRequest)
 	part := make([]byte, 64<<10)
 	for at := int64(0); at < end; {
 		chunk := part[:min(int64(chunks.size()), end-at)]
 		p.requestContent().fill(chunk, at)
 		at += int64(len(chunk))
 		if !p.requestSized {
-			extension := strings.Repeat(";ext=\"a b\"", dice.IntN(8)/7)
+			extension := strings.Repeat(";ext=\"a b\"", rng.IntN(8)/7)
 			chunk = append(fmt.Appendf(nil, "%x%s\r\n", len(chunk), extension), append(chunk, "\r\n"...)...)
 		}
 		if !emit(chunk) {
@@ -210,95 +209,96 @@ func (l *pipeline) serialize(e *exchange, dice *rand.Rand, emit func([]byte) boo
 	return emit([]byte("0\r\n\r\n"))
 }
 
-// receive reads the answers in order. After one that ends the connection no more come.
-func (l *pipeline) receive(ledger *ledger) {
-	reader := bufio.NewReaderSize(&beating{l}, 16<<10)
+// receive reads the responses in order, up to one that ends the connection.
+func (l *pipeline) receive(tracker *tracker) {
+	reader := bufio.NewReaderSize(&activityReader{l}, 16<<10)
 	var ended error
 	for _, e := range l.exchanges {
 		var seen outcome
 		if ended != nil {
-			seen.cut = ended
+			seen.interrupted = ended
 		} else {
-			seen = l.receiveOne(ledger, e, reader)
-			ended = seen.cut
-			if seen.wrong != nil || e.isHung.Load() {
-				ended = errors.New("the answer before was wrong")
+			seen = l.receiveOne(tracker, e, reader)
+			ended = seen.interrupted
+			if seen.wrong != nil || e.isStalled.Load() {
+				ended = errors.New("the previous response was wrong")
 			}
 		}
-		seen.isAborted = seen.isAborted || e.abort != abortNever && (seen.cut != nil || seen.wrong == nil)
-		judge(ledger, e, seen)
+		seen.isAborted = seen.isAborted || e.abort != abortNever && (seen.interrupted != nil || seen.wrong == nil)
+		checkOutcome(tracker, e, seen)
 		if seen.isAborted {
 			l.connection.Close()
 		}
 	}
 }
 
-func (l *pipeline) receiveOne(ledger *ledger, e *exchange, reader *bufio.Reader) outcome {
+func (l *pipeline) receiveOne(tracker *tracker, e *exchange, reader *bufio.Reader) outcome {
 	for {
-		answer, err := http.ReadResponse(reader, &http.Request{Method: e.method})
+		response, err := http.ReadResponse(reader, &http.Request{Method: e.method})
 		if err != nil {
-			return outcome{cut: err}
+			return outcome{interrupted: err}
 		}
-		e.beat()
-		if answer.StatusCode < 200 {
-			e.countInterim(ledger, answer.StatusCode, answer.Header.Get("Link"))
+		e.touch()
+		if response.StatusCode < 200 {
+			e.countInterim(tracker, response.StatusCode, response.Header.Get("Link"))
 			continue
 		}
-		seen := outcome{status: answer.StatusCode, fields: answer.Header}
+		seen := outcome{status: response.StatusCode, fields: response.Header}
 		if e.abort == abortAfterHead {
 			return seen
 		}
-		seen.readBody(e, answer.Body)
-		seen.trailers = answer.Trailer
-		if answer.Close && seen.cut == nil && seen.wrong == nil && !e.mayFail() && e != l.exchanges[len(l.exchanges)-1] {
-			seen.wrong = errors.New("the connection closes behind it, with requests left")
+		seen.readBody(e, response.Body)
+		seen.trailers = response.Trailer
+		if response.Close && seen.interrupted == nil && seen.wrong == nil && !e.mayFail() && e != l.exchanges[len(l.exchanges)-1] {
+			seen.wrong = errors.New("the connection closes after it, with requests left")
 		}
 		return seen
 	}
 }
 
-// beating counts every byte that arrives as a sign of life.
-type beating struct{ *pipeline }
+// activityReader records received bytes as activity.
+type activityReader struct{ *pipeline }
 
-func (b *beating) Read(part []byte) (int, error) {
+func (b *activityReader) Read(part []byte) (int, error) {
 	count, err := b.connection.Read(part)
 	if count > 0 {
-		b.beats.beat()
+		b.activity.touch()
 	}
 	return count, err
 }
 
-// cutter draws the packets of a connection: whole, in thousands of bytes, or one by one near the start.
-type cutter struct {
-	dice       *rand.Rand
+// packetSizer chooses the sizes of a connection's packets: whole, thousands of bytes, or single bytes near the
+// start.
+type packetSizer struct {
+	rng        *rand.Rand
 	mean       int
 	pausesLeft time.Duration
 }
 
-func newCutter(dice *rand.Rand) *cutter {
+func newPacketSizer(rng *rand.Rand) *packetSizer {
 	means := []int{7, 100, 1400, 5000, 16 << 10, 1 << 20}
-	return &cutter{dice, means[dice.IntN(len(means))], 600 * time.Millisecond}
+	return &packetSizer{rng, means[rng.IntN(len(means))], 600 * time.Millisecond}
 }
 
-func (c *cutter) size(have int) int {
+func (c *packetSizer) size(have int) int {
 	mean := c.mean
-	// Many tiny packets for megabytes would take all of the time.
-	if have > 4<<10 && mean < 1000 && c.dice.IntN(4) > 0 {
+	// Megabytes in tiny packets would take too long.
+	if have > 4<<10 && mean < 1000 && c.rng.IntN(4) > 0 {
 		mean = 8 << 10
 	}
-	return min(have, 1+c.dice.IntN(2*mean))
+	return min(have, 1+c.rng.IntN(2*mean))
 }
 
-func (c *cutter) pause() time.Duration {
-	if c.pausesLeft <= 0 || c.dice.IntN(3) > 0 {
+func (c *packetSizer) pause() time.Duration {
+	if c.pausesLeft <= 0 || c.rng.IntN(3) > 0 {
 		return 0
 	}
-	pause := time.Duration(c.dice.IntN(4000)) * time.Microsecond
-	if c.dice.IntN(20) == 0 {
+	pause := time.Duration(c.rng.IntN(4000)) * time.Microsecond
+	if c.rng.IntN(20) == 0 {
 		pause *= 20
 	}
 	c.pausesLeft -= pause
 	return pause
 }
 
-var _ io.Reader = (*beating)(nil)
+var _ io.Reader = (*activityReader)(nil)

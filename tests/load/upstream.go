@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// upstream is a server of Go's net/http on an address of its own.
+// upstream is a server of Go's net/http on its own address.
 type upstream struct {
 	version, address int
-	ledger           *ledger
+	tracker          *tracker
 	certificate      *tls.Certificate
 	bound            string
-	cuts             uint64
+	splitSeed        uint64
 	lock             sync.Mutex
 	server           *http.Server
 	accepted         atomic.Uint64
 }
 
-// handshakePauseMax is how long a tardy upstream waits before it shakes hands.
+// handshakePauseMax is the longest delay of a handshake.
 const handshakePauseMax = 400 * time.Millisecond
 
 type connectionKey struct{}
 
-func startUpstream(version, address int, ledger *ledger, certificate *tls.Certificate, seed uint64) (*upstream, error) {
-	u := &upstream{version: version, address: address, ledger: ledger, certificate: certificate,
-		cuts: seed ^ uint64(version)<<40 ^ uint64(address)<<48, bound: "127.0.0.1:0"}
+func startUpstream(version, address int, tracker *tracker, certificate *tls.Certificate, seed uint64) (*upstream, error) {
+	u := &upstream{version: version, address: address, tracker: tracker, certificate: certificate,
+		splitSeed: seed ^ uint64(version)<<40 ^ uint64(address)<<48, bound: "127.0.0.1:0"}
 	return u, u.listen()
 }
 
-// listen opens the address and serves it with a server of its own.
+// listen opens the address and starts a new server on it.
 func (u *upstream) listen() error {
 	listener, err := net.Listen("tcp", u.bound)
 	if err != nil {
@@ -48,61 +48,61 @@ func (u *upstream) listen() error {
 	server.ConnContext = func(ctx context.Context, connection net.Conn) context.Context {
 		return context.WithValue(ctx, connectionKey{}, connection)
 	}
-	server.SetKeepAlivesEnabled(u.address != tardy)
+	server.SetKeepAlivesEnabled(u.address != lateHandshake)
 	u.lock.Lock()
 	u.server = server
 	u.lock.Unlock()
-	cutting := &cuttingListener{listener, u}
+	splitting := &splittingListener{listener, u}
 	go func() {
 		if u.version == h1TLS || u.version == h2TLS {
 			server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*u.certificate}}
-			server.ServeTLS(cutting, "", "")
+			server.ServeTLS(splitting, "", "")
 		} else {
-			server.Serve(cutting)
+			server.Serve(splitting)
 		}
 	}()
 	return nil
 }
 
-// cuttingListener accepts connections, every fourth of which sends its packets in pieces.
-type cuttingListener struct {
+// splittingListener accepts connections; every fourth splits its writes.
+type splittingListener struct {
 	net.Listener
 	upstream *upstream
 }
 
-func (l *cuttingListener) Accept() (net.Conn, error) {
+func (l *splittingListener) Accept() (net.Conn, error) {
 	connection, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	number := l.upstream.accepted.Add(1)
-	dice := rand.New(rand.NewPCG(l.upstream.cuts, number))
+	rng := rand.New(rand.NewPCG(l.upstream.splitSeed, number))
 	switch {
-	case l.upstream.address == tardy:
-		return &tardyConnection{Conn: connection, pause: time.Duration(dice.Int64N(int64(handshakePauseMax)))}, nil
-	case dice.IntN(4) == 0:
-		return &cutConnection{Conn: connection, dice: dice}, nil
+	case l.upstream.address == lateHandshake:
+		return &lateHandshakeConnection{Conn: connection, pause: time.Duration(rng.Int64N(int64(handshakePauseMax)))}, nil
+	case rng.IntN(4) == 0:
+		return &splitConnection{Conn: connection, rng: rng}, nil
 	}
 	return connection, nil
 }
 
-// restart ends the server in one of three ways and starts another on the same address.
-func (u *upstream) restart(dice *rand.Rand) error {
+// restart stops the server in one of three ways and starts another on the same address.
+func (u *upstream) restart(rng *rand.Rand) error {
 	u.lock.Lock()
 	server := u.server
 	u.lock.Unlock()
-	switch dice.IntN(3) {
+	switch rng.IntN(3) {
 	case 0:
 		server.Close()
 	case 1:
-		// Nobody listens for a moment.
+		// The address is closed for a moment.
 		server.Close()
-		time.Sleep(time.Duration(dice.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 	default:
 		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 		go func() {
 			defer stop()
-			// The listener closes at once; what runs has time to end.
+			// The listener closes at once; open requests have time to complete.
 			server.Shutdown(ctx)
 		}()
 		time.Sleep(20 * time.Millisecond)
@@ -122,7 +122,7 @@ func (u *upstream) close() {
 	u.server.Close()
 }
 
-// url is where the gateway finds this upstream.
+// url is the target for the gateway.
 func (u *upstream) url() string {
 	_, port, _ := net.SplitHostPort(u.bound)
 	return [versions]string{"http://127.0.0.1:", "https://localhost:", "h2c://127.0.0.1:", "https://localhost:"}[u.version] + port

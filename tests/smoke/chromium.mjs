@@ -1,5 +1,5 @@
-// A page for a browser, and what it has to say: `chromium.mjs PORT`. An upstream of HTTP/1.1 with a page
-// that fetches fifty things at once, uploads, talks over a WebSocket, and reports; the report is printed.
+// A page for a browser: `chromium.mjs PORT`. An HTTP/1.1 upstream whose page makes fifty concurrent fetches, an
+// upload and a WebSocket connection, and posts a report, which is printed.
 
 import crypto from 'node:crypto';
 import http from 'node:http';
@@ -9,24 +9,24 @@ const { WebSocketServer } = createRequire(import.meta.url)('ws');
 
 // Runs in the browser.
 async function visit() {
-  const said = { problems: [] };
-  const check = (what, good) => { if (!good) said.problems.push(what); };
+  const result = { problems: [] };
+  const check = (what, good) => { if (!good) result.problems.push(what); };
   try {
     await Promise.all(Array.from({ length: 50 }, async (_, number) => {
-      const answer = await fetch(`/thing?number=${number}`);
-      const text = await answer.text();
+      const response = await fetch(`/thing?number=${number}`);
+      const text = await response.text();
       const whole = text.length > 20_000 && text.endsWith(` ${number}`);
-      check(`thing ${number}: ${answer.status}`, answer.status === 200 && whole);
+      check(`thing ${number}: ${response.status}`, response.status === 200 && whole);
     }));
     const all = performance.getEntriesByType('resource');
     const things = all.filter((entry) => entry.name.includes('/thing'));
-    said.protocols = [...new Set(things.map((entry) => entry.nextHopProtocol))];
-    said.things = things.length;
+    result.protocols = [...new Set(things.map((entry) => entry.nextHopProtocol))];
+    result.things = things.length;
 
     const sent = new Uint8Array(3_000_000).map((_, at) => at * 7);
     const back = new Uint8Array(await (await fetch('/echo', { method: 'POST', body: sent })).arrayBuffer());
     const unchanged = back.length === sent.length && back.every((byte, at) => byte === sent[at]);
-    check('the upload came back changed', unchanged);
+    check('the upload changed on the way', unchanged);
 
     const messages = ['hello', 'ünïcode', '', 'x'.repeat(1 << 20), new Uint8Array(70_000).fill(5)];
     const socket = new WebSocket(`wss://${location.host}/chat`, ['chat.v2', 'chat.v1']);
@@ -35,7 +35,7 @@ async function visit() {
       socket.onopen = resolve;
       socket.onerror = () => reject(new Error('no WebSocket'));
     });
-    said.subprotocol = socket.protocol;
+    result.subprotocol = socket.protocol;
     for (const [at, message] of messages.entries()) {
       socket.send(message);
       const { data } = await new Promise((resolve, reject) => {
@@ -44,15 +44,15 @@ async function visit() {
       });
       const same = typeof message === 'string' ? data === message
         : data.byteLength === message.length && new Uint8Array(data).every((byte) => byte === 5);
-      check(`message ${at} came back changed`, same);
+      check(`message ${at} changed on the way`, same);
     }
     const closed = new Promise((resolve) => { socket.onclose = resolve; });
     socket.close(4001, 'done');
-    said.close = (await closed).code;
+    result.close = (await closed).code;
   } catch (error) {
-    said.problems.push(String(error));
+    result.problems.push(String(error));
   }
-  await fetch('/report', { method: 'POST', body: JSON.stringify(said) });
+  await fetch('/report', { method: 'POST', body: JSON.stringify(result) });
 }
 
 const server = http.createServer(async (request, response) => {
@@ -65,10 +65,10 @@ const server = http.createServer(async (request, response) => {
   } else if (url.pathname === '/echo') {
     request.pipe(response);
   } else if (url.pathname === '/report') {
-    let said = '';
-    for await (const piece of request) said += piece;
+    let result = '';
+    for await (const piece of request) result += piece;
     response.end();
-    console.log(said);
+    console.log(result);
   } else {
     response.writeHead(404).end();
   }

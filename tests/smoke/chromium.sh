@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Chromium over HTTPS: a page from an upstream of HTTP/1.1 with fifty fetches at once, an upload and a
-# WebSocket, all of it on HTTP/2. What the browser itself has noted says that the WebSocket was, too.
+# Chromium over HTTPS: a page from an HTTP/1.1 upstream with fifty concurrent fetches, an upload and a
+# WebSocket, all over HTTP/2. The browser's network log shows the protocol of the WebSocket.
 set -euo pipefail
 here=tests/smoke
 source "$here/lib.sh"
@@ -14,7 +14,7 @@ start upstream "$upstream" node "$here/chromium.mjs" "$upstream"
 start_blitz front "$plain" --listen-tls "127.0.0.1:$port" --to "http://127.0.0.1:$upstream" \
   --cert "$scratch/localhost.pem" --key "$scratch/localhost.key"
 
-# The one certificate that it believes without an authority.
+# The key of the certificate that the browser accepts without an authority.
 known=$(openssl x509 -in "$scratch/localhost.pem" -noout -pubkey | openssl pkey -pubin -outform der |
   openssl dgst -sha256 -binary | base64)
 notes="$scratch/notes.json"
@@ -25,16 +25,16 @@ HOME="$scratch" chromium --headless --no-sandbox --disable-gpu --disable-quic --
 started+=("$!")
 for wait in $(seq 400); do
   ! grep --quiet '^{' "$scratch/upstream.log" || break
-  kill -0 "${started[-1]}" 2>/dev/null || fail 'chromium ended by itself'
+  kill -0 "${started[-1]}" 2>/dev/null || fail 'chromium ended unexpectedly'
   sleep 0.1
 done
-expect 'what the page says' \
+expect 'the report of the page' \
   '{"problems":[],"protocols":["h2"],"things":50,"subprotocol":"chat.v1","close":4001}' \
   "$(grep '^{' "$scratch/upstream.log")"
-# Only a request of HTTP/2 has such a line (RFC 8441); a WebSocket over HTTP/1.1 would be an upgrade.
+# Only an HTTP/2 request has such a line (RFC 8441); a WebSocket over HTTP/1.1 is an upgrade.
 for wait in $(seq 100); do
   ! grep --quiet '":protocol: websocket"' "$notes" || break
   sleep 0.1
 done
-grep --quiet '":protocol: websocket"' "$notes" || fail 'the WebSocket did not come over HTTP/2'
-echo 'chromium: everything is fine'
+grep --quiet '":protocol: websocket"' "$notes" || fail 'the WebSocket did not use HTTP/2'
+echo 'chromium: passed'

@@ -19,24 +19,24 @@ get "$base/" >/dev/null
 
 # 8 MiB both ways: once with Content-Length (and curl's Expect: 100-continue), once chunked.
 body=$(mktemp)
-answer=$(mktemp)
-trap 'rm -f "$body" "$answer"' EXIT
+response=$(mktemp)
+trap 'rm -f "$body" "$response"' EXIT
 head -c 8388608 /dev/urandom >"$body"
-get --data-binary "@$body" --output "$answer" "$base/echo/"
-cmp "$body" "$answer"
-get --upload-file - --request POST --header 'Transfer-Encoding: chunked' --output "$answer" \
+get --data-binary "@$body" --output "$response" "$base/echo/"
+cmp "$body" "$response"
+get --upload-file - --request POST --header 'Transfer-Encoding: chunked' --output "$response" \
   "$base/echo/" <"$body"
-cmp "$body" "$answer"
-# No content is sent before the server asks for it.
+cmp "$body" "$response"
+# curl sends no content before 100 Continue.
 waited=$(get --include --header 'Expect: 100-continue' --expect100-timeout 60 --data waiting "$base/echo/")
 expect 'Expect: 100-continue' 'HTTP/1.1 100 Continue waiting' \
   "$(echo "$waited" | tr --delete '\r' | sed -n '1p;$p' | paste --serial --delimiters ' ')"
 expect /data 1048576 "$(get "$base/data?size=1048576" | wc -c)"
 
 expect 'HEAD' 200 "$(status --head "$base/hello")"
-expect 'a page that is not there' 404 "$(status "$base/nothing/here")"
-expect 'a method that is not there' 405 "$(status --request DELETE "$base/hello")"
-expect 'an expectation nobody meets' 417 "$(status --header 'Expect: tea' --data x "$base/echo/")"
+expect 'an unknown path' 404 "$(status "$base/nothing/here")"
+expect 'an unsupported method' 405 "$(status --request DELETE "$base/hello")"
+expect 'an unknown expectation' 417 "$(status --header 'Expect: tea' --data x "$base/echo/")"
 
 # Two requests, one connection.
 connects=$(curl --silent --max-time 10 --output /dev/null --output /dev/null \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what a scanner found with the list: `findings.py TOOL LIST <ids`, an id per line."""
+"""Compares the findings of a scanner with a list: `findings.py TOOL LIST <ids`, an id per line."""
 
 import sys
 
@@ -15,7 +15,7 @@ def main(tool, path):
                 if of == tool:
                     listed.add(name)
     problems = [f"{name} is new" for name in sorted(found - listed)]
-    problems += [f"{name} is listed, but not found any more" for name in sorted(listed - found)]
+    problems += [f"{name} is listed but not found" for name in sorted(listed - found)]
     if problems:
         sys.exit(f"{tool}: " + "; ".join(problems))
     print(f"{tool}: {len(found)} findings, all in the list")

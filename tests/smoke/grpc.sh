@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gRPC from Go's clients, grpcurl and ghz, through the proxy to a server of tonic.
+# gRPC with Go's clients grpcurl and ghz, through the proxy to a tonic server.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/smoke
@@ -17,8 +17,8 @@ start_blitz proxy "$plain" --listen-tls "127.0.0.1:$tls" --to "h2c://127.0.0.1:$
 
 service=grpc.testing.TestService
 proto=(-import-path "$here/grpc" -proto test.proto)
-# ask WHERE METHOD REQUESTS FLAGS...: the answers, without blanks.
-ask() {
+# call WHERE METHOD REQUESTS FLAGS...: prints the responses without white space.
+call() {
   local where=$1 method=$2 requests=$3 target
   shift 3
   case "$where" in
@@ -28,49 +28,49 @@ ask() {
   timeout 30 grpcurl "${proto[@]}" "$@" -d "$requests" "${target[@]}" "$service/$method" 2>&1 |
     tr --delete ' \n'
 }
-# says WHAT WANTED GOT: whether one text is in the other.
-says() { [[ "$3" == *"$2"* ]] || fail "grpcurl: $1: no '$2' in: $3"; }
+# expect_contains WHAT WANTED GOT: fails unless GOT contains WANTED.
+expect_contains() { [[ "$3" == *"$2"* ]] || fail "grpcurl: $1: no '$2' in: $3"; }
 
 for where in "$plain" tls; do
-  expect 'grpcurl: an empty call' '{}' "$(ask "$where" EmptyCall '{}')"
+  expect 'grpcurl: an empty call' '{}' "$(call "$where" EmptyCall '{}')"
   expect 'grpcurl: a unary call' '{"payload":{"body":"AAAAAA=="}}' \
-    "$(ask "$where" UnaryCall '{"response_size":4}')"
+    "$(call "$where" UnaryCall '{"response_size":4}')"
   expect 'grpcurl: client streaming' '{"aggregatedPayloadSize":7}' \
-    "$(ask "$where" StreamingInputCall '{"payload":{"body":"AAAAAA=="}}{"payload":{"body":"AAAA"}}')"
+    "$(call "$where" StreamingInputCall '{"payload":{"body":"AAAAAA=="}}{"payload":{"body":"AAAA"}}')"
   expect 'grpcurl: server streaming' '{"payload":{"body":"AA=="}}{"payload":{"body":"AAA="}}' \
-    "$(ask "$where" StreamingOutputCall \
+    "$(call "$where" StreamingOutputCall \
       '{"response_parameters":[{"size":1},{"size":2,"interval_us":50000}]}')"
   expect 'grpcurl: both streaming' '{"payload":{"body":"AA=="}}{"payload":{"body":"AAA="}}' \
-    "$(ask "$where" FullDuplexCall \
+    "$(call "$where" FullDuplexCall \
       '{"response_parameters":[{"size":1}]}{"response_parameters":[{"size":2}]}')"
 done
-says 'a status' 'Code:FailedPreconditionMessage:no%way' \
-  "$(ask "$plain" UnaryCall '{"response_status":{"code":9,"message":"no % way"}}')"
-says 'a method that is not there' 'Code:Unimplemented' "$(ask "$plain" UnimplementedCall '{}')"
-says 'metadata' 'x-grpc-test-echo-trailing-bin:q6ur' \
-  "$(ask "$plain" UnaryCall '{}' -v -H 'x-grpc-test-echo-trailing-bin: q6ur')"
-says 'a deadline' 'Code:DeadlineExceeded' \
-  "$(ask "$plain" StreamingOutputCall '{"response_parameters":[{"interval_us":5000000}]}' -max-time 0.3)"
+expect_contains 'a status' 'Code:FailedPreconditionMessage:no%way' \
+  "$(call "$plain" UnaryCall '{"response_status":{"code":9,"message":"no % way"}}')"
+expect_contains 'an unimplemented method' 'Code:Unimplemented' "$(call "$plain" UnimplementedCall '{}')"
+expect_contains 'metadata' 'x-grpc-test-echo-trailing-bin:q6ur' \
+  "$(call "$plain" UnaryCall '{}' -v -H 'x-grpc-test-echo-trailing-bin: q6ur')"
+expect_contains 'a deadline' 'Code:DeadlineExceeded' \
+  "$(call "$plain" StreamingOutputCall '{"response_parameters":[{"interval_us":5000000}]}' -max-time 0.3)"
 
-# What the gateway has to answer.
+# Statuses that the gateway sends itself.
 nowhere=$(free_port)
 dead=$(free_port)
 start_blitz dead "$dead" --to "h2c://127.0.0.1:$nowhere"
-says 'an upstream that is not there' 'Code:UnavailableMessage:theupstreamrefusedtheconnection' \
-  "$(ask "$dead" EmptyCall '{}')"
+expect_contains 'an unavailable upstream' 'Code:UnavailableMessage:theupstreamrefusedtheconnection' \
+  "$(call "$dead" EmptyCall '{}')"
 
-# ghz: many calls at a time, over few connections.
+# ghz: many concurrent calls over few connections.
 load() {
   local what=$1
   shift
   timeout 60 ghz --insecure --import-paths "$here/grpc" --proto "$here/grpc/test.proto" \
-    --concurrency 50 --connections 4 "$@" "127.0.0.1:$plain" >"$scratch/answer" 2>&1 ||
-    fail "ghz: $what: $(cat "$scratch/answer")"
-  grep --quiet "\[OK\] *$calls responses" "$scratch/answer" || fail "ghz: $what: $(cat "$scratch/answer")"
+    --concurrency 50 --connections 4 "$@" "127.0.0.1:$plain" >"$scratch/report" 2>&1 ||
+    fail "ghz: $what: $(cat "$scratch/report")"
+  grep --quiet "\[OK\] *$calls responses" "$scratch/report" || fail "ghz: $what: $(cat "$scratch/report")"
 }
 calls=10000
 load 'unary calls' --call "$service.UnaryCall" --total "$calls" --data '{"response_size":1000}'
 calls=1000
 load 'server streaming' --call "$service.StreamingOutputCall" --total "$calls" \
   --data '{"response_parameters":[{"size":100},{"size":20000},{"size":3}]}'
-echo "grpc: everything is fine"
+echo "grpc: passed"

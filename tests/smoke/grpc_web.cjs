@@ -1,4 +1,4 @@
-// Calls over gRPC-Web, as a browser makes them: `node grpc_web.cjs PROXY PROXY_OF_NOTHING`.
+// gRPC-Web calls as in a browser: `node grpc_web.cjs PROXY PROXY_WITHOUT_UPSTREAM`.
 const assert = require('node:assert');
 const path = require('node:path');
 const whole = require('xhr2');
@@ -6,14 +6,14 @@ const piecewise = require('xmlhttprequest').XMLHttpRequest;
 const grpc = require('grpc-web');
 const protobuf = require('protobufjs');
 
-// Until the end is reached: Node would end with 0 when all that is left is a promise that never settles.
+// Until the end is reached; Node would otherwise end with 0 when only a pending promise is left.
 process.exitCode = 1;
 
 const [proxy, dead] = process.argv.slice(2);
 const root = protobuf.loadSync(path.join(__dirname, 'grpc', 'test.proto'));
 const service = root.lookupService('grpc.testing.TestService');
 
-/** What the client has to know of a method. */
+/** The client's descriptor of a method. */
 function describe(name) {
   const method = service.methods[name].resolve();
   const kind = method.responseStream ? grpc.MethodType.SERVER_STREAMING : grpc.MethodType.UNARY;
@@ -26,17 +26,17 @@ function describe(name) {
 
 function unary(format, host, name, request, metadata = {}) {
   const client = new grpc.GrpcWebClientBase({ format });
-  // Of the two that Node has of it, only this one takes bytes.
+  // Of the two implementations for Node, only this one accepts bytes.
   global.XMLHttpRequest = whole;
   const descriptor = describe(name);
   const message = service.methods[name].resolvedRequestType.fromObject(request);
   return client.unaryCall(host + descriptor.getName(), message, metadata, descriptor);
 }
 
-/** Everything that came of a call, in order. */
+/** All events of a call, in order. */
 function stream(name, request, metadata = {}) {
   const client = new grpc.GrpcWebClientBase({ format: 'text' });
-  // And only this one shows what has come so far.
+  // Only this implementation reports partial content.
   global.XMLHttpRequest = piecewise;
   const descriptor = describe(name);
   const message = service.methods[name].resolvedRequestType.fromObject(request);
@@ -44,14 +44,14 @@ function stream(name, request, metadata = {}) {
   const events = [];
   return new Promise((resolve) => {
     const note = (kind, value) => events.push({ kind, value, at: Date.now() });
-    call.on('data', (answer) => note('data', answer.payload.body.length));
+    call.on('data', (response) => note('data', response.payload.body.length));
     call.on('status', (status) => note('status', status.code));
     call.on('error', (error) => (note('error', error), resolve(events)));
     call.on('end', () => resolve(events));
   });
 }
 
-const failed = (call) => call.then(() => assert.fail('it has an answer'), (error) => error);
+const failed = (call) => call.then(() => assert.fail('the call succeeded'), (error) => error);
 
 (async () => {
   for (const format of ['text', 'binary']) {
@@ -67,13 +67,13 @@ const failed = (call) => call.then(() => assert.fail('it has an answer'), (error
     assert.deepStrictEqual([status.code, status.message], [9, message]);
     const unknown = await failed(unary(format, proxy, 'UnimplementedCall', {}));
     assert.strictEqual(unknown.code, grpc.StatusCode.UNIMPLEMENTED);
-    const nobody = await failed(unary(format, dead, 'EmptyCall', {}));
-    assert.strictEqual(nobody.code, grpc.StatusCode.UNAVAILABLE);
-    assert.strictEqual(nobody.message, 'the upstream refused the connection');
+    const unavailable = await failed(unary(format, dead, 'EmptyCall', {}));
+    assert.strictEqual(unavailable.code, grpc.StatusCode.UNAVAILABLE);
+    assert.strictEqual(unavailable.message, 'the upstream refused the connection');
     console.log(`grpc-web: unary calls, ${format}`);
   }
 
-  // Each message comes when it is sent, not when all are.
+  // Each message arrives when it is sent, not at the end.
   const sizes = [1, 31415, 9, 2653];
   const parameters = sizes.map((size) => ({ size, intervalUs: 150000 }));
   const events = await stream('StreamingOutputCall', { responseParameters: parameters });
@@ -83,7 +83,7 @@ const failed = (call) => call.then(() => assert.fail('it has an answer'), (error
   const apart = data.at(-1).at - data[0].at;
   assert(apart > 300, `all within ${apart} ms`);
 
-  // One that ends with an error, and one whose time is over.
+  // A call that ends with an error, and one whose deadline expires.
   const ends = await stream('StreamingOutputCall', {
     responseParameters: [{ size: 5 }],
     responseStatus: { code: 5, message: 'gone' },

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gRPC-Web from its own client, through the proxy to a server of tonic.
+# gRPC-Web with its official client, through the proxy to a tonic server.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tests/smoke/lib.sh
@@ -13,5 +13,5 @@ nowhere=$(free_port)
 dead=$(free_port)
 start_blitz dead "$dead" --to "h2c://127.0.0.1:$nowhere"
 timeout 60 node tests/smoke/grpc_web.cjs "http://127.0.0.1:$proxy" "http://127.0.0.1:$dead" ||
-  fail "the client of gRPC-Web"
-echo "grpc-web: everything is fine"
+  fail "the gRPC-Web client failed"
+echo "grpc-web: passed"

@@ -1,8 +1,8 @@
-# Blitz in front of upstreams that speak HTTP/2: nginx, Node and Go. Sourced by h2_upstream.sh and
-# h2_upstream_tls.sh, which say in $scheme whether with TLS.
+# HTTP/2 upstreams behind Blitz: nginx, Node and Go. Sourced by h2_upstream.sh and h2_upstream_tls.sh, whose
+# $scheme selects TLS.
 #
-# Everything that a client asks for crosses two connections of HTTP/2; and upstreams that say GOAWAY
-# again and again cost no request that may be repeated.
+# Every request crosses two HTTP/2 connections. Upstreams that send GOAWAY repeatedly cause no failed request
+# that may be repeated.
 here=tests/smoke
 source "$here/lib.sh"
 go_program
@@ -14,24 +14,23 @@ case "$scheme" in
   *) with_tls=() nginx_tls='' to=() host=127.0.0.1 ;;
 esac
 
-# front NAME UPSTREAM_PORT: the gateway before it, clear text, on $front.
+# front NAME UPSTREAM_PORT: starts a gateway to the upstream, with clear text on port $front.
 front() {
   front=$(free_port)
   start_blitz "front-$1" "$front" --to "$scheme://$host:$2" "${to[@]}"
 }
 
-# storm NAME PATH FAREWELLS [PID]: HUP to the upstream ten times while requests run; none may fail.
-# Without PID the upstream says farewell by itself, as often. The command FAREWELLS prints how many
-# there have been.
+# reload_under_load NAME PATH GOAWAYS [PID]: sends HUP to the upstream ten times while requests run; none
+# may fail. Without PID the upstream sends GOAWAY by itself. The command GOAWAYS prints their number.
 #
-# 128 requests at once need more than one connection: a retry must not take a place on another that is
-# about to say the same.
-storm() {
+# 128 concurrent requests need more than one connection: a retry must not use another connection that is about
+# to send GOAWAY as well.
+reload_under_load() {
   h2load --duration=4 --clients=8 --max-concurrent-streams=16 --threads=1 \
     "http://127.0.0.1:$front$2" >"$scratch/load" 2>&1 &
-  local load=$! turn farewells
+  local load=$! turn goaways
   started+=("$load")
-  farewells=$($3)
+  goaways=$($3)
   for turn in $(seq 10); do
     sleep 0.35
     [ -z "${4:-}" ] || kill -HUP "$4"
@@ -39,16 +38,16 @@ storm() {
   wait "$load" || fail "$1: h2load: $(cat "$scratch/load")"
   grep --quiet ' 0 failed, 0 errored, 0 timeout' "$scratch/load" &&
     grep --quiet --extended-regexp '^status codes: [1-9][0-9]* 2xx, 0 3xx, 0 4xx, 0 5xx' "$scratch/load" ||
-    fail "$1: requests failed when it said GOAWAY: $(cat "$scratch/load")"
-  farewells=$(($($3) - farewells))
-  [ "$farewells" -ge 8 ] || fail "$1: only $farewells times did it say GOAWAY"
-  echo "$1: $farewells times GOAWAY, $(grep '^requests:' "$scratch/load")"
+    fail "$1: requests failed after GOAWAY: $(cat "$scratch/load")"
+  goaways=$(($($3) - goaways))
+  [ "$goaways" -ge 8 ] || fail "$1: it sent GOAWAY only $goaways times"
+  echo "$1: GOAWAY sent $goaways times, $(grep '^requests:' "$scratch/load")"
 }
-# Go and Node say to how many connections; one that nobody is connected to says nothing to anybody.
-farewells_of_node() { grep --count '^goodbye to [1-9]' "$scratch/node.log" || true; }
-farewells_of_go() { grep --count '^goodbye to [1-9]' "$scratch/go-leaving.log" || true; }
-# Each worker that has answered, but for the one that still does, had to send its clients away.
-farewells_of_nginx() { sort --unique "$scratch/workers" | wc -l; }
+# Go and Node print the number of connections; a server without connections sends no GOAWAY.
+goaways_of_node() { grep --count '^GOAWAY to [1-9]' "$scratch/node.log" || true; }
+goaways_of_go() { grep --count '^GOAWAY to [1-9]' "$scratch/go-leaving.log" || true; }
+# Each worker in the log, except the current one, has sent GOAWAY to its clients.
+goaways_of_nginx() { sort --unique "$scratch/workers" | wc -l; }
 
 for upstream in go node; do
   port=$(free_port)
@@ -59,25 +58,25 @@ for upstream in go node; do
   pid=${started[-1]}
   front "$upstream" "$port"
   node "$here/node_http2.mjs" pages "http://127.0.0.1:$front" || fail "$upstream: its pages"
-  # The same for a client of HTTP/1.1, whose trailers travel in chunks.
+  # The same with an HTTP/1.1 client.
   base="http://127.0.0.1:$front"
   expect "$upstream: over HTTP/1.1" 'HTTP/2.0' "$(curl --silent --max-time 10 "$base/version")"
   expect "$upstream: over HTTP/1.1" 3000000 \
     "$(curl --silent --max-time 10 "$base/bytes?size=3000000" | wc -c)"
   case "$upstream" in
-    node) storm node /slow farewells_of_node "$pid" ;;
+    node) reload_under_load node /slow goaways_of_node "$pid" ;;
     go)
       port=$(free_port)
       start go-leaving "$port" "$smoke_go" serve "127.0.0.1:$port" 400 "${with_tls[@]}"
       front go-leaving "$port"
-      storm go /slow farewells_of_go
-      storm 'go, quick answers' /version farewells_of_go
+      reload_under_load go /slow goaways_of_go
+      reload_under_load 'go, fast responses' /version goaways_of_go
       ;;
   esac
-  echo "h2_upstream: $scheme to $upstream is fine"
+  echo "h2_upstream: $scheme to $upstream passed"
 done
 
-# nginx, whose reload starts new workers and has the old ones say GOAWAY.
+# nginx, whose reload starts new workers; the old ones send GOAWAY.
 built_in=$(free_port)
 start_blitz built-in "$built_in"
 port=$(free_port)
@@ -104,14 +103,14 @@ front nginx "$port"
 base="http://127.0.0.1:$front"
 get() { curl --silent --show-error --fail --max-time 20 --http2-prior-knowledge "$@"; }
 expect 'nginx: version' HTTP/2.0 "$(get "$base/version")"
-get --output "$scratch/answer" "$base/file"
-cmp "$scratch/www/file" "$scratch/answer" || fail 'nginx: the file came back changed'
-get --data-binary "@$scratch/www/file" --output "$scratch/answer" "$base/echo/"
-cmp "$scratch/www/file" "$scratch/answer" || fail 'nginx: the upload came back changed'
-expect 'nginx: a page that is not there' 404 \
+get --output "$scratch/response" "$base/file"
+cmp "$scratch/www/file" "$scratch/response" || fail 'nginx: the file changed on the way'
+get --data-binary "@$scratch/www/file" --output "$scratch/response" "$base/echo/"
+cmp "$scratch/www/file" "$scratch/response" || fail 'nginx: the upload changed on the way'
+expect 'nginx: an unknown path' 404 \
   "$(curl --silent --output /dev/null --write-out '%{http_code}' "$base/no")"
 h2load --requests=500 --clients=4 --max-concurrent-streams=8 --threads=1 "$base/file" >"$scratch/load"
 grep --quiet '500 succeeded, 0 failed, 0 errored' "$scratch/load" || fail "nginx: $(cat "$scratch/load")"
 grep --quiet 'status codes: 500 2xx' "$scratch/load" || fail "nginx: $(cat "$scratch/load")"
-storm nginx /version farewells_of_nginx "$pid"
-echo "h2_upstream: $scheme to nginx is fine"
+reload_under_load nginx /version goaways_of_nginx "$pid"
+echo "h2_upstream: $scheme to nginx passed"

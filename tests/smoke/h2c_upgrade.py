@@ -1,6 +1,6 @@
-"""h2c_upgrade.py PORT PUBLIC SECRET: asks for PUBLIC with Upgrade: h2c, then for SECRET on stream 3.
+"""h2c_upgrade.py PORT PUBLIC SECRET: requests PUBLIC with Upgrade: h2c, then SECRET on stream 3.
 
-Prints the status of the first answer, and whether the second request passed.
+Prints the status of the first response, and whether the second request passed.
 """
 
 import socket
@@ -17,7 +17,7 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def literal(name, value):
-    """A field with a name of its own that stays out of the table (RFC 7541, section 6.2.2)."""
+    """A literal field without indexing (RFC 7541, section 6.2.2)."""
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -29,7 +29,7 @@ def get(path):
 
 
 def frames(stream):
-    """Frames as they come, until the connection ends."""
+    """The received frames until the connection ends."""
     while len(head := stream.read(9)) == 9:
         length = int.from_bytes(head[:3], "big")
         kind, flags, number = struct.unpack(">BBI", head[3:])

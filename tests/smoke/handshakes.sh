@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# TLS handshakes, seen by OpenSSL and Go: suites, key exchange, protocols, names, client certificates,
-# and sessions that resume on whichever core answers.
+# TLS handshakes with OpenSSL and Go: suites, key exchange, protocols, names, client certificates, and session
+# resumption on any core.
 #
-# That a ticket of an open listener is worth nothing where certificates are demanded needs two
-# policies in one process: crates/http/tests/it/tls_server.rs has that, with rustls as the client.
+# The rejection of tickets from a listener with another client-authentication policy needs two policies in one
+# process: crates/http/tests/it/tls_server.rs tests it, with rustls as the client.
 set -euo pipefail
 here=tests/smoke
 source "$here/lib.sh"
@@ -15,30 +15,30 @@ for name in localhost '*.wild.example' one.wild.example client.example; do
 done
 ca="$certs/ca.pem"
 "$BLITZ" cert --out "$scratch/foreign" stranger.example >/dev/null
-# The same name with another kind of key, so that suites of both kinds could be agreed on.
+# The same name with an RSA key, so that suites of both kinds can be negotiated.
 openssl req -x509 -newkey rsa:2048 -nodes -days 60 -subj /CN=localhost-rsa \
   -addext subjectAltName=DNS:localhost -keyout "$certs/rsa.key" -out "$certs/rsa.pem" 2>/dev/null
 pair() { echo "--cert $certs/$1.pem --key $certs/$1.key"; }
 
 plain=$(free_port)
 port=$(free_port)
-# Without the quotes: a pair is four arguments.
+# Without quotes: a pair is four arguments.
 start handshakes "$plain" "$BLITZ" run --cores 2 --listen "127.0.0.1:$plain" \
   --listen-tls "127.0.0.1:$port" $(pair localhost) $(pair rsa) \
   $(pair wildcard.wild.example) $(pair one.wild.example)
 server=${started[-1]}
 client() { openssl s_client -connect "127.0.0.1:$port" -CAfile "$ca" "$@" </dev/null 2>&1 || true; }
-says() { grep --quiet -- "$2" <<<"$3" || fail "openssl: $1: no '$2' in: $3"; }
+expect_contains() { grep --quiet -- "$2" <<<"$3" || fail "openssl: $1: no '$2' in: $3"; }
 
-# Every suite that OpenSSL has, one by one. No CBC, no key exchange by RSA, nothing without forward
-# secrecy: only what is listed here.
-agreed() {
+# Every suite of OpenSSL, one by one. Only the listed suites may be negotiated: no CBC, no RSA key exchange,
+# none without forward secrecy.
+negotiated_suite() {
   sed -n 's/^New, \(TLSv1.[23]\), Cipher is \(.*\)$/\1 \2/p' | grep --invert-match '(NONE)' || true
 }
 for suite in $(openssl ciphers 'ALL:COMPLEMENTOFALL:@SECLEVEL=0' | tr : ' '); do
   case "$suite" in
-    TLS_*) client -servername localhost -tls1_3 -ciphersuites "$suite" | agreed ;;
-    *) client -servername localhost -tls1_2 -cipher "$suite:@SECLEVEL=0" | agreed ;;
+    TLS_*) client -servername localhost -tls1_3 -ciphersuites "$suite" | negotiated_suite ;;
+    *) client -servername localhost -tls1_2 -cipher "$suite:@SECLEVEL=0" | negotiated_suite ;;
   esac
 done | sort >"$scratch/suites"
 sort >"$scratch/wanted" <<'SUITES'
@@ -52,56 +52,56 @@ TLSv1.3 TLS_AES_128_GCM_SHA256
 TLSv1.3 TLS_AES_256_GCM_SHA384
 TLSv1.3 TLS_CHACHA20_POLY1305_SHA256
 SUITES
-diff "$scratch/wanted" "$scratch/suites" || fail 'these are not the suites that we speak'
+diff "$scratch/wanted" "$scratch/suites" || fail 'the negotiated suites differ from the list'
 for version in 1 1_1; do
-  says "TLS $version is refused" 'Cipher is (NONE)' "$(client "-tls$version" -cipher 'ALL:@SECLEVEL=0')"
+  expect_contains "TLS $version is refused" 'Cipher is (NONE)' "$(client "-tls$version" -cipher 'ALL:@SECLEVEL=0')"
 done
 for version in 1_2 1_3; do
-  says "TLS $version is spoken" 'Verify return code: 0 (ok)' "$(client "-tls$version" -servername localhost)"
-  # A client that would like another protocol more gets HTTP/2 nevertheless.
-  says "TLS $version, ALPN" 'ALPN protocol: h2' "$(client "-tls$version" -alpn http/1.1,h2)"
-  says "TLS $version, ALPN" 'ALPN protocol: http/1.1' "$(client "-tls$version" -alpn http/1.1)"
-  says "TLS $version, ALPN" 'No ALPN negotiated' "$(client "-tls$version")"
-  says "TLS $version, ALPN" 'no application protocol' "$(client "-tls$version" -alpn irc)"
+  expect_contains "TLS $version is supported" 'Verify return code: 0 (ok)' "$(client "-tls$version" -servername localhost)"
+  # A client that prefers HTTP/1.1 gets HTTP/2 as well.
+  expect_contains "TLS $version, ALPN" 'ALPN protocol: h2' "$(client "-tls$version" -alpn http/1.1,h2)"
+  expect_contains "TLS $version, ALPN" 'ALPN protocol: http/1.1' "$(client "-tls$version" -alpn http/1.1)"
+  expect_contains "TLS $version, ALPN" 'No ALPN negotiated' "$(client "-tls$version")"
+  expect_contains "TLS $version, ALPN" 'no application protocol' "$(client "-tls$version" -alpn irc)"
 done
-said=$(client -tls1_2 -servername localhost)
-says 'renegotiation' 'Secure Renegotiation IS supported' "$said"
-says 'the master secret' 'Extended master secret: yes' "$said"
+output=$(client -tls1_2 -servername localhost)
+expect_contains 'renegotiation' 'Secure Renegotiation IS supported' "$output"
+expect_contains 'the master secret' 'Extended master secret: yes' "$output"
 
-# The certificate follows the name: itself, the wildcard of its first label, the default.
+# Certificate selection by name: the name itself, the wildcard of its first label, the default.
 subject() {
   openssl s_client -connect "127.0.0.1:$port" "$@" </dev/null 2>/dev/null |
     openssl x509 -noout -subject -nameopt multiline | sed -n 's/^ *commonName *= //p'
 }
 for row in 'one.wild.example one.wild.example' 'other.wild.example *.wild.example' \
   'OTHER.Wild.example *.wild.example' 'a.b.wild.example localhost' 'wild.example localhost' \
-  'nobody.example localhost'; do
+  'unknown.example localhost'; do
   expect "the certificate for ${row%% *}" "${row##* }" "$(subject -servername "${row%% *}")"
 done
 expect 'the certificate without a name' localhost "$(subject -noservername)"
-expect 'the certificate for a client that knows RSA only' localhost-rsa \
+expect 'the certificate for an RSA-only client' localhost-rsa \
   "$(subject -servername localhost -sigalgs rsa_pss_rsae_sha256)"
 
-# Go: the hybrid key exchange, and sessions that resume on both cores. How often a core's thread went
-# to sleep says how much it had to do: a connection wakes it at least twice.
-naps() {
+# Go: the hybrid key exchange, and resumption on both cores. The voluntary context switches of a core's thread
+# show its work: each connection causes at least two.
+voluntary_switches() {
   grep --files-with-matches blitz-core /proc/"$server"/task/*/comm | while read -r name; do
     awk '/^voluntary/ { print $2 }' "${name%comm}status"
   done
 }
-before=($(naps))
+before=($(voluntary_switches))
 "$smoke_go" handshakes "127.0.0.1:$port" "$ca" || fail 'go: handshakes'
-after=($(naps))
+after=($(voluntary_switches))
 expect 'cores' 2 "${#after[@]}"
 for core in 0 1; do
   [ $((after[core] - before[core])) -ge 20 ] ||
-    fail "core $core had nothing to do: ${before[*]}, then ${after[*]}"
+    fail "core $core had no connections: ${before[*]}, then ${after[*]}"
 done
 
-# Client certificates: a stranger's is refused, and so is nobody's if one is demanded.
+# Client certificates: one of an unknown authority is refused; none is refused if one is required.
 own=(-cert "$certs/client.example.pem" -key "$certs/client.example.key")
 foreign=(-cert "$scratch/foreign/stranger.example.pem" -key "$scratch/foreign/stranger.example.key")
-# get VERSION FLAGS...: a request whose answer shows that the handshake was accepted to its end.
+# get VERSION FLAGS...: sends a request, whose response shows that the handshake completed.
 get() {
   { printf 'GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'; sleep 0.3; } |
     openssl s_client -connect "127.0.0.1:$port" -CAfile "$ca" -ign_eof -servername localhost \
@@ -113,13 +113,13 @@ for mode in optional required; do
   start_blitz "clients-$mode" "$plain" --listen-tls "127.0.0.1:$port" $(pair localhost) \
     --client-ca "$ca" --client-auth "$mode"
   for version in 1_2 1_3; do
-    says "$mode, TLS $version, a good certificate" '200 OK' "$(get $version "${own[@]}")"
-    says "$mode, TLS $version, a stranger's" 'alert unknown ca' "$(get $version "${foreign[@]}")"
-    said=$(get $version)
+    expect_contains "$mode, TLS $version, a valid certificate" '200 OK' "$(get $version "${own[@]}")"
+    expect_contains "$mode, TLS $version, an unknown authority" 'alert unknown ca' "$(get $version "${foreign[@]}")"
+    output=$(get $version)
     case "$mode" in
-      optional) says "$mode, TLS $version, none" '200 OK' "$said" ;;
-      required) says "$mode, TLS $version, none" 'alert certificate required' "$said" ;;
+      optional) expect_contains "$mode, TLS $version, none" '200 OK' "$output" ;;
+      required) expect_contains "$mode, TLS $version, none" 'alert certificate required' "$output" ;;
     esac
   done
 done
-echo 'handshakes: everything is fine'
+echo 'handshakes: passed'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# HAProxy on both sides: strict about every byte that Blitz sends as a client and as a server.
+# HAProxy as upstream and as proxy: it parses strictly what Blitz sends as a client and as a server.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tests/smoke/lib.sh
@@ -32,12 +32,12 @@ start haproxy "$fixed" haproxy -db -f "$scratch/haproxy.cfg"
 start_blitz proxy "$proxy" --to "http://127.0.0.1:$fixed"
 get() { curl --silent --show-error --fail --max-time 10 "$@"; }
 
-expect 'Blitz before HAProxy' 'from haproxy' "$(get "http://127.0.0.1:$proxy/anything")"
-expect 'HAProxy before Blitz' 'Hello, World!' "$(get "http://127.0.0.1:$front/hello")"
+expect 'Blitz in front of HAProxy' 'from haproxy' "$(get "http://127.0.0.1:$proxy/anything")"
+expect 'HAProxy in front of Blitz' 'Hello, World!' "$(get "http://127.0.0.1:$front/hello")"
 expect 'a body' 'name=blitz' "$(get --data name=blitz "http://127.0.0.1:$front/echo/")"
 expect 'a streamed body' 500000 "$(get "http://127.0.0.1:$front/data?size=500000" | wc -c)"
 for port in "$proxy" "$front"; do
   report=$(wrk --threads 1 --connections 50 --duration 2s "http://127.0.0.1:$port/hello")
   if grep --quiet --extended-regexp 'Socket errors|Non-2xx' <<<"$report"; then fail "$report"; fi
 done
-echo 'haproxy: both sides are fine'
+echo 'haproxy: passed on both sides'

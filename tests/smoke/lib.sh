@@ -1,7 +1,7 @@
-# Servers for the smoke tests: started on free ports, ended by their own process id.
-# Sourced by the scripts beside it. BLITZ names the binary.
+# Servers for the smoke tests: started on free ports, stopped by their process id.
+# Sourced by the scripts in this folder. BLITZ is the path of the binary.
 
-: "${BLITZ:?say which binary to test: BLITZ=target/release/blitz}"
+: "${BLITZ:?set the binary to test: BLITZ=target/release/blitz}"
 tools="${CARGO_TARGET_DIR:-$PWD/target}/tools"
 scratch=$(mktemp -d)
 started=()
@@ -11,7 +11,7 @@ cleanup() {
   local pid tries
   for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${started[@]}"; do wait "$pid" 2>/dev/null || true; done
-  # Processes that a browser started write a moment longer than it lives.
+  # Child processes of a browser may still write after it has ended.
   for tries in $(seq 50); do
     ! rm -rf "$scratch" 2>/dev/null || return 0
     sleep 0.1
@@ -22,19 +22,19 @@ trap cleanup EXIT
 
 fail() {
   echo "$1" >&2
-  # What the servers said is what one needs to know next.
+  # The end of the servers' logs.
   tail -n 20 "$scratch"/*.log >&2 2>/dev/null || true
-  # Again: of a step that failed CI shows the last lines only.
+  # Again, because CI shows only the last lines of a failed step.
   echo "$1" >&2
   exit 1
 }
 
-# free_port: prints a TCP port that nobody listens on.
+# free_port: prints an unused TCP port.
 free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# start NAME PORT COMMAND...: runs a server in the background and waits until it accepts.
+# start NAME PORT COMMAND...: starts a server in the background and waits until it accepts connections.
 start() {
   local name=$1 port=$2 tries
   shift 2
@@ -56,10 +56,10 @@ start_blitz() {
   start "$name" "$port" "$BLITZ" run --listen "127.0.0.1:$port" --cores 1 "$@"
 }
 
-# start_nginx NAME PORT: runs nginx with what standard input has for its http block.
+# start_nginx NAME PORT: runs nginx; standard input is part of its http block.
 start_nginx() {
   local folder="$scratch/$1"
-  # Started by root, nginx reads its files as somebody else.
+  # Started by root, nginx reads its files as another user.
   chmod 755 "$scratch"
   mkdir -p "$folder"
   {
@@ -84,15 +84,15 @@ CONF
   start "$1" "$2" nginx -e stderr -g 'error_log stderr;' -c "$folder/conf"
 }
 
-# repeat NAME COMMAND...: runs it in the background, again and again, until "$scratch/enough" exists or
-# a run fails. Its process id is the last in "${started[@]}", and what it prints is in NAME.log.
+# repeat NAME COMMAND...: repeats the command in the background until "$scratch/stop" exists or a run fails.
+# Its process id is the last in "${started[@]}", its output is in NAME.log.
 repeat() {
   local name=$1
   shift
   (
-    # A run that is under way does not outlive the loop.
+    # Ends the current run with the loop.
     trap 'kill "$!"; wait; exit 1' TERM
-    while [ ! -e "$scratch/enough" ]; do
+    while [ ! -e "$scratch/stop" ]; do
       "$@" &
       wait "$!" || exit
     done
@@ -100,32 +100,32 @@ repeat() {
   started+=("$!")
 }
 
-# all_succeeded FILE: whether it has the report of at least one run of h2load, and in each of them
-# requests succeeded and none failed.
+# all_succeeded FILE: whether the file has at least one report of h2load, and in each of them requests
+# succeeded and none failed.
 all_succeeded() {
   grep --quiet '^requests:' "$1" &&
     ! grep '^requests:' "$1" |
       grep --quiet --invert-match --extended-regexp ' [1-9][0-9]* succeeded, 0 failed, 0 errored, 0 timeout'
 }
 
-# start_grpc_server PORT: runs the service of gRPC's interoperability tests, on tonic.
+# start_grpc_server PORT: runs the service of gRPC's interoperability tests with tonic.
 start_grpc_server() {
   cargo build --quiet --package blitz-gateway --example grpc_server
   start grpc-server "$1" "${CARGO_TARGET_DIR:-target}/debug/examples/grpc_server" "$1"
 }
 
-# expect WHAT WANTED GOT: compares two texts.
+# expect WHAT WANTED GOT: fails unless the texts are equal.
 expect() {
   [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"
 }
 
-# go_program: builds the peers in tests/smoke/go; "$smoke_go" is the program.
+# go_program: builds the program in tests/smoke/go; its path is "$smoke_go".
 go_program() {
   build_go tests/smoke/go smoke-go
   smoke_go=$go_binary
 }
 
-# build_go FOLDER NAME: builds the Go program in a folder; "$go_binary" is the program.
+# build_go FOLDER NAME: builds the Go program in a folder; its path is "$go_binary".
 build_go() {
   mkdir -p "$tools/bin"
   go_binary="$(realpath "$tools")/bin/$2"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# nginx on both sides: as an upstream with keep-alive, and as a proxy in front of the built-in site.
+# nginx as an upstream with keep-alive, and as a proxy in front of the built-in endpoints.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tests/smoke/lib.sh
@@ -18,7 +18,7 @@ start_nginx nginx "$nginx_port" <<CONF
     root $scratch/www;
     location = /headers { return 200 "\$http_x_forwarded_for|\$http_x_forwarded_proto|\$http_host"; }
     location = /moved { return 302 /file; }
-    location = /nobody { return 204; }
+    location = /no-content { return 204; }
   }
   server {
     listen 127.0.0.1:$front;
@@ -34,28 +34,28 @@ base="http://127.0.0.1:$proxy"
 get() { curl --silent --show-error --fail --max-time 10 "$@"; }
 
 # Blitz in front of nginx.
-get --output "$scratch/answer" "$base/file"
-cmp "$scratch/www/file" "$scratch/answer" || fail 'the file came back changed'
+get --output "$scratch/response" "$base/file"
+cmp "$scratch/www/file" "$scratch/response" || fail 'the file changed on the way'
 get --range 100-199 "$base/file" | cmp - <(tail -c +101 "$scratch/www/file" | head -c 100) ||
-  fail 'the range came back changed'
+  fail 'the range changed on the way'
 expect 'forwarding fields' "127.0.0.1|http|127.0.0.1:$proxy" "$(get "$base/headers")"
 expect 'a redirect' 302 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 10 "$base/moved")"
-expect 'no content' 204 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 10 "$base/nobody")"
+expect 'no content' 204 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 10 "$base/no-content")"
 report=$(wrk --threads 1 --connections 50 --duration 2s "$base/headers")
 if grep --quiet --extended-regexp 'Socket errors|Non-2xx' <<<"$report"; then fail "$report"; fi
 
 # nginx in front of Blitz.
 expect 'behind nginx' 'Hello, World!' "$(get "http://127.0.0.1:$front/hello")"
-get --data-binary "@$scratch/www/file" --output "$scratch/answer" "http://127.0.0.1:$front/echo/"
-cmp "$scratch/www/file" "$scratch/answer" || fail 'the body came back changed'
+get --data-binary "@$scratch/www/file" --output "$scratch/response" "http://127.0.0.1:$front/echo/"
+cmp "$scratch/www/file" "$scratch/response" || fail 'the body changed on the way'
 
-# nginx that forwards Upgrade, with an access rule: no request passes it by a switch to h2c.
+# nginx that forwards Upgrade, with an access rule: no request bypasses it by an upgrade to h2c.
 declare -A behind=([off]='' [forwarded]='--h2c-upgrade' [trusted]='--h2c-upgrade --trusted-proxies 127.0.0.1'
   [exposed]='--h2c-upgrade')
 declare -A via=()
 for case in "${!behind[@]}"; do
   port=$(free_port)
-  # Without the quotes: several flags.
+  # Without quotes: several flags.
   start_blitz "h2c-$case" "$port" ${behind[$case]}
   via[$case]=$(free_port)
   cat <<CONF
@@ -74,9 +74,9 @@ CONF
 done >"$scratch/h2c-servers"
 start_nginx h2c "${via[off]}" <"$scratch/h2c-servers"
 for case in "${!behind[@]}"; do
-  # The last one shows that this nginx would let a switched connection through.
+  # The case `exposed` shows that this nginx would pass an upgraded connection.
   wanted='200 refused'
   [ "$case" != exposed ] || wanted='101 passed'
   expect "h2c behind nginx, $case" "$wanted" "$(python3 tests/smoke/h2c_upgrade.py "${via[$case]}" /hello /json)"
 done
-echo 'nginx: both sides are fine'
+echo 'nginx: passed on both sides'

@@ -1,4 +1,4 @@
-// Node's http client: an agent that keeps connections, streams both ways, and fetch.
+// Node's http client: an agent with keep-alive, streams in both directions, and fetch.
 
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
@@ -7,12 +7,12 @@ import http from 'node:http';
 const base = process.argv[2];
 const agent = new http.Agent({ keepAlive: true, maxSockets: 4 });
 
-// Resolves with status, headers and body of one request; rejects after ten seconds.
+// Resolves with status, headers and body of a response; rejects after ten seconds.
 function request(path, { method = 'GET', parts = [], headers = {} } = {}) {
   return new Promise((resolve, reject) => {
     const outgoing = http.request(base + path, { method, agent, headers, timeout: 10_000 });
     outgoing.on('error', reject);
-    outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer: ${path}`)));
+    outgoing.on('timeout', () => outgoing.destroy(new Error(`no response: ${path}`)));
     outgoing.on('response', async (incoming) => {
       const { localPort } = incoming.socket;
       try {
@@ -33,16 +33,16 @@ function request(path, { method = 'GET', parts = [], headers = {} } = {}) {
   });
 }
 
-// Forty at once over four connections.
-const answers = await Promise.all(Array.from({ length: 40 }, () => request('/hello')));
-for (const answer of answers) {
-  assert.equal(answer.status, 200);
-  assert.equal(answer.body.toString(), 'Hello, World!');
+// Forty concurrent requests over four connections.
+const responses = await Promise.all(Array.from({ length: 40 }, () => request('/hello')));
+for (const response of responses) {
+  assert.equal(response.status, 200);
+  assert.equal(response.body.toString(), 'Hello, World!');
 }
-const ports = new Set(answers.map((answer) => answer.localPort));
-assert.ok(ports.size <= 4, `${ports.size} connections for what four can carry`);
+const ports = new Set(responses.map((response) => response.localPort));
+assert.ok(ports.size <= 4, `${ports.size} connections instead of four`);
 
-// Writes without a length go out in chunks.
+// Writes without a length are sent in chunks.
 const parts = [1, 4096, 100_000].map((size) => crypto.randomBytes(size));
 const echo = await request('/echo/', { method: 'POST', parts });
 assert.ok(echo.body.equals(Buffer.concat(parts)));

@@ -1,5 +1,5 @@
-// Node's http2 as a client: `node_http2.mjs built-in|pages BASE [CA]`. The first role is for the
-// built-in site, the second for the pages of node_upstream.mjs and go/serve.go through the gateway.
+// Node's http2 as a client: `node_http2.mjs built-in|pages BASE [CA]`. The first role uses the built-in
+// endpoints, the second the pages of node_upstream.mjs and go/serve.go through the gateway.
 
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
@@ -13,7 +13,7 @@ session.on('error', (error) => { throw error; });
 await new Promise((resolve) => session.once('connect', resolve));
 assert.equal(session.alpnProtocol, ca ? 'h2' : 'h2c');
 
-// Resolves with all that came for a request; `trailers` are sent behind `body`.
+// Resolves with the whole response; `trailers` are sent after `body`.
 function request(headers, { body, trailers } = {}) {
   return new Promise((resolve, reject) => {
     const stream = session.request(headers, {
@@ -35,25 +35,25 @@ function request(headers, { body, trailers } = {}) {
 }
 const get = (path) => request({ ':path': path });
 function post(path, body, trailers) {
-  // Go's server keeps only trailers that were announced.
+  // Go's server accepts only announced trailers.
   const announced = trailers && { trailer: Object.keys(trailers) };
   return request({ ':path': path, ':method': 'POST', ...announced }, { body, trailers });
 }
 const sha256 = (bytes) => crypto.createHash('sha256').update(bytes).digest('hex');
 
 async function builtIn() {
-  // Far more at once than the 100 that the server lets in; the rest waits in Node.
-  const answers = await Promise.all(Array.from({ length: 500 }, () => get('/hello')));
-  for (const answer of answers) {
-    assert.equal(answer.status, 200);
-    assert.equal(answer.body.toString(), 'Hello, World!');
+  // Far more than the 100 concurrent streams of the server; the rest waits in Node.
+  const responses = await Promise.all(Array.from({ length: 500 }, () => get('/hello')));
+  for (const response of responses) {
+    assert.equal(response.status, 200);
+    assert.equal(response.body.toString(), 'Hello, World!');
   }
   const body = crypto.randomBytes(8 << 20);
   assert.ok((await post('/echo/', body)).body.equals(body));
   assert.equal((await get('/data?size=8388608')).body.length, 8 << 20);
   assert.equal((await get('/nothing/here')).status, 404);
 
-  // A hundred streams that are cancelled are fewer than what counts as an attack.
+  // A hundred cancelled streams are below the limit for resets.
   await Promise.all(Array.from({ length: 100 }, () => new Promise((resolve) => {
     const stream = session.request({ ':path': '/delay?ms=5000' });
     stream.on('close', resolve);
@@ -66,8 +66,8 @@ async function builtIn() {
 async function pages() {
   assert.match((await get('/version')).body.toString(), /^HTTP\/2/);
   const body = crypto.randomBytes(8 << 20);
-  const answer = await post('/digest', body, { 'x-sent': 'all' });
-  assert.equal(answer.body.toString(), `${body.length} ${sha256(body)} all`);
+  const response = await post('/digest', body, { 'x-sent': 'all' });
+  assert.equal(response.body.toString(), `${body.length} ${sha256(body)} all`);
 
   const down = await Promise.all([get('/bytes?size=8388608'), get('/bytes?size=100000')]);
   for (const [at, size] of [8388608, 100000].entries()) {
@@ -81,15 +81,15 @@ async function pages() {
   const early = hinted.early.map((head) => [head[':status'], head.link]);
   assert.deepEqual(early, [[103, '</style.css>; rel=preload']]);
 
-  // Many streams wait at the upstream at once: one after the other would be 10 s.
+  // Many streams wait at the upstream concurrently: in sequence they would take 10 s.
   const start = Date.now();
   const slow = await Promise.all(Array.from({ length: 200 }, () => get('/slow')));
   assert.ok(slow.every((one) => one.status === 200 && one.body.toString() === 'slow'));
-  assert.ok(Date.now() - start < 5000, `${Date.now() - start} ms for what takes 50 side by side`);
+  assert.ok(Date.now() - start < 5000, `${Date.now() - start} ms instead of 50 ms for concurrent requests`);
 
-  // An answer that the upstream cuts off is cut off here, and only that.
+  // A response that the upstream resets is reset here, and no other.
   const [cut, whole] = await Promise.allSettled([get('/cut'), get('/slow')]);
-  assert.equal(cut.status, 'rejected', 'the end of half an answer looked like a good one');
+  assert.equal(cut.status, 'rejected', 'an incomplete response looked complete');
   assert.equal(whole.value.body.toString(), 'slow');
 }
 

@@ -1,6 +1,5 @@
-// An upstream of Node's http2 that speaks nothing else: `node_upstream.mjs PORT [CERT KEY]`.
-// Its pages are those of go/serve.go. SIGHUP has it say GOAWAY to every connection, and
-// print to how many.
+// An HTTP/2-only upstream with Node's http2: `node_upstream.mjs PORT [CERT KEY]`. Its pages are those of
+// go/serve.go. On SIGHUP it sends GOAWAY to every connection and prints their number.
 
 import crypto from 'node:crypto';
 import fs from 'node:fs';
@@ -58,7 +57,7 @@ server.on('session', (session) => {
 process.on('SIGHUP', () => {
   const open = [...sessions].filter((session) => !session.closed);
   open.forEach((session) => session.close());
-  console.log(`goodbye to ${open.length} sessions`);
+  console.log(`GOAWAY to ${open.length} sessions`);
 });
 
 server.on('request', (request, response) => {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Python's own clients: http.client with keep-alive and chunked bodies, urllib with one each."""
+"""Python's own clients: http.client with keep-alive and chunked bodies, urllib with one connection per request."""
 
 import http.client
 import json
@@ -32,7 +32,7 @@ def keep_alive(host):
     assert response.headers["Content-Length"] == "13", response.headers
     connection.request("GET", "/data?size=300000")
     assert len(connection.getresponse().read()) == 300_000
-    assert connection.sock is socket, "the server closed a connection that was in use"
+    assert connection.sock is socket, "the server closed the connection"
     connection.close()
 
 
@@ -57,7 +57,7 @@ def with_urllib(base):
     except urllib.error.HTTPError as error:
         assert error.code == 404, error
     else:
-        raise AssertionError("a page that is not there was found")
+        raise AssertionError("an unknown path was found")
 
 
 main(sys.argv[1])

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# testssl.sh: protocols, suites, preferences, the certificate, headers and all known attacks. What it
-# finds is in findings.txt with a reason, or the test fails.
+# testssl.sh: protocols, suites, preferences, the certificate, headers and all known attacks. Every finding
+# must be listed in findings.txt with a reason.
 set -euo pipefail
 here=tests/smoke
 source "$here/lib.sh"
@@ -11,9 +11,9 @@ port=$(free_port)
 start_blitz testssl "$plain" --listen-tls "127.0.0.1:$port" \
   --cert "$scratch/localhost.pem" --key "$scratch/localhost.key"
 
-# Without the simulated clients and the list of every suite, which take longer and find nothing more.
-# Its exit code counts what is odd, as the report does. Its openssl ends at times before it has read a
-# ticket to come back with; then it has not tried to resume, and has to scan again.
+# Simulated clients and the list of all suites are left out: they take longer and find nothing more. The exit
+# code counts findings, which the report lists as well. Its openssl sometimes ends before it has read a ticket;
+# resumption is then untested, and the scan is repeated.
 report="$scratch/report.json"
 program=$(command -v testssl || command -v testssl.sh)
 for _ in 1 2 3; do
@@ -24,21 +24,21 @@ for _ in 1 2 3; do
   grep -q 'check failed because of connect problem' "$report" || break
 done
 
-python3 - "$report" >"$scratch/ids" <<'PYTHON' || fail 'testssl.sh did not do its work'
+python3 - "$report" >"$scratch/ids" <<'PYTHON' || fail 'testssl.sh did not complete'
 import json
 import sys
 
 with open(sys.argv[1], encoding="utf-8") as report:
-    said = {row["id"]: (row["severity"], row["finding"]) for row in json.load(report)}
-# A scan that was cut short finds nothing bad: some of what only a whole one says.
+    findings = {row["id"]: (row["severity"], row["finding"]) for row in json.load(report)}
+# An incomplete scan has no bad findings, so some findings of a complete scan are required.
 for name in ("TLS1_3", "ALPN_HTTP2", "cipherlist_NULL", "cert_chain_of_trust", "secure_client_renego",
              "heartbleed", "LUCKY13", "RC4"):
-    assert said.get(name, ("",))[0] == "OK", f"{name}: {said.get(name)}"
-# Of the machine's openssl, which has no suites of GOST to offer; not of Blitz.
-said.pop("engine_problem", None)
-for name, (severity, finding) in said.items():
+    assert findings.get(name, ("",))[0] == "OK", f"{name}: {findings.get(name)}"
+# About the machine's openssl, which has no GOST suites, and not about Blitz.
+findings.pop("engine_problem", None)
+for name, (severity, finding) in findings.items():
     if severity not in ("OK", "INFO", "DEBUG"):
         print(name)
         print(f"testssl: {severity} {name}: {finding}", file=sys.stderr)
 PYTHON
-python3 "$here/findings.py" testssl "$here/findings.txt" <"$scratch/ids" || fail 'the list is not what was found'
+python3 "$here/findings.py" testssl "$here/findings.txt" <"$scratch/ids" || fail 'the findings differ from the list'

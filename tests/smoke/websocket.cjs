@@ -16,7 +16,7 @@ function serve() {
 }
 
 function talk() {
-  // Until the end is reached: without anything left to wait for Node would end with 0.
+  // Until the end is reached; Node would otherwise end with 0 when nothing is pending.
   process.exitCode = 1;
   const messages = ['hello', 'ünïcode', '', 'x'.repeat(500_000), crypto.randomBytes(70_000)];
   const socket = new WebSocket(`ws://127.0.0.1:${port}/chat`, { handshakeTimeout: 5000 });
@@ -26,7 +26,7 @@ function talk() {
   const send = () => socket.send(messages[next]);
   socket.on('open', send);
   socket.on('message', (data) => {
-    assert.ok(data.equals(Buffer.from(messages[next])), `message ${next} came back changed`);
+    assert.ok(data.equals(Buffer.from(messages[next])), `message ${next} changed on the way`);
     next += 1;
     if (next < messages.length) send();
     else socket.close(1000, 'done');

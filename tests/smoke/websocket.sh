@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # WebSocket through the proxy: Python's `websockets` and Node's `ws`, each as client and server, and
-# over HTTP/2 to HAProxy and to Blitz itself, with HTTP/1.1 behind them.
+# over HTTP/2 to HAProxy and to Blitz itself, both with an HTTP/1.1 upstream.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tests/smoke/lib.sh
@@ -16,7 +16,7 @@ for server in python node; do
   start_blitz "proxy-$server" "$proxy" --to "http://127.0.0.1:$upstream"
   python3 tests/smoke/websocket.py talk "$proxy" || fail "python's client, $server's server"
   node tests/smoke/websocket.cjs talk "$proxy" || fail "node's client, $server's server"
-  echo "websocket: $server as the server is fine"
+  echo "websocket: $server as the server passed"
 done
 
 via=$(free_port)
@@ -40,4 +40,4 @@ for hop in "$via" "$proxy"; do
   python3 tests/smoke/websocket.py talk "$front" || fail "python's client over HTTP/2"
   node tests/smoke/websocket.cjs talk "$front" || fail "node's client over HTTP/2"
 done
-echo 'websocket: extended CONNECT to HAProxy and to Blitz is fine'
+echo 'websocket: extended CONNECT to HAProxy and to Blitz passed'

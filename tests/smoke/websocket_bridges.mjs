@@ -1,6 +1,6 @@
-// Both ends of the WebSocket suite: `serve h1|h2 PORT [CERT KEY]` is an upstream made of the `ws`
-// library, `talk h1|h2 BASE [CA]` a client that writes its frames itself, so that it can also do what
-// no library would. Over h2 WebSockets are extended CONNECTs (RFC 8441).
+// Both ends of the WebSocket tests: `serve h1|h2 PORT [CERT KEY]` is an upstream with the `ws` library,
+// `talk h1|h2 BASE [CA]` a client that writes its frames itself, so that it can send invalid ones. Over h2
+// WebSockets use extended CONNECT (RFC 8441).
 
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
@@ -43,7 +43,7 @@ function serve(port, cert, key) {
   server.listen(Number(port), '127.0.0.1');
 }
 
-// What an upstream does, by path.
+// The upstream's behaviour, by path.
 function behave(peer, path, socket) {
   peer.on('error', () => {});
   switch (path) {
@@ -55,11 +55,11 @@ function behave(peer, path, socket) {
       peer.ping('are you there');
       break;
     case '/close':
-      peer.on('message', (data) => peer.close(Number(data), 'as you like'));
+      peer.on('message', (data) => peer.close(Number(data), 'as requested'));
       peer.on('close', () => {});
       break;
     case '/half':
-      // Says what it has to say only after the other side has ended.
+      // Sends its message only after the other side has ended.
       socket.removeAllListeners('end');
       socket.removeAllListeners('data');
       socket.on('data', () => {});
@@ -67,15 +67,15 @@ function behave(peer, path, socket) {
       socket.resume();
       break;
     case '/gone':
-      peer.on('message', () => leave(socket));
+      peer.on('message', () => closeAbruptly(socket));
       break;
     default:
       peer.close(1011, 'no such page');
   }
 }
 
-// Without a word: a reset where there is one. A socket with TLS ends without close_notify.
-function leave(socket) {
+// Closes abruptly: a reset where possible; a TLS socket ends without close_notify.
+function closeAbruptly(socket) {
   if (!(socket instanceof net.Socket)) socket.destroy(new Error('gone'));
   else if (socket.encrypted) socket.destroy();
   else socket.resetAndDestroy();
@@ -100,7 +100,7 @@ function frame(kind, payload, { fin = true, mask = true } = {}) {
 const closing = (code, reason) =>
   frame(CLOSE, Buffer.concat([Buffer.from([code >> 8, code & 255]), Buffer.from(reason)]));
 
-// A WebSocket over any stream of bytes.
+// A WebSocket over a byte stream.
 class Raw {
   constructor(stream, head) {
     this.stream = stream;
@@ -150,7 +150,7 @@ class Raw {
     return { kind: bytes[0] & 15, fin: bytes[0] > 127, data: bytes.subarray(start, start + length) };
   }
 
-  // A whole message, from however many frames.
+  // A whole message, from one or more frames.
   async message() {
     const pieces = [];
     for (;;) {
@@ -163,7 +163,7 @@ class Raw {
   }
 }
 
-// The two ways to open one: `open(path)` gives `{ status, raw }`.
+// Opens WebSockets in both versions: `open(path)` returns `{ status, raw }`.
 function opener(base, ca) {
   const trust = ca ? { ca: fs.readFileSync(ca) } : {};
   if (version === 'h1') {
@@ -177,12 +177,12 @@ function opener(base, ca) {
         const agent = new (ca ? https : http).Agent({ ...trust, allowHalfOpen: true });
         const request = (ca ? https : http).request(base + path, { headers, agent });
         request.on('error', reject);
-        request.on('response', (answer) => { answer.resume(); resolve({ status: answer.statusCode }); });
-        request.on('upgrade', (answer, socket, head) => {
+        request.on('response', (response) => { response.resume(); resolve({ status: response.statusCode }); });
+        request.on('upgrade', (response, socket, head) => {
           const sum = crypto.createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
-          assert.equal(answer.headers['sec-websocket-accept'], sum.digest('base64'));
-          assert.equal(answer.headers['sec-websocket-protocol'], 'chat');
-          // The socket is Node's own, which would end itself when the other side does.
+          assert.equal(response.headers['sec-websocket-accept'], sum.digest('base64'));
+          assert.equal(response.headers['sec-websocket-protocol'], 'chat');
+          // Node's socket would end itself when the other side ends.
           socket.allowHalfOpen = true;
           resolve({ status: 200, raw: new Raw(socket, head) });
         });
@@ -224,15 +224,15 @@ const cases = {
     for (const [message, kind] of messages) {
       raw.write(frame(kind, message));
       const back = await raw.message();
-      assert.ok(back.equals(Buffer.from(message)), `${message.length} bytes came back changed`);
+      assert.ok(back.equals(Buffer.from(message)), `${message.length} bytes changed on the way`);
     }
-    // Many on their way at once, and one a byte at a time.
+    // Many messages in flight, and one sent byte by byte.
     for (let number = 0; number < 1000; number += 1) raw.write(frame(TEXT, `message ${number}`));
     for (let number = 0; number < 1000; number += 1) {
       assert.equal(String(await raw.message()), `message ${number}`);
     }
-    for (const byte of frame(TEXT, 'drop by drop')) raw.write(Buffer.from([byte]));
-    assert.equal(String(await raw.message()), 'drop by drop');
+    for (const byte of frame(TEXT, 'byte by byte')) raw.write(Buffer.from([byte]));
+    assert.equal(String(await raw.message()), 'byte by byte');
     raw.write(closing(1000, ''));
     assert.equal((await raw.next()).kind, CLOSE);
   },
@@ -246,8 +246,8 @@ const cases = {
     raw.write(frame(MORE, 'three'));
     // A pong may overtake messages.
     const came = [await raw.next(), await raw.next()].sort((one, other) => one.kind - other.kind);
-    const said = came.map((got) => [got.kind, String(got.data)]);
-    assert.deepEqual(said, [[TEXT, 'one two three'], [PONG, 'between']]);
+    const result = came.map((got) => [got.kind, String(got.data)]);
+    assert.deepEqual(result, [[TEXT, 'one two three'], [PONG, 'between']]);
     raw.stream.destroy();
   },
 
@@ -264,44 +264,44 @@ const cases = {
     for (const code of [1000, 1001, 3000, 4999]) {
       const { raw } = await open('/echo');
       raw.write(closing(code, 'from the client'));
-      const answer = await raw.next();
-      assert.deepEqual([answer.kind, answer.data.readUInt16BE(0)], [CLOSE, code]);
-      // The server ends first (RFC 6455, section 7.1.1), and the end arrives as one.
+      const response = await raw.next();
+      assert.deepEqual([response.kind, response.data.readUInt16BE(0)], [CLOSE, code]);
+      // The server closes first (RFC 6455, section 7.1.1), and its FIN arrives as FIN.
       assert.equal(await raw.next(), null);
       raw.stream.end();
     }
     for (const code of [1000, 1011, 4002]) {
       const { raw } = await open('/close');
       raw.write(frame(TEXT, String(code)));
-      const said = await raw.next();
-      assert.deepEqual([said.kind, said.data.readUInt16BE(0)], [CLOSE, code]);
-      assert.equal(String(said.data.subarray(2)), 'as you like');
+      const result = await raw.next();
+      assert.deepEqual([result.kind, result.data.readUInt16BE(0)], [CLOSE, code]);
+      assert.equal(String(result.data.subarray(2)), 'as requested');
       raw.write(closing(code, ''));
       assert.equal(await raw.next(), null);
       raw.stream.end();
     }
   },
 
-  async 'a frame that breaks the rules'(open) {
+  async 'an invalid frame'(open) {
     const { raw } = await open('/echo');
-    // Without a mask: the upstream says 1002, and that comes back.
+    // Without a mask: the upstream's 1002 arrives at the client.
     raw.write(frame(TEXT, 'bare', { mask: false }));
-    const said = await raw.next();
-    assert.deepEqual([said.kind, said.data.readUInt16BE(0)], [CLOSE, 1002]);
+    const result = await raw.next();
+    assert.deepEqual([result.kind, result.data.readUInt16BE(0)], [CLOSE, 1002]);
     raw.stream.end();
   },
 
   async 'half-close'(open) {
     const { raw } = await open('/half');
-    raw.stream.end(frame(TEXT, 'my last words'));
+    raw.stream.end(frame(TEXT, 'last message'));
     assert.equal(String(await raw.message()), 'after your end');
     assert.equal(await raw.next(), null);
   },
 
-  async 'an upstream that is gone'(open) {
+  async 'an upstream that closes abruptly'(open) {
     const { raw } = await open('/gone');
     raw.write(frame(TEXT, 'go'));
-    // Over HTTP/2 an end would be a lie; HTTP/1.1 has nothing better, nor has TLS without an alert.
+    // Over HTTP/2 the client must see a reset; HTTP/1.1 and TLS without an alert can only end.
     const end = await raw.next().then((got) => got, (error) => error);
     assert.ok(end === null ? version === 'h1' : end instanceof Error, `${end}`);
   },
@@ -310,7 +310,7 @@ const cases = {
     assert.equal((await open('/refused')).status, 403);
   },
 
-  async 'twenty at once'(open) {
+  async 'twenty concurrent'(open) {
     await Promise.all(Array.from({ length: 20 }, async (_, number) => {
       const { raw } = await open('/echo');
       const message = crypto.randomBytes(100_000 + number);
@@ -336,7 +336,7 @@ async function talk(base, ca) {
     clearTimeout(late);
     done();
   }
-  // Sockets whose other side has not ended yet are not waited for.
+  // Exits without waiting for sockets whose other side is still open.
   process.exit(0);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# WebSockets through the gateway, every version to every version, clear and over TLS on either side.
+# WebSockets through the gateway, every version to every version, with and without TLS on both sides.
 set -euo pipefail
 here=tests/smoke
 source "$here/lib.sh"
@@ -27,5 +27,5 @@ for row in h1:http h1:https h2:h2c h2:https; do
     node "$here/websocket_bridges.mjs" talk "$client" "https://localhost:$port" "$ca" ||
       fail "$client over TLS to $version, $scheme"
   done
-  echo "websocket_bridges: to an upstream of $version, $scheme, is fine"
+  echo "websocket_bridges: to an upstream of $version, $scheme, passed"
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# wrk: a hundred connections for three seconds, and not one request fails.
+# wrk: a hundred connections for three seconds without a failed request.
 set -euo pipefail
 base=$1
 report=$(wrk --threads 1 --connections 100 --duration 3s "$base/hello")

@@ -1,9 +1,9 @@
-"""What every attack has in common: after how many frames it is cut off, and what it does meanwhile
-to the server's memory and processor and to the latency of somebody who behaves well.
+"""Attacks: the number of frames until the server closes the connection, and the cost of an attack in
+memory, CPU time and latency of a normal client.
 
-The server has a core of its own where there are two. Attackers and the client who measures are
-processes on the other. Server and measuring client run as soon as they want to, if that is permitted:
-else the latency would be that of the attacker, and of whatever else runs on this machine.
+On a machine with two processors the server has one of its own; the attackers and the measuring client run on
+the other. Server and measuring client have realtime priority, if that is permitted. Otherwise the latency
+would include that of the attackers and of other programs.
 """
 
 import asyncio
@@ -20,34 +20,34 @@ import struct
 import time
 
 import h2
-from blitz import prefer, settles
+from blitz import use_realtime_priority, wait_for
 
-# How long each attack goes on, and how long the latency is measured before.
+# Duration of each attack, and of the latency measurement before it.
 SECONDS = float(os.environ.get("ATTACK_SECONDS", "3"))
 CALM_SECONDS = 1.0
 CONNECTIONS = 20
-# What a core may buffer (limits.rs, core_buffer_bytes_max), and the machines of the connections.
+# The limit of a core's buffers (limits.rs, core_buffer_bytes_max), plus the state of the connections.
 GROWTH_MAX = (64 + 16) << 20
-# The goal: the 99th percentile less than doubles. It is judged in the note and fails nothing,
-# since cores are shared with whatever else runs on this machine.
+# The goal: the 99th percentile less than doubles. A missed goal is noted and fails nothing, because other
+# programs share the processors.
 FACTOR = 2.0
 PAUSE = 0.002
-# Without a PING a server that says nothing for so long has taken all of it: for proof of life, and where
-# it is due to say GOAWAY, for which a slow machine gets its time.
+# Without a PING, a server that sends nothing for this time has accepted all frames. The second value is the
+# time for a GOAWAY, which a slow machine needs.
 SILENCE_SECONDS = 0.2
-CUT_OFF_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 
 CONTEXT = multiprocessing.get_context("spawn")
 
 
 @dataclasses.dataclass(frozen=True)
 class Attack:
-    """Frames of one kind, of which a server has to take `allowed` and not one more.
+    """Frames of one kind, of which a server has to accept `allowed` and no more.
 
-    `each(n)` are the frames that count as the `n`th, from 1. `setup` comes before them. `code` is
-    that of the GOAWAY. Without `marker` no PING may come between: the server's silence is proof
-    enough that it takes them. Without `flood` nobody measures what it costs. What the server sends
-    may earn the client up to `slack` more.
+    `each(n)` returns the frames that count as the `n`th, from 1. `setup` is sent before them. `code` is the
+    code of the GOAWAY. Without `marker` no PING may come between the frames, and the server's silence shows
+    that it accepts them. Without `flood` the cost is not measured. Responses of the server may allow up to
+    `slack` more frames.
     """
 
     name: str
@@ -60,36 +60,36 @@ class Attack:
     slack: int = 0
 
     def script(self):
-        """The whole of what an attacker's connection sends: twice as much as is allowed."""
+        """All bytes of an attacking connection: twice the allowed number of frames."""
         count = self.allowed * 2 + 50
-        return h2.start() + self.setup + b"".join(self.each(n) for n in range(1, count))
+        return h2.client_preface() + self.setup + b"".join(self.each(n) for n in range(1, count))
 
-    def cut_off(self, port):
-        """Asserts that the limit is where it is said to be; the number of frames until then."""
+    def frames_until_closed(self, port):
+        """Checks the limit exactly; returns the number of frames until the server closes."""
         with h2.Peer(port) as peer:
-            peer.send(h2.start(), self.setup)
+            peer.send(h2.client_preface(), self.setup)
             last = 0
             try:
                 for last in range(1, self.allowed + 1):
                     peer.send(self.each(last))
-                self._is_alive(peer, SILENCE_SECONDS)
-            except h2.CutOff as cut:
+                self._wait_until_accepted(peer, SILENCE_SECONDS)
+            except h2.ConnectionEnded as cut:
                 raise AssertionError(f"{self.name}: {cut} within {last} frames, "
                                      f"which are allowed") from cut
             most = self.allowed + 1 + self.slack
             peer.send(*(self.each(n) for n in range(last + 1, most + 1)))
             try:
-                self._is_alive(peer, CUT_OFF_SECONDS)
-                raise AssertionError(f"{self.name}: not cut off after {most} frames")
-            except h2.CutOff as cut:
+                self._wait_until_accepted(peer, CLOSE_SECONDS)
+                raise AssertionError(f"{self.name}: still open after {most} frames")
+            except h2.ConnectionEnded as cut:
                 assert cut.code == self.code, f"{self.name}: {cut}, not {self.code}"
-            assert peer.is_over(), f"{self.name}: GOAWAY, but the connection stays"
+            assert peer.is_closed(), f"{self.name}: GOAWAY, but the connection stays open"
         return most
 
-    def _is_alive(self, peer, seconds):
-        """Returns if the server has taken everything: it answers a PING, or is silent for `seconds`."""
+    def _wait_until_accepted(self, peer, seconds):
+        """Returns when the server has accepted all frames: it acknowledges a PING, or is silent for `seconds`."""
         if self.marker:
-            peer.pong()
+            peer.wait_for_ping()
             return
         peer.socket.settimeout(seconds)
         with contextlib.suppress(TimeoutError):
@@ -98,26 +98,26 @@ class Attack:
 
 
 async def table(binary, attacks, *flags, cap=GROWTH_MAX):
-    """Each attack against a fresh server: exact limits first, then a flood of those that are one."""
+    """Runs each attack against a new server: the exact limit first, then a flood."""
     rows = []
     for attack in attacks:
         async with binary.running(*flags, cpus=server_cpus()) as server:
-            frames = await asyncio.to_thread(attack.cut_off, server.port)
+            frames = await asyncio.to_thread(attack.frames_until_closed, server.port)
             row = {"attack": attack.name, "frames": frames}
             if attack.flood:
                 flood = Flood(server.port, attack.script())
-                row |= await suffers(server, flood, cap=cap)
+                row |= await measure_attack(server, flood, cap=cap)
         rows.append(row)
-    return show(rows)
+    return format_rows(rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class Flood:
-    """Connections that send a script as fast as the server takes it, and begin anew when cut off.
+    """Connections that send a script as fast as the server reads it, and reconnect when they are closed.
 
-    `reads` is whether they take what the server answers. One that was sent completely is held, or
-    with `hangs_up` given up at the first byte of an answer. `receive_buffer` is that of their
-    sockets, in bytes, unless it is the kernel's choice.
+    With `reads` they read the responses. After the whole script a connection stays open, or with
+    `closes_on_response` closes at the first byte of a response. `receive_buffer` is the receive buffer of
+    their sockets in bytes; by default the kernel chooses.
     """
 
     port: int
@@ -125,16 +125,16 @@ class Flood:
     connections: int = CONNECTIONS
     reads: bool = True
     receive_buffer: int | None = None
-    hangs_up: bool = False
+    closes_on_response: bool = False
 
     def run(self, seconds):
-        """Runs in a process of its own; what it did."""
+        """Runs in a separate process; returns its counts."""
         os.sched_setaffinity(0, client_cpus())
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, -10)
         script = memoryview(self.script)
         slots = [None] * self.connections
-        opened = cut = sent = 0
+        opened = closed = sent = 0
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             moved = False
@@ -149,17 +149,17 @@ class Flood:
                     sent += slot[1]
                     slot[0].close()
                     slots[index] = None
-                    cut += 1
+                    closed += 1
                     moved = True
             if not moved:
                 time.sleep(0.001)
         held = sum(slot is not None for slot in slots)
         sent += sum(slot[1] for slot in slots if slot)
-        return {"opened": opened, "cut": cut, "held": held, "sent": sent}
+        return {"opened": opened, "closed": closed, "held": held, "sent": sent}
 
     def _connect(self):
         stream = socket.socket()
-        # With RST at the end no port is kept back for a minute.
+        # Closing with RST leaves no port in TIME_WAIT.
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if self.receive_buffer:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
@@ -181,16 +181,16 @@ class Flood:
                 moved = True
         with contextlib.suppress(BlockingIOError):
             if self.reads:
-                if not stream.recv(1 << 18) or self.hangs_up:
+                if not stream.recv(1 << 18) or self.closes_on_response:
                     raise ConnectionResetError(errno.ECONNRESET, "closed")
                 moved = True
         return moved
 
 
-async def suffers(server, *floods, cap=GROWTH_MAX, seconds=SECONDS):
-    """Lets floods loose on a server while somebody well-behaved measures; what it cost.
+async def measure_attack(server, *floods, cap=GROWTH_MAX, seconds=SECONDS):
+    """Runs floods against a server while a normal client measures its latency; returns the cost.
 
-    A flood is anything with `run(seconds)` that can be sent to another process.
+    A flood is an object with `run(seconds)` that can be sent to another process.
     """
     with measuring(server.port) as measure:
         await asyncio.sleep(CALM_SECONDS)
@@ -203,11 +203,11 @@ async def suffers(server, *floods, cap=GROWTH_MAX, seconds=SECONDS):
     before = [took for at, took in measure.times if at < began]
     during = [took for at, took in measure.times if began <= at < ended]
     assert growth < cap, f"resident memory grew by {growth >> 20} MiB"
-    left = await settles(server.open_files, lambda count: count <= files)
-    assert left <= files, f"{left - files} connections of the attackers are still open"
-    h2.is_served(server.port)
+    left = await wait_for(server.open_files, lambda count: count <= files)
+    assert left <= files, f"{left - files} connections of attackers are still open"
+    h2.assert_served(server.port)
     return {
-        "cut": sum(result.get("cut", 0) for result in done),
+        "closed": sum(result.get("closed", 0) for result in done),
         "MB": sum(result.get("sent", 0) for result in done) / 1e6,
         "cpu": used / (ended - began),
         "growth": growth,
@@ -217,13 +217,13 @@ async def suffers(server, *floods, cap=GROWTH_MAX, seconds=SECONDS):
 
 
 def in_process(flood, seconds):
-    """What `flood.run(seconds)` returns, from a process of its own."""
+    """Runs `flood.run(seconds)` in a separate process and returns its result."""
     ours, theirs = CONTEXT.Pipe()
     child = CONTEXT.Process(target=run_flood, args=(flood, seconds, theirs), daemon=True)
     child.start()
     theirs.close()
     try:
-        assert ours.poll(seconds + 20), "an attacker does not come back"
+        assert ours.poll(seconds + 20), "an attacking process does not end"
         return ours.recv()
     finally:
         child.kill()
@@ -234,8 +234,8 @@ def run_flood(flood, seconds, pipe):
     pipe.send(flood.run(seconds))
 
 
-class Measure:
-    """When each request was sent and how long its answer took, in seconds."""
+class Latencies:
+    """Send time and latency of each request, in seconds."""
 
     def __init__(self):
         self.times = []
@@ -243,79 +243,79 @@ class Measure:
 
 @contextlib.contextmanager
 def measuring(port):
-    """Asks for /hello every other millisecond while the block runs."""
-    measure = Measure()
+    """Requests /hello every two milliseconds while the block runs."""
+    measure = Latencies()
     ours, theirs = CONTEXT.Pipe()
-    child = CONTEXT.Process(target=ask_often, args=(port, theirs), daemon=True)
+    child = CONTEXT.Process(target=send_requests, args=(port, theirs), daemon=True)
     child.start()
     theirs.close()
     try:
-        assert ours.poll(10) and ours.recv() == "begun", "the measuring client does not start"
+        assert ours.poll(10) and ours.recv() == "started", "the measuring client does not start"
         yield measure
-        ours.send("enough")
-        assert ours.poll(20), "the measuring client does not come back"
+        ours.send("stop")
+        assert ours.poll(20), "the measuring client does not end"
         result = ours.recv()
-        assert isinstance(result, list), f"the well-behaved client was not served: {result}"
+        assert isinstance(result, list), f"the normal client was not served: {result}"
         measure.times = result
     finally:
         child.kill()
         child.join()
 
 
-def ask_often(port, pipe):
+def send_requests(port, pipe):
     os.sched_setaffinity(0, client_cpus())
-    prefer()
+    use_realtime_priority()
     times = []
     try:
         with h2.Peer(port) as peer:
-            peer.send(h2.start(), h2.frame(h2.WINDOW_UPDATE, 0, 0, h2.number(1 << 30)))
+            peer.send(h2.client_preface(), h2.frame(h2.WINDOW_UPDATE, 0, 0, h2.u32(1 << 30)))
             stream = 1
-            pipe.send("begun")
+            pipe.send("started")
             while not pipe.poll():
                 at = time.monotonic()
                 peer.send(h2.get(stream))
-                assert peer.answer(stream)[1] == b"Hello, World!"
+                assert peer.response(stream)[1] == b"Hello, World!"
                 times.append((at, time.monotonic() - at))
                 stream += 2
                 time.sleep(PAUSE)
         pipe.send(times)
-    except Exception as error:  # Whatever it is, the scenario says so.
-        pipe.send(f"{type(error).__name__}: {error} after {len(times)} answers")
+    except Exception as error:  # The scenario reports it.
+        pipe.send(f"{type(error).__name__}: {error} after {len(times)} responses")
 
 
 def percentile(times):
-    """The 99th, in milliseconds; NaN if there are too few to have one."""
+    """The 99th percentile in milliseconds; NaN for fewer than 100 values."""
     return statistics.quantiles(times, n=100)[98] * 1000 if len(times) > 100 else math.nan
 
 
-def show(rows):
-    """Rows as lines of text; a row that was only looked at for its limit has no cost."""
+def format_rows(rows):
+    """Formats rows as lines of text; a row without a flood has no cost."""
     lines = []
     for row in rows:
-        line = f"  {row['attack']:<38} cut off after {row['frames']:>5}"
+        line = f"  {row['attack']:<46} closed after {row['frames']:>5}"
         if isinstance(row["frames"], str):
-            line = f"  {row['attack']:<38} {row['frames']:>19}"
+            line = f"  {row['attack']:<46} {row['frames']:>19}"
         if "cpu" in row:
-            line += (f"  {row['cut']:>6} cut  {row['MB']:7.1f} MB  cpu {row['cpu'] * 100:3.0f} %"
+            line += (f"  {row['closed']:>6} closed  {row['MB']:7.1f} MB  cpu {row['cpu'] * 100:3.0f} %"
                      f"  RSS +{row['growth'] / (1 << 20):.1f} MiB"
-                     f"  p99 {judged(row['p99'], row['p99 during'])}")
+                     f"  p99 {format_percentiles(row['p99'], row['p99 during'])}")
         lines.append(line)
     return "\n" + "\n".join(lines)
 
 
-def judged(before, during):
-    """Two percentiles, and what is to be said of them."""
-    said = " -> ".join("too few answers" if math.isnan(p99) else f"{p99:.2f} ms"
+def format_percentiles(before, during):
+    """Two percentiles and a verdict."""
+    text = " -> ".join("too few responses" if math.isnan(p99) else f"{p99:.2f} ms"
                        for p99 in (before, during))
-    return f"{said}  (more than doubled)" if during > before * FACTOR else said
+    return f"{text}  (more than doubled)" if during > before * FACTOR else text
 
 
 def server_cpus():
-    """Where the server runs: the first of at least two that we may use."""
+    """The server's processor: the first of those that this process may use."""
     return sorted(os.sched_getaffinity(0))[:1]
 
 
 def client_cpus():
-    """Where everybody else runs."""
+    """The processors of all other processes."""
     allowed = sorted(os.sched_getaffinity(0))
     return allowed[1:] or allowed

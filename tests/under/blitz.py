@@ -1,4 +1,4 @@
-"""The process under test: started on a free port, watched through /proc, ended by its id."""
+"""The process under test: started on a free port, observed through /proc, killed by its id."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ START_SECONDS = 5
 
 
 class Binary:
-    """A binary and the driver it is to use."""
+    """A binary and its driver."""
 
     def __init__(self, path, io):
         self.path = path
@@ -21,9 +21,9 @@ class Binary:
 
     @contextlib.asynccontextmanager
     async def running(self, *flags, nofile=None, cpus=None):
-        """Runs `blitz run` on one core of 127.0.0.1; leaving the block ends it.
+        """Runs `blitz run` with one core on 127.0.0.1 until the block is left.
 
-        With `cpus` it runs on these only, and before others that want them too.
+        With `cpus` it runs on these processors only, with realtime priority.
         """
 
         def prepare():
@@ -31,7 +31,7 @@ class Binary:
                 limit_files(nofile)
             if cpus:
                 os.sched_setaffinity(0, cpus)
-                prefer()
+                use_realtime_priority()
 
         port = free_port()
         command = [self.path, "run", "--listen", f"127.0.0.1:{port}", "--io", self.io,
@@ -40,16 +40,16 @@ class Binary:
             child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                      preexec_fn=prepare)
             try:
-                await accepts(port, child, log)
+                await wait_until_listening(port, child, log)
                 process = Process(child.pid, port)
                 yield process
-                assert child.poll() is None, f"blitz ended by itself: {text_of(log)}"
+                assert child.poll() is None, f"blitz ended unexpectedly: {text_of(log)}"
             finally:
                 child.kill()
                 child.wait()
 
-    def to(self, backend, **options):
-        """A proxy in front of `backend`."""
+    def proxy_to(self, backend, **options):
+        """Runs a proxy to `backend`."""
         return self.running("--to", f"http://127.0.0.1:{backend.port}", **options)
 
 
@@ -84,7 +84,7 @@ class Process:
 
 @contextlib.contextmanager
 def listening_tls(binary):
-    """Flags for a listener of TLS, its port, and what a client needs to trust it."""
+    """Flags for a TLS listener, its port, and a client context that trusts its certificate."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([binary.path, "cert", "--out", folder, "localhost"], check=True,
@@ -95,14 +95,14 @@ def listening_tls(binary):
 
 
 def client_context(ca):
-    """A client of HTTP/2 over TLS."""
+    """A TLS context of an HTTP/2 client."""
     context = ssl.create_default_context(cafile=ca)
     context.set_alpn_protocols(["h2"])
     return context
 
 
 def client_hello(context):
-    """The first bytes of a client."""
+    """The first TLS message of a client."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -110,8 +110,8 @@ def client_hello(context):
     return outgoing.read()
 
 
-async def settles(read, accept, seconds=5):
-    """Waits until `accept(read())` holds; returns the last value read, held or not."""
+async def wait_for(read, accept, seconds=5):
+    """Waits until `accept(read())` is true, at most `seconds`; returns the last value of `read()`."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not accept(value := read()) and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(0.05)
@@ -124,17 +124,17 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def prefer():
-    """Lets this process run as soon as it wants to, if that is permitted."""
+def use_realtime_priority():
+    """Gives this process realtime priority, if that is permitted."""
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
-def allow_files(count):
-    """Lets this process and those it starts open so many files each; Blitz takes all it may have."""
+def raise_file_limit(count):
+    """Raises the file limit of this process and its children to `count`. Blitz uses its whole limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
-        raise RuntimeError(f"{count} open files are needed, and the hard limit is {hard}:"
+        raise RuntimeError(f"{count} open files are required, and the hard limit is {hard}:"
                            f" `ulimit -Hn {count}`, as root")
     if soft != resource.RLIM_INFINITY and soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
@@ -144,7 +144,7 @@ def limit_files(count):
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
-async def accepts(port, child, log):
+async def wait_until_listening(port, child, log):
     for _ in range(START_SECONDS * 100):
         assert child.poll() is None, f"blitz did not start: {text_of(log)}"
         try:
@@ -154,7 +154,7 @@ async def accepts(port, child, log):
             continue
         writer.close()
         return
-    raise AssertionError(f"blitz does not accept after {START_SECONDS} s: {text_of(log)}")
+    raise AssertionError(f"blitz does not listen after {START_SECONDS} s: {text_of(log)}")
 
 
 def text_of(log):

@@ -1,4 +1,4 @@
-"""HTTP/2 by hand: frames as bytes, field blocks of plain literals, a connection that obeys nothing."""
+"""A minimal HTTP/2 client: frames as bytes, field blocks of literals, a connection without any checks."""
 
 import collections
 import socket
@@ -31,25 +31,25 @@ def frame(kind, flags=0, stream=0, payload=b""):
     return head[1:] + payload
 
 
-def number(value):
+def u32(value):
     """The payload of RST_STREAM and WINDOW_UPDATE."""
     return struct.pack(">I", value)
 
 
 def settings(**values):
-    """SETTINGS with `window=`, the initial window of streams, and `table=`, the size of HPACK's."""
+    """SETTINGS with `window=`, the initial window of streams, and `table=`, the size of the HPACK table."""
     ids = {"table": 1, "window": INITIAL_WINDOW_SIZE}
     payload = b"".join(struct.pack(">HI", ids[name], value) for name, value in values.items())
     return frame(SETTINGS, 0, 0, payload)
 
 
-def start(**values):
-    """What a client begins with."""
+def client_preface(**values):
+    """The connection preface of a client: the magic bytes and SETTINGS."""
     return PREFACE + settings(**values)
 
 
 def integer(value, bits, first=0):
-    """An integer of HPACK behind the `first` bits of its byte (RFC 7541, section 5.1)."""
+    """An HPACK integer after the `first` bits of its byte (RFC 7541, section 5.1)."""
     limit = (1 << bits) - 1
     if value < limit:
         return bytes([first | value])
@@ -61,23 +61,23 @@ def integer(value, bits, first=0):
 
 
 def text(value):
-    """A string of HPACK without Huffman."""
+    """An HPACK string without Huffman coding."""
     value = value if isinstance(value, bytes) else value.encode("latin-1")
     return integer(len(value), 7) + value
 
 
 def literal(name, value):
-    """A field that no table keeps."""
+    """A literal field without indexing."""
     return b"\0" + text(name) + text(value)
 
 
 def indexing(name, value):
-    """A field that the dynamic table is to keep."""
+    """A literal field with incremental indexing."""
     return b"\x40" + text(name) + text(value)
 
 
 def indexed(index):
-    """A field of a table."""
+    """An indexed field."""
     return integer(index, 7, 0x80)
 
 
@@ -104,7 +104,7 @@ def get(stream, path="/hello"):
 
 
 def post(stream, path, *fields):
-    """The head of a request whose content is to follow."""
+    """The head of a request with content."""
     return headers(stream, request("POST", path, "localhost", *fields), END_HEADERS)
 
 
@@ -113,21 +113,21 @@ def data(stream, payload=b"", flags=0):
     return frame(DATA, flags, stream, payload)
 
 
-def odd(count):
-    """The number of the client's stream that comes `count`th, from 1."""
+def client_stream(count):
+    """The identifier of the client's stream number `count`, from 1."""
     return count * 2 - 1
 
 
-class CutOff(Exception):
-    """The server has ended the connection; `code` names why, or is None without a GOAWAY."""
+class ConnectionEnded(Exception):
+    """The server has closed the connection; `code` is the error code of its GOAWAY, or None."""
 
     def __init__(self, code):
-        super().__init__(f"cut off: {code}")
+        super().__init__(f"connection closed: {code}")
         self.code = code
 
 
 class Peer:
-    """A client's connection on blocking sockets, which says what the scenario wants it to say."""
+    """A client connection on a blocking socket that sends any bytes."""
 
     def __init__(self, port, tls=None, receive_buffer=None, seconds=10):
         stream = socket.socket()
@@ -150,7 +150,7 @@ class Peer:
         self.socket.close()
 
     def send(self, *frames):
-        """Sends bytes; whether they could be. Why the server has closed is found out by reading."""
+        """Sends bytes; False if the server has closed. The reason is found by reading."""
         try:
             self.socket.sendall(b"".join(frames))
         except (ConnectionError, ssl.SSLError):
@@ -158,38 +158,38 @@ class Peer:
         return True
 
     def next_frame(self):
-        """The next frame; raises CutOff at GOAWAY with an error and at the end."""
+        """The next frame; raises ConnectionEnded at GOAWAY with an error and at the end."""
         while len(self.received) < 9 or len(self.received) < 9 + self._length():
             try:
                 part = self.socket.recv(1 << 16)
             except (ConnectionError, ssl.SSLError):
                 part = b""
             if not part:
-                raise CutOff(None)
+                raise ConnectionEnded(None)
             self.received += part
         end = 9 + self._length()
         _, kind, flags, stream = struct.unpack(">IBBI", b"\0" + self.received[:9])
         found = Frame(kind, flags, stream & WINDOW_MAX, bytes(self.received[9:end]))
         del self.received[:end]
         if found.kind == GOAWAY and (code := int.from_bytes(found.payload[4:8], "big")):
-            raise CutOff(CODES[code])
+            raise ConnectionEnded(CODES[code])
         return found
 
     def until(self, accept):
-        """Frames up to the first that `accept` takes, which is the last of them."""
+        """Frames up to and including the first that `accept` accepts."""
         frames = [self.next_frame()]
         while not accept(frames[-1]):
             frames.append(self.next_frame())
         return frames
 
-    def pong(self, content=b"are you?"):
-        """Waits until the server has dealt with all that was sent."""
+    def wait_for_ping(self, content=b"are you?"):
+        """Sends PING and waits for its acknowledgement: then the server has processed all sent frames."""
         self.send(frame(PING, 0, 0, content))
         return self.until(lambda got: got.kind == PING and got.flags & ACK
                           and got.payload == content)
 
-    def answer(self, stream):
-        """The whole answer of a stream: block of fields and content; None if it was reset."""
+    def response(self, stream):
+        """The whole response of a stream: field block and content; None if it was reset."""
         fields, content = b"", b""
         while True:
             got = self.next_frame()
@@ -204,12 +204,12 @@ class Peer:
             if got.kind in (HEADERS, DATA) and got.flags & END_STREAM:
                 return fields, content
 
-    def is_over(self):
-        """Whether the server has closed, with nothing more to read."""
+    def is_closed(self):
+        """Whether the server has closed the connection without further bytes."""
         try:
             while True:
                 self.next_frame()
-        except CutOff:
+        except ConnectionEnded:
             pass
         except TimeoutError:
             return False
@@ -219,7 +219,7 @@ class Peer:
             return True
 
     def abort(self):
-        """Closes with RST: after FIN the server would still finish what it was asked for."""
+        """Closes with RST; after FIN the server would still complete the responses."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -227,22 +227,22 @@ class Peer:
         return int.from_bytes(self.received[:3], "big")
 
 
-def is_served(port):
-    """Asserts that somebody who comes now is answered."""
+def assert_served(port):
+    """Asserts that the server serves a new client."""
     with Peer(port) as peer:
-        peer.send(start(), get(1))
-        assert peer.answer(1)[1] == b"Hello, World!"
+        peer.send(client_preface(), get(1))
+        assert peer.response(1)[1] == b"Hello, World!"
 
 
 STATUS_BY_INDEX = {8: 200, 9: 204, 10: 206, 11: 304, 12: 400, 13: 404, 14: 500}
-# How digits begin in Huffman's code (RFC 7541, appendix B): those of 5 bits and those of 6.
+# The Huffman codes of digits (RFC 7541, appendix B): 5 or 6 bits.
 DIGITS = {"00000": "0", "00001": "1", "00010": "2", "011001": "3", "011010": "4",
           "011011": "5", "011100": "6", "011101": "7", "011110": "8", "011111": "9"}
 
 
 def status_of(fields):
-    """The status that the first answer of a connection begins with."""
-    while fields[0] & 0xe0 == 0x20:  # The size of the table, which may come first.
+    """The status of the first response of a connection."""
+    while fields[0] & 0xe0 == 0x20:  # Dynamic table size updates may come first.
         fields = fields[1:]
     if fields[0] & 0x80:
         return STATUS_BY_INDEX[fields[0] & 0x7f]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Blitz under hostile conditions, on both drivers, with no program but Python and Blitz.
+"""Tests of Blitz under hostile conditions, on both drivers. They need only Python and Blitz.
 
-    tests/under/run.py target/release/blitz                  every scenario
-    tests/under/run.py target/release/blitz soak             one of them
+    tests/under/run.py target/release/blitz                  all scenarios
+    tests/under/run.py target/release/blitz soak             one scenario
     tests/under/run.py target/release/blitz half_close --io epoll
 
 A scenario is a module in scenarios/ with `async def run(binary)`, a time limit `SECONDS`, and `FILES` if
-it needs more open files in a process than most. It fails by raising; what it returns is printed beside
-its name. Attacks go on for ATTACK_SECONDS each.
+a process needs more open files than the default. A scenario fails by raising; its return value is printed
+after its name. Each attack lasts ATTACK_SECONDS.
 """
 
 import argparse
@@ -17,12 +17,12 @@ import pathlib
 import sys
 import time
 
-from blitz import Binary, allow_files
+from blitz import Binary, raise_file_limit
 
 SCENARIOS = pathlib.Path(__file__).parent / "scenarios"
-# Takes its own step in the whole check.
-ONLY_WHEN_NAMED = {"soak"}
-# Of the others the largest has 2,500 connections, and of what Blitz may open 90 % may be connections.
+# A separate step of .ci/run.
+NOT_BY_DEFAULT = {"soak"}
+# Default: the largest other scenario has 2,500 connections, and 90 % of Blitz's files may be connections.
 FILES = 4_096
 
 
@@ -36,12 +36,12 @@ def main():
     if unknown := set(arguments.scenario) - set(names):
         parser.error(f"there is no scenario {', '.join(sorted(unknown))}")
 
-    wanted = arguments.scenario or [name for name in names if name not in ONLY_WHEN_NAMED]
+    wanted = arguments.scenario or [name for name in names if name not in NOT_BY_DEFAULT]
     failed = 0
     passed = 0
     for name in wanted:
         for io in arguments.io or ["uring", "epoll"]:
-            if play(name, Binary(arguments.binary.resolve(), io)):
+            if run_scenario(name, Binary(arguments.binary.resolve(), io)):
                 passed += 1
             else:
                 failed += 1
@@ -49,17 +49,17 @@ def main():
     sys.exit(1 if failed else 0)
 
 
-def play(name, binary):
-    """Runs one scenario within its time limit; True if it held."""
+def run_scenario(name, binary):
+    """Runs one scenario within its time limit; True if it passed."""
     scenario = importlib.import_module(f"scenarios.{name}")
     start = time.monotonic()
     try:
-        allow_files(getattr(scenario, "FILES", FILES))
+        raise_file_limit(getattr(scenario, "FILES", FILES))
         note = asyncio.run(asyncio.wait_for(scenario.run(binary), scenario.SECONDS))
         verdict = "passed"
     except TimeoutError as error:
         verdict, note = "failed", f"{error or f'not done after {scenario.SECONDS} s'}"
-    except Exception as error:  # Whatever it is, the other scenarios still have their turn.
+    except Exception as error:  # The other scenarios run in any case.
         verdict, note = "failed", f"{type(error).__name__}: {error}"
     took = time.monotonic() - start
     print(f"{verdict}  {name:<24} {binary.io:<6} {took:6.1f} s  {note or ''}", flush=True)

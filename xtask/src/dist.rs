@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: the release as one statically linked file, proven to need nothing else.
+//! `cargo xtask dist`: the release as one statically linked file, with a proof that it needs no other.
 //!
-//! The C library is linked statically on the gnu target. Names are resolved by our own resolver,
-//! never by the C library, so nothing is left that would look for shared objects at run time.
+//! The C library is linked statically on the gnu target. Our own resolver resolves names, never the C
+//! library, so nothing loads shared objects at run time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::tidy::repository_root;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Builds, checks and prints the file.
+/// Builds and checks the file, and prints its path.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     if !args.is_empty() {
-        eprintln!("xtask dist: it takes no arguments");
+        eprintln!("xtask dist: this command has no arguments");
         return ExitCode::from(2);
     }
     match build().and_then(|file| verify(&file).map(|version| (file, version))) {
         Ok((file, version)) => {
             let size = fs::metadata(&file).map_or(0, |data| data.len());
             println!(
-                "{}: {} KiB, static, runs alone: {version}",
+                "{}: {} KiB, static, runs in an empty root: {version}",
                 file.display(),
                 size >> 10
             );
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 fn build() -> Result<PathBuf, String> {
     let root = repository_root();
-    // The target is named so that the flag reaches the binary and not the build scripts.
+    // With an explicit target the flag applies to the binary and not to the build scripts.
     let status = Command::new(env!("CARGO"))
         .args([
             "build",
@@ -59,16 +59,16 @@ fn build() -> Result<PathBuf, String> {
     Ok(target_dir.join(TARGET).join("release/blitz"))
 }
 
-/// Reads the file's own words about what it needs, then runs it where there is nothing else.
+/// Checks that the file names no loader and no library, then runs it in an empty root.
 fn verify(file: &Path) -> Result<String, String> {
     let bytes = fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let needs = elf::needs(&bytes)?;
     if let Some(interpreter) = needs.interpreter {
-        return Err(format!("the file asks for the loader {interpreter}"));
+        return Err(format!("the file needs the loader {interpreter}"));
     }
     if needs.libraries > 0 {
         return Err(format!(
-            "the file asks for {} shared libraries",
+            "the file needs {} shared libraries",
             needs.libraries
         ));
     }
@@ -79,7 +79,7 @@ fn verify(file: &Path) -> Result<String, String> {
 fn run_in_empty_root(file: &Path) -> Result<String, String> {
     let root = EmptyRoot::create()?;
     fs::copy(file, root.0.join("blitz")).map_err(|e| format!("copy: {e}"))?;
-    // A user namespace lets anybody do what otherwise takes root.
+    // A user namespace permits chroot without root.
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "chroot"])
         .arg(&root.0)
@@ -93,7 +93,7 @@ fn run_in_empty_root(file: &Path) -> Result<String, String> {
     }
     let error = String::from_utf8_lossy(&output.stderr);
     Err(format!(
-        "in an empty root it said '{text}' and '{}'",
+        "in an empty root it printed '{text}' and '{}'",
         error.trim()
     ))
 }

@@ -1,8 +1,8 @@
-//! What an executable needs beside itself: the loader and the shared libraries it names.
+//! The files that an executable needs: the loader and the shared libraries that it names.
 //!
-//! Just enough of the 64-bit little-endian ELF format, without trusting the file.
+//! A minimal reader of the 64-bit little-endian ELF format, with all offsets checked.
 
-/// What has to be present for the file to run.
+/// The files that have to exist for an executable to run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Path of the dynamic loader (`PT_INTERP`).
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_dynamic_executable_names_its_loader_and_libraries() {
-        // The test itself is linked the usual way.
+        // The test binary is linked dynamically.
         let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let needs = needs(&file).unwrap();
         assert!(needs.interpreter.unwrap().contains("ld-linux"));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_executable_is_refused() {
+    fn other_files_are_refused() {
         assert!(needs(b"#!/bin/sh\n").is_err());
         assert!(needs(b"\x7fELF\x02\x01").is_err());
     }

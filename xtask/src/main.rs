@@ -13,10 +13,10 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Developer commands of Blitz
 
-  cargo xtask tidy     style as a test: crate edges, file and function sizes, forbidden calls
-  cargo xtask dist     the release: one statically linked file, run in an empty root
-  cargo xtask bench    compare with the limit of this machine and with other servers
-  cargo xtask simulate whole gateways on a simulated machine, from seeds
+  cargo xtask tidy      checks style: crate edges, sizes, forbidden calls, imports, documents
+  cargo xtask dist      builds the release: one statically linked file, run in an empty root
+  cargo xtask bench     compares Blitz with the limit programs and with other servers
+  cargo xtask simulate  runs whole gateways on a simulated machine, from seeds
 ";
 
 fn main() -> ExitCode {

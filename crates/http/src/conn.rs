@@ -3,6 +3,7 @@
 
 mod h1;
 mod h2;
+mod streams;
 
 /// Connections that carry one exchange at a time: HTTP/1.1.
 pub(crate) mod exclusive {

@@ -214,8 +214,8 @@ impl<S: Service> Acceptor<S> {
     /// A connection in clear text that waited for a request gets none.
     #[inline(never)]
     fn end_plain(&self, socket: Socket, key: usize, cause: &Cause) {
-        // Otherwise it is FIN after the last request, whose answer may still be on its way (rule
-        // 16); of an error nothing more can be said to anybody.
+        // Otherwise it is FIN after the last request, whose answer may still be on its way
+        // (rule 16); of an error nothing more can be said to anybody.
         if matches!(cause, Cause::Expired) {
             count(|counters| counters.idle_timeouts += 1);
         }
@@ -456,7 +456,7 @@ mod tests {
         size_of::<Fut>()
     }
 
-    /// Rule 5: what a connection's task adds to the service's own future, and what is left in
+    /// The sizes of rule 5: what a connection's task adds to the service's own future, and what is left in
     /// this table of an idle one.
     #[test]
     fn tasks_and_idle_connections_are_small() {

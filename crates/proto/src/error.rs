@@ -74,7 +74,7 @@ impl Error {
     }
 
     /// Whether an idempotent request may be sent again on another connection: only if this one
-    /// ended before a single byte of the response (RULES 13).
+    /// ended before a single byte of the response (rule 13).
     #[must_use]
     pub const fn is_retry_safe(self) -> bool {
         matches!(
@@ -84,7 +84,7 @@ impl Error {
     }
 
     /// Whether the peer guarantees that it did nothing about the request, so that any request may
-    /// be sent again (RFC 9113, section 8.7; RULES 13).
+    /// be sent again (RFC 9113, section 8.7; rule 13).
     #[must_use]
     pub const fn is_unprocessed(self) -> bool {
         matches!(

@@ -246,8 +246,8 @@ pub fn counters() -> Counters {
     core::with(Core::read_counters)
 }
 
-/// Bytes that one stream should hold at most, by what is left of the core's receive memory (rule
-/// 4): whoever forwards asks before taking more.
+/// Bytes that one stream should hold at most, by what is left of the core's receive memory
+/// (rule 4): code that forwards asks before it takes more.
 pub fn fair_share() -> usize {
     core::with(|core| core.pool.fair_share())
 }

@@ -3,10 +3,11 @@
 
 #![allow(missing_docs, unused_qualifications)] // of the macros
 
+use std::hint::black_box;
+
 use blitz::router::{Pattern, Router, RouterBuilder};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
-use std::hint::black_box;
 
 /// Words of an ordinary API, so that names share beginnings as they do in life.
 const NOUNS: [&str; 10] = [

@@ -8,11 +8,12 @@
 //! curl -i -X PATCH localhost:8080/notes
 //! ```
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use blitz::extract::{Json, Path, Query, State};
 use blitz::{App, IntoResponse, Problem, Response, Status};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Note {

@@ -6,9 +6,10 @@
 //! head -c 1G /dev/zero | curl -T - localhost:8080/checksum     # as fast as it counts
 //! ```
 
+use std::time::Duration;
+
 use blitz::extract::{Body, Path};
 use blitz::{App, Problem, Response, sleep};
-use std::time::Duration;
 
 fn main() -> blitz::Result {
     App::new()

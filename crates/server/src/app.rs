@@ -1,5 +1,10 @@
 //! `App`: what a server is told before it runs.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use blitz_http::{IoChoice, Limits, Method, Status};
+
 use crate::certificates::Certificates;
 use crate::error::{Error, Result};
 use crate::extract::Setup;
@@ -12,9 +17,6 @@ use crate::response::IntoResponse;
 use crate::run::{self, Settings};
 use crate::service::Service;
 use crate::site::States;
-use blitz_http::{IoChoice, Limits, Method, Status};
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Most bytes of content that extractors read whole, unless the app says otherwise.
 const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -1,11 +1,13 @@
 //! Memory that lives as long as one request.
 
+use std::cell::RefCell;
+use std::ops::Deref;
+
+use bumpalo::Bump;
+
 use crate::extract::FromRequest;
 use crate::request::Request;
 use crate::response::Response;
-use bumpalo::Bump;
-use std::cell::RefCell;
-use std::ops::Deref;
 
 /// Most arenas a core keeps for later requests.
 const KEPT_MAX: usize = 64;

@@ -1,5 +1,7 @@
 //! From the routes as they were given to the site that serves them.
 
+use blitz_http::{Method, Name, Status};
+
 use crate::app::{App, Draft};
 use crate::error::{Error, Result};
 use crate::extract::Setup;
@@ -10,7 +12,6 @@ use crate::problem::Problem;
 use crate::response::{IntoResponse, Response};
 use crate::router::{Pattern, RouterBuilder};
 use crate::site::{METHODS, MethodTable, Route, RouteId, Site, States};
-use blitz_http::{Method, Name, Status};
 
 /// Methods in the order in which `Allow` names them.
 const NAMED: [Method; 9] = [

@@ -1,10 +1,12 @@
 //! The endpoints that a server has before anybody configures it, written as any app is.
 
-use crate::extract::{ContentError, Query};
-use crate::{App, Json, Method, Problem, Request, Response, Status};
+use std::time::{Duration, UNIX_EPOCH};
+
 use blitz_http::{BodyLength, Name, sleep, wall_clock};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, UNIX_EPOCH};
+
+use crate::extract::{ContentError, Query};
+use crate::{App, Json, Method, Problem, Request, Response, Status};
 
 /// Most bytes that `/data` sends.
 const DATA_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;

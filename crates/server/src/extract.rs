@@ -25,16 +25,17 @@ mod head;
 mod path;
 mod state;
 
+use std::future::Future;
+
+use crate::request::Request;
+use crate::response::Response;
+use crate::site::States;
+
 pub use crate::arena::Arena;
 pub use body::{Body, ContentError, Form, Json, Text};
 pub use head::{Headers, Query};
 pub use path::Path;
 pub use state::{Local, Shared, State};
-
-use crate::request::Request;
-use crate::response::Response;
-use crate::site::States;
-use std::future::Future;
 
 /// Made from the head of a request, at once.
 pub trait FromRequest: Sized {

@@ -1,10 +1,11 @@
 //! Functions and closures as handlers.
 
+use blitz_http::PoolFuture;
+
 use crate::extract::{FromBody, FromRequest, Setup};
 use crate::outcome::{IntoOutcome, Outcome};
 use crate::request::Request;
 use crate::response::IntoResponse;
-use blitz_http::PoolFuture;
 
 /// A function or closure that answers requests, with up to eight arguments.
 ///

@@ -16,12 +16,14 @@
 //! # app.build().unwrap();
 //! ```
 
+use std::rc::Rc;
+use std::sync::Arc;
+
+use blitz_http::{Name, random_u64};
+
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::site::Core;
-use blitz_http::{Name, random_u64};
-use std::rc::Rc;
-use std::sync::Arc;
 
 /// A middleware without the type of its function.
 pub(crate) type DynMiddleware = Arc<dyn Fn(Request, Next) -> Outcome + Send + Sync>;

@@ -1,10 +1,12 @@
 //! What calling a handler gives: a response at once, or a future of one.
 
-use crate::response::{IntoResponse, Response};
-use blitz_http::PoolFuture;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+
+use blitz_http::PoolFuture;
+
+use crate::response::{IntoResponse, Response};
 
 /// A response, now or later. What is ready is never boxed.
 pub enum Outcome {

@@ -1,11 +1,13 @@
 //! Errors for clients: `application/problem+json` where they accept it, else plain text
 //! ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)).
 
-use crate::response::{IntoResponse, Response};
-use blitz_http::{Fields, Name, Status};
-use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
+
+use blitz_http::{Fields, Name, Status};
+use serde_json::{Map, Value};
+
+use crate::response::{IntoResponse, Response};
 
 /// An error answer. It takes its final form when it is sent, after every middleware has seen it.
 ///

@@ -1,10 +1,12 @@
 //! The request as a handler sees it.
 
+use std::rc::Rc;
+
+use blitz_http::{Fields, Method, Peer, Pooled, RequestHead};
+
 use crate::extract::Body;
 use crate::router::Params;
 use crate::site::{Core, RouteId};
-use blitz_http::{Fields, Method, Peer, Pooled, RequestHead};
-use std::rc::Rc;
 
 /// A request: its head, where its parameters are, and a body that may still be arriving.
 pub struct Request {

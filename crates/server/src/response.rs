@@ -1,12 +1,13 @@
 //! Responses: a head, and content that is there already or made while it is sent.
 
-use crate::extract::ContentError;
-use crate::problem::Problem;
 use blitz_http::{
     AsName, BodyLength, Buffer, Chunk, Fields, InvalidField, Name, PoolFuture, Pooled,
     ResponseHead, SendBody, SendError, Slice, Status,
 };
 use bytes::Bytes;
+
+use crate::extract::ContentError;
+use crate::problem::Problem;
 
 /// An answer to a request.
 ///

@@ -23,10 +23,10 @@
 mod pattern;
 mod tree;
 
+use tree::{Branch, Tree};
+
 pub use pattern::{Kind, PARAMS_MAX, Pattern, PatternError, Token};
 pub use tree::Params;
-
-use tree::{Branch, Tree};
 
 /// Collects routes; a route is its shape, the names of parameters do not count.
 #[derive(Debug)]

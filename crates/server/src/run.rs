@@ -1,10 +1,5 @@
 //! Running a built app: settings, environment, announcement.
 
-use crate::certificates::{CertificateKeeper, Certificates};
-use crate::error::{Error, Result};
-use crate::service::Service;
-use crate::serving::{self, Endpoint, StartError};
-use blitz_http::{Address, Config, Cores, IoChoice, Limits, Peer, ServeOptions, Signals};
 use std::env::VarError;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
@@ -12,6 +7,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+
+use blitz_http::{Address, Config, Cores, IoChoice, Limits, Peer, ServeOptions, Signals};
+
+use crate::certificates::{CertificateKeeper, Certificates};
+use crate::error::{Error, Result};
+use crate::service::Service;
+use crate::serving::{self, Endpoint, StartError};
 
 /// Where a server listens if nobody says otherwise.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";

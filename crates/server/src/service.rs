@@ -1,18 +1,20 @@
 //! The app as the service of a core: requests in, answers out.
 
-use crate::extract::Body;
-use crate::outcome::Outcome;
-use crate::problem::{Problem, prefers_text};
-use crate::request::Request;
-use crate::response::{Content, Response};
-use crate::site::{Core, Site, dispatch};
-use blitz_http::{Chunk, Exchange, Name, PoolFuture, Responder, Status};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+
+use blitz_http::{Chunk, Exchange, Name, PoolFuture, Responder, Status};
+
+use crate::extract::Body;
+use crate::outcome::Outcome;
+use crate::problem::{Problem, prefers_text};
+use crate::request::Request;
+use crate::response::{Content, Response};
+use crate::site::{Core, Site, dispatch};
 
 /// A built app. It may go to any core, where [`on_core`](Service::on_core) makes it serve.
 #[derive(Clone)]

@@ -1,14 +1,16 @@
 //! The app as it serves: built once, shared by all cores, never changed.
 
+use std::any::{Any, TypeId};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use blitz_http::{Method, RequestHead, TargetForm};
+
 use crate::handler::DynHandler;
 use crate::middleware::{DynMiddleware, Next};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::router::{Params, Router};
-use blitz_http::{Method, RequestHead, TargetForm};
-use std::any::{Any, TypeId};
-use std::rc::Rc;
-use std::sync::Arc;
 
 /// Index of a route in its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,13 +12,13 @@ mod requests;
 mod responses;
 mod upstream;
 
+use std::time::Duration;
+
 pub use alone::is_alone;
 pub use client::{Client, Response};
 pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};
 pub use upstream::{Request, Upstream};
-
-use std::time::Duration;
 
 /// How long any read or write may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(10);

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// churn URL CA FILE: eight clients that open a connection for each request, half of them over HTTP/2,
-// half of them with sessions to resume, until the file exists. Prints how many requests were answered
-// and by how many certificates; every failure is fatal.
+// churn URL CA FILE: eight clients that open a connection per request, half of them over HTTP/2, half of them
+// with session resumption, until the file exists. Prints the number of requests and of certificates; every
+// failure is fatal.
 func churn(arguments []string) error {
-	config, err := trusting(arguments[1])
+	config, err := clientConfig(arguments[1])
 	if err != nil {
 		return err
 	}
-	isEnough := func() bool {
+	isStopped := func() bool {
 		_, err := os.Stat(arguments[2])
 		return err == nil
 	}
 	var mutex sync.Mutex
-	var answered, resumed int
+	var completed, resumed int
 	seen := map[string]bool{}
 	failures := make(chan error, 8)
 	for number := range 8 {
@@ -36,23 +36,23 @@ func churn(arguments []string) error {
 		transport.Protocols.SetHTTP2(number >= 4)
 		peer := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 		go func() {
-			for !isEnough() {
-				answer, err := peer.Get(arguments[0])
+			for !isStopped() {
+				response, err := peer.Get(arguments[0])
 				if err != nil {
 					failures <- err
 					return
 				}
-				_, err = io.Copy(io.Discard, answer.Body)
-				answer.Body.Close()
+				_, err = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
 				transport.CloseIdleConnections()
-				if err != nil || answer.StatusCode != http.StatusOK {
-					failures <- fmt.Errorf("%s, %v", answer.Status, err)
+				if err != nil || response.StatusCode != http.StatusOK {
+					failures <- fmt.Errorf("%s, %v", response.Status, err)
 					return
 				}
 				mutex.Lock()
-				answered++
-				seen[answer.TLS.PeerCertificates[0].SerialNumber.String()] = true
-				if answer.TLS.DidResume {
+				completed++
+				seen[response.TLS.PeerCertificates[0].SerialNumber.String()] = true
+				if response.TLS.DidResume {
 					resumed++
 				}
 				mutex.Unlock()
@@ -65,6 +65,6 @@ func churn(arguments []string) error {
 			return err
 		}
 	}
-	fmt.Printf("%d connections, %d resumed, %d certificates\n", answered, resumed, len(seen))
+	fmt.Printf("%d connections, %d resumed, %d certificates\n", completed, resumed, len(seen))
 	return nil
 }

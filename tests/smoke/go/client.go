@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// client URL [CA]: Go's net/http against the built-in site, over HTTP/2 whatever the scheme is.
+// client URL [CA]: Go's net/http against the built-in endpoints, over HTTP/2 with both schemes.
 func client(arguments []string) error {
 	base := arguments[0]
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetHTTP2(true)
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	if strings.HasPrefix(base, "https:") {
-		// Offers both, and the server has to choose HTTP/2 by ALPN.
+		// Offers both versions; ALPN has to negotiate HTTP/2.
 		transport.Protocols.SetHTTP1(true)
 		transport.Protocols.SetUnencryptedHTTP2(false)
-		config, err := trusting(arguments[1])
+		config, err := clientConfig(arguments[1])
 		if err != nil {
 			return err
 		}
@@ -43,25 +43,25 @@ func client(arguments []string) error {
 	return nil
 }
 
-// get asks for a path and has it answered with 200 over HTTP/2.
+// get sends a request and requires 200 over HTTP/2.
 func get(peer *http.Client, url string) ([]byte, error) {
-	answer, err := peer.Get(url)
+	response, err := peer.Get(url)
 	if err != nil {
 		return nil, err
 	}
-	return content(answer)
+	return content(response)
 }
 
-func content(answer *http.Response) ([]byte, error) {
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && (answer.StatusCode != http.StatusOK || answer.ProtoMajor != 2) {
-		err = fmt.Errorf("%s: %s over %s", answer.Request.URL, answer.Status, answer.Proto)
+func content(response *http.Response) ([]byte, error) {
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && (response.StatusCode != http.StatusOK || response.ProtoMajor != 2) {
+		err = fmt.Errorf("%s: %s over %s", response.Request.URL, response.Status, response.Proto)
 	}
 	return body, err
 }
 
-// inParallel: 400 requests, 80 at a time, on the one connection that the first has made.
+// inParallel: 400 requests, 80 concurrently, on the connection of the first.
 func inParallel(peer *http.Client, base string) error {
 	var connections atomic.Int32
 	trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
@@ -79,10 +79,10 @@ func inParallel(peer *http.Client, base string) error {
 		group.Go(func() {
 			for range 5 {
 				request, _ := http.NewRequestWithContext(context, "GET", base+"/hello", nil)
-				answer, err := peer.Do(request)
+				response, err := peer.Do(request)
 				var body []byte
 				if err == nil {
-					body, err = content(answer)
+					body, err = content(response)
 				}
 				if err == nil && string(body) != "Hello, World!" {
 					err = fmt.Errorf("answered %q", body)
@@ -99,7 +99,7 @@ func inParallel(peer *http.Client, base string) error {
 		}
 	}
 	if made := connections.Load(); made != 0 {
-		return fmt.Errorf("in parallel: %d connections more than one", made)
+		return fmt.Errorf("in parallel: %d connections in addition to the first", made)
 	}
 	return nil
 }
@@ -109,13 +109,13 @@ func bodies(peer *http.Client, base string) error {
 	sent := make([]byte, 8<<20)
 	rand.Read(sent)
 	for _, body := range []io.Reader{bytes.NewReader(sent), struct{ io.Reader }{bytes.NewReader(sent)}} {
-		answer, err := peer.Post(base+"/echo/", "application/octet-stream", body)
+		response, err := peer.Post(base+"/echo/", "application/octet-stream", body)
 		if err != nil {
 			return fmt.Errorf("upload: %w", err)
 		}
-		received, err := content(answer)
+		received, err := content(response)
 		if err != nil || !bytes.Equal(sent, received) {
-			return fmt.Errorf("upload: %d of %d bytes came back, %w", len(received), len(sent), err)
+			return fmt.Errorf("upload: received %d of %d bytes, %w", len(received), len(sent), err)
 		}
 	}
 	down, err := get(peer, base+"/data?size="+strconv.Itoa(len(sent)))
@@ -125,7 +125,7 @@ func bodies(peer *http.Client, base string) error {
 	return nil
 }
 
-// fullDuplex writes the next piece only when the one before has come back.
+// fullDuplex writes each piece after the previous one has been returned.
 func fullDuplex(peer *http.Client, base string) error {
 	reader, writer := io.Pipe()
 	defer writer.Close()
@@ -134,14 +134,14 @@ func fullDuplex(peer *http.Client, base string) error {
 		_, err := writer.Write([]byte("piece 00"))
 		first <- err
 	}()
-	answer, err := peer.Post(base+"/echo/", "text/plain", reader)
+	response, err := peer.Post(base+"/echo/", "text/plain", reader)
 	if err != nil {
 		return fmt.Errorf("full duplex: %w", err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	piece := make([]byte, 8)
 	for number := range 20 {
-		if _, err := io.ReadFull(answer.Body, piece); err != nil {
+		if _, err := io.ReadFull(response.Body, piece); err != nil {
 			return fmt.Errorf("full duplex: piece %d: %w", number, err)
 		}
 		if wanted := fmt.Sprintf("piece %02d", number); string(piece) != wanted {
@@ -154,15 +154,15 @@ func fullDuplex(peer *http.Client, base string) error {
 	return <-first
 }
 
-// cancellation: requests given up on reset their streams, and others on the connection go on.
+// cancellation: cancelled requests reset their streams, and others on the connection continue.
 func cancellation(peer *http.Client, base string) error {
 	for range 20 {
 		short, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		request, _ := http.NewRequestWithContext(short, "GET", base+"/delay?ms=2000", nil)
-		answer, err := peer.Do(request)
+		response, err := peer.Do(request)
 		stop()
 		if !errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("cancellation: %v, %v", answer, err)
+			return fmt.Errorf("cancellation: %v, %v", response, err)
 		}
 		if _, err := get(peer, base+"/hello"); err != nil {
 			return fmt.Errorf("after a cancellation: %w", err)
@@ -171,20 +171,20 @@ func cancellation(peer *http.Client, base string) error {
 	return nil
 }
 
-// statuses: HEAD, a page that is not there, a method that is not there.
+// statuses: HEAD, an unknown path, an unsupported method.
 func statuses(peer *http.Client, base string) error {
 	for _, row := range []struct {
 		method, path string
 		wanted       int
 	}{{"HEAD", "/hello", 200}, {"GET", "/nothing", 404}, {"DELETE", "/hello", 405}} {
 		request, _ := http.NewRequest(row.method, base+row.path, nil)
-		answer, err := peer.Do(request)
+		response, err := peer.Do(request)
 		if err != nil {
 			return err
 		}
-		answer.Body.Close()
-		if answer.StatusCode != row.wanted || answer.ProtoMajor != 2 {
-			return fmt.Errorf("%s %s: %s over %s", row.method, row.path, answer.Status, answer.Proto)
+		response.Body.Close()
+		if response.StatusCode != row.wanted || response.ProtoMajor != 2 {
+			return fmt.Errorf("%s %s: %s over %s", row.method, row.path, response.Status, response.Proto)
 		}
 	}
 	return nil

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// handshakes ADDRESS CA: what is negotiated with a listener that asks for no certificate, and that
-// sessions resume on whichever core answers.
+// handshakes ADDRESS CA: negotiation with a listener without client certificates, and session resumption on
+// any core.
 func handshakes(arguments []string) error {
 	address := arguments[0]
-	config, err := trusting(arguments[1])
+	config, err := clientConfig(arguments[1])
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func handshakes(arguments []string) error {
 	return nil
 }
 
-// keyExchange offers both kinds and then the classical kind alone.
+// keyExchange offers hybrid and classical groups, then classical groups only.
 func keyExchange(address string, config *tls.Config) error {
 	for _, offer := range []struct {
 		curves []tls.CurveID
@@ -48,14 +48,14 @@ func keyExchange(address string, config *tls.Config) error {
 		got := connection.ConnectionState().CurveID
 		connection.Close()
 		if got != offer.wanted {
-			return fmt.Errorf("offering %v: agreed on %v, wanted %v", offer.curves, got, offer.wanted)
+			return fmt.Errorf("offering %v: negotiated %v, wanted %v", offer.curves, got, offer.wanted)
 		}
 	}
 	return nil
 }
 
-// resumption makes one session and then 40 connections, all of which have to resume it. Which core
-// answers is up to the kernel; the script looks at how many connections each had.
+// resumption creates one session and then 40 connections, all of which have to resume it. The kernel selects
+// the cores; the script checks the work of each core.
 func resumption(address string, config *tls.Config, version uint16) error {
 	own := config.Clone()
 	own.MinVersion, own.MaxVersion = version, version
@@ -73,7 +73,7 @@ func resumption(address string, config *tls.Config, version uint16) error {
 	return nil
 }
 
-// requestOnce opens a connection, asks for /hello on it and says whether it resumed a session.
+// requestOnce opens a connection, requests /hello and returns whether a session was resumed.
 func requestOnce(address string, config *tls.Config) (bool, error) {
 	connection, err := tls.Dial("tcp", address, config)
 	if err != nil {
@@ -81,12 +81,12 @@ func requestOnce(address string, config *tls.Config) (bool, error) {
 	}
 	defer connection.Close()
 	fmt.Fprint(connection, "GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-	// To the end, since TLS 1.3 sends tickets after the handshake.
-	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	// Reads to the end, because TLS 1.3 sends tickets after the handshake.
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
 	if err != nil {
 		return false, err
 	}
-	body, err := io.ReadAll(answer.Body)
+	body, err := io.ReadAll(response.Body)
 	if err != nil || !strings.HasPrefix(string(body), "Hello") {
 		return false, fmt.Errorf("answered %q, %v", body, err)
 	}

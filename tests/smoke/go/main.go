@@ -1,4 +1,4 @@
-// Peers for the smoke tests, written with Go's own HTTP and TLS and nothing else.
+// Clients and servers for the smoke tests, with Go's standard library only.
 package main
 
 import (
@@ -27,8 +27,8 @@ func main() {
 	}
 }
 
-// trusting makes the configuration of a client that believes one authority.
-func trusting(caFile string) (*tls.Config, error) {
+// clientConfig returns a TLS configuration that trusts one authority.
+func clientConfig(caFile string) (*tls.Config, error) {
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, err

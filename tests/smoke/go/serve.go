@@ -14,10 +14,9 @@ import (
 	"time"
 )
 
-// serve ADDRESS EVERY_MS [CERT KEY]: an upstream that speaks HTTP/2 only, with TLS if it has a
-// certificate. If EVERY_MS is not 0 the server is shut down so often, as for a deployment: it says
-// GOAWAY to its connections, prints how many they are, finishes what is open, and another one takes the
-// listener over.
+// serve ADDRESS EVERY_MS [CERT KEY]: an HTTP/2-only upstream, with TLS if it has a certificate. If EVERY_MS is
+// not 0, the server shuts down at this interval as in a deployment: it sends GOAWAY to its connections, prints
+// their number, completes open requests, and a new server takes over the listener.
 func serve(arguments []string) error {
 	listener, err := net.Listen("tcp", arguments[0])
 	if err != nil {
@@ -39,18 +38,18 @@ func serve(arguments []string) error {
 		}
 	}()
 	for {
-		lent := &lentListener{accepted, make(chan struct{}), listener.Addr()}
+		shared := &sharedListener{accepted, make(chan struct{}), listener.Addr()}
 		server := &http.Server{Handler: pages(), Protocols: new(http.Protocols)}
-		open := census{states: make(map[net.Conn]http.ConnState)}
+		open := connectionStates{states: make(map[net.Conn]http.ConnState)}
 		server.ConnState = open.note
 		server.Protocols.SetHTTP2(true)
 		server.Protocols.SetUnencryptedHTTP2(true)
 		ended := make(chan error, 1)
 		go func() {
 			if len(arguments) == 4 {
-				ended <- server.ServeTLS(lent, arguments[2], arguments[3])
+				ended <- server.ServeTLS(shared, arguments[2], arguments[3])
 			} else {
-				ended <- server.Serve(lent)
+				ended <- server.Serve(shared)
 			}
 		}()
 		if every == 0 {
@@ -60,15 +59,15 @@ func serve(arguments []string) error {
 		case err := <-ended:
 			return err
 		case <-time.After(time.Duration(every) * time.Millisecond):
-			// The next one accepts at once, while this one says farewell.
-			lent.Close()
+			// The next server accepts at once, while this one shuts down.
+			shared.Close()
 			<-ended
 			go func() {
-				patience, stop := context.WithTimeout(context.Background(), 10*time.Second)
+				timeout, stop := context.WithTimeout(context.Background(), 10*time.Second)
 				defer stop()
-				open.introduced(patience)
-				fmt.Printf("goodbye to %d connections\n", open.count())
-				if err := server.Shutdown(patience); err != nil {
+				open.waitForHandshakes(timeout)
+				fmt.Printf("GOAWAY to %d connections\n", open.count())
+				if err := server.Shutdown(timeout); err != nil {
 					fmt.Println("shutdown:", err)
 				}
 			}()
@@ -76,13 +75,13 @@ func serve(arguments []string) error {
 	}
 }
 
-// census knows the connections of one server, and what they are at.
-type census struct {
+// connectionStates holds the connections of one server with their states.
+type connectionStates struct {
 	lock   sync.Mutex
 	states map[net.Conn]http.ConnState
 }
 
-func (c *census) note(connection net.Conn, state http.ConnState) {
+func (c *connectionStates) note(connection net.Conn, state http.ConnState) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if state == http.StateClosed {
@@ -92,16 +91,16 @@ func (c *census) note(connection net.Conn, state http.ConnState) {
 	}
 }
 
-func (c *census) count() int {
+func (c *connectionStates) count() int {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	return len(c.states)
 }
 
-// introduced waits until no connection is in its handshake: Shutdown overlooks those, which are then
-// never told, and are served by the old server for as long as they are used.
-func (c *census) introduced(patience context.Context) {
-	for patience.Err() == nil {
+// waitForHandshakes waits until no connection is in its handshake. Shutdown sends no GOAWAY to such
+// connections, and the old server would serve them for as long as they are used.
+func (c *connectionStates) waitForHandshakes(timeout context.Context) {
+	for timeout.Err() == nil {
 		c.lock.Lock()
 		states := slices.Collect(maps.Values(c.states))
 		c.lock.Unlock()
@@ -112,14 +111,14 @@ func (c *census) introduced(patience context.Context) {
 	}
 }
 
-// lentListener is one server's share of a listener that outlives it.
-type lentListener struct {
+// sharedListener is one server's view of a listener that outlives the server.
+type sharedListener struct {
 	accepted <-chan net.Conn
 	closed   chan struct{}
 	address  net.Addr
 }
 
-func (l *lentListener) Accept() (net.Conn, error) {
+func (l *sharedListener) Accept() (net.Conn, error) {
 	select {
 	case <-l.closed:
 		return nil, net.ErrClosed
@@ -136,7 +135,7 @@ func (l *lentListener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *lentListener) Close() error {
+func (l *sharedListener) Close() error {
 	select {
 	case <-l.closed:
 	default:
@@ -145,9 +144,9 @@ func (l *lentListener) Close() error {
 	return nil
 }
 
-func (l *lentListener) Addr() net.Addr { return l.address }
+func (l *sharedListener) Addr() net.Addr { return l.address }
 
-// pages is what the scripts ask upstreams for; node_upstream.mjs has the same.
+// pages are the upstream's resources; node_upstream.mjs has the same.
 func pages() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/version", func(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +178,7 @@ func pages() http.Handler {
 		}
 		w.Header().Set("X-Sum", fmt.Sprintf("%x", sum.Sum(nil)))
 	})
-	// Go declares the length of an answer without content, whatever trailers it has.
+	// Go sets Content-Length on a response without content, whatever trailers it has.
 	mux.HandleFunc("/empty", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")
 		w.Header().Set("Content-Length", "0")

@@ -1,9 +1,9 @@
-"""A thousand connections at a time open, are served, hang up or reset; nothing is left behind."""
+"""A thousand connections at a time are opened, then served, closed or reset; no descriptor leaks."""
 
 import asyncio
 
-from blitz import settles
-from wire import Backend, Client, answer_by_path, reset
+from blitz import wait_for
+from h1 import Backend, Client, reset, respond_by_path
 
 SECONDS = 90
 ROUNDS = 10
@@ -11,19 +11,19 @@ AT_ONCE = 1000
 
 
 async def run(binary):
-    async with Backend(answer_by_path).running() as backend, binary.to(backend) as proxy:
+    async with Backend(respond_by_path).running() as backend, binary.proxy_to(backend) as proxy:
         async with Client.connected(proxy.port) as client:
             assert (await client.get("/first"))[0] == 200
-        before = await settles(proxy.open_files, lambda count: False, seconds=1)
-        kinds = (is_served, hangs_up, resets_inside)
+        before = await wait_for(proxy.open_files, lambda count: False, seconds=1)
+        kinds = (is_served, closes_at_once, resets_inside)
         for _ in range(ROUNDS):
             await asyncio.gather(
                 *(kinds[number % len(kinds)](proxy.port) for number in range(AT_ONCE)))
         async with Client.connected(proxy.port) as client:
             assert await client.get("/after") == (200, b"/after")
-        # Upstream connections of those who were served at once may stay in the pool.
+        # Upstream connections of requests that were served at the same time may stay in the pool.
         allowed = before + AT_ONCE
-        after = await settles(proxy.open_files, lambda count: count <= allowed)
+        after = await wait_for(proxy.open_files, lambda count: count <= allowed)
         assert after <= allowed, f"{before} files before, {after} after"
         return f"{before} files before, {after} after"
 
@@ -33,7 +33,7 @@ async def is_served(port):
         assert await client.get("/storm") == (200, b"/storm")
 
 
-async def hangs_up(port):
+async def closes_at_once(port):
     async with Client.connected(port):
         pass
 

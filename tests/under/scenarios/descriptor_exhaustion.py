@@ -1,8 +1,8 @@
-"""Out of descriptors: accepting pauses without burning the core, and recovers by itself."""
+"""Without free descriptors accepting pauses, uses little CPU, and resumes by itself."""
 
 import asyncio
 
-from wire import Client
+from h1 import Client
 
 SECONDS = 60
 NOFILE = 64
@@ -19,15 +19,15 @@ async def run(binary):
 
 
 async def exhaust(server):
-    """Holds more connections than there are descriptors, then lets them go."""
+    """Opens more connections than there are descriptors, then closes them."""
     clients = await asyncio.gather(*(Client.connect(server.port) for _ in range(CLIENTS)))
     await asyncio.sleep(0.2)
     assert server.open_files() <= NOFILE
     before = server.cpu_seconds()
     await asyncio.sleep(1)
     used = server.cpu_seconds() - before
-    assert used < 0.3, f"{used:.2f} s of CPU went into accepting nothing"
-    # Those that were accepted are served meanwhile.
+    assert used < 0.3, f"{used:.2f} s of CPU while no connection can be accepted"
+    # Accepted connections are still served.
     assert await clients[0].get("/hello") == (200, b"Hello, World!")
     for client in clients:
         client.writer.close()

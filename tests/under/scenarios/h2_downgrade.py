@@ -1,5 +1,5 @@
-"""Request smuggling from HTTP/2 to HTTP/1.1: whatever a client writes, the upstream sees one request
-that everybody would read alike, or none, or one that ends before it is complete."""
+"""Request smuggling from HTTP/2 to HTTP/1.1: for any input the upstream receives one unambiguous request,
+or none, or one that ends before it is complete."""
 
 import asyncio
 import re
@@ -9,19 +9,19 @@ import h2
 SECONDS = 60
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 VISIBLE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
-OF_THE_CONNECTION = (b"connection", b"keep-alive", b"proxy-connection", b"upgrade")
+CONNECTION_FIELDS = (b"connection", b"keep-alive", b"proxy-connection", b"upgrade")
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: evil\r\n\r\n"
 
 
 class Recorder:
-    """An upstream that keeps every byte, each connection's apart, and answers what is complete."""
+    """An upstream that records every byte per connection and responds to complete requests."""
 
     def __init__(self):
         self.connections = []
 
     async def serve(self, reader, writer):
-        seen = Seen()
+        seen = Recording()
         self.connections.append(seen)
         answered = 0
         try:
@@ -32,21 +32,21 @@ class Recorder:
                              * (complete - answered))
                 answered = complete
         except (ConnectionError, asyncio.CancelledError):
-            pass  # The proxy hung up, or the scenario is over.
+            pass  # The proxy closed the connection, or the scenario is over.
         seen.has_ended = True
         writer.close()
 
 
-class Seen:
-    """What came on one connection of the upstream."""
+class Recording:
+    """The bytes of one upstream connection."""
 
     def __init__(self):
         self.received = b""
-        self.judged = 0
+        self.checked = 0
         self.has_ended = False
 
     def complete(self):
-        """How many requests are complete; what is malformed is not answered."""
+        """The number of complete requests; 0 for malformed bytes."""
         try:
             return len(requests_in(self.received)[0])
         except AssertionError:
@@ -54,7 +54,7 @@ class Seen:
 
 
 def requests_in(seen):
-    """The requests in these bytes, read as strictly as can be, and what is left of them."""
+    """The requests in these bytes, parsed strictly, and the remaining bytes."""
     found = []
     while b"\r\n\r\n" in seen:
         head, rest = seen.split(b"\r\n\r\n", 1)
@@ -62,7 +62,7 @@ def requests_in(seen):
         method, target, version = line.split(b" ")
         assert TOKEN.fullmatch(method) and version == b"HTTP/1.1", line
         assert re.fullmatch(rb"/[\x21-\x7e]*|\*", target), f"target {target}"
-        values = check_fields(fields, OF_THE_CONNECTION)
+        values = check_fields(fields, CONNECTION_FIELDS)
         assert len(values.get(b"host", [])) == 1, f"Host: {values.get(b'host')}"
         lengths, codings = values.get(b"content-length", []), values.get(b"transfer-encoding", [])
         assert len(lengths) + len(codings) <= 1, f"{lengths} and {codings}"
@@ -89,14 +89,14 @@ def check_fields(fields, unwanted):
         assert colon and TOKEN.fullmatch(name), f"field {field}"
         assert VISIBLE.fullmatch(value), f"value {field}"
         assert value == b" " + value.strip(), f"space in {field}"
-        # RFC 9110, section 10.1.4: who sends TE has to say that it is for this connection only.
+        # RFC 9110, section 10.1.4: TE requires a TE connection option.
         assert name.lower() not in unwanted or field == b"Connection: TE", field
         values.setdefault(name.lower(), []).append(value.strip())
     return values
 
 
 def unchunked(rest):
-    """The content and what follows; None if it is not complete."""
+    """The content and the remaining bytes; None if it is not complete."""
     body = b""
     while b"\r\n" in rest:
         size, after = rest.split(b"\r\n", 1)
@@ -131,7 +131,7 @@ def pseudo(*fields):
 M, S, A, P = (":method", "GET"), (":scheme", "http"), (":authority", "test"), (":path", "/victim")
 INJECTIONS = ["\r\n", "\n", "\r", "\0", "\r\n\r\n" + SMUGGLED.decode()]
 
-# What has to be refused, without a byte for the upstream.
+# Refused requests, of which no byte reaches the upstream.
 REFUSED = {
     "transfer-encoding: chunked": head(("transfer-encoding", "chunked")),
     "transfer-encoding with content": head(
@@ -187,8 +187,8 @@ REFUSED = {
     "tab in a name": head(("a\tb", "x")),
     "high byte in a name": head(("\xe9", "x")),
     "space before a value": head(("x", " y")),
-    "space behind a value": head(("x", "y ")),
-    "tab behind a value": head(("x", "y\t")),
+    "space after a value": head(("x", "y ")),
+    "tab after a value": head(("x", "y\t")),
     "CONNECT with a path": pseudo((":method", "CONNECT"), S, A, P),
     **{f"{text!r} in a value": head(("x", f"a{text}b")) for text in INJECTIONS},
     **{f"{text!r} in a name": head((f"a{text}b", "x")) for text in INJECTIONS},
@@ -199,8 +199,8 @@ REFUSED = {
        for text in INJECTIONS},
 }
 
-# What breaks off while it is passed on: never complete at the upstream, and never more than it was.
-BROKEN_OFF = {
+# Requests that break off while they are forwarded: they never become complete at the upstream.
+INCOMPLETE = {
     "less content than declared": content("100", b"GET /"),
     "more content than declared": content("3", b"abc" + SMUGGLED),
     "more content than declared, in the next frame": content("3", b"abc", SMUGGLED),
@@ -212,8 +212,8 @@ BROKEN_OFF = {
         + h2.headers(1, [("x", "y")], h2.END_HEADERS),
 }
 
-# What is strange and allowed arrives as exactly one request, with this content.
-PASSED_ON = {
+# Unusual but valid requests, which arrive as exactly one request with this content.
+FORWARDED = {
     "content with a request in it": (content(str(len(SMUGGLED)), SMUGGLED), SMUGGLED),
     "content without a length": (head(method="POST", flags=h2.END_HEADERS)
                                  + h2.data(1, b"0\r\n\r\n" + SMUGGLED, h2.END_STREAM),
@@ -240,7 +240,7 @@ async def run(binary):
     port = upstream.sockets[0].getsockname()[1]
     failures, passed = [], 0
     async with binary.running("--to", f"http://127.0.0.1:{port}") as proxy:
-        for kind, cases in [(refused, REFUSED), (broken_off, BROKEN_OFF), (passed_on, PASSED_ON)]:
+        for kind, cases in [(refused, REFUSED), (incomplete, INCOMPLETE), (forwarded, FORWARDED)]:
             for name, case in cases.items():
                 try:
                     await kind(proxy.port, recorder, case)
@@ -249,64 +249,64 @@ async def run(binary):
                     failures.append(f"  {name}: {error}")
     upstream.close()
     assert not failures, "\n" + "\n".join(failures)
-    return f"{passed} requests, none of which became two"
+    return f"{passed} requests, none of which was split"
 
 
 async def refused(port, recorder, case):
     """Nothing reaches the upstream."""
-    answer = await asyncio.to_thread(ask, port, case)
-    found, rest = await judged(port, recorder)
-    assert answer != b"ok", "the upstream has answered"
+    response = await asyncio.to_thread(send_request, port, case)
+    found, rest = await received_requests(port, recorder)
+    assert response != b"ok", "the upstream has responded"
     assert not found and not rest, f"the upstream saw {found or rest}"
 
 
-async def broken_off(port, recorder, case):
-    """What reaches the upstream is never complete."""
-    answer = await asyncio.to_thread(ask, port, case)
-    found, _ = await judged(port, recorder)
-    assert answer != b"ok", "the upstream has answered"
+async def incomplete(port, recorder, case):
+    """The request never becomes complete at the upstream."""
+    response = await asyncio.to_thread(send_request, port, case)
+    found, _ = await received_requests(port, recorder)
+    assert response != b"ok", "the upstream has responded"
     assert not found, f"the upstream saw {found}"
 
 
-async def passed_on(port, recorder, case):
+async def forwarded(port, recorder, case):
     """Exactly one request reaches the upstream."""
     frames, body = case
-    answer = await asyncio.to_thread(ask, port, frames)
-    found, rest = await judged(port, recorder)
-    assert answer == b"ok", f"the answer is {answer}"
+    response = await asyncio.to_thread(send_request, port, frames)
+    found, rest = await received_requests(port, recorder)
+    assert response == b"ok", f"the response is {response}"
     assert len(found) == 1 and not rest, f"the upstream saw {found} and {rest}"
     assert found[0][1] == b"/victim" and found[0][3] == body, found[0]
 
 
-def ask(port, frames):
-    """The content of the answer; None if the request was reset."""
+def send_request(port, frames):
+    """The content of the response; None if the request was reset."""
     with h2.Peer(port, seconds=3) as peer:
-        peer.send(h2.start(), frames)
+        peer.send(h2.client_preface(), frames)
         try:
-            answer = peer.answer(1)
-            return answer and answer[1]
-        except h2.CutOff:
+            response = peer.response(1)
+            return response and response[1]
+        except h2.ConnectionEnded:
             return None
         except TimeoutError:
-            raise AssertionError("no answer") from None
+            raise AssertionError("no response") from None
 
 
-async def judged(port, recorder):
-    """What the upstream saw beside a good request, which has to arrive unharmed behind the bad one;
-    and the bytes of incomplete requests, on connections that have ended."""
+async def received_requests(port, recorder):
+    """Sends a valid request after the bad one and checks that it arrives unchanged. Returns the other
+    requests that the upstream received, and the bytes of incomplete requests on ended connections."""
     canary = h2.headers(1, h2.request("GET", "/canary"))
-    assert await asyncio.to_thread(ask, port, canary) == b"ok", "a good request is not answered"
+    assert await asyncio.to_thread(send_request, port, canary) == b"ok", "a valid request gets no response"
     everything, left = [], b""
     for seen in recorder.connections:
         for _ in range(100):
-            found, rest = requests_in(seen.received[seen.judged:])
+            found, rest = requests_in(seen.received[seen.checked:])
             if not rest or seen.has_ended:
                 break
             await asyncio.sleep(0.02)
-        assert not rest or seen.has_ended, f"waiting upstream with {rest}"
-        seen.judged = len(seen.received)
+        assert not rest or seen.has_ended, f"an open upstream connection holds {rest}"
+        seen.checked = len(seen.received)
         everything += found
         left += rest
     canaries = [found for found in everything if found[1] == b"/canary"]
-    assert len(canaries) == 1, f"the good request arrived {len(canaries)} times: {everything}"
+    assert len(canaries) == 1, f"the valid request arrived {len(canaries)} times: {everything}"
     return [found for found in everything if found[1] != b"/canary"], left

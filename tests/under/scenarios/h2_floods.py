@@ -1,18 +1,18 @@
-"""Frames that cost the server something and bring the client nothing: each kind is cut off."""
+"""Frames that cost the server work and are useless to the client: each kind has a limit."""
 
 import h2
 from attack import Attack, table
 
 SECONDS = 180
 
-# A request whose content is still to come, and which is not answered before.
+# A request without its content, to which the server does not respond yet.
 OPEN = h2.headers(1, h2.request("GET", "/delay?ms=60000"), h2.END_HEADERS)
 
-CANCEL = h2.frame(h2.RST_STREAM, 0, 1, h2.number(8))
+CANCEL = h2.frame(h2.RST_STREAM, 0, 1, h2.u32(8))
 
 
 def priority_update(count):
-    payload = h2.number(h2.odd(count)) + b"u=1"
+    payload = h2.u32(h2.client_stream(count)) + b"u=1"
     return h2.frame(h2.PRIORITY_UPDATE, 0, 0, payload)
 
 
@@ -26,32 +26,32 @@ ATTACKS = [
     Attack("SETTINGS with 2,730 values", lambda _: h2.frame(
         h2.SETTINGS, 0, 0, h2.settings(window=1 << 16)[9:] * 2_730), 99, flood=False),
     Attack("SETTINGS ACK", lambda _: h2.frame(h2.SETTINGS, h2.ACK), 99, flood=False),
-    # So does the PING that asks whether the server is alive.
+    # The PING of the test counts as well.
     Attack("PING", ping, 999),
     Attack("PING ACK", lambda _: h2.frame(h2.PING, h2.ACK, 0, b"unasked!"), 1_000, flood=False),
     Attack("empty DATA", lambda _: h2.data(1), 100, setup=OPEN),
     Attack("DATA of padding only", lambda _: h2.data(1, b"\xc8" + bytes(200), h2.PADDED), 100,
            setup=OPEN, flood=False),
     Attack("DATA of a byte", lambda _: h2.data(1, b"x"), 10_000, setup=OPEN),
-    Attack("WINDOW_UPDATE", lambda _: h2.frame(h2.WINDOW_UPDATE, 0, 0, h2.number(1)), 2_000),
+    Attack("WINDOW_UPDATE", lambda _: h2.frame(h2.WINDOW_UPDATE, 0, 0, h2.u32(1)), 2_000),
     Attack("WINDOW_UPDATE of a stream", lambda _: h2.frame(
-        h2.WINDOW_UPDATE, 0, 1, h2.number(1)), 2_000, setup=OPEN, flood=False),
-    Attack("PRIORITY", lambda n: h2.frame(h2.PRIORITY, 0, h2.odd(n), bytes(4) + b"\1"), 500),
+        h2.WINDOW_UPDATE, 0, 1, h2.u32(1)), 2_000, setup=OPEN, flood=False),
+    Attack("PRIORITY", lambda n: h2.frame(h2.PRIORITY, 0, h2.client_stream(n), bytes(4) + b"\1"), 500),
     Attack("PRIORITY_UPDATE", priority_update, 500),
     Attack("frames of unknown types", lambda _: h2.frame(0xfa), 500),
     Attack("frames of unknown types, 16 KiB", lambda _: h2.frame(0xfa, 0, 0, bytes(16_384)), 500,
            flood=False),
-    # Two are for the stream that was opened before.
-    Attack("RST_STREAM on a stream that is over", lambda _: CANCEL, 502, setup=OPEN + CANCEL),
-    Attack("HEADERS on a stream that is over", lambda _: h2.headers(1, [("x", "y")]), 502,
+    # Two more, because one stream was opened before.
+    Attack("RST_STREAM on a stream that is closed", lambda _: CANCEL, 502, setup=OPEN + CANCEL),
+    Attack("HEADERS on a stream that is closed", lambda _: h2.headers(1, [("x", "y")]), 502,
            setup=OPEN + h2.frame(h2.WINDOW_UPDATE, 0, 1, bytes(4))),
-    # Faults of the connection end it with the first.
+    # Connection errors close it at once.
     Attack("PRIORITY on itself", lambda _: h2.frame(
-        h2.PRIORITY, 0, 3, h2.number(3) + b"\1"), 0, "PROTOCOL_ERROR", flood=False),
+        h2.PRIORITY, 0, 3, h2.u32(3) + b"\1"), 0, "PROTOCOL_ERROR", flood=False),
     Attack("WINDOW_UPDATE of 0", lambda _: h2.frame(h2.WINDOW_UPDATE, 0, 0, bytes(4)), 0,
            "PROTOCOL_ERROR", flood=False),
     Attack("a window beyond 31 bits", lambda _: h2.frame(
-        h2.WINDOW_UPDATE, 0, 0, h2.number(h2.WINDOW_MAX)), 0, "FLOW_CONTROL_ERROR", flood=False),
+        h2.WINDOW_UPDATE, 0, 0, h2.u32(h2.WINDOW_MAX)), 0, "FLOW_CONTROL_ERROR", flood=False),
     Attack("a frame of more than 16 KiB", lambda _: h2.frame(0xfa, 0, 0, bytes(16_385)), 0,
            "FRAME_SIZE_ERROR", flood=False),
 ]

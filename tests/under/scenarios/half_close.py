@@ -1,8 +1,8 @@
-"""FIN after a whole request still gets its answer; a tunnel passes FIN on per direction."""
+"""A request followed by FIN gets its response; a tunnel passes FIN on per direction."""
 
 import asyncio
 
-from wire import Backend, Client, answer_by_path, pattern
+from h1 import Backend, Client, pattern, respond_by_path
 
 SECONDS = 30
 UPGRADE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
@@ -13,25 +13,25 @@ SWITCH = (b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: 
 
 async def run(binary):
     async with binary.running() as server:
-        # The request and FIN often arrive together; the order of the two must not matter.
+        # The request and FIN often arrive together; their order must not matter.
         for _ in range(100):
-            await answer_after_fin(server.port, "/hello", b"Hello, World!")
-    heard = asyncio.Event()
+            await response_after_fin(server.port, "/hello", b"Hello, World!")
+    received_all = asyncio.Event()
 
     async def answer(request, reader, writer):
-        return await answer_by_story(request, reader, writer, heard)
+        return await answer_by_scenario(request, reader, writer, received_all)
 
-    async with Backend(answer).running() as backend, binary.to(backend) as proxy:
-        await answer_after_fin(proxy.port, "/late", b"/late")
+    async with Backend(answer).running() as backend, binary.proxy_to(backend) as proxy:
+        await response_after_fin(proxy.port, "/late", b"/late")
         await body_then_fin(proxy.port)
         await tunnel_client_first(proxy.port)
-        await tunnel_upstream_first(proxy.port, heard)
+        await tunnel_upstream_first(proxy.port, received_all)
 
 
-async def answer_by_story(request, reader, writer, heard):
+async def answer_by_scenario(request, reader, writer, received_all):
     match request.path:
         case "/client-first":
-            # Everything up to FIN comes back, and only after FIN.
+            # Returns everything up to FIN, after FIN.
             writer.write(SWITCH)
             received = await reader.read(-1)
             writer.write(received)
@@ -42,20 +42,20 @@ async def answer_by_story(request, reader, writer, heard):
             writer.write_eof()
             received = await reader.read(-1)
             assert received == b"still here", received
-            heard.set()
+            received_all.set()
             return False
         case "/late":
             await asyncio.sleep(0.3)
-    return await answer_by_path(request, reader, writer)
+    return await respond_by_path(request, reader, writer)
 
 
-async def answer_after_fin(port, path, wanted):
+async def response_after_fin(port, path, wanted):
     async with Client.connected(port) as client:
         client.send_head("GET", path)
         client.writer.write_eof()
         status, _, body = await client.response()
         assert (status, body) == (200, wanted), (status, body)
-        assert await client.at_end()
+        assert await client.is_closed()
 
 
 async def body_then_fin(port):
@@ -76,11 +76,11 @@ async def tunnel_client_first(port):
         assert await client.reader.read(-1) == sent
 
 
-async def tunnel_upstream_first(port, heard):
+async def tunnel_upstream_first(port, received_all):
     async with Client.connected(port) as client:
         client.send_head("GET", "/upstream-first", *UPGRADE)
         assert (await client.response_head())[0] == 101
         assert await client.reader.read(-1) == b"goodbye"
         client.writer.write(b"still here")
         client.writer.write_eof()
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(received_all.wait(), 5)

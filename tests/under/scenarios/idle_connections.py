@@ -2,13 +2,13 @@
 
 import asyncio
 
-from wire import Client
+from h1 import Client
 
 SECONDS = 120
 FIRST = 100
 ALL = 10_000
 BYTES_MAX = 1024
-# Blitz accepts connections for 90 % of what it may open.
+# Blitz accepts connections for 90 % of its file limit.
 FILES = 12_000
 
 
@@ -21,7 +21,7 @@ async def run(binary):
         after = server.rss_bytes()
         each = (after - before) / (ALL - FIRST)
 
-        # They are idle, not forgotten: each still answers.
+        # Idle connections are still served; a sample is checked.
         for client in clients[:: ALL // 100]:
             assert await client.get("/hello") == (200, b"Hello, World!")
         assert server.open_files() >= ALL
@@ -33,22 +33,22 @@ async def run(binary):
 
 
 async def connections(port, count):
-    """That many connections, each of which has made one request."""
+    """Opens `count` connections and sends one request on each."""
     clients = []
     while len(clients) < count:
         batch = min(100, count - len(clients))
-        clients += await asyncio.gather(*(asked_once(port) for _ in range(batch)))
+        clients += await asyncio.gather(*(request_once(port) for _ in range(batch)))
     return clients
 
 
-async def asked_once(port):
+async def request_once(port):
     client = await Client.connect(port)
     assert await client.get("/hello") == (200, b"Hello, World!")
     return client
 
 
 def kernel_memory():
-    """What the kernel holds for this cgroup, both ends of the connections included."""
+    """Kernel memory of this cgroup, for both ends of the connections."""
     try:
         with open("/sys/fs/cgroup/memory.stat") as file:
             for line in file:

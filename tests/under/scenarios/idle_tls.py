@@ -1,5 +1,5 @@
-"""Five thousand idle connections of TLS 1.3, each after a handshake and a request: under eight KiB of
-resident memory each, with HTTP/1.1 as with HTTP/2."""
+"""Five thousand idle TLS 1.3 connections, each after a handshake and a request: less than eight KiB of
+resident memory each, with HTTP/1.1 and with HTTP/2."""
 
 import asyncio
 import multiprocessing
@@ -13,7 +13,7 @@ FIRST = 200
 ALL = 5_000
 WORKERS = 2
 BYTES_MAX = 8 * 1024
-# Blitz accepts connections for 90 % of what it may open.
+# Blitz accepts connections for 90 % of its file limit.
 FILES = 6_000
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -29,15 +29,15 @@ async def measured(binary, protocol):
         async with binary.running(*flags) as server:
             workers = [Worker(port, ca, protocol) for _ in range(WORKERS)]
             try:
-                await ordered(workers, FIRST // WORKERS)
+                await open_connections(workers, FIRST // WORKERS)
                 await asyncio.sleep(2)
                 before = server.rss_bytes()
-                await ordered(workers, (ALL - FIRST) // WORKERS)
+                await open_connections(workers, (ALL - FIRST) // WORKERS)
                 await asyncio.sleep(5)
                 after = server.rss_bytes()
                 assert server.open_files() >= ALL
-                # They are idle, not forgotten: some of them answer.
-                await ordered(workers, 0)
+                # Idle connections are still served; a sample is checked.
+                await open_connections(workers, 0)
             finally:
                 for worker in workers:
                     worker.child.kill()
@@ -48,8 +48,8 @@ async def measured(binary, protocol):
     return note
 
 
-async def ordered(workers, count):
-    """Has each worker open so many connections."""
+async def open_connections(workers, count):
+    """Makes each worker open `count` connections."""
     for worker in workers:
         worker.pipe.send(count)
     for worker in workers:
@@ -58,7 +58,7 @@ async def ordered(workers, count):
 
 
 class Worker:
-    """A process that opens connections and holds them."""
+    """A process that opens connections and keeps them open."""
 
     def __init__(self, port, ca, protocol):
         self.pipe, theirs = CONTEXT.Pipe()
@@ -77,21 +77,21 @@ def hold(port, ca, protocol, pipe):
             count = pipe.recv()
             for _ in range(count):
                 peers.append(h2.Peer(port, context))
-                ask(peers[-1], protocol, 1)
+                send_request(peers[-1], protocol, 1)
             if count == 0:
                 for peer in peers[::100]:
-                    ask(peer, protocol, 3)
+                    send_request(peer, protocol, 3)
             pipe.send("done")
-    except Exception as error:  # Whatever it is, the scenario says so.
+    except Exception as error:  # The scenario reports it.
         pipe.send(f"{type(error).__name__}: {error} after {len(peers)} connections")
 
 
-def ask(peer, protocol, stream):
+def send_request(peer, protocol, stream):
     if protocol == "h2":
         if stream == 1:
-            peer.send(h2.start(), h2.frame(h2.SETTINGS, h2.ACK))
+            peer.send(h2.client_preface(), h2.frame(h2.SETTINGS, h2.ACK))
         peer.send(h2.get(stream))
-        assert peer.answer(stream)[1] == b"Hello, World!"
+        assert peer.response(stream)[1] == b"Hello, World!"
         return
     peer.send(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")
     answer = b""

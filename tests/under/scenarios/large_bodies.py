@@ -1,8 +1,6 @@
 """One GiB up and one GiB down, every byte compared, in less than 64 MiB of memory."""
 
-import asyncio
-
-from wire import BLOCK, Backend, Client, send
+from h1 import BLOCK, Backend, Client, send
 
 SECONDS = 240
 SIZE = 1 << 30
@@ -10,7 +8,7 @@ RSS_MAX = 64 << 20
 
 
 async def run(binary):
-    async with Backend(answer).running() as backend, binary.to(backend) as proxy:
+    async with Backend(answer).running() as backend, binary.proxy_to(backend) as proxy:
         async with Client.connected(proxy.port) as client:
             await download(client)
             await upload(client)

@@ -1,5 +1,5 @@
-"""1,500 clients that are as slow as they may be, and one good client beside them: its 99th percentile
-through Blitz is at most twice that of asking the upstream directly, while the attackers come and stay."""
+"""1,500 clients that are as slow as the limits allow, and one normal client: its 99th percentile through
+Blitz is at most twice that of direct requests to the upstream, while the attackers connect and stay."""
 
 import asyncio
 import contextlib
@@ -14,19 +14,19 @@ import time
 
 import h2
 from attack import client_cpus, server_cpus
-from blitz import prefer
-from wire import Backend, answer_by_path
+from blitz import use_realtime_priority
+from h1 import Backend, respond_by_path
 
 SECONDS = 120
 FILES = 8_192
-# How long everybody stays once all attackers have come.
+# Duration of the measurement after all attackers have connected.
 MEASURED_SECONDS = float(os.environ.get("ATTACK_SECONDS", "30"))
 FACTOR = 2.0
 WORST_MS_MAX = 500.0
-# Of each kind of attacker.
+# The number of attackers of each kind.
 KINDS = {"slow heads": 375, "slow bodies": 375, "slow readers": 375, "stalled windows": 375}
 LARGE = 4 << 20
-# How often each attacker does something, in seconds.
+# Seconds between two steps of an attacker.
 PERIOD = 1.0
 STREAMS = 8
 RESET = struct.pack("ii", 1, 0)
@@ -35,8 +35,7 @@ CONTEXT = multiprocessing.get_context("spawn")
 
 
 async def run(binary):
-    # What attackers ask for comes from an upstream of its own, so that only Blitz stands between them and
-    # the good client.
+    # The attackers have a separate upstream, so that they share only Blitz with the normal client.
     with child(serve_attackers) as theirs, child(serve_client) as ours:
         upstream_port, attacked_port = await receive(ours), await receive(theirs)
         async with binary.running("--to", f"http://127.0.0.1:{upstream_port}",
@@ -50,18 +49,18 @@ async def run(binary):
 
 
 async def measured(server, upstream_port):
-    """What the good client has seen on both ways, and a note about it."""
+    """The latencies through Blitz and without it, and a note."""
     with child(Client(server.port).run) as through, child(Client(upstream_port).run) as direct:
         for client in (through, direct):
-            assert await receive(client) == "begun"
+            assert await receive(client) == "started"
         with child(Attackers(server.port, KINDS).run) as attackers:
             connected = await receive(attackers)
-            assert connected == sum(KINDS.values()), f"only {connected} attackers have come"
+            assert connected == sum(KINDS.values()), f"only {connected} attackers have connected"
             cpu, began = server.cpu_seconds(), time.monotonic()
             await asyncio.sleep(MEASURED_SECONDS)
             used = (server.cpu_seconds() - cpu) / (time.monotonic() - began)
             for pipe in (through, direct, attackers):
-                pipe.send("enough")
+                pipe.send("stop")
             through, direct, seen = [await receive(pipe) for pipe in (through, direct, attackers)]
     note = (f"{through}, directly {direct}; cpu {used * 100:.0f} %, "
             f"peak RSS {server.peak_rss_bytes() >> 20} MiB, {seen}")
@@ -70,7 +69,7 @@ async def measured(server, upstream_port):
 
 @contextlib.contextmanager
 def child(target):
-    """Runs `target(pipe)` in a process of its own; gives the other end of the pipe."""
+    """Runs `target(pipe)` in a separate process; yields the other end of the pipe."""
     ours, theirs = CONTEXT.Pipe()
     process = CONTEXT.Process(target=target, args=(theirs,), daemon=True)
     process.start()
@@ -83,19 +82,19 @@ def child(target):
 
 
 async def receive(pipe, seconds=30):
-    """What the other end sends next."""
+    """The next message of the other end."""
     assert await asyncio.to_thread(pipe.poll, seconds), "a process does not report"
     return pipe.recv()
 
 
 def serve_client(pipe):
-    """The upstream of the good client, which runs as soon as it wants to."""
-    prefer()
+    """The upstream of the normal client, with realtime priority."""
+    use_realtime_priority()
     serve_attackers(pipe)
 
 
 def serve_attackers(pipe):
-    """An upstream: small answers at once, large ones as fast as they are taken."""
+    """An upstream with small responses at once, and large ones as fast as they are read."""
     os.sched_setaffinity(0, client_cpus())
 
     async def forever():
@@ -109,12 +108,12 @@ def serve_attackers(pipe):
 async def answer(request, reader, writer):
     stream = writer.get_extra_info("socket")
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
-    return await answer_by_path(request, reader, writer)
+    return await respond_by_path(request, reader, writer)
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
-    """How long answers took, in milliseconds."""
+class Latency:
+    """Percentiles of the latency in milliseconds."""
 
     p99: float
     median: float
@@ -126,23 +125,23 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """Asks for something small until it is told to stop; each tenth time it connects anew."""
+    """Sends small requests until it is stopped; every tenth request opens a new connection."""
 
     port: int
 
     def run(self, pipe):
         os.sched_setaffinity(0, client_cpus())
-        prefer()
+        use_realtime_priority()
         stream = connect(self.port)
         times = []
-        pipe.send("begun")
+        pipe.send("started")
         while not pipe.poll():
             began = time.monotonic()
             if len(times) % 10 == 9:
                 stream.close()
                 stream = connect(self.port)
             path = b"/%d" % len(times)
-            stream.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: good\r\n\r\n")
+            stream.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: normal\r\n\r\n")
             received = b""
             while not received.endswith(b"\r\n\r\n" + path):
                 part = stream.recv(4096)
@@ -151,7 +150,7 @@ class Client:
             times.append((time.monotonic() - began) * 1000)
             time.sleep(0.002)
         percentiles = statistics.quantiles(times, n=100)
-        pipe.send(Seen(percentiles[98], percentiles[49], max(times)))
+        pipe.send(Latency(percentiles[98], percentiles[49], max(times)))
 
 
 def connect(port, receive_buffer=None):
@@ -159,7 +158,7 @@ def connect(port, receive_buffer=None):
     if receive_buffer:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # With RST at the end no port is kept back for a minute.
+    # Closing with RST leaves no port in TIME_WAIT.
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     stream.settimeout(10)
     stream.connect(("127.0.0.1", port))
@@ -168,20 +167,20 @@ def connect(port, receive_buffer=None):
 
 @dataclasses.dataclass(frozen=True)
 class Attackers:
-    """All attackers, each of which does its little once in a PERIOD and comes again when it is cut off."""
+    """All attackers: each takes one step per PERIOD and reconnects when it is closed."""
 
     port: int
     kinds: dict
 
     def run(self, pipe):
         os.sched_setaffinity(0, client_cpus())
-        dice = random.Random(1)
+        random_source = random.Random(1)
         attackers = [KIND_STEPS[kind](self.port) for kind, count in self.kinds.items() for _ in range(count)]
-        dice.shuffle(attackers)
+        random_source.shuffle(attackers)
         for attacker in attackers:
             attacker.begin()
         pipe.send(sum(attacker.stream is not None for attacker in attackers))
-        again, turn = 0, 0
+        reconnected, turn = 0, 0
         began = time.monotonic()
         while not pipe.poll():
             attacker = attackers[turn % len(attackers)]
@@ -190,17 +189,17 @@ class Attackers:
             except BlockingIOError:
                 pass
             except OSError:
-                again += 1
+                reconnected += 1
                 attacker.begin()
             turn += 1
             ahead = began + turn * PERIOD / len(attackers) - time.monotonic()
             if ahead > 0:
                 time.sleep(ahead)
-        pipe.send(f"{turn} steps of attackers, {again} came again")
+        pipe.send(f"{turn} steps of attackers, {reconnected} reconnected")
 
 
 class Attacker:
-    """A connection that takes a step once in a PERIOD."""
+    """A connection that takes one step per PERIOD."""
 
     receive_buffer = None
 
@@ -220,20 +219,20 @@ class Attacker:
     def opening(self):
         return b""
 
-    def take(self, size):
+    def read(self, size):
         if not self.stream.recv(size):
             raise ConnectionResetError
 
 
 class SlowHead(Attacker):
-    """A head that comes byte by byte until its time is over."""
+    """A head that arrives byte by byte until its timeout."""
 
     HEAD = b"GET /never HTTP/1.1\r\nHost: slow\r\nX-Slow: " + b"x" * 1000
 
     def step(self):
         self.stream.send(self.HEAD[self.steps:self.steps + 1])
         self.steps += 1
-        self.take(1000)
+        self.read(1000)
 
 
 class SlowBody(Attacker):
@@ -244,11 +243,11 @@ class SlowBody(Attacker):
 
     def step(self):
         self.stream.send(b"x" * 260)
-        self.take(1000)
+        self.read(1000)
 
 
 class SlowReader(Attacker):
-    """Takes some bytes of a large answer."""
+    """Reads some bytes of a large response."""
 
     receive_buffer = 4096
 
@@ -256,21 +255,21 @@ class SlowReader(Attacker):
         return b"GET /size/%d HTTP/1.1\r\nHost: slow\r\n\r\n" % LARGE
 
     def step(self):
-        self.take(700)
+        self.read(700)
 
 
 class StalledWindows(Attacker):
-    """Streams of HTTP/2 whose windows open by a few bytes."""
+    """HTTP/2 streams whose windows open by a few bytes."""
 
     def opening(self):
-        gets = b"".join(h2.get(h2.odd(n), f"/size/{LARGE}") for n in range(1, STREAMS + 1))
-        return h2.start(window=0) + gets
+        gets = b"".join(h2.get(h2.client_stream(n), f"/size/{LARGE}") for n in range(1, STREAMS + 1))
+        return h2.client_preface(window=0) + gets
 
     def step(self):
         self.steps += 1
-        stream = h2.odd(self.steps % STREAMS + 1)
-        self.stream.send(h2.frame(h2.WINDOW_UPDATE, 0, stream, h2.number(100)))
-        self.take(1 << 16)
+        stream = h2.client_stream(self.steps % STREAMS + 1)
+        self.stream.send(h2.frame(h2.WINDOW_UPDATE, 0, stream, h2.u32(100)))
+        self.read(1 << 16)
 
 
 KIND_STEPS = {"slow heads": SlowHead, "slow bodies": SlowBody, "slow readers": SlowReader,

@@ -1,17 +1,17 @@
-"""A thousand clients that do not read, behind a fast upstream: memory stays within its cap, a
-newcomer is served at once, and in the end each of them gets its whole answer."""
+"""A thousand clients that do not read, and a fast upstream: memory stays within its limit, a new client
+is served at once, and finally each client gets its whole response."""
 
 import asyncio
 import socket
 import time
 
-from wire import Backend, Client, answer_by_path, pattern
+from h1 import Backend, Client, pattern, respond_by_path
 
 SECONDS = 240
 READERS = 1000
-# More than what proxy and kernel hold for a connection whose peer does not read.
+# More than the buffers of proxy and kernel for a connection whose peer does not read.
 SIZE = 4 << 20
-# 64 MiB is the cap of received bytes per core; the rest is the process itself.
+# 64 MiB is the limit of received bytes per core; the rest is the process itself.
 RSS_MAX = 96 << 20
 
 
@@ -19,44 +19,44 @@ async def run(binary):
     sent = [0]
 
     async def answer(request, reader, writer):
-        # A kernel that takes the whole answer for us would prove nothing about the proxy.
+        # A kernel that buffers the whole response would prove nothing about the proxy.
         stream = writer.get_extra_info("socket")
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
-        await answer_by_path(request, reader, writer)
+        await respond_by_path(request, reader, writer)
         sent[0] += 1
 
     async with Backend(answer).running() as backend:
-        # The newcomer asks the built-in site: this process plays all the others and is busy.
+        # The new client uses a built-in endpoint, because this process is busy with all the others.
         target = f"/size=http://127.0.0.1:{backend.port}"
         async with binary.running("--to", target) as proxy:
             readers = await asyncio.gather(
                 *(Client.connect(proxy.port, receive_buffer=4096) for _ in range(READERS)))
             for reader in readers:
                 reader.send_head("GET", f"/size/{SIZE}")
-            await stands_still(proxy)
-            assert sent[0] < READERS / 2, f"{sent[0]} answers were taken with nobody reading"
+            await wait_until_idle(proxy)
+            assert sent[0] < READERS / 2, f"{sent[0]} responses were sent although no client reads"
 
             start = time.monotonic()
             async with Client.connected(proxy.port) as client:
                 assert await client.get("/ping") == (200, b"pong")
             waited = time.monotonic() - start
-            assert waited < 0.5, f"a newcomer waited {waited:.2f} s"
+            assert waited < 0.5, f"a new client waited {waited:.2f} s"
 
             gate = asyncio.Semaphore(100)
             await asyncio.gather(*(read_all(reader, gate) for reader in readers))
             peak = proxy.peak_rss_bytes()
             assert peak < RSS_MAX, f"the peak was {peak >> 20} MiB"
-            return f"peak RSS {peak >> 10} KiB, newcomer {waited * 1000:.1f} ms"
+            return f"peak RSS {peak >> 10} KiB, new client {waited * 1000:.1f} ms"
 
 
-async def stands_still(proxy):
-    """Waits until every buffer on the way is full and the proxy has nothing left to do."""
+async def wait_until_idle(proxy):
+    """Waits until all buffers are full and the proxy is idle."""
     for _ in range(60):
         before = proxy.cpu_seconds()
         await asyncio.sleep(1)
         if proxy.cpu_seconds() - before < 0.05:
             return
-    raise AssertionError("the proxy is still busy although nobody reads")
+    raise AssertionError("the proxy is still busy although no client reads")
 
 
 async def read_all(client, gate):

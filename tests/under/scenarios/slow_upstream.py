@@ -1,5 +1,5 @@
-"""A slow upstream is waited for, its bytes pass as they come, and one that cannot be reached is
-told apart from one that does not answer the connect."""
+"""A slow upstream is waited for, its bytes are forwarded at once, and a refused connection (502) differs
+from a connect timeout (504)."""
 
 import asyncio
 import contextlib
@@ -7,14 +7,14 @@ import socket
 import time
 
 from blitz import free_port
-from wire import Backend, Client, answer_by_path
+from h1 import Backend, Client, respond_by_path
 
 SECONDS = 30
 
 
 async def run(binary):
-    async with Backend(answer).running() as backend, binary.to(backend) as proxy:
-        await asyncio.gather(late_head(proxy.port), dribbled_body(proxy.port))
+    async with Backend(answer).running() as backend, binary.proxy_to(backend) as proxy:
+        await asyncio.gather(late_head(proxy.port), slow_body(proxy.port))
     await refused_is_502(binary)
     await unanswered_connect_is_504(binary)
 
@@ -22,7 +22,7 @@ async def run(binary):
 async def answer(request, reader, writer):
     if request.path == "/late":
         await asyncio.sleep(2)
-        return await answer_by_path(request, reader, writer)
+        return await respond_by_path(request, reader, writer)
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for _ in range(20):
         writer.write(b"1\r\nx\r\n")
@@ -36,10 +36,10 @@ async def late_head(port):
         assert await client.get("/late") == (200, b"/late")
 
 
-async def dribbled_body(port):
-    """The first byte must not wait for the last."""
+async def slow_body(port):
+    """The first byte does not wait for the last."""
     async with Client.connected(port) as client:
-        client.send_head("GET", "/dribble")
+        client.send_head("GET", "/slow")
         status, fields = await client.response_head()
         assert status == 200
         start = time.monotonic()
@@ -49,12 +49,12 @@ async def dribbled_body(port):
             times += [time.monotonic() - start] * len(part)
         assert len(times) == 20
         assert times[0] < 0.3, f"the first byte took {times[0]:.2f} s"
-        assert times[-1] > 1.5, f"the last byte came after {times[-1]:.2f} s already"
+        assert times[-1] > 1.5, f"the last byte came after only {times[-1]:.2f} s"
 
 
 async def refused_is_502(binary):
-    nobody = f"http://127.0.0.1:{free_port()}"
-    async with binary.running("--to", nobody) as proxy, Client.connected(proxy.port) as client:
+    unused = f"http://127.0.0.1:{free_port()}"
+    async with binary.running("--to", unused) as proxy, Client.connected(proxy.port) as client:
         client.send_head("GET", "/")
         status, fields, _ = await client.response()
         assert status == 502, status
@@ -62,7 +62,7 @@ async def refused_is_502(binary):
 
 
 async def unanswered_connect_is_504(binary):
-    """A listener whose queue is full drops the handshake; connecting has one second."""
+    """A listener with a full queue drops the handshake; the connect timeout is one second."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -79,4 +79,4 @@ async def unanswered_connect_is_504(binary):
             took = time.monotonic() - start
             assert status == 504, status
             assert "connection_timeout" in fields["proxy-status"], fields
-            assert 0.8 <= took <= 3, f"the answer came after {took:.1f} s"
+            assert 0.8 <= took <= 3, f"the response came after {took:.1f} s"

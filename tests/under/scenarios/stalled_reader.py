@@ -1,36 +1,36 @@
-"""One fast sender to a peer that stopped reading, in both directions: 99 others keep their p99."""
+"""One fast sender to a peer that does not read, in both directions: 99 other clients keep their p99."""
 
 import asyncio
 import statistics
 import time
 
-from wire import BLOCK, Backend, Client, answer_by_path
+from h1 import BLOCK, Backend, Client, respond_by_path
 
 SECONDS = 90
-NEIGHBOURS = 99
+OTHERS = 99
 WINDOW_SECONDS = 1.5
 ROUNDS = 4
-# The clock of a Python client is coarse; a starved neighbour waits for far longer.
+# A Python client measures coarsely; a starved client waits far longer.
 SLACK = 0.005
 FACTOR = 1.5
 
 
 async def run(binary):
-    async with Backend(answer).running() as backend, binary.to(backend) as proxy:
-        neighbours = [await Client.connect(proxy.port) for _ in range(NEIGHBOURS)]
-        await window(neighbours)  # warm-up
+    async with Backend(answer).running() as backend, binary.proxy_to(backend) as proxy:
+        others = [await Client.connect(proxy.port) for _ in range(OTHERS)]
+        await window(others)  # warm-up
         notes = []
-        for disturb in (download_nobody_reads, upload_nobody_reads):
-            # Interleaved, so that the machine's own drift meets both sides alike.
-            calm, disturbed = [], []
+        for stall in (unread_download, unread_upload):
+            # Interleaved, so that drift of the machine affects both alike.
+            calm, stalled = [], []
             for _ in range(ROUNDS):
-                calm.append(await window(neighbours))
-                disturber = await disturb(proxy.port)
-                disturbed.append(await window(neighbours))
-                disturber.writer.transport.abort()
+                calm.append(await window(others))
+                staller = await stall(proxy.port)
+                stalled.append(await window(others))
+                staller.writer.transport.abort()
                 await asyncio.sleep(0.2)
-            before, during = statistics.median(calm), statistics.median(disturbed)
-            note = f"{disturb.__name__}: p99 {before * 1000:.1f} -> {during * 1000:.1f} ms"
+            before, during = statistics.median(calm), statistics.median(stalled)
+            note = f"{stall.__name__}: p99 {before * 1000:.1f} -> {during * 1000:.1f} ms"
             assert during <= before * FACTOR + SLACK, note
             notes.append(note)
         return "; ".join(notes)
@@ -43,23 +43,23 @@ async def answer(request, reader, writer):
             writer.write(BLOCK)
             await writer.drain()
     if request.path == "/unread":
-        # The limit of the stream's own buffer ends the reading.
+        # The stream reader stops at the limit of its buffer.
         await asyncio.sleep(WINDOW_SECONDS * 2)
         return False
-    return await answer_by_path(request, reader, writer)
+    return await respond_by_path(request, reader, writer)
 
 
-async def download_nobody_reads(port):
+async def unread_download(port):
     client = await Client.connect(port, receive_buffer=4096)
     client.send_head("GET", "/endless")
     await asyncio.sleep(0.2)
     return client
 
 
-async def upload_nobody_reads(port):
+async def unread_upload(port):
     client = await Client.connect(port)
     client.send_head("POST", "/unread", f"Content-Length: {1 << 40}")
-    # Without drain: asyncio keeps what the kernel does not take and sends as soon as it does.
+    # Without drain: asyncio buffers the rest and sends it when the kernel has room.
     client.writer.write(BLOCK * 512)
     await asyncio.sleep(0.2)
     return client

@@ -1,5 +1,5 @@
-"""TLS misused: handshakes begun and left, records that are none, clear text, renegotiation, new keys
-without end, a record for each byte."""
+"""Attacks on TLS: abandoned handshakes, invalid records, clear text, renegotiation, endless key updates, one
+record per byte."""
 
 import asyncio
 import contextlib
@@ -12,13 +12,13 @@ import ssl
 import time
 
 import h2
-from attack import Flood, client_cpus, server_cpus, show, suffers
+from attack import Flood, client_cpus, format_rows, measure_attack, server_cpus
 from blitz import client_context, client_hello, listening_tls
 
 SECONDS = 150
 TLS1_2_VERSION, KEY_UPDATE_REQUESTED = 0x0303, 1
 SSL_CTRL_SET_MAX_PROTO_VERSION = 124
-# How many rustls takes with no content between.
+# Key updates that rustls accepts without content between them.
 KEY_UPDATES = 32
 
 
@@ -27,74 +27,74 @@ async def run(binary):
     with listening_tls(binary) as (flags, port, context):
         async with binary.running(*flags):
             hello = client_hello(context)
-            for name, bytes_, answer in CUT_OFF_AT_ONCE:
-                await asyncio.to_thread(cut_off_at_once, port, name, bytes_, answer)
-                rows.append({"attack": name, "frames": "cut off at once"})
+            for name, bytes_, answer in CLOSED_AT_ONCE:
+                await asyncio.to_thread(closed_at_once, port, name, bytes_, answer)
+                rows.append({"attack": name, "frames": "closed at once"})
             for attack in (long_handshake, renegotiation, key_updates):
                 rows.append({"attack": attack.__name__.replace("_", " "),
                              "frames": await asyncio.to_thread(attack, port)})
     for name, flood in {
         "ClientHello, then nothing": lambda port, _: Flood(port, hello, connections=500),
-        "ClientHello, hangs up": lambda port, _: Flood(port, hello, hangs_up=True),
+        "ClientHello, then close": lambda port, _: Flood(port, hello, closes_on_response=True),
         "garbage": lambda port, _: Flood(port, random.Random(1).randbytes(1 << 16)),
-        "a record for each byte": OneByteRecords,
+        "one record per byte": OneByteRecords,
     }.items():
-        # A port for each, since what io_uring holds is closed a moment after its process has ended.
+        # A new port for each, because io_uring closes its sockets a moment after its process has ended.
         with listening_tls(binary) as (flags, port, _):
             ca = flags[-1].replace("localhost.key", "ca.pem")
             async with binary.running(*flags, cpus=server_cpus()) as server:
-                cost = await suffers(server, flood(port, ca))
-        row = {"attack": name, "frames": "held" if not cost["cut"] else "each cut off"}
+                cost = await measure_attack(server, flood(port, ca))
+        row = {"attack": name, "frames": "held" if not cost["closed"] else "each closed"}
         rows.append(row | cost)
-    return show(rows)
+    return format_rows(rows)
 
 
-CUT_OFF_AT_ONCE = [
+CLOSED_AT_ONCE = [
     ("clear text", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 400 Bad Request"),
     ("preface in clear text", h2.PREFACE, b"HTTP/1.1 400 Bad Request"),
-    ("a record of no type", b"\x00\x03\x01\x00\x05hello", b""),
+    ("a record of unknown type", b"\x00\x03\x01\x00\x05hello", b""),
     ("a record of 18,433 bytes", b"\x16\x03\x01\x48\x01" + bytes(18_433), b"\x15\x03"),
     ("content before the handshake", b"\x17\x03\x03\x00\x05hello", b"\x15\x03"),
-    ("a handshake of nothing", b"\x16\x03\x01\x00\x00", b""),
+    ("an empty handshake record", b"\x16\x03\x01\x00\x00", b""),
     ("SSL 2", b"\x80\x2e\x01\x00\x02" + bytes(43), b""),
 ]
 
 
-def cut_off_at_once(port, name, sent, answer):
-    """Asserts that the server has enough after these bytes, and what it says."""
+def closed_at_once(port, name, sent, response):
+    """Asserts that the server closes after these bytes, and checks its response."""
     with h2.Peer(port, seconds=3) as peer:
         peer.send(sent)
-        said = b""
+        received = b""
         try:
             while part := peer.socket.recv(1 << 16):
-                said += part
+                received += part
         except ConnectionError:
             pass
         except TimeoutError:
-            raise AssertionError(f"{name}: the connection stays") from None
-        assert said.startswith(answer), f"{name}: {said}"
+            raise AssertionError(f"{name}: the connection stays open") from None
+        assert received.startswith(response), f"{name}: {received}"
 
 
 def long_handshake(port):
-    """A message that says it has 16 MiB, in good records: over before 40 KiB have come."""
+    """A message that declares 16 MiB, in valid records: the server closes within 40 KiB."""
     sent = 0
     with h2.Peer(port, seconds=0.2) as peer:
         peer.send(b"\x16\x03\x01\x10\x00" + b"\x01\xff\xff\xff" + bytes(4_092))
         while sent < 40 << 10:
             try:
                 peer.socket.recv(1 << 16)
-                return "cut off"
+                return "closed"
             except ConnectionError:
-                return "cut off"
+                return "closed"
             except TimeoutError:
                 pass
             peer.send(b"\x16\x03\x01\x10\x00" + bytes(4_096))
             sent += 4_096
-    raise AssertionError(f"a handshake of {sent} bytes goes on")
+    raise AssertionError(f"the connection is open after a handshake of {sent} bytes")
 
 
 def renegotiation(port):
-    """TLS 1.2 lets a client ask for another handshake at any time; each would cost a signature."""
+    """TLS 1.2 lets a client request a new handshake at any time, which would cost a signature each."""
     with OpenSsl(port, TLS1_2_VERSION) as client:
         client.call("SSL_renegotiate")
         assert client.call("SSL_do_handshake", ok=None) <= 0, "the server has renegotiated"
@@ -102,18 +102,18 @@ def renegotiation(port):
 
 
 def key_updates(port):
-    """TLS 1.3 lets a client ask for new keys at any time, which the server has to answer."""
-    for count, is_fine in [(KEY_UPDATES, True), (KEY_UPDATES + 1, False)]:
+    """TLS 1.3 lets a client update its keys at any time, and the server has to respond."""
+    for count, is_allowed in [(KEY_UPDATES, True), (KEY_UPDATES + 1, False)]:
         with OpenSsl(port) as client:
             for _ in range(count):
                 client.call("SSL_key_update", KEY_UPDATE_REQUESTED)
                 client.call("SSL_do_handshake", ok=None)
-            assert client.pings() == is_fine, f"{count} changes of keys"
-    return f"cut off after {KEY_UPDATES + 1:>5}"
+            assert client.pings() == is_allowed, f"{count} key updates"
+    return f"closed after {KEY_UPDATES + 1:>5}"
 
 
 class OpenSsl:
-    """A client by the library that Python's own ssl is made of, for what that cannot say."""
+    """A client on OpenSSL's C interface, for operations that Python's ssl module lacks."""
 
     def __init__(self, port, version=None):
         self.lib = ctypes.CDLL(ctypes.util.find_library("ssl"))
@@ -144,9 +144,9 @@ class OpenSsl:
         return result
 
     def pings(self):
-        """Asks for /ping and reads the answer; whether there was one."""
-        ask = b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        if self.call("SSL_write", ask, len(ask), ok=None) != len(ask):
+        """Requests /ping; whether a response arrived."""
+        request = b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        if self.call("SSL_write", request, len(request), ok=None) != len(request):
             return False
         answer = b""
         while not answer.endswith(b"pong"):
@@ -159,7 +159,7 @@ class OpenSsl:
 
 
 class OneByteRecords:
-    """Content sent with a record for each of its bytes."""
+    """Content with one record per byte."""
 
     def __init__(self, port, ca):
         self.port = port
@@ -174,8 +174,8 @@ class OneByteRecords:
             for _ in range(4):
                 stream = stack.enter_context(socket.create_connection(("127.0.0.1", self.port)))
                 clients.append((stream, *handshake(stream, context)))
-            # Content in frames of 16 KiB, so that nothing but the records is small.
-            begin = h2.start() + h2.headers(1, h2.request("GET", "/delay?ms=60000"), h2.END_HEADERS)
+            # Content in frames of 16 KiB, so that only the records are small.
+            begin = h2.client_preface() + h2.headers(1, h2.request("GET", "/delay?ms=60000"), h2.END_HEADERS)
             content = h2.data(1, bytes(16_384))
             for stream, client, _, outgoing in clients:
                 client.write(begin)

@@ -1,9 +1,9 @@
-"""An upstream that dies: before its answer one retry where that is safe, inside a body a broken
-end that no client can mistake for a whole answer."""
+"""An upstream that resets: before the response one retry if it is safe; within a body the client sees an
+incomplete response."""
 
 import asyncio
 
-from wire import Backend, Client, answer_by_path, reset
+from h1 import Backend, Client, reset, respond_by_path
 
 SECONDS = 30
 
@@ -26,13 +26,13 @@ async def run(binary):
                 writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1f4\r\n"
                              + b"x" * 500 + b"\r\n")
             case _:
-                return await answer_by_path(request, reader, writer)
+                return await respond_by_path(request, reader, writer)
         await writer.drain()
         await asyncio.sleep(0.1)
         reset(writer)
         return False
 
-    async with Backend(answer).running() as backend, binary.to(backend) as proxy:
+    async with Backend(answer).running() as backend, binary.proxy_to(backend) as proxy:
         for path in ("/known", "/chunked"):
             await broken_body(proxy.port, path)
         await retried_once(proxy.port, attempts)
@@ -46,7 +46,7 @@ async def broken_body(port, path):
             _, body = await client.get(path)
         except (EOFError, ConnectionError):
             return  # IncompleteReadError is an EOFError.
-        raise AssertionError(f"{path}: half an answer of {len(body)} bytes looked whole")
+        raise AssertionError(f"{path}: an incomplete response of {len(body)} bytes looked complete")
 
 
 async def retried_once(port, attempts):
@@ -61,4 +61,4 @@ async def retried_once(port, attempts):
         status, fields, _ = await client.response()
         assert status == 502, status
         assert "proxy-status" in fields, fields
-        assert attempts["/never/post"] == 1, "what may have had an effect is not repeated"
+        assert attempts["/never/post"] == 1, "a request that may have had an effect is not repeated"

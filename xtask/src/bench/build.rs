@@ -17,8 +17,8 @@ pub(crate) enum Artifact {
 }
 
 impl Artifact {
-    /// Package, the word for what it is in that package, name.
-    fn parts(self) -> (&'static str, &'static str, &'static str) {
+    /// Package, cargo's flag for the kind of target, name.
+    fn cargo_target(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Artifact::LimitResponder => ("blitz-reactor", "--example", "limit_responder"),
             Artifact::LimitRelay => ("blitz-reactor", "--example", "limit_relay"),
@@ -28,15 +28,15 @@ impl Artifact {
     }
 }
 
-/// Builds what the systems are started from, each program once.
+/// Builds the programs of the systems, each once.
 pub(crate) fn build_all<'a>(systems: impl Iterator<Item = &'a System>) -> Result<(), String> {
     let artifacts: BTreeSet<Artifact> = systems.filter_map(System::artifact).collect();
     artifacts.into_iter().try_for_each(build)
 }
 
-/// Builds one program as users get it.
+/// Builds one program in the release profile.
 pub(crate) fn build(artifact: Artifact) -> Result<(), String> {
-    let (package, what, name) = artifact.parts();
+    let (package, what, name) = artifact.cargo_target();
     eprintln!("building {name} …");
     let status = Command::new(env!("CARGO"))
         .args([
@@ -59,15 +59,15 @@ pub(crate) fn build(artifact: Artifact) -> Result<(), String> {
     }
 }
 
-/// Where cargo builds.
+/// Cargo's target folder.
 pub(crate) fn target_folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     target.map_or_else(|| repository_root().join("target"), Into::into)
 }
 
-/// Where `build` puts it.
+/// The file that `build` writes.
 pub(crate) fn artifact_path(artifact: Artifact) -> PathBuf {
-    let (_, what, name) = artifact.parts();
+    let (_, what, name) = artifact.cargo_target();
     let release = target_folder().join("release");
     if what == "--example" {
         release.join("examples").join(name)

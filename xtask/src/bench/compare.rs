@@ -1,20 +1,20 @@
-//! The comparisons in which everything is interleaved, round by round: `cargo xtask bench h1` and
-//! those of HTTP/2 and TLS.
+//! Comparisons whose systems run interleaved, round by round: `cargo xtask bench h1`, `h2`, `tls` and
+//! `h2-proxy`.
 
 use std::fs;
 use std::path::PathBuf;
 
-use super::bars::Outcome;
 use super::build::build_all;
-use super::group::{Front, Load, Task};
-use super::machine::{Facts, foreign_share_now, how_to_install, is_installed, require};
+use super::goals::Outcome;
+use super::group::{ClientProtocol, LoadTool, ServerRole};
+use super::machine::{Facts, current_foreign_share, how_to_install, is_installed, require};
 use super::measure::Bench;
 use super::plan::{Plan, RoundsArguments};
 use super::report::{self, Report};
 use super::scenario::{BACKEND, BACKEND_H2C, Scenario};
 use super::system::System;
 use super::tls_files::TlsFiles;
-use super::{bars, machine};
+use super::{goals, machine};
 
 /// Runs the scenario and prints the table.
 pub(crate) fn run(
@@ -24,39 +24,42 @@ pub(crate) fn run(
 ) -> Result<Outcome, String> {
     require("taskset")?;
     let mut plan = Plan::new(scenario, arguments)?;
-    let left_out = leave_out_missing_peers(scenario, &mut plan.systems);
+    let removed = remove_missing_peers(scenario, &mut plan.systems);
     if plan.systems.is_empty() {
-        return Err("nothing is left to measure".to_owned());
+        return Err("no system is left to measure".to_owned());
     }
     let tools = load_tools(&plan);
     let backends = backends(&plan);
     let needed = backends.iter().filter_map(|backend| backend.peer());
     tools.iter().copied().chain(needed).try_for_each(require)?;
     build_all(plan.systems.iter().chain(&backends).copied())?;
-    let foreign_before = foreign_share_now();
+    let foreign_before = current_foreign_share();
     if foreign_before > machine::FOREIGN_SHARE_MAX {
         let percent = foreign_before * 100.0;
-        eprintln!("careful: other programs use {percent:.0} % of a core; the set will be void");
+        eprintln!("warning: other programs use {percent:.0} % of a core; the set will be void");
     }
     let systems = plan.systems.iter().chain(&backends);
     let peers = systems.filter_map(|system| system.peer());
     let facts = Facts::gather(&tools.iter().copied().chain(peers).collect::<Vec<_>>());
     let folder = Folder::create()?;
-    let with_tls = plan.systems.iter().any(|s| s.group.front == Front::Tls);
-    let tls = with_tls.then(|| TlsFiles::make(&folder.0)).transpose()?;
+    let with_tls = plan
+        .systems
+        .iter()
+        .any(|s| s.group.protocol == ClientProtocol::Tls);
+    let tls = with_tls.then(|| TlsFiles::create(&folder.0)).transpose()?;
     let mut bench = Bench::start(&plan, &backends, tls, &folder.0)?;
     for round in 1..=plan.rounds {
         eprintln!("round {round} of {}", plan.rounds);
         bench.round(round)?;
     }
     let measured = bench.finish();
-    let mut void = bars::void_reasons(scenario, &measured, plan.rounds, foreign_before);
-    void.extend(left_out);
+    let mut void = goals::void_reasons(scenario, &measured, plan.rounds, foreign_before);
+    void.extend(removed);
     let report = Report {
         command,
         scenario,
         void,
-        verdicts: bars::verdicts(scenario, &measured),
+        verdicts: goals::verdicts(scenario, &measured),
         rounds: plan.rounds,
         seconds: plan.run.as_secs(),
         connections: plan.connections,
@@ -73,37 +76,38 @@ pub(crate) fn run(
     Ok(Outcome::of(&report.void, &report.verdicts))
 }
 
-/// What loads the systems of the plan, and what asks them before and after.
+/// The load tools of the plan, and the tool that sends the requests before and after a run.
 fn load_tools(plan: &Plan) -> Vec<&'static str> {
-    let loads = |wanted: fn(Load) -> bool| plan.systems.iter().any(|s| wanted(s.group.load));
+    let loads =
+        |wanted: fn(LoadTool) -> bool| plan.systems.iter().any(|s| wanted(s.group.load_tool));
     let mut tools = Vec::new();
-    tools.extend(loads(|load| load == Load::Wrk).then_some("wrk"));
-    tools.extend(loads(|load| matches!(load, Load::H2load { .. })).then_some("h2load"));
-    tools.extend(loads(|load| load == Load::Handshakes).then_some("openssl"));
-    // It asks before and after each run, but for HTTP/1.1 in clear text.
-    let by_curl = |system: &&System| system.group.front != Front::Http1;
+    tools.extend(loads(|load| load == LoadTool::Wrk).then_some("wrk"));
+    tools.extend(loads(|load| matches!(load, LoadTool::H2load { .. })).then_some("h2load"));
+    tools.extend(loads(|load| load == LoadTool::Handshakes).then_some("openssl"));
+    // It sends these requests, except for HTTP/1.1 without TLS.
+    let by_curl = |system: &&System| system.group.protocol != ClientProtocol::Http1;
     tools.extend(plan.systems.iter().any(by_curl).then_some("curl"));
     tools
 }
 
-/// What the proxies of the plan forward to.
+/// The backends of the proxies of the plan.
 fn backends(plan: &Plan) -> Vec<&'static System> {
-    let forwards = |task| plan.systems.iter().any(|s| s.group.task == task);
+    let forwards = |role| plan.systems.iter().any(|s| s.group.role == role);
     let mut backends = Vec::new();
-    backends.extend(forwards(Task::ToHttp1).then_some(&BACKEND));
-    backends.extend(forwards(Task::ToH2c).then_some(&BACKEND_H2C));
+    backends.extend(forwards(ServerRole::ProxyToHttp1).then_some(&BACKEND));
+    backends.extend(forwards(ServerRole::ProxyToH2c).then_some(&BACKEND_H2C));
     backends
 }
 
-/// A comparison without a peer is still one; it only says less. Returns why it proves nothing, if
-/// a bar needs the peer.
-fn leave_out_missing_peers(scenario: &Scenario, systems: &mut Vec<&'static System>) -> Vec<String> {
+/// Removes the systems whose programs are not installed. Returns the reasons that make the set void:
+/// goals that need a removed system.
+fn remove_missing_peers(scenario: &Scenario, systems: &mut Vec<&'static System>) -> Vec<String> {
     let mut reasons = Vec::new();
     systems.retain(|system| match system.peer() {
         Some(peer) if !is_installed(peer) => {
-            eprintln!("{} is left out: {}", system.name, how_to_install(peer));
-            if bars::is_needed(scenario, system.name) {
-                reasons.push(format!("{} is left out, and a bar needs it", system.name));
+            eprintln!("{} is skipped: {}", system.name, how_to_install(peer));
+            if goals::is_required(scenario, system.name) {
+                reasons.push(format!("{} is skipped, and a goal needs it", system.name));
             }
             false
         }
@@ -125,7 +129,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays behind is a few small files in the folder for temporary ones.
+        // A failure leaves a few small files in the temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

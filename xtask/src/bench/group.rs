@@ -1,32 +1,33 @@
-//! What is asked of servers, by which tool, and against whom their figures are held.
+//! Groups of systems that handle the same requests, with their load tool and their bases.
 
 use std::ops::RangeInclusive;
 
-/// What clients speak.
+/// The protocol of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Front {
+pub(crate) enum ClientProtocol {
     Http1,
-    /// HTTP/1.1 and HTTP/2 over TLS, as ALPN says.
+    /// HTTP/1.1 and HTTP/2 over TLS, negotiated by ALPN.
     Tls,
     /// HTTP/2 without TLS, by prior knowledge.
     H2c,
 }
 
-/// What a server does with a request.
+/// The work of a server for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Task {
-    Answer,
-    /// Forward it to a backend of HTTP/1.1.
-    ToHttp1,
-    /// Forward it to a backend of HTTP/2 without TLS.
-    ToH2c,
+pub(crate) enum ServerRole {
+    /// A fixed response.
+    Respond,
+    /// Forwarding to an HTTP/1.1 backend.
+    ProxyToHttp1,
+    /// Forwarding to an HTTP/2 backend without TLS.
+    ProxyToH2c,
 }
 
-/// Who asks.
+/// The program that sends the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Load {
+pub(crate) enum LoadTool {
     Wrk,
-    /// With `varied`, 10,000 heads pass before one is repeated.
+    /// With `varied`, a head repeats after 10,000 others.
     H2load {
         varied: bool,
     },
@@ -34,23 +35,24 @@ pub(crate) enum Load {
     Handshakes,
 }
 
-/// Systems that do the same, in one table.
+/// Systems with the same work, in one table.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Stands for its systems on the command line.
+    /// Selects its systems on the command line.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    pub(crate) front: Front,
-    pub(crate) task: Task,
-    pub(crate) load: Load,
-    /// The rows that all others are divided by, round by round.
+    pub(crate) protocol: ClientProtocol,
+    pub(crate) role: ServerRole,
+    pub(crate) load_tool: LoadTool,
+    /// The rows by which all others are divided, round by round.
     pub(crate) bases: &'static [&'static str],
-    pub(crate) plausible: Option<Plausible>,
+    pub(crate) plausible: Option<PlausibleRatio>,
 }
 
-/// One row divided by another; outside of the range the machine was measured, not the servers.
+/// The plausible range of one row divided by another. Outside it the figures show the machine, not the
+/// servers.
 #[derive(Debug)]
-pub(crate) struct Plausible {
+pub(crate) struct PlausibleRatio {
     pub(crate) row: &'static str,
     pub(crate) base: &'static str,
     pub(crate) range: RangeInclusive<f64>,
@@ -58,12 +60,12 @@ pub(crate) struct Plausible {
 
 pub(crate) const FIXED: &Group = &Group {
     name: "fixed",
-    title: "HTTP/1.1, fixed answer",
-    front: Front::Http1,
-    task: Task::Answer,
-    load: Load::Wrk,
+    title: "HTTP/1.1, fixed response",
+    protocol: ClientProtocol::Http1,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::Wrk,
     bases: &["limit", "nginx"],
-    plausible: Some(Plausible {
+    plausible: Some(PlausibleRatio {
         row: "limit",
         base: "nginx",
         range: 0.60..=0.85,
@@ -73,11 +75,11 @@ pub(crate) const FIXED: &Group = &Group {
 pub(crate) const PROXY: &Group = &Group {
     name: "proxy",
     title: "HTTP/1.1, proxy to one backend",
-    front: Front::Http1,
-    task: Task::ToHttp1,
-    load: Load::Wrk,
+    protocol: ClientProtocol::Http1,
+    role: ServerRole::ProxyToHttp1,
+    load_tool: LoadTool::Wrk,
     bases: &["relay", "nginx-proxy"],
-    plausible: Some(Plausible {
+    plausible: Some(PlausibleRatio {
         row: "relay",
         base: "nginx-proxy",
         range: 0.45..=0.70,
@@ -86,50 +88,50 @@ pub(crate) const PROXY: &Group = &Group {
 
 pub(crate) const H2: &Group = &Group {
     name: "tls-same",
-    title: "HTTP/2 over TLS, fixed answer, one head repeated",
-    front: Front::Tls,
-    task: Task::Answer,
-    load: Load::H2load { varied: false },
+    title: "HTTP/2 over TLS, fixed response, one head repeated",
+    protocol: ClientProtocol::Tls,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::H2load { varied: false },
     bases: &["h2o-h2", "nginx-h2"],
     plausible: None,
 };
 
 pub(crate) const H2_VARIED: &Group = &Group {
     name: "tls-varied",
-    title: "HTTP/2 over TLS, fixed answer, varied heads",
-    front: Front::Tls,
-    task: Task::Answer,
-    load: Load::H2load { varied: true },
+    title: "HTTP/2 over TLS, fixed response, varied heads",
+    protocol: ClientProtocol::Tls,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::H2load { varied: true },
     bases: &["h2o-h2-varied"],
     plausible: None,
 };
 
 pub(crate) const H2C: &Group = &Group {
     name: "h2c-same",
-    title: "HTTP/2 without TLS, fixed answer, one head repeated",
-    front: Front::H2c,
-    task: Task::Answer,
-    load: Load::H2load { varied: false },
+    title: "HTTP/2 without TLS, fixed response, one head repeated",
+    protocol: ClientProtocol::H2c,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::H2load { varied: false },
     bases: &["h2o-h2c"],
     plausible: None,
 };
 
 pub(crate) const H2C_VARIED: &Group = &Group {
     name: "h2c-varied",
-    title: "HTTP/2 without TLS, fixed answer, varied heads",
-    front: Front::H2c,
-    task: Task::Answer,
-    load: Load::H2load { varied: true },
+    title: "HTTP/2 without TLS, fixed response, varied heads",
+    protocol: ClientProtocol::H2c,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::H2load { varied: true },
     bases: &["h2o-h2c-varied"],
     plausible: None,
 };
 
 pub(crate) const HTTPS: &Group = &Group {
     name: "https",
-    title: "HTTP/1.1 over TLS, fixed answer",
-    front: Front::Tls,
-    task: Task::Answer,
-    load: Load::Wrk,
+    title: "HTTP/1.1 over TLS, fixed response",
+    protocol: ClientProtocol::Tls,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::Wrk,
     bases: &["nginx-https"],
     plausible: None,
 };
@@ -137,29 +139,29 @@ pub(crate) const HTTPS: &Group = &Group {
 pub(crate) const HANDSHAKES: &Group = &Group {
     name: "handshakes",
     title: "Full TLS handshakes, one request each",
-    front: Front::Tls,
-    task: Task::Answer,
-    load: Load::Handshakes,
+    protocol: ClientProtocol::Tls,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::Handshakes,
     bases: &["nginx-handshakes"],
     plausible: None,
 };
 
 pub(crate) const H2_TO_H1: &Group = &Group {
     name: "to-h1",
-    title: "HTTP/2 over TLS, proxy to one backend of HTTP/1.1",
-    front: Front::Tls,
-    task: Task::ToHttp1,
-    load: Load::H2load { varied: false },
+    title: "HTTP/2 over TLS, proxy to one HTTP/1.1 backend",
+    protocol: ClientProtocol::Tls,
+    role: ServerRole::ProxyToHttp1,
+    load_tool: LoadTool::H2load { varied: false },
     bases: &["h2o-to-h1", "nginx-to-h1"],
     plausible: None,
 };
 
 pub(crate) const H2_TO_H2C: &Group = &Group {
     name: "to-h2c",
-    title: "HTTP/2 over TLS, proxy to one backend of HTTP/2 without TLS",
-    front: Front::Tls,
-    task: Task::ToH2c,
-    load: Load::H2load { varied: false },
+    title: "HTTP/2 over TLS, proxy to one HTTP/2 backend without TLS",
+    protocol: ClientProtocol::Tls,
+    role: ServerRole::ProxyToH2c,
+    load_tool: LoadTool::H2load { varied: false },
     bases: &["haproxy-to-h2c", "envoy-to-h2c"],
     plausible: None,
 };

@@ -6,51 +6,58 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::group::Front;
-use super::load::{Order, Summary};
+use super::group::ClientProtocol;
+use super::load::{LoadRun, Summary};
 use super::probe::PATH;
 use super::process::LOAD_CORE;
 use super::tls_files::HOST;
 
-/// More than one connection makes of before the others have made as many.
+/// Targets in turn: more than one connection uses before the others have used as many.
 const VARIED_TARGETS: u32 = 10_000;
 
 /// Runs h2load on the load core and reads its summary. With `varied`, each request of a connection
-/// has another query than those before it.
-pub(crate) fn run(order: &Order<'_>, varied: bool, folder: &Path) -> Result<Summary, String> {
+/// has a new query.
+pub(crate) fn run(load_run: &LoadRun<'_>, varied: bool, folder: &Path) -> Result<Summary, String> {
     let mut command = Command::new("taskset");
     command
         .args(["-c", LOAD_CORE, "h2load", "-t1"])
         .args(["--tls13-ciphers=TLS_AES_128_GCM_SHA256", "--groups=X25519"])
-        .arg(format!("--connect-to={}", order.address))
-        .arg(format!("-c{}", order.connections))
-        .arg(format!("-m{}", order.streams))
-        .arg(format!("-D{}", order.length.as_secs()));
-    let target = target(order.front, order.address);
+        .arg(format!("--connect-to={}", load_run.address))
+        .arg(format!("-c{}", load_run.connections))
+        .arg(format!("-m{}", load_run.streams))
+        .arg(format!("-D{}", load_run.length.as_secs()));
+    let target = target(load_run.protocol, load_run.address);
     if varied {
         command
             .arg("-i")
-            .arg(varied_targets(&target, order.address, folder)?);
+            .arg(varied_targets(&target, load_run.address, folder)?);
     } else {
         command.arg(target);
     }
     let output = command.output().map_err(|e| format!("h2load: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let length_us = u64::try_from(order.length.as_micros()).unwrap_or(u64::MAX);
+    let length_us = u64::try_from(load_run.length.as_micros()).unwrap_or(u64::MAX);
     let summary = parse(&text, length_us).ok_or_else(|| {
         format!(
-            "h2load said nothing to count: {text}{}",
+            "h2load printed no summary: {text}{}",
             String::from_utf8_lossy(&output.stderr)
         )
     })?;
-    if order.front == Front::Tls && !text.contains("Cipher: TLS_AES_128_GCM_SHA256") {
-        return Err("another cipher than TLS_AES_128_GCM_SHA256 was agreed on".to_owned());
+    if load_run.protocol == ClientProtocol::Tls && !text.contains("Cipher: TLS_AES_128_GCM_SHA256")
+    {
+        return Err(
+            "the handshake negotiated another cipher than TLS_AES_128_GCM_SHA256".to_owned(),
+        );
     }
     Ok(summary)
 }
 
-fn target(front: Front, address: SocketAddr) -> String {
-    let scheme = if front == Front::Tls { "https" } else { "http" };
+fn target(protocol: ClientProtocol, address: SocketAddr) -> String {
+    let scheme = if protocol == ClientProtocol::Tls {
+        "https"
+    } else {
+        "http"
+    };
     format!("{scheme}://{HOST}:{}{PATH}", address.port())
 }
 
@@ -64,7 +71,7 @@ fn varied_targets(target: &str, address: SocketAddr, folder: &Path) -> Result<Pa
     Ok(file)
 }
 
-/// Requests that were still under way at the end are started and not done: they count as nothing.
+/// Requests in flight at the end are started and not done; they do not count.
 fn parse(text: &str, duration_us: u64) -> Option<Summary> {
     let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
     let number = |line: &str, word: &str| {
@@ -116,14 +123,14 @@ traffic: 3.32MB (3481632) total, 951.06KB (973888) headers (space savings 93.52%
     }
 
     #[test]
-    fn whatever_is_not_a_success_is_an_error() {
-        for (right, wrong) in [
+    fn everything_but_success_is_an_error() {
+        for (correct, wrong) in [
             ("80864 succeeded, 0 failed", "80863 succeeded, 1 failed"),
             ("0 timeout", "3 timeout"),
             ("80864 2xx, 0 3xx", "80000 2xx, 864 3xx"),
             ("80864 total", "80865 total"),
         ] {
-            let summary = parse(&TEXT.replace(right, wrong), 1_000_000).unwrap();
+            let summary = parse(&TEXT.replace(correct, wrong), 1_000_000).unwrap();
             assert!(summary.errors > 0, "{wrong}");
         }
     }

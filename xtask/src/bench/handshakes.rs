@@ -1,21 +1,24 @@
-//! The load tool for handshakes: `openssl s_time`, which makes a new connection for each request
-//! and resumes no session.
+//! The load tool for handshakes: `openssl s_time`, which opens a new connection for each request and
+//! resumes no session.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use super::group::Front;
-use super::load::{Order, Summary};
+use super::group::ClientProtocol;
+use super::load::{LoadRun, Summary};
 use super::probe::PATH;
 use super::process::LOAD_CORE;
 use super::tls_files::HOST;
 
-/// Handshakes at the same time: enough to keep a server busy while clients compute.
+/// Concurrent handshakes: enough to keep a server busy while clients compute.
 pub(crate) const CLIENTS: u32 = 8;
 
-/// Runs the clients on the load core and adds up what they counted.
-pub(crate) fn run(order: &Order<'_>) -> Result<Summary, String> {
-    let Some(tls) = order.tls.filter(|_| order.front == Front::Tls) else {
+/// Runs the clients on the load core and adds up their counts.
+pub(crate) fn run(load_run: &LoadRun<'_>) -> Result<Summary, String> {
+    let Some(tls) = load_run
+        .tls
+        .filter(|_| load_run.protocol == ClientProtocol::Tls)
+    else {
         return Err("handshakes need TLS".to_owned());
     };
     let failed = |e: &dyn std::fmt::Display| format!("openssl s_time: {e}");
@@ -25,9 +28,14 @@ pub(crate) fn run(order: &Order<'_>) -> Result<Summary, String> {
             .args(["-c", LOAD_CORE, "openssl", "s_time", "-new", "-verify", "2"])
             .arg("-CAfile")
             .arg(&tls.authority)
-            .args(["-connect", &format!("{HOST}:{}", order.address.port())])
-            .args(["-time", &order.length.as_secs().to_string(), "-www", PATH])
-            .env("OPENSSL_CONF", &tls.offer)
+            .args(["-connect", &format!("{HOST}:{}", load_run.address.port())])
+            .args([
+                "-time",
+                &load_run.length.as_secs().to_string(),
+                "-www",
+                PATH,
+            ])
+            .env("OPENSSL_CONF", &tls.openssl_config)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,4 +1,4 @@
-//! `cargo xtask bench idle`: what an idle keep-alive connection costs in resident memory.
+//! `cargo xtask bench idle`: resident memory of an idle keep-alive connection.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,13 +10,13 @@ use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-use super::bars::Outcome;
 use super::build::build_all;
 use super::compare::Folder;
+use super::goals::Outcome;
 use super::machine::{Facts, how_to_install, is_installed, require};
 use super::process::{SERVER_CORE, Server, free_address};
-use super::system::{Surroundings, System};
-use super::{bars, probe, report, scenario};
+use super::system::{StartOptions, System};
+use super::{goals, probe, report, scenario};
 
 /// Flags of `cargo xtask bench idle`.
 #[derive(Debug, Args)]
@@ -31,17 +31,17 @@ pub(crate) struct IdleArguments {
         default_value = "blitz-uring,blitz-epoll,nginx,haproxy"
     )]
     only: Vec<String>,
-    /// Do not keep the result
+    /// Do not save the result
     #[arg(long)]
     no_save: bool,
 }
 
-/// What is there before the connections that count: code, first allocations, warm caches.
+/// Connections before the measurement: they load code, allocate first blocks and warm caches.
 const CONNECTIONS_BEFORE: u32 = 100;
 const SETTLE: Duration = Duration::from_secs(5);
-/// Descriptors beside the connections.
+/// Descriptors in addition to the connections.
 const DESCRIPTORS_SPARE: u64 = 200;
-const BAR_KIB: f64 = 1.0;
+const GOAL_KIB: f64 = 1.0;
 
 #[derive(Serialize)]
 struct Row {
@@ -53,14 +53,14 @@ struct Row {
 }
 
 impl Row {
-    /// Whether Blitz meets the bar; nothing for others.
+    /// Whether Blitz meets the goal; `None` for other servers.
     fn met(&self) -> Option<bool> {
         let is_ours = self.name.starts_with("blitz");
-        is_ours.then_some(self.kib_per_connection <= BAR_KIB)
+        is_ours.then_some(self.kib_per_connection <= GOAL_KIB)
     }
 }
 
-/// Measures one system after the other, each from a fresh process.
+/// Measures one system after the other, each in a new process.
 pub(crate) fn run(arguments: &IdleArguments, command: &str) -> Result<Outcome, String> {
     require("taskset")?;
     allow_descriptors(u64::from(arguments.connections) + DESCRIPTORS_SPARE)?;
@@ -99,7 +99,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static System>, String> {
         let system = scenario::find(name).ok_or_else(|| format!("there is no system '{name}'"))?;
         match system.peer() {
             Some(peer) if !is_installed(peer) => {
-                eprintln!("{name} is left out: {}", how_to_install(peer));
+                eprintln!("{name} is skipped: {}", how_to_install(peer));
             }
             _ => systems.push(system),
         }
@@ -109,7 +109,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static System>, String> {
 
 fn measure(system: &'static System, connections: u32, folder: &Folder) -> Result<Row, String> {
     let listen = free_address()?;
-    let around = Surroundings {
+    let options = StartOptions {
         listen,
         backend: listen,
         connections,
@@ -118,7 +118,7 @@ fn measure(system: &'static System, connections: u32, folder: &Folder) -> Result
         tls: None,
         folder: &folder.0,
     };
-    let command = system.command(&around)?;
+    let command = system.command(&options)?;
     let server = Server::start_pinned(system.name, SERVER_CORE, &command, listen)?;
     let mut clients = Vec::new();
     let failed = |error: String| format!("{}: {error}", system.name);
@@ -128,9 +128,9 @@ fn measure(system: &'static System, connections: u32, folder: &Folder) -> Result
     open_until(&mut clients, connections, listen).map_err(failed)?;
     thread::sleep(SETTLE);
     let (after, kernel_after) = (server.resident_bytes(), kernel_bytes());
-    // A connection that the server has closed in the meantime costs nothing, and does not count.
+    // A connection that the server has closed costs nothing and must not count.
     for client in &clients {
-        probe::ask_on(client, listen).map_err(|e| failed(format!("idle connection: {e}")))?;
+        probe::request_on(client, listen).map_err(|e| failed(format!("idle connection: {e}")))?;
     }
     let grown = f64::from(connections - CONNECTIONS_BEFORE) * 1024.0;
     let per_connection = |before: u64, after: u64| (after as f64 - before as f64) / grown;
@@ -144,13 +144,13 @@ fn measure(system: &'static System, connections: u32, folder: &Folder) -> Result
     })
 }
 
-/// Opens connections up to `count` and makes one request on each new one.
+/// Opens connections up to `count` and sends one request on each new one.
 fn open_until(clients: &mut Vec<TcpStream>, count: u32, address: SocketAddr) -> Result<(), String> {
     while clients.len() < count as usize {
         let number = clients.len();
         let failed = |error: String| format!("connection {number}: {error}");
         let client = TcpStream::connect(address).map_err(|e| failed(e.to_string()))?;
-        probe::ask_on(&client, address).map_err(failed)?;
+        probe::request_on(&client, address).map_err(failed)?;
         clients.push(client);
     }
     Ok(())
@@ -178,7 +178,7 @@ fn allow_descriptors(wanted: u64) -> Result<(), String> {
     }
     if limit.maximum.is_some_and(|maximum| maximum < wanted) {
         return Err(format!(
-            "{wanted} descriptors are needed; raise the limit (ulimit -Hn)"
+            "{wanted} descriptors are required; raise the limit (ulimit -Hn)"
         ));
     }
     setrlimit(
@@ -193,7 +193,7 @@ fn allow_descriptors(wanted: u64) -> Result<(), String> {
 
 fn table(rows: &[Row], connections: u32) -> String {
     let mut text = format!(
-        "{connections} idle keep-alive connections (bar: {BAR_KIB:.1} KiB each)\n\n\
+        "{connections} idle keep-alive connections (goal: {GOAL_KIB:.1} KiB each)\n\n\
          | system | KiB per connection | RSS MiB | kernel KiB per connection, both ends | |\n\
          |---|---|---|---|---|\n"
     );
@@ -201,7 +201,7 @@ fn table(rows: &[Row], connections: u32) -> String {
         let kernel = row
             .kernel_kib_per_connection
             .map_or("–".to_owned(), |kib| format!("{kib:.2}"));
-        let verdict = bars::word(row.met());
+        let verdict = goals::verdict_text(row.met());
         let Row {
             name,
             kib_per_connection: each,

@@ -1,17 +1,17 @@
-//! What the load tools are told, and what they counted.
+//! The parameters of a load tool and its counts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::group::Front;
+use super::group::ClientProtocol;
 use super::tls_files::TlsFiles;
 
-/// One run of a load tool.
-pub(crate) struct Order<'a> {
+/// The parameters of one run of a load tool.
+pub(crate) struct LoadRun<'a> {
     pub(crate) address: SocketAddr,
-    pub(crate) front: Front,
+    pub(crate) protocol: ClientProtocol,
     pub(crate) connections: u32,
     /// Requests in flight on each.
     pub(crate) streams: u32,
@@ -19,23 +19,23 @@ pub(crate) struct Order<'a> {
     pub(crate) tls: Option<&'a TlsFiles>,
 }
 
-/// What one run counted.
+/// The counts of one run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub(crate) requests: u64,
-    /// Bytes of the responses: with their heads for HTTP/1.1, only the content for HTTP/2.
+    /// Bytes of the responses: heads and content for HTTP/1.1, content only for HTTP/2.
     pub(crate) bytes: u64,
     pub(crate) duration_us: u64,
-    /// Absent where the tool does not say.
+    /// Absent if the tool does not report it.
     pub(crate) p50_us: Option<u64>,
     pub(crate) p99_us: Option<u64>,
     pub(crate) max_us: Option<u64>,
-    /// Connect, read, write, timeout and status other than 2xx or 3xx.
+    /// Errors of connect, read and write, timeouts, and statuses other than 2xx or 3xx.
     pub(crate) errors: u64,
 }
 
 impl Summary {
-    /// Nothing failed, and as many bytes came as that many responses have.
+    /// Checks that no request failed and that the bytes match the number of responses.
     pub(crate) fn check(&self, response_bytes: usize) -> Result<(), String> {
         if self.errors > 0 {
             return Err(format!(
@@ -46,7 +46,7 @@ impl Summary {
         if self.requests == 0 {
             return Err("no request was answered".to_owned());
         }
-        // Responses under way at the end are counted in bytes only: far less than one in a hundred.
+        // Responses in flight at the end count in bytes only: far less than one in a hundred.
         let expected = self.requests as f64 * response_bytes as f64;
         if (self.bytes as f64 / expected - 1.0).abs() > 0.01 {
             let got = self.bytes / self.requests;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_and_other_lengths_are_said() {
+    fn errors_and_other_lengths_are_reported() {
         let summary = Summary {
             requests: 100,
             bytes: 13_000,

@@ -1,4 +1,4 @@
-//! What ran where: the facts without which a number means nothing.
+//! The machine, the revision and the versions that a result belongs to.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use super::build::target_folder;
 use super::process::busy_seconds;
 use crate::tidy::repository_root;
 
-/// Share of one core above which the machine counts as busy with something else.
+/// Largest share of one core that other programs may use in a valid set.
 pub(crate) const FOREIGN_SHARE_MAX: f64 = 0.05;
 
 /// The machine and the versions.
@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     pub(crate) kernel: String,
     pub(crate) cpu: String,
     pub(crate) cores: usize,
-    /// Load tool and peers, as they call themselves.
+    /// Versions of load tools and peers, as they print them.
     pub(crate) versions: Vec<String>,
 }
 
@@ -56,18 +56,18 @@ impl Facts {
     }
 }
 
-/// Fails with what to install if a program is missing.
+/// Fails with the package to install if a program is missing.
 pub(crate) fn require(program: &str) -> Result<(), String> {
     if is_installed(program) {
         return Ok(());
     }
     Err(format!(
-        "{program} is needed and not installed; {}",
+        "{program} is not installed; {}",
         how_to_install(program)
     ))
 }
 
-/// What to do about a missing program.
+/// The remedy for a missing program.
 pub(crate) fn how_to_install(program: &str) -> String {
     let package = match program {
         "taskset" => "util-linux",
@@ -82,8 +82,8 @@ pub(crate) fn is_installed(program: &str) -> bool {
     locate(program).is_some()
 }
 
-/// Where the program is: in one of the folders of PATH, to which Debian's daemons in /usr/sbin should
-/// belong, or among those that `.ci/tools` has installed.
+/// The program's file: in the folders of PATH, which should include /usr/sbin for Debian's daemons, or
+/// among the tools that `.ci/tools` installed.
 pub(crate) fn locate(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let tools = target_folder().join("tools/bin");
@@ -91,14 +91,14 @@ pub(crate) fn locate(program: &str) -> Option<PathBuf> {
     folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
 }
 
-/// Share of one core that other programs use right now, over a second.
-pub(crate) fn foreign_share_now() -> f64 {
+/// Share of one core that other programs use, measured over a second.
+pub(crate) fn current_foreign_share() -> f64 {
     let before = busy_seconds();
     thread::sleep(Duration::from_secs(1));
     busy_seconds() - before
 }
 
-/// The first line in which a program says its version, on whichever stream it says it.
+/// The first line of a program's version, on standard output or standard error.
 fn version(program: &str) -> String {
     let flag = match program {
         "h2load" | "curl" | "envoy" => "--version",
@@ -106,7 +106,7 @@ fn version(program: &str) -> String {
         _ => "-v",
     };
     let found = locate(program).unwrap_or_else(|| program.into());
-    // Envoy says the path that it was started with, which is one of this machine.
+    // Envoy prints the path that it was started with, which belongs to this machine.
     let Ok(output) = Command::new(found).arg0(program).arg(flag).output() else {
         return format!("{program} (unknown version)");
     };
@@ -116,7 +116,7 @@ fn version(program: &str) -> String {
     line.unwrap_or(program).trim().to_owned()
 }
 
-/// The commit that was measured, and whether more than that was.
+/// The measured commit, and whether the tree has uncommitted changes.
 fn revision() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git")
@@ -136,7 +136,7 @@ fn revision() -> String {
     }
 }
 
-/// Today in UTC as year-month-day.
+/// The current date in UTC as year-month-day.
 fn date() -> String {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -144,7 +144,7 @@ fn date() -> String {
     civil(since.as_secs() / 86_400)
 }
 
-/// The Gregorian date of a day since 1970, reckoned in years that begin in March.
+/// The Gregorian date of a day since 1970, computed in years that start in March.
 fn civil(day: u64) -> String {
     let day = day + 719_468;
     let era = day / 146_097;
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_become_dates() {
+    fn days_are_converted_to_dates() {
         assert_eq!(civil(0), "1970-01-01");
         assert_eq!(civil(19_782), "2024-02-29");
         assert_eq!(civil(20_088), "2024-12-31");

@@ -1,4 +1,4 @@
-//! One run of one system: load, CPU, memory, and whether every answer was right.
+//! One run of one system: load, CPU, memory, and a check of every response.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,28 +8,28 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::group::{Front, Load, Task};
-use super::load::{Order, Summary};
+use super::group::{ClientProtocol, LoadTool, ServerRole};
+use super::load::{LoadRun, Summary};
 use super::plan::{Plan, WARM_UP};
 use super::process::{LOAD_CORE, SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds};
-use super::system::{Kind, Surroundings, System};
+use super::system::{Kind, StartOptions, System};
 use super::tls_files::TlsFiles;
 use super::wrk::Wrk;
 use super::{h2load, handshakes, probe};
 
-/// What one run gave.
+/// The measurements of one run.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Run {
     pub(crate) round: u32,
     pub(crate) cpu_us_per_request: f64,
     pub(crate) requests_per_second: f64,
     pub(crate) resident_bytes: u64,
-    /// Share of one core that neither server, backend nor load tool used.
+    /// Share of one core that programs other than server, backend and load tool used.
     pub(crate) foreign_share: f64,
     pub(crate) load: Summary,
 }
 
-/// What a system reports at its end, over its whole life.
+/// The counters that a system prints when it ends, over its whole life.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Counters {
     pub(crate) enters: u64,
@@ -37,37 +37,37 @@ pub(crate) struct Counters {
     pub(crate) cqes: u64,
 }
 
-/// A system with all of its runs.
+/// A system with all its runs.
 #[derive(Serialize)]
-pub(crate) struct Measured {
+pub(crate) struct Measurement {
     pub(crate) name: &'static str,
     #[serde(skip)]
     pub(crate) system: &'static System,
     pub(crate) runs: Vec<Run>,
     pub(crate) counters: Option<Counters>,
-    /// Requests of its whole life: what the counters are divided by.
+    /// Requests of its whole life, by which the counters are divided.
     pub(crate) requests: u64,
 }
 
-/// All systems of a plan, up and running, and the backends behind the proxies.
+/// The running systems of a plan, and the backends of the proxies.
 pub(crate) struct Bench<'a> {
     plan: &'a Plan,
     folder: &'a Path,
     wrk: Wrk,
     tls: Option<TlsFiles>,
     backends: Vec<Server>,
-    entries: Vec<Entry>,
+    running: Vec<RunningSystem>,
 }
 
-struct Entry {
+struct RunningSystem {
     server: Server,
-    /// What the load tool counts of one response.
+    /// Bytes that the load tool counts for one response.
     response_bytes: usize,
-    measured: Measured,
+    measured: Measurement,
 }
 
 impl<'a> Bench<'a> {
-    /// Starts everything and warms each system up. `folder` is empty and stays until the end.
+    /// Starts all systems and warms them up. `folder` is empty and exists until the end.
     pub(crate) fn start(
         plan: &'a Plan,
         backends: &[&'static System],
@@ -80,48 +80,51 @@ impl<'a> Bench<'a> {
             wrk: Wrk::prepare(folder)?,
             tls,
             backends: Vec::new(),
-            entries: Vec::new(),
+            running: Vec::new(),
         };
         let response = capture_response(plan, folder)?;
         let mut backend_addresses = Vec::new();
         for &system in backends {
             let address = free_address()?;
-            let around = bench.around(address, address, response.as_deref());
-            let mut command = system.command(&around)?;
+            let options = bench.start_options(address, address, response.as_deref());
+            let mut command = system.command(&options)?;
             if matches!(system.kind, Kind::LimitResponder { .. }) {
-                // One at a time: a backend that waits for company would add its wait to every proxy.
+                // One request at a time: a backend that waits for several would add its wait to every proxy.
                 command.args(["--wait", "1"]);
             }
             let server = Server::start_pinned(system.name, LOAD_CORE, &command, address)?;
             bench.backends.push(server);
-            backend_addresses.push((system.group.front, address));
+            backend_addresses.push((system.group.protocol, address));
         }
         for system in &plan.systems {
             let address = free_address()?;
-            let speaks = match system.group.task {
-                Task::Answer | Task::ToHttp1 => Front::Http1,
-                Task::ToH2c => Front::H2c,
+            let backend_protocol = match system.group.role {
+                ServerRole::Respond | ServerRole::ProxyToHttp1 => ClientProtocol::Http1,
+                ServerRole::ProxyToH2c => ClientProtocol::H2c,
             };
-            let backend = backend_addresses.iter().find(|(front, _)| *front == speaks);
+            let backend = backend_addresses
+                .iter()
+                .find(|(protocol, _)| *protocol == backend_protocol);
             let backend = backend.map_or(address, |(_, address)| *address);
-            let command = system.command(&bench.around(address, backend, response.as_deref()))?;
-            let entry = Entry::start(system, &command, address, bench.tls.as_ref())?;
-            bench.entries.push(entry);
+            let command =
+                system.command(&bench.start_options(address, backend, response.as_deref()))?;
+            let running = RunningSystem::start(system, &command, address, bench.tls.as_ref())?;
+            bench.running.push(running);
         }
-        for index in 0..bench.entries.len() {
+        for index in 0..bench.running.len() {
             bench.run(index, 0, WARM_UP)?;
-            bench.entries[index].measured.runs.clear();
+            bench.running[index].measured.runs.clear();
         }
         Ok(bench)
     }
 
-    fn around<'b>(
+    fn start_options<'b>(
         &'b self,
         listen: SocketAddr,
         backend: SocketAddr,
         response: Option<&'b Path>,
-    ) -> Surroundings<'b> {
-        Surroundings {
+    ) -> StartOptions<'b> {
+        StartOptions {
             listen,
             backend,
             connections: self.plan.connections,
@@ -134,52 +137,52 @@ impl<'a> Bench<'a> {
 
     /// One run of every system, in the order of the table.
     pub(crate) fn round(&mut self, round: u32) -> Result<(), String> {
-        (0..self.entries.len()).try_for_each(|index| self.run(index, round, self.plan.run))
+        (0..self.running.len()).try_for_each(|index| self.run(index, round, self.plan.run))
     }
 
-    /// Stops everything and reads the counters that the servers print at their end.
-    pub(crate) fn finish(self) -> Vec<Measured> {
-        let finish = |mut entry: Entry| {
-            let last_words = entry.server.stop();
-            entry.measured.counters = counters(&last_words);
-            entry.measured
+    /// Stops all systems and reads the counters that they print when they end.
+    pub(crate) fn finish(self) -> Vec<Measurement> {
+        let finish = |mut running: RunningSystem| {
+            let output = running.server.stop();
+            running.measured.counters = counters(&output);
+            running.measured
         };
-        self.entries.into_iter().map(finish).collect()
+        self.running.into_iter().map(finish).collect()
     }
 
     fn run(&mut self, index: usize, round: u32, length: Duration) -> Result<(), String> {
         let backends = || self.backends.iter().map(Server::cpu_seconds).sum::<f64>();
         let tls = self.tls.as_ref();
-        let entry = &mut self.entries[index];
-        let (name, group) = (entry.measured.name, entry.measured.system.group);
+        let running = &mut self.running[index];
+        let (name, group) = (running.measured.name, running.measured.system.group);
         let failed = |error: String| format!("{name}, round {round}: {error}");
-        entry.probe(tls).map_err(failed)?;
-        let order = Order {
-            address: entry.server.address,
-            front: group.front,
+        running.probe(tls).map_err(failed)?;
+        let load_run = LoadRun {
+            address: running.server.address,
+            protocol: group.protocol,
             connections: self.plan.connections,
             streams: self.plan.streams,
             length,
             tls,
         };
         let (server_before, others_before) =
-            (entry.server.cpu_seconds(), backends() + own_cpu_seconds());
+            (running.server.cpu_seconds(), backends() + own_cpu_seconds());
         let busy_before = busy_seconds();
-        let summary = match group.load {
-            Load::Wrk => self.wrk.run(&order),
-            Load::H2load { varied } => h2load::run(&order, varied, self.folder),
-            Load::Handshakes => handshakes::run(&order),
+        let summary = match group.load_tool {
+            LoadTool::Wrk => self.wrk.run(&load_run),
+            LoadTool::H2load { varied } => h2load::run(&load_run, varied, self.folder),
+            LoadTool::Handshakes => handshakes::run(&load_run),
         };
         let summary = summary.map_err(failed)?;
         let busy = busy_seconds() - busy_before;
-        let server = entry.server.cpu_seconds() - server_before;
-        // The load tool has ended, so its time is among that of our children, or our own.
+        let server = running.server.cpu_seconds() - server_before;
+        // The load tool has ended, so its time is part of our own or of our children's.
         let others = backends() + own_cpu_seconds() - others_before;
-        let resident_bytes = entry.server.resident_bytes();
-        entry.probe(tls).map_err(failed)?;
-        summary.check(entry.response_bytes).map_err(failed)?;
-        entry.measured.requests += summary.requests;
-        entry.measured.runs.push(Run {
+        let resident_bytes = running.server.resident_bytes();
+        running.probe(tls).map_err(failed)?;
+        summary.check(running.response_bytes).map_err(failed)?;
+        running.measured.requests += summary.requests;
+        running.measured.runs.push(Run {
             round,
             cpu_us_per_request: server * 1e6 / summary.requests as f64,
             requests_per_second: summary.requests_per_second(),
@@ -191,20 +194,20 @@ impl<'a> Bench<'a> {
     }
 }
 
-impl Entry {
+impl RunningSystem {
     fn start(
         system: &'static System,
         command: &Command,
         address: SocketAddr,
         tls: Option<&TlsFiles>,
-    ) -> Result<Entry, String> {
+    ) -> Result<RunningSystem, String> {
         let server = Server::start_pinned(system.name, SERVER_CORE, command, address)?;
-        let response_bytes = probe::ask_as(system.group, address, tls)
+        let response_bytes = probe::request_as(system.group, address, tls)
             .map_err(|e| format!("{}: {e}", system.name))?;
-        Ok(Entry {
+        Ok(RunningSystem {
             server,
             response_bytes,
-            measured: Measured {
+            measured: Measurement {
                 name: system.name,
                 system,
                 runs: Vec::new(),
@@ -214,9 +217,9 @@ impl Entry {
         })
     }
 
-    /// A response of another length than the first would be counted wrongly.
+    /// Fails if the length of a response differs from the first, because the counts would be wrong.
     fn probe(&mut self, tls: Option<&TlsFiles>) -> Result<(), String> {
-        let bytes = probe::ask_as(self.measured.system.group, self.server.address, tls)?;
+        let bytes = probe::request_as(self.measured.system.group, self.server.address, tls)?;
         self.measured.requests += 1;
         if bytes == self.response_bytes {
             return Ok(());
@@ -228,14 +231,14 @@ impl Entry {
     }
 }
 
-/// The very bytes that the example server answers with, for the bare ring to answer with too.
+/// Stores the response of the example server, which the bare ring sends as well.
 fn capture_response(plan: &Plan, folder: &Path) -> Result<Option<std::path::PathBuf>, String> {
     let blitz = |system: &&&System| matches!(system.kind, Kind::HelloWorld { .. });
     let Some(system) = plan.systems.iter().find(blitz) else {
         return Ok(None);
     };
     let listen = free_address()?;
-    let around = Surroundings {
+    let options = StartOptions {
         listen,
         backend: listen,
         connections: 1,
@@ -244,23 +247,24 @@ fn capture_response(plan: &Plan, folder: &Path) -> Result<Option<std::path::Path
         tls: None,
         folder,
     };
-    let server = Server::start_pinned(system.name, SERVER_CORE, &system.command(&around)?, listen)?;
-    let response = probe::ask(listen).map_err(|e| format!("{}: {e}", system.name))?;
+    let server =
+        Server::start_pinned(system.name, SERVER_CORE, &system.command(&options)?, listen)?;
+    let response = probe::request(listen).map_err(|e| format!("{}: {e}", system.name))?;
     drop(server);
     let file = folder.join("response");
     fs::write(&file, response).map_err(|e| format!("{}: {e}", file.display()))?;
     Ok(Some(file))
 }
 
-/// The last line that is an object with the counters in it; servers log other things as well.
-fn counters(last_words: &str) -> Option<Counters> {
-    last_words
+/// The last line that is a JSON object with the counters; servers log other lines as well.
+fn counters(output: &str) -> Option<Counters> {
+    output
         .lines()
         .rev()
         .find_map(|line| serde_json::from_str(line.trim()).ok())
 }
 
-impl Measured {
+impl Measurement {
     /// A counter per request.
     pub(crate) fn per_request(&self, which: impl Fn(&Counters) -> u64) -> Option<f64> {
         let counters = self.counters.as_ref()?;

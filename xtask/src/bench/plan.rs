@@ -1,4 +1,4 @@
-//! What is run, how often and how long.
+//! The systems, rounds and times of a comparison.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use clap::Args;
 use super::scenario::Scenario;
 use super::system::System;
 
-/// Flags of every comparison that goes round by round.
+/// Flags of every comparison in rounds.
 #[derive(Debug, Args)]
 pub(crate) struct RoundsArguments {
-    /// Interleaved rounds; a bar needs at least 15
+    /// Interleaved rounds; a goal needs at least 15
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Length of one run
@@ -19,10 +19,10 @@ pub(crate) struct RoundsArguments {
     /// Connections of the load tool [default: 100, or 32 with 32 streams each for HTTP/2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5000))]
     connections: Option<u32>,
-    /// Only these systems or groups, separated by commas; a wrong name shows which there are
+    /// Only these systems or groups, separated by commas; an unknown name lists the known ones
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Three rounds of one second, nothing saved: a look, not a proof
+    /// Three rounds of one second; the set is void and not saved
     #[arg(long)]
     quick: bool,
 }
@@ -35,11 +35,11 @@ pub(crate) struct Plan {
     /// Requests in flight on each.
     pub(crate) streams: u32,
     pub(crate) systems: Vec<&'static System>,
-    /// Results of a quick look are not kept.
+    /// Results of `--quick` are not saved.
     pub(crate) save: bool,
 }
 
-/// One run per system before the first round, not counted.
+/// One run per system before the first round; it does not count.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 impl Plan {
@@ -59,19 +59,19 @@ impl Plan {
     }
 }
 
-/// Keeps the order of the table: every round runs A B C in the same order.
+/// Keeps the order of the table, in which every round runs the systems.
 fn chosen(scenario: &'static Scenario, only: &[String]) -> Result<Vec<&'static System>, String> {
     let systems = scenario.systems;
     for word in only {
-        if !systems.iter().any(|system| system.is_meant_by(word)) {
+        if !systems.iter().any(|system| system.matches(word)) {
             let groups = scenario.groups.iter().map(|group| group.name);
             let names = groups.chain(systems.iter().map(|system| system.name));
             let names = names.collect::<Vec<_>>().join(", ");
-            return Err(format!("there is no system '{word}'; {names}"));
+            return Err(format!("there is no system '{word}'; known: {names}"));
         }
     }
     let wanted = |system: &&System| {
-        (only.is_empty() && system.by_default) || only.iter().any(|word| system.is_meant_by(word))
+        (only.is_empty() && system.by_default) || only.iter().any(|word| system.matches(word))
     };
     Ok(systems.iter().filter(wanted).collect())
 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_stands_for_its_systems_in_the_order_of_the_table() {
+    fn a_group_selects_its_systems_in_the_order_of_the_table() {
         let proxies = names(&["proxy"]);
         assert_eq!(proxies.first(), Some(&"relay"));
         assert!(proxies.contains(&"nginx-proxy"));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
+    fn an_unknown_name_lists_the_known_ones() {
         let error = chosen(&H1, &["ngnix".to_owned()]).err().unwrap();
         assert!(
             error.contains("ngnix") && error.contains("fixed, proxy, limit,"),

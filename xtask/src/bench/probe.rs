@@ -1,45 +1,45 @@
-//! One request whose answer is read byte by byte: is the server right at all?
+//! One request whose response is checked byte by byte.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use super::group::{Front, Group, Load};
+use super::group::{ClientProtocol, Group, LoadTool};
 use super::tls_files::{HOST, TlsFiles};
 
-/// What every system answers to `PATH`.
+/// The path that every system serves, with `BODY`.
 pub(crate) const PATH: &str = "/hello";
 pub(crate) const BODY: &[u8] = b"Hello, World!";
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Far more than a head and the body need.
+/// Far more than the head and the body have.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 
-/// Asks as the load tool of the group does. Returns how many bytes of a response that tool counts:
-/// all of HTTP/1.1, the content of HTTP/2.
-pub(crate) fn ask_as(
+/// Sends a request like the group's load tool. Returns the bytes of a response that this tool counts: head
+/// and content for HTTP/1.1, content only for HTTP/2.
+pub(crate) fn request_as(
     group: &Group,
     address: SocketAddr,
     tls: Option<&TlsFiles>,
 ) -> Result<usize, String> {
     let curl = |flag| curl(flag, address, tls);
-    match (group.load, group.front) {
-        (Load::Wrk, Front::Tls) => length_of_whole(&curl("--http1.1")?),
-        (Load::Wrk, Front::Http1 | Front::H2c) => Ok(ask(address)?.len()),
-        (Load::Handshakes, _) => length_of_whole(&curl("--http1.0")?),
-        (Load::H2load { .. }, Front::Tls) => length_of_content(&curl("--http2")?),
-        (Load::H2load { .. }, _) => length_of_content(&curl("--http2-prior-knowledge")?),
+    match (group.load_tool, group.protocol) {
+        (LoadTool::Wrk, ClientProtocol::Tls) => length_of_whole(&curl("--http1.1")?),
+        (LoadTool::Wrk, ClientProtocol::Http1 | ClientProtocol::H2c) => Ok(request(address)?.len()),
+        (LoadTool::Handshakes, _) => length_of_whole(&curl("--http1.0")?),
+        (LoadTool::H2load { .. }, ClientProtocol::Tls) => length_of_content(&curl("--http2")?),
+        (LoadTool::H2load { .. }, _) => length_of_content(&curl("--http2-prior-knowledge")?),
     }
 }
 
-/// Head and body as they came, by curl in the version that the flag demands.
+/// Head and body from curl, in the version of the flag.
 fn curl(version: &str, address: SocketAddr, tls: Option<&TlsFiles>) -> Result<Vec<u8>, String> {
     let port = address.port();
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--include", "--max-time", "5"])
         .args([version, "--connect-to", &format!("{HOST}:{port}:{address}")]);
     if version == "--http1.0" {
-        // Which curl would offer by its name, and nobody has heard of.
+        // curl would offer http/1.0, which no server knows.
         curl.arg("--no-alpn");
     }
     let scheme = match tls.filter(|_| version != "--http2-prior-knowledge") {
@@ -60,7 +60,7 @@ fn curl(version: &str, address: SocketAddr, tls: Option<&TlsFiles>) -> Result<Ve
 fn length_of_whole(response: &[u8]) -> Result<usize, String> {
     let wrong = || {
         Err(format!(
-            "another answer: {}",
+            "unexpected response: {}",
             String::from_utf8_lossy(response)
         ))
     };
@@ -76,19 +76,19 @@ fn length_of_content(response: &[u8]) -> Result<usize, String> {
         return Ok(BODY.len());
     }
     Err(format!(
-        "another answer: {}",
+        "unexpected response: {}",
         String::from_utf8_lossy(response)
     ))
 }
 
-/// Asks on a connection of its own and returns the whole response.
-pub(crate) fn ask(address: SocketAddr) -> Result<Vec<u8>, String> {
+/// Sends a request on a new connection and returns the whole response.
+pub(crate) fn request(address: SocketAddr) -> Result<Vec<u8>, String> {
     let stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(|e| e.to_string())?;
-    ask_on(&stream, address)
+    request_on(&stream, address)
 }
 
-/// Asks on an open connection and returns the whole response, checked.
-pub(crate) fn ask_on(mut stream: &TcpStream, address: SocketAddr) -> Result<Vec<u8>, String> {
+/// Sends a request on an open connection and returns the whole response, checked.
+pub(crate) fn request_on(mut stream: &TcpStream, address: SocketAddr) -> Result<Vec<u8>, String> {
     let request = format!("GET {PATH} HTTP/1.1\r\nHost: {address}\r\n\r\n");
     stream
         .set_read_timeout(Some(TIMEOUT))
@@ -100,7 +100,7 @@ pub(crate) fn ask_on(mut stream: &TcpStream, address: SocketAddr) -> Result<Vec<
     let mut chunk = [0; 2048];
     while !is_complete(&response)? {
         match stream.read(&mut chunk) {
-            Ok(0) => return Err("it closed the connection inside the response".to_owned()),
+            Ok(0) => return Err("the server closed the connection inside the response".to_owned()),
             Ok(bytes) => response.extend_from_slice(&chunk[..bytes]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error.to_string()),
@@ -109,7 +109,7 @@ pub(crate) fn ask_on(mut stream: &TcpStream, address: SocketAddr) -> Result<Vec<
     Ok(response)
 }
 
-/// Whether head and body are there; an error as soon as something is wrong with them.
+/// Whether head and body are complete; an error as soon as one of them is wrong.
 fn is_complete(response: &[u8]) -> Result<bool, String> {
     let wrong = |what: &str| Err(format!("{what}: {}", String::from_utf8_lossy(response)));
     if response.len() > RESPONSE_BYTES_MAX {
@@ -128,11 +128,11 @@ fn is_complete(response: &[u8]) -> Result<bool, String> {
     }
     let length = lines.find_map(|line| line.strip_prefix("content-length:"));
     if length.map(str::trim) != Some(&BODY.len().to_string()) {
-        return wrong("the content-length is not that of the body");
+        return wrong("the content-length does not match the body");
     }
     let body = &response[end + 4..];
     if !BODY.starts_with(&body[..body.len().min(BODY.len())]) || body.len() > BODY.len() {
-        return wrong("the body is another");
+        return wrong("the body differs");
     }
     Ok(body.len() == BODY.len())
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_status_length_or_body_is_said() {
+    fn a_wrong_status_length_or_body_is_an_error() {
         for wrong in [
             "HTTP/1.1 404 Not Found\r\nContent-Length: 13\r\n\r\nHello, World!".to_owned(),
             "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nHello, World".to_owned(),

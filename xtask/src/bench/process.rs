@@ -1,4 +1,4 @@
-//! A server under measurement: started, looked at from outside, stopped.
+//! The process of a measured server: start, CPU time, memory, stop.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The server's core, as taskset wants it.
+/// The server's core, in the form of taskset.
 pub(crate) const SERVER_CORE: &str = "0";
 /// The core of the load tool and the backend.
 pub(crate) const LOAD_CORE: &str = "1";
 
 const START_WITHIN: Duration = Duration::from_secs(10);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// Linux reports times of processes in hundredths of a second, whatever the kernel's own tick is.
+/// Linux reports process times in hundredths of a second, whatever the kernel's tick is.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A running server; stopped when dropped.
 pub(crate) struct Server {
     name: String,
     child: Child,
-    /// What it writes to standard error, to the end.
+    /// Its standard error until the end.
     errors: Option<JoinHandle<String>>,
     pub(crate) address: SocketAddr,
 }
 
 impl Server {
-    /// Starts `command` on one core and waits until it accepts.
+    /// Starts `command` on one core and waits until it accepts connections.
     pub(crate) fn start_pinned(
         name: &str,
         core: &str,
@@ -42,7 +42,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts `command` as it is and returns at once.
+    /// Starts `command` unchanged and returns at once.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -58,7 +58,7 @@ impl Server {
         let errors = child.stderr.take().map(|mut pipe| {
             thread::spawn(move || {
                 let mut text = Vec::new();
-                // What was read until an error is still worth showing.
+                // The text before an error is still useful.
                 let _ = pipe.read_to_end(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
             })
@@ -98,7 +98,7 @@ impl Server {
             .sum()
     }
 
-    /// Asks it to end and returns what it wrote to standard error.
+    /// Stops the server and returns its standard error.
     pub(crate) fn stop(mut self) -> String {
         self.end();
         self.errors
@@ -107,16 +107,16 @@ impl Server {
             .unwrap_or_default()
     }
 
-    /// TERM, then KILL; in both cases the process is reaped.
+    /// Sends TERM, then KILL, and reaps the process.
     fn end(&mut self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid
             && matches!(self.child.try_wait(), Ok(None))
         {
-            // It may have ended by itself in between.
+            // The process may have ended in between.
             let _ = kill_process(pid, Signal::TERM);
-            let asked = Instant::now();
-            while asked.elapsed() < STOP_WITHIN && matches!(self.child.try_wait(), Ok(None)) {
+            let signalled = Instant::now();
+            while signalled.elapsed() < STOP_WITHIN && matches!(self.child.try_wait(), Ok(None)) {
                 thread::sleep(Duration::from_millis(10));
             }
         }
@@ -146,7 +146,7 @@ fn pinned(core: &str, command: &Command) -> Command {
     pinned
 }
 
-/// An address on which nothing listens.
+/// An unused address.
 pub(crate) fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|e| e.to_string())?;
     listener.local_addr().map_err(|e| e.to_string())
@@ -158,7 +158,7 @@ pub(crate) fn own_cpu_seconds() -> f64 {
     fields(&stat).map_or(0.0, |fields| seconds(&fields[11..15]))
 }
 
-/// Time that all cores together were not idle, in seconds since boot.
+/// Busy time of all cores together, in seconds since boot.
 pub(crate) fn busy_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
@@ -179,7 +179,7 @@ struct Process {
     cpu_seconds: f64,
 }
 
-/// The process and all that descend from it.
+/// The process and all its descendants.
 fn tree(root: u32) -> BTreeMap<u32, Process> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -208,7 +208,7 @@ fn tree(root: u32) -> BTreeMap<u32, Process> {
     tree
 }
 
-/// The fields behind the name, which may itself hold blanks and brackets: state, parent, …
+/// The fields after the name, which may itself contain spaces and parentheses: state, parent, …
 fn fields(stat: &str) -> Option<Vec<&str>> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     (fields.len() > 15).then_some(fields)
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_does_not_shift_the_fields() {
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
         let stat = "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 150 50 25 25 20 0 1 0 0";
         let fields = fields(stat).unwrap();
         assert_eq!(fields[1], "1");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_in_its_own_tree_and_resident() {
+    fn this_process_is_in_its_own_tree_and_has_memory() {
         let pid = std::process::id();
         assert!(tree(pid).contains_key(&pid));
         assert!(resident_bytes(pid) > 100 * 1024);

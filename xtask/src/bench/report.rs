@@ -1,20 +1,20 @@
-//! The table for people, and the same with the raw data for the files.
+//! The result as a table for the terminal, as Markdown and as raw data.
 
 use std::fmt::Write;
 use std::fs;
 
 use serde::Serialize;
 
-use super::bars::{Verdict, ratio_to};
-use super::group::{Group, Load};
+use super::goals::{Verdict, ratio_to};
+use super::group::{Group, LoadTool};
 use super::handshakes::CLIENTS;
 use super::machine::Facts;
-use super::measure::{Measured, Run};
+use super::measure::{Measurement, Run};
 use super::scenario::Scenario;
 use super::stats::Quartiles;
 use crate::tidy::repository_root;
 
-/// Everything that is known about a set of runs.
+/// The facts and measurements of a set of runs.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     pub(crate) command: &'a str,
@@ -27,13 +27,13 @@ pub(crate) struct Report<'a> {
     pub(crate) streams: u32,
     /// Share of one core that other programs used before the start.
     pub(crate) foreign_before: f64,
-    /// Why the set proves nothing; empty if it does.
+    /// The reasons why the set is void; empty for a valid set.
     pub(crate) void: Vec<String>,
     pub(crate) verdicts: Vec<Verdict>,
-    pub(crate) measured: Vec<Measured>,
+    pub(crate) measured: Vec<Measurement>,
 }
 
-/// Before those of the ratios.
+/// The columns before the ratios.
 const COLUMNS: [&str; 9] = [
     "system",
     "req/s",
@@ -47,7 +47,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 impl Report<'_> {
-    /// For the terminal.
+    /// The report for the terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for group in self.scenario.groups {
@@ -63,7 +63,7 @@ impl Report<'_> {
         text
     }
 
-    /// For the file beside the raw data.
+    /// The report for the file beside the raw data.
     pub(crate) fn markdown(&self) -> String {
         let facts = &self.facts;
         let mut text = format!(
@@ -101,15 +101,15 @@ impl Report<'_> {
             seconds,
             ..
         } = self;
-        let clients = match (group.load, streams) {
-            (Load::Handshakes, _) => format!("{CLIENTS} clients"),
+        let clients = match (group.load_tool, streams) {
+            (LoadTool::Handshakes, _) => format!("{CLIENTS} clients"),
             (_, 1) => format!("{connections} connections"),
             _ => format!("{connections} connections with {streams} streams"),
         };
         format!("{}: {clients}, {rounds} rounds of {seconds} s", group.title)
     }
 
-    /// The heads of the columns, then a row per system.
+    /// The column titles, then a row per system.
     fn rows(&self, group: &Group) -> Vec<Vec<String>> {
         let heads = COLUMNS.iter().map(|&head| head.to_owned());
         let heads = heads
@@ -125,7 +125,7 @@ impl Report<'_> {
             .collect()
     }
 
-    fn row(&self, measured: &Measured) -> Vec<String> {
+    fn row(&self, measured: &Measurement) -> Vec<String> {
         let quartiles = |of: fn(&Run) -> f64| Quartiles::of(measured.runs.iter().map(of));
         let median = |of: fn(&Run) -> f64| {
             quartiles(of).map_or_else(|| "–".to_owned(), |q| format!("{:.0}", q.median))
@@ -159,7 +159,7 @@ impl Report<'_> {
         row
     }
 
-    /// The bars, then whether they count.
+    /// The verdicts, then whether the set is valid.
     fn conclusion(&self, bullet: &str) -> String {
         let mut text = String::new();
         for verdict in &self.verdicts {
@@ -177,10 +177,13 @@ impl Report<'_> {
             );
         }
         for reason in &self.void {
-            let _ = writeln!(text, "{bullet}VOID, repeat it: {reason}");
+            let _ = writeln!(text, "{bullet}VOID: {reason}; repeat the set");
         }
         if self.void.is_empty() {
-            let _ = writeln!(text, "{bullet}The set is valid: every response was right.");
+            let _ = writeln!(
+                text,
+                "{bullet}The set is valid: every response was correct."
+            );
         }
         text
     }

@@ -1,6 +1,6 @@
-//! The comparisons: which systems run side by side, and the bars that Blitz must meet.
+//! The comparisons: which systems run side by side, and the goals that Blitz must meet.
 
-use super::bars::Bar;
+use super::goals::Goal;
 use super::group::{
     FIXED, Group, H2, H2_TO_H1, H2_TO_H2C, H2_VARIED, H2C, H2C_VARIED, HANDSHAKES, HTTPS, PROXY,
 };
@@ -11,15 +11,15 @@ pub(crate) struct Scenario {
     /// The command, and part of the names of the files with its results.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// Connections of the load tool, if the command line does not say.
+    /// Default number of connections of the load tool.
     pub(crate) connections: u32,
-    /// Requests in flight on each.
+    /// Requests in flight on each connection.
     pub(crate) streams: u32,
     /// In the order of the tables.
     pub(crate) groups: &'static [&'static Group],
     /// In the order in which a round runs them.
     pub(crate) systems: &'static [System],
-    pub(crate) bars: &'static [Bar],
+    pub(crate) goals: &'static [Goal],
 }
 
 pub(crate) const ALL: &[&Scenario] = &[&H1, &H2_FIXED, &TLS, &H2_PROXY];
@@ -36,7 +36,7 @@ const fn system(name: &'static str, group: &'static Group, kind: Kind) -> System
     }
 }
 
-/// Only where the command line names it.
+/// A system that runs only if the command line names it.
 const fn extra(name: &'static str, group: &'static Group, kind: Kind) -> System {
     System {
         name,
@@ -46,8 +46,8 @@ const fn extra(name: &'static str, group: &'static Group, kind: Kind) -> System 
     }
 }
 
-const fn bar(system: &'static str, base: &'static str, at_most: f64) -> Bar {
-    Bar {
+const fn goal(system: &'static str, base: &'static str, at_most: f64) -> Goal {
+    Goal {
         system,
         base,
         at_most,
@@ -73,12 +73,12 @@ pub(crate) static H1: Scenario = Scenario {
         system("nginx-proxy", PROXY, Kind::Nginx),
         system("haproxy-proxy", PROXY, Kind::Haproxy),
     ],
-    bars: &[
-        bar("blitz-uring", "limit", 1.15),
-        bar("blitz-uring", "nginx", 0.85),
-        bar("blitz-epoll", "limit", 1.25),
-        bar("blitz-proxy-uring", "relay", 1.25),
-        bar("blitz-proxy-uring", "nginx-proxy", 0.75),
+    goals: &[
+        goal("blitz-uring", "limit", 1.15),
+        goal("blitz-uring", "nginx", 0.85),
+        goal("blitz-epoll", "limit", 1.25),
+        goal("blitz-proxy-uring", "relay", 1.25),
+        goal("blitz-proxy-uring", "nginx-proxy", 0.75),
     ],
 };
 
@@ -105,11 +105,11 @@ pub(crate) static H2_FIXED: Scenario = Scenario {
         system("blitz-h2c-varied", H2C_VARIED, Kind::Blitz { io: URING }),
         system("h2o-h2c-varied", H2C_VARIED, Kind::H2o),
     ],
-    bars: &[
-        bar("blitz-h2", "h2o-h2", 1.0),
-        bar("blitz-h2-varied", "h2o-h2-varied", 1.0),
-        bar("blitz-h2c", "h2o-h2c", 1.0),
-        bar("blitz-h2c-varied", "h2o-h2c-varied", 1.0),
+    goals: &[
+        goal("blitz-h2", "h2o-h2", 1.0),
+        goal("blitz-h2-varied", "h2o-h2-varied", 1.0),
+        goal("blitz-h2c", "h2o-h2c", 1.0),
+        goal("blitz-h2c-varied", "h2o-h2c-varied", 1.0),
     ],
 };
 
@@ -130,10 +130,10 @@ pub(crate) static TLS: Scenario = Scenario {
         system("haproxy-handshakes", HANDSHAKES, Kind::Haproxy),
         extra("h2o-handshakes", HANDSHAKES, Kind::H2o),
     ],
-    bars: &[
-        bar("blitz-https", "nginx-https", 0.85),
-        // As many per second of CPU as nginx, or more.
-        bar("blitz-handshakes", "nginx-handshakes", 1.0),
+    goals: &[
+        goal("blitz-https", "nginx-https", 0.85),
+        // At least as many per second of CPU as nginx.
+        goal("blitz-handshakes", "nginx-handshakes", 1.0),
     ],
 };
 
@@ -155,20 +155,20 @@ pub(crate) static H2_PROXY: Scenario = Scenario {
         system("haproxy-to-h2c", H2_TO_H2C, Kind::Haproxy),
         system("envoy-to-h2c", H2_TO_H2C, Kind::Envoy),
     ],
-    bars: &[
-        bar("blitz-to-h1", "h2o-to-h1", 0.60),
-        // Both, so the better of them.
-        bar("blitz-to-h2c", "haproxy-to-h2c", 0.60),
-        bar("blitz-to-h2c", "envoy-to-h2c", 0.60),
+    goals: &[
+        goal("blitz-to-h1", "h2o-to-h1", 0.60),
+        // Both goals apply, so the better server decides.
+        goal("blitz-to-h2c", "haproxy-to-h2c", 0.60),
+        goal("blitz-to-h2c", "envoy-to-h2c", 0.60),
     ],
 };
 
-/// What proxies forward to: the bare ring, the cheapest there is and the same for all.
+/// The backend of all proxies: the bare ring, which is the cheapest.
 pub(crate) static BACKEND: System = system("backend", FIXED, Kind::LimitResponder { io: URING });
-/// The same for proxies that speak HTTP/2 to it, by a program that is neither of those compared.
+/// The backend of HTTP/2 proxies: a program that is not one of the compared proxies.
 pub(crate) static BACKEND_H2C: System = system("backend-h2c", H2C, Kind::H2o);
 
-/// The system of that name in whichever scenario.
+/// The system of that name, in any scenario.
 pub(crate) fn find(name: &str) -> Option<&'static System> {
     let mut systems = ALL.iter().flat_map(|scenario| scenario.systems);
     systems.find(|system| system.name == name)
@@ -179,19 +179,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_every_bar_and_base_has_its_row() {
+    fn names_are_unique_and_every_goal_and_base_has_its_row() {
         let names: Vec<_> = ALL.iter().flat_map(|s| s.systems).map(|s| s.name).collect();
         for (index, name) in names.iter().enumerate() {
-            assert!(!names[..index].contains(name), "{name} is there twice");
+            assert!(!names[..index].contains(name), "{name} is listed twice");
         }
         for scenario in ALL {
             let row = |name: &str| {
                 let found = scenario.systems.iter().find(|s| s.name == name);
                 found.unwrap_or_else(|| panic!("{}: no row {name}", scenario.name))
             };
-            for bar in scenario.bars {
-                assert!(row(bar.system).by_default && row(bar.base).by_default);
-                assert_eq!(row(bar.system).group, row(bar.base).group);
+            for goal in scenario.goals {
+                assert!(row(goal.system).by_default && row(goal.base).by_default);
+                assert_eq!(row(goal.system).group, row(goal.base).group);
             }
             for group in scenario.groups {
                 for base in group.bases {

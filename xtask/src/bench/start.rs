@@ -1,4 +1,4 @@
-//! `cargo xtask bench start`: from starting the process to its first answer.
+//! `cargo xtask bench start`: time from the start of the process to its first response.
 
 use std::fmt::Write;
 use std::thread;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::bars::Outcome;
 use super::build::build_all;
 use super::compare::Folder;
+use super::goals::Outcome;
 use super::machine::{Facts, is_installed};
 use super::process::{Server, free_address};
-use super::system::{Surroundings, System};
-use super::{bars, probe, report, scenario};
+use super::system::{StartOptions, System};
+use super::{goals, probe, report, scenario};
 
 /// Flags of `cargo xtask bench start`.
 #[derive(Debug, Args)]
@@ -21,29 +21,29 @@ pub(crate) struct StartArguments {
     /// Starts of each system; the best one counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     starts: u32,
-    /// Do not keep the result
+    /// Do not save the result
     #[arg(long)]
     no_save: bool,
 }
 
 const NAMES: &[&str] = &["blitz-uring", "blitz-epoll", "nginx", "haproxy"];
-const GIVE_UP: Duration = Duration::from_secs(10);
-const BETWEEN_TRIES: Duration = Duration::from_micros(100);
-const BAR_MS: f64 = 15.0;
+const FIRST_RESPONSE_MAX: Duration = Duration::from_secs(10);
+const RETRY_PAUSE: Duration = Duration::from_micros(100);
+const GOAL_MS: f64 = 15.0;
 
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
-    /// Every start, in the order they were made.
+    /// Every start, in order.
     starts_ms: Vec<f64>,
     best_ms: f64,
 }
 
 impl Row {
-    /// Whether Blitz meets the bar; nothing for others.
+    /// Whether Blitz meets the goal; `None` for other servers.
     fn met(&self) -> Option<bool> {
         let is_ours = self.name.starts_with("blitz");
-        is_ours.then_some(self.best_ms <= BAR_MS)
+        is_ours.then_some(self.best_ms <= GOAL_MS)
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &StartArguments, command: &str) -> Result<Outcome, 
     let facts = Facts::gather(&programs);
     let date = facts.date.clone();
     let markdown = format!(
-        "# {date}: start to first answer\n\n`cargo xtask {command}`\n\n- revision {}\n\n{table}",
+        "# {date}: start to first response\n\n`cargo xtask {command}`\n\n- revision {}\n\n{table}",
         facts.revision
     );
     let raw = serde_json::json!({ "command": command, "facts": facts, "rows": rows });
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &StartArguments, command: &str) -> Result<Outcome, 
 /// Not pinned: taskset would be part of the time.
 fn start_once(system: &System, folder: &Folder) -> Result<Duration, String> {
     let listen = free_address()?;
-    let around = Surroundings {
+    let options = StartOptions {
         listen,
         backend: listen,
         connections: 100,
@@ -100,27 +100,27 @@ fn start_once(system: &System, folder: &Folder) -> Result<Duration, String> {
         tls: None,
         folder: &folder.0,
     };
-    let command = system.command(&around)?;
+    let command = system.command(&options)?;
     let begun = Instant::now();
     let server = Server::start(system.name, command, listen)?;
     loop {
-        // Refused is what it says until it listens.
-        let answer = probe::ask(listen);
+        // The connection is refused until the server listens.
+        let response = probe::request(listen);
         let took = begun.elapsed();
-        match answer {
+        match response {
             Ok(_) => {
                 drop(server);
                 return Ok(took);
             }
-            Err(error) if took > GIVE_UP => return Err(error),
-            Err(_) => thread::sleep(BETWEEN_TRIES),
+            Err(error) if took > FIRST_RESPONSE_MAX => return Err(error),
+            Err(_) => thread::sleep(RETRY_PAUSE),
         }
     }
 }
 
 fn table(rows: &[Row], starts: u32) -> String {
     let mut text = format!(
-        "Start to first answer, best of {starts} (bar: {BAR_MS:.0} ms)\n\n\
+        "Start to first response, best of {starts} (goal: {GOAL_MS:.0} ms)\n\n\
          | system | best ms | all ms | |\n|---|---|---|---|\n"
     );
     for row in rows {
@@ -130,7 +130,7 @@ fn table(rows: &[Row], starts: u32) -> String {
             best_ms,
         } = row;
         let all: Vec<String> = starts_ms.iter().map(|ms| format!("{ms:.1}")).collect();
-        let verdict = bars::word(row.met());
+        let verdict = goals::verdict_text(row.met());
         let _ = writeln!(
             text,
             "| {name} | {best_ms:.1} | {} | {verdict} |",

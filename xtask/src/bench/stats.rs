@@ -1,4 +1,4 @@
-//! Median and quartiles: what survives a noisy machine.
+//! Median and quartiles, which tolerate outliers of a noisy machine.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub(crate) struct Quartiles {
 }
 
 impl Quartiles {
-    /// Linear between the two nearest values; `None` without values.
+    /// Interpolates linearly between the two nearest values; `None` without values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Quartiles> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quartiles_lie_between_their_neighbours() {
+    fn quartiles_are_interpolated_between_neighbours() {
         let odd = Quartiles::of([3.0, 1.0, 2.0, 5.0, 4.0]).unwrap();
         assert_eq!(
             odd,

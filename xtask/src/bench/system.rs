@@ -1,15 +1,15 @@
-//! A system under measurement: what it is started from, and with which flags.
+//! A measured system: its program and its flags.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build::{Artifact, artifact_path};
-use super::group::{Front, Group, Task};
+use super::group::{ClientProtocol, Group, ServerRole};
 use super::peers;
 use super::tls_files::TlsFiles;
 
-/// How a system is started.
+/// The program of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     LimitResponder { io: &'static str },
@@ -28,40 +28,40 @@ pub(crate) struct System {
     pub(crate) name: &'static str,
     pub(crate) group: &'static Group,
     pub(crate) kind: Kind,
-    /// Part of a run that names no systems.
+    /// Whether it runs if the command line names no systems.
     pub(crate) by_default: bool,
 }
 
-/// What a start needs to know.
-pub(crate) struct Surroundings<'a> {
+/// The parameters of a start.
+pub(crate) struct StartOptions<'a> {
     pub(crate) listen: SocketAddr,
-    /// Where proxies forward to.
+    /// The backend of proxies.
     pub(crate) backend: SocketAddr,
-    /// Most connections that clients will have open at once.
+    /// Most concurrent connections of clients.
     pub(crate) connections: u32,
-    /// Most requests that will be under way at once.
+    /// Most requests in flight.
     pub(crate) requests: u32,
-    /// The bytes that the bare ring answers with; its own without.
+    /// The bytes of the bare ring's response; by default its own.
     pub(crate) response: Option<&'a Path>,
     pub(crate) tls: Option<&'a TlsFiles>,
     /// An empty folder of this run.
     pub(crate) folder: &'a Path,
 }
 
-impl<'a> Surroundings<'a> {
-    /// The certificate that every server of the run shows.
+impl<'a> StartOptions<'a> {
+    /// The certificate of every server of the run.
     pub(crate) fn tls(&self) -> Result<&'a TlsFiles, String> {
         self.tls
-            .ok_or_else(|| "no certificate was made for this run".to_owned())
+            .ok_or_else(|| "this run has no certificate".to_owned())
     }
 }
 
 impl System {
-    pub(crate) fn is_meant_by(&self, word: &str) -> bool {
+    pub(crate) fn matches(&self, word: &str) -> bool {
         word == self.name || (self.by_default && word == self.group.name)
     }
 
-    /// The program of others that it is, if it is one.
+    /// The name of the program if it is not part of this repository.
     pub(crate) fn peer(&self) -> Option<&'static str> {
         match self.kind {
             Kind::Nginx => Some("nginx"),
@@ -72,7 +72,7 @@ impl System {
         }
     }
 
-    /// What has to be built first.
+    /// The program of this repository that has to be built first.
     pub(crate) fn artifact(&self) -> Option<Artifact> {
         match self.kind {
             Kind::LimitResponder { .. } => Some(Artifact::LimitResponder),
@@ -84,19 +84,19 @@ impl System {
     }
 
     /// The command with one worker; writes a configuration file where one is needed.
-    pub(crate) fn command(&self, around: &Surroundings<'_>) -> Result<Command, String> {
+    pub(crate) fn command(&self, options: &StartOptions<'_>) -> Result<Command, String> {
         let program = self.artifact().map_or_else(PathBuf::new, artifact_path);
-        let listen = around.listen.to_string();
+        let listen = options.listen.to_string();
         let mut command = Command::new(program);
         match self.kind {
             Kind::LimitResponder { io } => {
                 command.args(["--listen", &listen, "--io", io]);
-                if let Some(response) = around.response {
+                if let Some(response) = options.response {
                     command.arg("--response").arg(response);
                 }
             }
             Kind::LimitRelay => {
-                command.args(["--listen", &listen, "--to", &around.backend.to_string()]);
+                command.args(["--listen", &listen, "--to", &options.backend.to_string()]);
             }
             Kind::HelloWorld { io } => {
                 command
@@ -104,46 +104,46 @@ impl System {
                     .env("BLITZ_CORES", "1")
                     .env("BLITZ_IO", io);
             }
-            Kind::Blitz { io } => blitz(&mut command, self.group, around, io)?,
-            Kind::Nginx => command = peers::nginx::command(self.group, around)?,
-            Kind::Haproxy => command = peers::haproxy::command(self.group, around)?,
-            Kind::H2o => command = peers::h2o::command(self.group, around)?,
-            Kind::Envoy => command = peers::envoy::command(self.group, around)?,
+            Kind::Blitz { io } => blitz(&mut command, self.group, options, io)?,
+            Kind::Nginx => command = peers::nginx::command(self.group, options)?,
+            Kind::Haproxy => command = peers::haproxy::command(self.group, options)?,
+            Kind::H2o => command = peers::h2o::command(self.group, options)?,
+            Kind::Envoy => command = peers::envoy::command(self.group, options)?,
         }
-        // Blitz prints its counters at the end, as the bare rings do.
+        // Blitz prints its counters when it ends, like the bare rings.
         command.env("BLITZ_REACTOR_COUNTERS", "1");
         Ok(command)
     }
 }
 
-/// `blitz run`; what is not forwarded is answered by the built-in site.
+/// `blitz run`; without a target the built-in endpoints respond.
 fn blitz(
     command: &mut Command,
     group: &Group,
-    around: &Surroundings<'_>,
+    options: &StartOptions<'_>,
     io: &str,
 ) -> Result<(), String> {
-    let listen = around.listen.to_string();
+    let listen = options.listen.to_string();
     command.args(["run", "--cores", "1", "--io", io]);
-    match group.front {
-        Front::Http1 | Front::H2c => {
+    match group.protocol {
+        ClientProtocol::Http1 | ClientProtocol::H2c => {
             command.args(["--listen", &listen]);
         }
-        Front::Tls => {
+        ClientProtocol::Tls => {
             let TlsFiles {
                 certificate, key, ..
-            } = around.tls()?;
+            } = options.tls()?;
             command.args(["--listen-tls", &listen]);
             command.arg("--cert").arg(certificate).arg("--key").arg(key);
         }
     }
-    match group.task {
-        Task::Answer => {}
-        Task::ToHttp1 => {
-            command.args(["--to", &format!("http://{}", around.backend)]);
+    match group.role {
+        ServerRole::Respond => {}
+        ServerRole::ProxyToHttp1 => {
+            command.args(["--to", &format!("http://{}", options.backend)]);
         }
-        Task::ToH2c => {
-            command.args(["--to", &format!("h2c://{}", around.backend)]);
+        ServerRole::ProxyToH2c => {
+            command.args(["--to", &format!("h2c://{}", options.backend)]);
         }
     }
     Ok(())

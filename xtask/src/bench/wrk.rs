@@ -1,11 +1,11 @@
-//! The load tool for HTTP/1.1: wrk with one thread, its summary as JSON.
+//! The load tool for HTTP/1.1: wrk with one thread and a JSON summary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::group::Front;
-use super::load::{Order, Summary};
+use super::group::ClientProtocol;
+use super::load::{LoadRun, Summary};
 use super::probe::PATH;
 use super::process::LOAD_CORE;
 use super::tls_files::HOST;
@@ -22,7 +22,7 @@ function done(summary, latency)
 end
 "#;
 
-/// The file that wrk reads.
+/// The script file of wrk.
 pub(crate) struct Wrk {
     script: PathBuf,
 }
@@ -35,20 +35,20 @@ impl Wrk {
     }
 
     /// Runs wrk on the load core and reads its summary.
-    pub(crate) fn run(&self, order: &Order<'_>) -> Result<Summary, String> {
-        let Order { address, .. } = order;
-        let url = match order.front {
-            Front::Tls => format!("https://{HOST}:{}{PATH}", address.port()),
-            Front::Http1 | Front::H2c => format!("http://{address}{PATH}"),
+    pub(crate) fn run(&self, load_run: &LoadRun<'_>) -> Result<Summary, String> {
+        let LoadRun { address, .. } = load_run;
+        let url = match load_run.protocol {
+            ClientProtocol::Tls => format!("https://{HOST}:{}{PATH}", address.port()),
+            ClientProtocol::Http1 | ClientProtocol::H2c => format!("http://{address}{PATH}"),
         };
         let mut command = Command::new("taskset");
-        if let Some(tls) = order.tls {
-            command.env("OPENSSL_CONF", &tls.offer);
+        if let Some(tls) = load_run.tls {
+            command.env("OPENSSL_CONF", &tls.openssl_config);
         }
         let output = command
             .args(["-c", LOAD_CORE, "wrk", "-t1", "--latency"])
-            .arg(format!("-c{}", order.connections))
-            .arg(format!("-d{}s", order.length.as_secs()))
+            .arg(format!("-c{}", load_run.connections))
+            .arg(format!("-d{}s", load_run.length.as_secs()))
             .arg("-s")
             .arg(&self.script)
             .arg(url)
@@ -57,7 +57,7 @@ impl Wrk {
         let text = String::from_utf8_lossy(&output.stdout);
         parse(&text).ok_or_else(|| {
             format!(
-                "wrk said nothing to count: {text}{}",
+                "wrk printed no summary: {text}{}",
                 String::from_utf8_lossy(&output.stderr)
             )
         })

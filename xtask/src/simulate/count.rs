@@ -4,17 +4,17 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// The counts that hold.
+/// The reference counts.
 const FILE: &str = "crates/simulate/counts.txt";
 
-/// What a count may be above the one that holds, in thousandths.
+/// Largest increase over the reference, in thousandths.
 const ABOVE_MAX: u64 = 20;
 
-/// Two runs, whose difference is that of so many requests in a warm process.
+/// Requests of two runs, whose difference is the cost of requests in a warm process.
 const FEWER: u64 = 1_600;
 const MORE: u64 = 4_800;
 
-/// The same for requests that move much.
+/// The same for requests with large bodies.
 const FEWER_LARGE: u64 = 32;
 const MORE_LARGE: u64 = 96;
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// Whether no count is too high.
+/// Counts all kinds of requests; whether none is too high.
 fn count_all(writes: bool) -> Result<bool, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -106,7 +106,7 @@ fn count_all(writes: bool) -> Result<bool, String> {
     Ok(is_good)
 }
 
-/// Instructions inside the turns of the core for so many requests.
+/// Instructions inside the turns of the core for `requests` requests.
 fn instructions(checker: &Path, kind: &str, requests: u64) -> Result<u64, String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -115,13 +115,13 @@ fn instructions(checker: &Path, kind: &str, requests: u64) -> Result<u64, String
         .args(["--count", kind, "--requests", &requests.to_string()])
         .output()
         .map_err(|error| format!("valgrind: {error}; install it"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let collected = said.lines().find_map(|line| {
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    let collected = output_text.lines().find_map(|line| {
         let (_, count) = line.split_once("Collected : ")?;
         count.trim().parse().ok()
     });
     match collected {
         Some(count) if output.status.success() && count > 0 => Ok(count),
-        _ => Err(format!("{kind} could not be counted:\n{said}")),
+        _ => Err(format!("{kind} could not be counted:\n{output_text}")),
     }
 }

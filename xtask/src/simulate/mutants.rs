@@ -1,5 +1,4 @@
-//! Planted bugs: each is a patch that is applied to a copy of the sources, in which the checker has to
-//! find it.
+//! Planted bugs: each is a patch to a copy of the sources, and the checker has to find it.
 
 use std::fs;
 use std::io;
@@ -8,24 +7,24 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where the patches are.
+/// The folder of the patches.
 const PATCHES: &str = "crates/simulate/mutants";
 
-/// The copy of the sources, from the root.
+/// The copy of the sources, relative to the root.
 const TREE: &str = "target/mutants/tree";
 
-/// Runs in which a bug has to be found.
+/// Most runs until a bug has to be found.
 const RUNS_MAX: &str = "20000";
 
-/// Time for them. A bug may also be that something never ends.
+/// Most time for these runs, because a bug may be an endless loop.
 const CHECK_MAX: Duration = Duration::from_secs(1_200);
 
 const HELP: &str = "\
-Planted bugs, which the checker has to find
+Runs the checker on sources with planted bugs, each of which it has to find
 
-  cargo xtask simulate --mutants              all of them, a minute or less each
+  cargo xtask simulate --mutants              all bugs, a minute or less each
   cargo xtask simulate --mutants fin_is_a_reset
-  cargo xtask simulate --mutants --check      only whether the patches apply
+  cargo xtask simulate --mutants --check      checks only that the patches apply
 ";
 
 /// Runs `cargo xtask simulate --mutants`.
@@ -64,7 +63,7 @@ fn find_all(args: &[String]) -> Result<bool, String> {
             continue;
         }
         if !apply(root, patch, &["--check"])? {
-            println!("missed  {name}: the patch does not apply any more");
+            println!("missed  {name}: the patch does not apply");
             missed += 1;
             continue;
         }
@@ -86,13 +85,13 @@ fn find_all(args: &[String]) -> Result<bool, String> {
     }
     match (missed, only_check) {
         (0, true) => println!("{} patches apply", all.len()),
-        (0, false) => println!("all are found"),
+        (0, false) => println!("all bugs are found"),
         _ => println!("{missed} missed"),
     }
     Ok(missed == 0)
 }
 
-/// Names and files, in order.
+/// Names and files of the patches, in order.
 fn patches(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -108,8 +107,8 @@ fn patches(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     Ok(all)
 }
 
-/// Copies what git knows, as it is now; files that have not changed keep their times, so that little is
-/// built anew.
+/// Copies the files that git tracks, as they are now. Unchanged files keep their times, so that cargo
+/// rebuilds little.
 fn copy_sources(root: &Path, tree: &Path) -> Result<(), String> {
     let listed = Command::new("git")
         .args(["ls-files", "-z"])
@@ -117,13 +116,13 @@ fn copy_sources(root: &Path, tree: &Path) -> Result<(), String> {
         .output()
         .map_err(|error| format!("git ls-files: {error}"))?;
     if !listed.status.success() {
-        return Err("git ls-files failed: the sources have to be a git checkout".to_owned());
+        return Err("git ls-files failed: the sources must be a git checkout".to_owned());
     }
     let listed = String::from_utf8_lossy(&listed.stdout);
     for name in listed.split_terminator('\0') {
         let (from, to) = (root.join(name), tree.join(name));
         let Ok(content) = fs::read(&from) else {
-            // It was removed and git does not know yet.
+            // The file was removed, and the removal is not in git yet.
             let _ = fs::remove_file(&to);
             continue;
         };
@@ -139,7 +138,7 @@ fn copy_sources(root: &Path, tree: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Applies a patch to the copy; whether that was possible.
+/// Applies a patch to the copy; false if it does not apply.
 fn apply(root: &Path, patch: &Path, how: &[&str]) -> Result<bool, String> {
     let status = Command::new("git")
         .args(["apply", "--directory", TREE])
@@ -152,7 +151,7 @@ fn apply(root: &Path, patch: &Path, how: &[&str]) -> Result<bool, String> {
     Ok(status.success())
 }
 
-/// Builds the checker of the copy and runs it until its first failure; what it found.
+/// Builds the checker of the copy and runs it until its first failure, which it returns.
 fn check(root: &Path) -> Result<Option<String>, String> {
     let build = root.join("target/mutants/build");
     let built = Command::new(env!("CARGO"))
@@ -169,14 +168,14 @@ fn check(root: &Path) -> Result<Option<String>, String> {
         .output()
         .map_err(|error| format!("cargo: {error}"))?;
     if !built.status.success() {
-        let said = String::from_utf8_lossy(&built.stderr);
-        return Err(format!("a copy with a patch does not build:\n{said}"));
+        let output = String::from_utf8_lossy(&built.stderr);
+        return Err(format!("a copy with a patch does not build:\n{output}"));
     }
-    let path = build.join("said");
-    let said = fs::File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let path = build.join("checker-output");
+    let output = fs::File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut checker = Command::new(build.join("checked/blitz-simulate"))
         .args(["--runs", RUNS_MAX, "--first"])
-        .stdout(said)
+        .stdout(output)
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("the checker does not start: {error}"))?;
@@ -191,8 +190,8 @@ fn check(root: &Path) -> Result<Option<String>, String> {
         checker.wait().map_err(|error| error.to_string())?;
         return Ok(Some("a run does not end".to_owned()));
     };
-    let said = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-    let seed = said.lines().find(|line| line.starts_with("seed "));
+    let output = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    let seed = output.lines().find(|line| line.starts_with("seed "));
     match (status.success(), seed) {
         (true, _) => Ok(None),
         (false, Some(seed)) => Ok(Some(seed.to_owned())),

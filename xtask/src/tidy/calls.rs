@@ -1,17 +1,14 @@
-//! Above the reactor nothing asks the operating system: not for the time, a thread or a socket.
-//! That is what lets a simulated driver stand in for the machine.
+//! Crates above the reactor take no time, thread or socket from the operating system, so that a simulated
+//! driver can replace the machine.
 
 use super::Finding;
 use super::exceptions::Exceptions;
 use super::source::{Source, Token};
 
-/// Calls that only the driver, the binary and the developer's tools may make.
-const OF_THE_SYSTEM: &[(&str, &str)] = &[
-    ("Instant::now", "take the time from the reactor's `now`"),
-    (
-        "SystemTime::now",
-        "take the time from the reactor's `wall_clock`",
-    ),
+/// Calls that only the reactor, the binary and the developer tools may make.
+const SYSTEM_CALLS: &[(&str, &str)] = &[
+    ("Instant::now", "use the reactor's `now`"),
+    ("SystemTime::now", "use the reactor's `wall_clock`"),
     (
         "thread::spawn",
         "spawn a task on the core, or use `blocking`",
@@ -30,23 +27,23 @@ const OF_THE_SYSTEM: &[(&str, &str)] = &[
     ("libc", "system calls belong to the reactor"),
 ];
 
-/// Crates that stand on the operating system themselves.
+/// Crates that call the operating system.
 const SYSTEM_CRATES: &[&str] = &["crates/reactor", "crates/cli", "crates/testing", "xtask"];
 
-/// Left-overs of the desk; they have no place anywhere.
-const LEFT_OVERS: &[(&str, &str)] = &[
-    ("todo!", "finish it or take it out"),
-    ("unimplemented!", "finish it or take it out"),
-    ("dbg!", "take it out"),
+/// Macros that belong in no commit.
+const DEBUG_MACROS: &[(&str, &str)] = &[
+    ("todo!", "finish or remove it"),
+    ("unimplemented!", "finish or remove it"),
+    ("dbg!", "remove it"),
 ];
 
-/// Looks for calls that do not belong where they stand.
+/// Finds forbidden calls.
 pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut Vec<Finding>) {
-    find(source, LEFT_OVERS, exceptions, findings, |_| false);
-    let on_the_system = SYSTEM_CRATES.contains(&source.crate_folder());
-    let beside = source.is_beside_the_product() || !source.path.starts_with("crates/");
-    if !on_the_system && !beside {
-        find(source, OF_THE_SYSTEM, exceptions, findings, |line| {
+    find(source, DEBUG_MACROS, exceptions, findings, |_| false);
+    let may_call_system = SYSTEM_CRATES.contains(&source.crate_folder());
+    let auxiliary = source.is_auxiliary() || !source.path.starts_with("crates/");
+    if !may_call_system && !auxiliary {
+        find(source, SYSTEM_CALLS, exceptions, findings, |line| {
             source.is_test(line)
         });
     }
@@ -67,14 +64,14 @@ fn find(
                 && !exempt(line)
                 && !exceptions.allows_call(&source.path, call)
             {
-                let message = format!("`{call}` does not belong here: {advice}");
+                let message = format!("`{call}` is not allowed here: {advice}");
                 findings.push(Finding::new(&source.path, line, message));
             }
         }
     }
 }
 
-/// `Instant::now` as the tokens that spell it.
+/// The tokens of `Instant::now`.
 fn words_of(call: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (index, part) in call.split("::").enumerate() {
@@ -115,7 +112,7 @@ mod tests {
     const CLOCK: &str = "use std::time::Instant;\nfn f() {\n    let now = Instant::now();\n}\n";
 
     #[test]
-    fn the_clock_belongs_to_the_reactor_and_the_binary() {
+    fn only_the_reactor_and_the_binary_read_the_clock() {
         assert_eq!(lines("crates/http/src/pool.rs", CLOCK), [3]);
         assert!(lines("crates/reactor/src/timer.rs", CLOCK).is_empty());
         assert!(lines("crates/cli/src/main.rs", CLOCK).is_empty());
@@ -130,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn a_test_module_may_ask_the_clock() {
+    fn a_test_module_may_read_the_clock() {
         let content = format!("#[cfg(test)]\nmod tests {{\n{CLOCK}}}\n");
         assert!(lines("crates/http/src/pool.rs", &content).is_empty());
     }
 
     #[test]
-    fn left_overs_are_found_even_in_tests() {
+    fn debug_macros_are_found_even_in_tests() {
         let content = "#[cfg(test)]\nmod tests {\n    fn f() { dbg!(1); }\n}\n";
         assert_eq!(lines("crates/http/src/pool.rs", content), [3]);
         assert_eq!(lines("crates/cli/src/main.rs", "fn f() { todo!() }\n"), [1]);

@@ -1,4 +1,4 @@
-//! Documents stay true: their links lead somewhere and the functions they name exist.
+//! Links in documents have targets, and the functions that documents name exist.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,8 +12,8 @@ pub(crate) fn check(texts: &[Text], sources: &[Source], findings: &mut Vec<Findi
     for text in texts.iter().filter(|text| text.path.ends_with(".md")) {
         for (index, line) in text.content.lines().enumerate() {
             for target in link_targets(line) {
-                if !root.join(resolve(&text.path, target)).exists() {
-                    let message = format!("the link '{target}' leads nowhere");
+                if !target_exists(&root, texts, text, target) {
+                    let message = format!("the target of the link '{target}' does not exist");
                     findings.push(Finding::new(&text.path, index + 1, message));
                 }
             }
@@ -26,14 +26,45 @@ pub(crate) fn check(texts: &[Text], sources: &[Source], findings: &mut Vec<Findi
     }
 }
 
-/// Targets of `[text](target)` that point into the repository, without their fragment.
+/// Targets of `[text](target)` that point into the repository.
 fn link_targets(line: &str) -> Vec<&str> {
     let after_each_opening = line.split("](").skip(1);
     after_each_opening
         .filter_map(|rest| rest.split(')').next())
-        .filter(|target| !target.contains("://") && !target.starts_with(['#', '<']))
-        .map(|target| target.split('#').next().unwrap_or(target))
+        .filter(|target| !target.contains("://") && !target.starts_with('<'))
         .collect()
+}
+
+/// Whether the file exists and, in a Markdown file, the heading that the fragment names.
+fn target_exists(root: &Path, texts: &[Text], document: &Text, target: &str) -> bool {
+    let (file, fragment) = match target.split_once('#') {
+        Some((file, fragment)) => (file, Some(fragment)),
+        None => (target, None),
+    };
+    let path = match file {
+        "" => PathBuf::from(&document.path),
+        file => resolve(&document.path, file),
+    };
+    let linked = texts.iter().find(|text| Path::new(&text.path) == path);
+    match (linked, fragment) {
+        (Some(text), Some(fragment)) if text.path.ends_with(".md") => {
+            anchors(&text.content).any(|anchor| anchor == fragment)
+        }
+        (Some(_), _) => true,
+        (None, _) => root.join(path).exists(),
+    }
+}
+
+/// The anchors of a Markdown file's headings, as GitHub forms them.
+fn anchors(content: &str) -> impl Iterator<Item = String> {
+    let headings = content.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
 }
 
 /// A link's target, read from the folder of the document that holds it.
@@ -67,7 +98,7 @@ fn find_function(sources: &[Source], file: &str, function: &str) -> Result<(), S
     if named.peek().is_none() {
         return Err(format!("there is no file '{file}.rs'"));
     }
-    // `Type::method` counts by its last word.
+    // Of `Type::method`, the method is compared.
     let name = function.rsplit("::").next().unwrap_or(function);
     if named.any(|source| source.functions.iter().any(|found| found.name == name)) {
         return Ok(());
@@ -109,12 +140,21 @@ mod tests {
     }
 
     #[test]
-    fn a_link_has_to_lead_somewhere() {
+    fn the_target_of_a_link_has_to_exist() {
         assert!(messages("[x](xtask/Cargo.toml) and [y](https://example.com)").is_empty());
-        assert!(messages("[x](crates/../xtask/Cargo.toml#section) [y](#here)").is_empty());
+        assert!(messages("[x](crates/../xtask/Cargo.toml#section)").is_empty());
         assert_eq!(
             messages("[x](missing.md)"),
-            ["the link 'missing.md' leads nowhere"]
+            ["the target of the link 'missing.md' does not exist"]
         );
+    }
+
+    #[test]
+    fn a_fragment_names_a_heading() {
+        let document = "## Table 12\n### HTTP/2 and `TLS`\n";
+        assert!(messages(&format!("{document}[x](#table-12) [y](#http2-and-tls)")).is_empty());
+        let message = "the target of the link 'ARCHITECTURE.md#table-13' does not exist";
+        let link = format!("{document}[x](ARCHITECTURE.md#table-13)");
+        assert_eq!(messages(&link), [message]);
     }
 }

@@ -1,4 +1,4 @@
-//! Which crate may depend on which: dependencies point down only.
+//! Allowed dependencies between crates: they point down only.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Finding;
 
-/// Every crate of the workspace and the crates of ours that it may build upon.
+/// Every crate of the workspace and the workspace crates that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("blitz-proto", &[]),
     ("blitz-reactor", &[]),
@@ -23,13 +23,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Needed by tests everywhere, by products nowhere.
+/// A crate that tests may use, and products may not.
 const TESTS_ONLY: &str = "blitz-testing";
 
-/// Edges that only tests have: peers of HTTP/2 are made of the machine.
+/// Edges for tests only: HTTP/2 test peers use the protocol machine.
 const IN_TESTS: &[(&str, &str)] = &[("blitz-gateway", "blitz-proto")];
 
-/// Asks cargo for the workspace's edges and compares them with the list above.
+/// Reads the edges from cargo and compares them with the list above.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -85,8 +85,9 @@ fn finding(message: String) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn messages(packages: &Value) -> Vec<String> {
         let mut findings = Vec::new();
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_upwards_is_found() {
+    fn an_upward_edge_is_found() {
         let packages = json!([
             {"name": "blitz-proto", "dependencies": [{"name": "blitz-reactor", "kind": null}]},
             {"name": "blitz-reactor", "dependencies": [{"name": "libc", "kind": null}]},
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_testing_crate_serves_tests_only() {
+    fn the_testing_crate_is_for_tests_only() {
         let edge = |kind: Value| {
             json!([
                 {"name": "blitz-proto", "dependencies": [{"name": "blitz-testing", "kind": kind}]},
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_of_tests_is_none_of_the_product() {
+    fn a_test_edge_is_not_allowed_in_products() {
         let edge = |kind: Value| {
             json!([
                 {"name": "blitz-gateway", "dependencies": [{"name": "blitz-proto", "kind": kind}]},

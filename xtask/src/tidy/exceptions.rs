@@ -1,11 +1,12 @@
-//! What may break a rule, and why: `xtask/tidy-exceptions.txt`.
+//! Exceptions from the checks, each with its reason: `xtask/tidy-exceptions.txt`.
 //!
-//! One exception a line: the rule, the place, what is allowed, and the reason.
+//! One exception per line: check, place, allowed value, reason.
 //!
 //! ```text
 //! file      crates/x/src/a.rs               950  one table, no logic
 //! function  crates/x/src/a.rs::parse         90  a match with one line per variant
 //! call      crates/x/src/a.rs  thread::Builder  the control thread is started here
+//! imports   crates/x/                  all  the folder is converted later
 //! ```
 
 use std::fs;
@@ -15,16 +16,16 @@ use super::Finding;
 
 const FILE: &str = "xtask/tidy-exceptions.txt";
 
-/// The listed exceptions, each remembering whether it was needed.
+/// The listed exceptions, and whether each was used.
 pub(crate) struct Exceptions(Vec<Exception>);
 
 struct Exception {
-    rule: String,
+    check: String,
     place: String,
     /// A size in lines, or the name of a call.
     allowed: String,
     line: usize,
-    needed: bool,
+    is_used: bool,
 }
 
 impl Exceptions {
@@ -42,49 +43,64 @@ impl Exceptions {
                 continue;
             }
             let words: Vec<&str> = line.split_whitespace().collect();
-            let [rule, place, allowed, _reason, ..] = words[..] else {
+            let [check, place, allowed, _reason, ..] = words[..] else {
                 let place = index + 1;
                 return Err(format!(
-                    "{FILE}:{place}: expected: rule place allowed reason"
+                    "{FILE}:{place}: expected: check place allowed reason"
                 ));
             };
             list.push(Exception {
-                rule: rule.to_owned(),
+                check: check.to_owned(),
                 place: place.to_owned(),
                 allowed: allowed.to_owned(),
                 line: index + 1,
-                needed: false,
+                is_used: false,
             });
         }
         Ok(Exceptions(list))
     }
 
-    /// The lines that `place` may have under `rule`, when an exception stands for it.
-    pub(crate) fn size(&mut self, rule: &str, place: &str) -> Option<usize> {
+    /// The lines that `place` may have under `check`, if it has an exception.
+    pub(crate) fn size(&mut self, check: &str, place: &str) -> Option<usize> {
         let exception = self
             .0
             .iter_mut()
-            .find(|e| e.rule == rule && e.place == place)?;
-        exception.needed = true;
+            .find(|e| e.check == check && e.place == place)?;
+        exception.is_used = true;
         exception.allowed.parse().ok()
     }
 
     /// Whether `place` may make the call named `call`.
     pub(crate) fn allows_call(&mut self, place: &str, call: &str) -> bool {
         let mut listed = self.0.iter_mut();
-        match listed.find(|e| e.rule == "call" && e.place == place && e.allowed == call) {
+        match listed.find(|e| e.check == "call" && e.place == place && e.allowed == call) {
             Some(exception) => {
-                exception.needed = true;
+                exception.is_used = true;
                 true
             }
             None => false,
         }
     }
 
-    /// An exception nobody needs any more would let the next offence pass unseen.
-    pub(crate) fn report_stale(&self, findings: &mut Vec<Finding>) {
-        for exception in self.0.iter().filter(|exception| !exception.needed) {
-            let message = format!("'{}' needs no exception any more", exception.place);
+    /// Whether a folder above `path` has an exception; in the list, a folder ends with `/`.
+    pub(crate) fn allows_below(&mut self, check: &str, path: &str) -> bool {
+        let mut listed = self.0.iter_mut();
+        match listed.find(|e| e.check == check && path.starts_with(&e.place)) {
+            Some(exception) => {
+                exception.is_used = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Reports unused exceptions, which would hide the next violation.
+    pub(crate) fn report_unused(&self, findings: &mut Vec<Finding>) {
+        for exception in self.0.iter().filter(|exception| !exception.is_used) {
+            let message = format!(
+                "the exception for '{}' is not needed; remove it",
+                exception.place
+            );
             findings.push(Finding::new(FILE, exception.line, message));
         }
     }
@@ -95,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exception_has_a_reason_and_is_reported_when_stale() {
+    fn an_exception_has_a_reason_and_is_reported_when_unused() {
         assert!(Exceptions::parse("file crates/a.rs 900").is_err());
 
         let text = "# comment\nfile a.rs 900 a table\ncall b.rs thread::spawn the only one\n";
@@ -105,7 +121,7 @@ mod tests {
         assert!(!exceptions.allows_call("b.rs", "Instant::now"));
 
         let mut findings = Vec::new();
-        exceptions.report_stale(&mut findings);
+        exceptions.report_unused(&mut findings);
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].line, 3);
     }

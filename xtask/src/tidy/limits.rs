@@ -1,19 +1,19 @@
-//! Every limit has a reader: one that nothing reads bounds nothing, whatever its description says.
+//! Product code reads every limit; a limit that no code reads has no effect.
 
 use super::Finding;
 use super::source::{Source, Token};
 
-/// Where the limits of the protocols are declared.
+/// The file that declares the limits of the protocols.
 const DECLARED_IN: &str = "crates/proto/src/limits.rs";
 
-/// Looks for fields of `Limits` that no product code reads.
+/// Finds fields of `Limits` that no product code reads.
 pub(crate) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     let Some(declared) = sources.iter().find(|source| source.path == DECLARED_IN) else {
         return;
     };
     for (name, line) in fields(&declared.tokens) {
         if !sources.iter().any(|source| reads(source, name)) {
-            let message = format!("nothing reads the limit `{name}`: enforce it or take it out");
+            let message = format!("no code reads the limit `{name}`: enforce or remove it");
             findings.push(Finding::new(DECLARED_IN, line, message));
         }
     }
@@ -33,11 +33,11 @@ fn fields(tokens: &[Token]) -> Vec<(&str, usize)> {
         .collect()
 }
 
-/// Whether a product's code has `.name` outside its tests.
+/// Whether product code has `.name` outside its tests.
 fn reads(source: &Source, name: &str) -> bool {
     source.path.starts_with("crates/")
         && source.path != DECLARED_IN
-        && !source.is_beside_the_product()
+        && !source.is_auxiliary()
         && source
             .tokens
             .windows(2)
@@ -77,22 +77,22 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_nothing_reads_is_found() {
+    fn an_unread_limit_is_found() {
         assert_eq!(unread(&[]), [3, 4]);
         let reader = "fn f(limits: &Limits) { limits.head_max; }\n";
         assert_eq!(unread(&[("crates/http/src/a.rs", reader)]), [4]);
     }
 
     #[test]
-    fn tests_and_tools_are_no_readers_and_setting_is_not_reading() {
+    fn tests_tools_and_assignments_do_not_count_as_readers() {
         let test = "#[cfg(test)]\nmod tests {\n fn f(l: &Limits) { l.head_max + l.rate_min; }\n}\n";
         let setter = "fn f() { Limits { rate_min: 1, ..Limits::default() }; }\n";
-        let beside = "fn f(l: &Limits) { l.head_max + l.rate_min; }\n";
+        let reader_elsewhere = "fn f(l: &Limits) { l.head_max + l.rate_min; }\n";
         let files = [
             ("crates/http/src/a.rs", test),
             ("crates/http/src/b.rs", setter),
-            ("crates/http/tests/it/a.rs", beside),
-            ("xtask/src/a.rs", beside),
+            ("crates/http/tests/it/a.rs", reader_elsewhere),
+            ("xtask/src/a.rs", reader_elsewhere),
         ];
         assert_eq!(unread(&files), [3, 4]);
     }

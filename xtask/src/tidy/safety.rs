@@ -1,4 +1,4 @@
-//! `unsafe` lives in the reactor, and says there why it is sound.
+//! Unsafe code is confined to the reactor, and each block has a SAFETY comment.
 
 use super::Finding;
 use super::source::Source;
@@ -28,7 +28,7 @@ fn check_comments(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Looks upward from `line` for the comment, through the statement the block is part of.
+/// Searches upward from `line` for the comment, through the statement of the block.
 fn has_comment(source: &Source, line: usize) -> bool {
     let above = source.lines[..line].iter().rev().take(COMMENT_LINES_MAX);
     above
@@ -46,7 +46,7 @@ fn check_absence(source: &Source, findings: &mut Vec<Finding>) {
         words[0].text == "forbid" && words[1].text == "(" && words[2].text == "unsafe_code"
     });
     if is_root && !forbids {
-        let message = "the crate root does not say `#![forbid(unsafe_code)]`";
+        let message = "the crate root has no `#![forbid(unsafe_code)]`";
         findings.push(Finding::new(&source.path, 0, message));
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_belongs_to_the_reactor() {
+    fn unsafe_code_is_allowed_in_the_reactor_only() {
         let content = "fn f() {\n    // SAFETY: it is not.\n    unsafe { g() }\n}\n";
         assert_eq!(count("crates/http/src/pool.rs", content), 1);
         assert_eq!(count("crates/reactor/src/tcp.rs", content), 0);

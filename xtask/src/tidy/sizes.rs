@@ -1,4 +1,4 @@
-//! Files and functions stay readable: both have a ceiling that nothing passes unnoticed.
+//! Limits for the lines of files and functions.
 
 use super::Finding;
 use super::exceptions::Exceptions;
@@ -9,7 +9,7 @@ const FILE_LINES_MAX: usize = 800;
 /// Most lines of a function, from its signature to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Compares the file and each of its functions with their ceilings.
+/// Compares the file and each of its functions with their limits.
 pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut Vec<Finding>) {
     let lines = source.lines.len();
     if lines > FILE_LINES_MAX {
@@ -17,7 +17,8 @@ pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut
             .size("file", &source.path)
             .unwrap_or(FILE_LINES_MAX);
         if lines > allowed {
-            let message = format!("{lines} lines, {allowed} are allowed: split it by meaning");
+            let message =
+                format!("{lines} lines, at most {allowed} are allowed: split the file by meaning");
             findings.push(Finding::new(&source.path, 0, message));
         }
     }
@@ -32,8 +33,9 @@ pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut
             .unwrap_or(FUNCTION_LINES_MAX);
         if lines > allowed {
             let name = &function.name;
-            let message =
-                format!("{name} has {lines} lines, {allowed} are allowed: name its parts");
+            let message = format!(
+                "{name} has {lines} lines, at most {allowed} are allowed: extract named functions"
+            );
             findings.push(Finding::new(&source.path, *function.lines.start(), message));
         }
     }
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_is_a_ratchet() {
+    fn an_exception_has_a_limit_of_its_own() {
         let exception = "function crates/x/src/a.rs::long 75 one line per variant";
         assert!(messages(function_of(75), exception).is_empty());
         assert_eq!(messages(function_of(76), exception).len(), 1);

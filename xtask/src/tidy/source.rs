@@ -1,4 +1,4 @@
-//! A parsed Rust file, as the rules need it.
+//! A parsed Rust file.
 
 use std::ops::RangeInclusive;
 
@@ -13,8 +13,10 @@ pub(crate) struct Source {
     /// Path relative to the root of the repository.
     pub(crate) path: String,
     pub(crate) lines: Vec<String>,
+    /// The items of the file.
+    pub(crate) items: Vec<syn::Item>,
     pub(crate) functions: Vec<Function>,
-    /// Every word and sign outside comments and strings, those in macros included.
+    /// Every word and sign outside comments and strings, including those in macros.
     pub(crate) tokens: Vec<Token>,
     test_lines: Vec<RangeInclusive<usize>>,
 }
@@ -22,7 +24,7 @@ pub(crate) struct Source {
 /// A function or method.
 pub(crate) struct Function {
     pub(crate) name: String,
-    /// From the signature's line to that of the closing brace; attributes and docs are free.
+    /// From the signature's line to the closing brace's; attributes and docs do not count.
     pub(crate) lines: RangeInclusive<usize>,
 }
 
@@ -46,6 +48,7 @@ impl Source {
         Ok(Source {
             path: text.path.clone(),
             lines: text.content.lines().map(str::to_owned).collect(),
+            items: file.items,
             functions: collector.functions,
             tokens,
             test_lines: collector.test_lines,
@@ -57,7 +60,7 @@ impl Source {
         self.test_lines.iter().any(|range| range.contains(&line))
     }
 
-    /// The file's crate folder: `crates/http/src/pool.rs` is of `crates/http`.
+    /// The folder of the file's crate: `crates/http` for `crates/http/src/pool.rs`.
     pub(crate) fn crate_folder(&self) -> &str {
         let depth = if self.path.starts_with("crates/") {
             2
@@ -72,8 +75,8 @@ impl Source {
         &self.path[..end.unwrap_or(0)]
     }
 
-    /// Whether the whole file is a test, a bench or an example rather than a part of a product.
-    pub(crate) fn is_beside_the_product(&self) -> bool {
+    /// Whether the whole file is a test, a bench, an example or a build script.
+    pub(crate) fn is_auxiliary(&self) -> bool {
         let inner = self.path[self.crate_folder().len()..].trim_start_matches('/');
         ["tests/", "benches/", "examples/"]
             .iter()

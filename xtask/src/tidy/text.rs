@@ -1,4 +1,4 @@
-//! The repository's text files, and the rules that hold for any text.
+//! The repository's text files, and checks for every text.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(crate) struct Text {
     pub(crate) content: String,
 }
 
-/// Folders that hold nothing written by people.
+/// Folders with generated files.
 const SKIPPED_FOLDERS: &[&str] = &[
     "target",
     ".git",
@@ -23,14 +23,14 @@ const SKIPPED_FOLDERS: &[&str] = &[
     "coverage",
 ];
 
-/// Names and endings of files whose text is ours to keep clean.
+/// Endings of the checked files.
 const ENDINGS: &[&str] = &[
     ".rs", ".md", ".toml", ".sh", ".py", ".js", ".mjs", ".cjs", ".txt", ".conf", ".json", ".go",
     ".proto",
 ];
 const FOLDERS_OF_SCRIPTS: &[&str] = &[".ci/"];
 
-/// A home folder in a document is somebody's machine, and means nothing to anybody else.
+/// Paths of one machine, which mean nothing on another.
 const LOCAL_PATHS: &[&str] = &["/home/", "/root/", "/Users/", "/work/"];
 
 /// Reads every text file below `root`, in order of path.
@@ -72,7 +72,7 @@ pub(crate) fn read_all(root: &Path) -> Result<Vec<Text>, String> {
     Ok(texts)
 }
 
-/// Trailing white space, a missing last newline, and paths of one machine.
+/// Finds trailing white space, a missing last newline, and paths of one machine.
 pub(crate) fn check(text: &Text, findings: &mut Vec<Finding>) {
     for (index, line) in text.content.lines().enumerate() {
         if line.ends_with([' ', '\t', '\r']) {
@@ -82,10 +82,10 @@ pub(crate) fn check(text: &Text, findings: &mut Vec<Finding>) {
                 "white space at the end of the line",
             ));
         }
-        // This file has to name them.
+        // This file lists the paths.
         let local = LOCAL_PATHS.iter().find(|path| line.contains(*path));
         if let Some(path) = local.filter(|_| text.path != "xtask/src/tidy/text.rs") {
-            let message = format!("'{path}' is a path of one machine; say it without");
+            let message = format!("'{path}' is a path of one machine; remove it");
             findings.push(Finding::new(&text.path, index + 1, message));
         }
     }

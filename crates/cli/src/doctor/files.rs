@@ -173,10 +173,11 @@ fn unreadable(name: &'static str, file: &str) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict::{self, Bad, Good, Unknown};
-    use super::*;
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::Verdict::{self, Bad, Good, Unknown};
+    use super::*;
 
     /// A tree in the temporary folder with one file, removed when dropped.
     struct Tree(PathBuf);

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::{Check, files};
 use blitz_http::probe;
+
+use super::{Check, files};
 
 /// Whether `--io auto` takes io_uring.
 pub(super) fn io_uring(root: &Path) -> Check {

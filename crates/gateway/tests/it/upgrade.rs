@@ -1,4 +1,4 @@
-//! WebSockets pass, and nothing else does (rules 15 and 16).
+//! WebSockets pass, and nothing else does (rule 15 and rule 16).
 
 use std::time::Duration;
 

@@ -9,14 +9,10 @@
 mod client;
 mod drive;
 mod driver;
-mod liveness;
-mod permits;
 mod receive;
-mod response;
 mod send;
 mod server;
 mod shortage;
-mod stream;
 
 pub(crate) use client::Client;
 pub(crate) use drive::{Disposition, begins_like_http2, may_begin_like_http2};

@@ -1,4 +1,4 @@
-//! What many streams of upstreams hold whose readers do not keep up (rules 4 and 14), and what the
+//! What many streams of upstreams hold whose readers do not keep up (rule 4 and rule 14), and what the
 //! large heads of many requests do.
 
 use std::cell::Cell;

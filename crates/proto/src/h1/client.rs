@@ -213,7 +213,7 @@ impl Client {
         matches!(self.reading, Reading::Tunnel)
     }
 
-    /// Whether another request may use the connection (RULES 11): the response was complete and
+    /// Whether another request may use the connection (rule 11): the response was complete and
     /// self-delimited, the request fully sent, no surplus byte arrived, both sides keep alive.
     #[must_use]
     pub fn reusable(&self) -> bool {
@@ -274,7 +274,7 @@ impl Client {
             self.keep_alive = false;
             return Ok(BodyLength::Empty);
         }
-        // A final response before the end of the request closes the connection (RULES 12).
+        // A final response before the end of the request closes the connection (rule 12).
         self.keep_alive &= facts.keep_alive && self.request_done();
         let has_no_content = status.forbids_content() || self.method == Method::Head;
         let (body, length) = match facts.length {

@@ -73,7 +73,7 @@ pub(crate) fn request_head(
     };
     push_text(host, out);
     out.extend_from_slice(b"\r\n");
-    // HTTP2-Settings belongs to the upgrade to h2c, which is never forwarded (RULES 15).
+    // HTTP2-Settings belongs to the upgrade to h2c, which is never forwarded (rule 15).
     let is_skipped = |name: Name| {
         let is_ours = name.is_of_machine() || matches!(name, Name::Host | Name::Http2Settings);
         name.concerns_connection() && is_ours

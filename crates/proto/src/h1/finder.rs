@@ -1,6 +1,6 @@
 //! Finds the lines of a section and its end, and splits the fields on the way.
 //!
-//! This is the gatekeeper (RULES 8): it refuses CR and LF that do not form line ends, wrong fields,
+//! This is the gatekeeper (rule 8): it refuses CR and LF that do not form line ends, wrong fields,
 //! and sections beyond their limits, as soon as the offending line is there. It resumes where it
 //! stopped, so a section that comes in pieces costs little more than a whole one.
 

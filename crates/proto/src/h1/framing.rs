@@ -16,7 +16,7 @@ pub(crate) struct Framing {
     pub(crate) content_length: Option<u64>,
     pub(crate) transfer_encoding: Option<TransferEncoding>,
     pub(crate) connection: ConnectionOptions,
-    /// `Upgrade` names a protocol that we could switch to; h2c never counts (RULES 15).
+    /// `Upgrade` names a protocol that we could switch to; h2c never counts (rule 15).
     pub(crate) names_protocol: bool,
     /// `Upgrade` names h2c, without a version.
     pub(crate) names_h2c: bool,

@@ -15,7 +15,7 @@ use crate::message::{
 };
 
 /// The server's end of one connection: requests in, responses out, one exchange at a time
-/// (RULES 17).
+/// (rule 17).
 ///
 /// A machine that [`is_idle`](Server::is_idle) may be dropped and made anew at the next byte, if it
 /// is told how many [`empty_lines`](Server::empty_lines) there were.
@@ -127,7 +127,7 @@ impl Server {
     }
 
     /// The client closed its sending side. Between requests, and after a complete one, that is
-    /// fine: an answer under way is finished (RULES 16), and the connection then closes.
+    /// fine: an answer under way is finished (rule 16), and the connection then closes.
     ///
     /// # Errors
     /// The request is incomplete.
@@ -270,7 +270,7 @@ impl Server {
     }
 
     /// Whether the request asks to leave HTTP/1.1 for a protocol that its `Upgrade` field names
-    /// (h2c does not count, RULES 15), or is a CONNECT. Until the response head, input after the
+    /// (h2c does not count, rule 15), or is a CONNECT. Until the response head, input after the
     /// request is `Paused`.
     #[must_use]
     pub fn upgrade_requested(&self) -> bool {
@@ -278,7 +278,7 @@ impl Server {
     }
 
     /// Whether the request asks to go on with HTTP/2 on this connection, and may: it has no content
-    /// and names no other protocol (RFC 7540, section 3.2; RULES 15). Whoever grants it writes 101
+    /// and names no other protocol (RFC 7540, section 3.2; rule 15). Whoever grants it writes 101
     /// and needs this machine no more; who does not, answers as if it had not been asked.
     #[inline]
     #[must_use]
@@ -482,7 +482,7 @@ impl Server {
     fn decide_keep_alive(&mut self, says_close: bool) {
         let exchange = &mut self.exchange;
         // After a refused upgrade or CONNECT nobody knows in which protocol held bytes are
-        // (RULES 15); and a client that was not told to continue may skip its content or not.
+        // (rule 15); and a client that was not told to continue may skip its content or not.
         let is_unclear =
             exchange.holds_input || exchange.method == Method::Connect || exchange.expects_continue;
         let ends_by_close = self.sending == Outgoing::UntilClose;

@@ -192,7 +192,7 @@ impl Connection {
     }
 
     /// Bounds the windows that are given back from now on, of a stream and of the connection, in
-    /// bytes: what a peer may send should be less the less memory is left (RULES 4). Windows that
+    /// bytes: what a peer may send should be less the less memory is left (rule 4). Windows that
     /// the peer has already stay. They never close for good: the least is 1 KiB.
     #[inline]
     pub fn cap_windows(&mut self, stream: usize, connection: usize) {
@@ -243,7 +243,7 @@ impl Connection {
     ///
     /// # Errors
     /// Streams are open, which are now to be taken for failed. The answers under way of a server
-    /// whose client has sent its requests completely may still be finished (RULES 16).
+    /// whose client has sent its requests completely may still be finished (rule 16).
     pub fn handle_eof(&mut self) -> Result<(), Error> {
         let is_complete =
             |stream: &Stream| !matches!(stream.receiving, Receiving::Head | Receiving::Body);
@@ -304,7 +304,7 @@ impl Connection {
     }
 
     /// A server has stopped its work on a stream that was [`Event::Reset`]. Until then the stream
-    /// counts against the client's limit (RULES 19).
+    /// counts against the client's limit (rule 19).
     pub fn forget(&mut self, stream: StreamId) {
         if let Some(slot) = self.streams.find(stream.0) {
             let end = match self.streams.at(slot).receiving {
@@ -317,7 +317,7 @@ impl Connection {
     }
 
     /// `bytes` of a stream's [`Event::Data`] were taken by whom they are for, so that the peer may
-    /// send as many more (RULES 4). Due for every byte, also after the end of the stream.
+    /// send as many more (rule 4). Due for every byte, also after the end of the stream.
     pub fn release(&mut self, stream: StreamId, bytes: usize, out: &mut Vec<u8>) {
         self.flow.release(bytes);
         self.announce_credit(out);
@@ -555,7 +555,7 @@ impl Connection {
     }
 
     /// Resets a stream because the peer broke a rule on it. That counts like a reset by the peer:
-    /// otherwise breaking rules would be the cheaper way to the same end (RULES 19).
+    /// otherwise breaking rules would be the cheaper way to the same end (rule 19).
     #[cold]
     fn fault(
         &mut self,

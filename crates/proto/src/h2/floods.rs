@@ -38,7 +38,7 @@ pub(crate) struct Floods {
     resets: Resets,
 }
 
-/// Streams that were reset (RULES 19).
+/// Streams that were reset (rule 19).
 #[derive(Debug)]
 struct Resets {
     /// Of those before their response began.

@@ -14,8 +14,8 @@ pub(crate) struct Flow {
     /// Bytes that the peer sent and nobody has released.
     held: u32,
     /// Whether bytes that are held make the window smaller. Towards upstreams they do not, because
-    /// one stalled stream must not stop all others (RULES 14); from clients they do, because what
-    /// one connection may occupy is bounded (RULES 4).
+    /// one stalled stream must not stop all others (rule 14); from clients they do, because what
+    /// one connection may occupy is bounded (rule 4).
     counts_held: bool,
     /// Bytes that we may still send.
     pub(crate) send_window: i32,

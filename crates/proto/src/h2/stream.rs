@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A stream that was reset leaves the table too, except that in a server it stays, as
-//! [`Receiving::Reset`] or [`Receiving::GivenUp`], until our side has stopped working on it (RULES 19).
+//! [`Receiving::Reset`] or [`Receiving::GivenUp`], until our side has stopped working on it (rule 19).
 
 use crate::error::ErrorKind;
 

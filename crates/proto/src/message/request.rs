@@ -161,7 +161,7 @@ impl RequestHead {
     }
 
     /// The path that routes match: after decoding unreserved characters and removing dot segments
-    /// (RULES 10). `*` for `OPTIONS *`, empty for CONNECT.
+    /// (rule 10). `*` for `OPTIONS *`, empty for CONNECT.
     #[inline]
     #[must_use]
     pub fn path(&self) -> &str {

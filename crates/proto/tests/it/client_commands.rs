@@ -1,4 +1,4 @@
-//! What a client writes, and whether its connection may be used again (RULES 11 and 12).
+//! What a client writes, and whether its connection may be used again (rule 11 and rule 12).
 
 use blitz_proto::h1::{Client, Event};
 use blitz_proto::{BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead};

@@ -1,4 +1,4 @@
-//! What is matched is what is sent (RULES 10).
+//! What is matched is what is sent (rule 10).
 
 use blitz_proto::path::{normalize, remove_dot_segments, sent_len};
 use blitz_proto::{ErrorKind, Method, RequestHead};

@@ -166,8 +166,9 @@ fn allocate(layout: Layout) -> NonNull<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::task::Waker;
+
+    use super::*;
 
     #[test]
     fn a_future_runs_and_its_memory_serves_the_next() {

@@ -1,4 +1,4 @@
-//! What happens when the receive memory of the core runs out (rules 2 and 4).
+//! What happens when the receive memory of the core runs out (rule 2 and rule 4).
 
 use std::time::Duration;
 

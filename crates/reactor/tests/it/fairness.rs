@@ -38,7 +38,7 @@ async fn flooded(outside: &TcpListener) -> (Socket, std::thread::JoinHandle<()>)
     (socket, flood)
 }
 
-/// Rule 2: whoever finds the pool empty waits in line, and nobody is lost.
+/// A socket that finds the pool empty waits in a queue, and all of them continue (rule 2).
 #[test]
 fn an_empty_pool_makes_receivers_wait_in_line() {
     on_both_drivers(|| async {
@@ -67,7 +67,7 @@ fn an_empty_pool_makes_receivers_wait_in_line() {
     });
 }
 
-/// Rule 3: bytes that wait one by one do not pin a buffer each.
+/// Bytes that wait one by one do not pin a buffer each (rule 3).
 #[test]
 fn single_bytes_that_wait_are_gathered() {
     on_both_drivers(|| async {
@@ -90,7 +90,7 @@ fn single_bytes_that_wait_are_gathered() {
     });
 }
 
-/// Rule 3: one who keeps small slices does not keep buffers.
+/// Small slices that are kept do not pin buffers (rule 3).
 #[test]
 fn hoarded_slices_leave_the_pool_to_the_others() {
     on_both_drivers(|| async {
@@ -105,7 +105,7 @@ fn hoarded_slices_leave_the_pool_to_the_others() {
     });
 }
 
-/// Rule 4: while nobody can receive, the one who holds the most is shed.
+/// While no socket can receive, the largest holder is shed (rule 4).
 #[test]
 fn the_largest_holder_is_shed_when_nobody_can_receive() {
     on_both_drivers(|| async {
@@ -123,7 +123,7 @@ fn the_largest_holder_is_shed_when_nobody_can_receive() {
     });
 }
 
-/// Rule 4: what the owner of a socket has taken counts, if it says so.
+/// Bytes that the owner of a socket has taken count if it reports them (rule 4).
 #[test]
 fn an_owner_that_says_what_it_holds_is_shed_for_it() {
     on_both_drivers(|| async {
@@ -237,7 +237,7 @@ fn a_burst_on_connections_that_wait_leaves_room_for_a_newcomer() {
     });
 }
 
-/// Rule 1: one sender at full speed does not keep a neighbour's small messages waiting.
+/// One sender at full speed does not delay the small messages of another (rule 1).
 #[test]
 fn a_hot_connection_does_not_starve_its_neighbours() {
     on_both_drivers(|| async {
@@ -278,7 +278,7 @@ fn a_hot_connection_does_not_starve_its_neighbours() {
     });
 }
 
-/// Rule 20.
+/// The limit of open sockets (rule 20).
 #[test]
 fn at_the_limit_of_sockets_accepting_rests_and_resumes() {
     for io in [IoChoice::Uring, IoChoice::Epoll] {

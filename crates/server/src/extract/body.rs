@@ -1,15 +1,16 @@
 //! The content of a request: as a stream, or read whole within the app's limit.
 
-use super::{FromBody, FromRequest};
-use crate::problem::Problem;
-use crate::request::Request;
-use crate::response::{IntoResponse, Response};
 use blitz_http::{
     BodyError, BodyLength, Buffer, Fields, Name, Part, Pooled, RecvBody, Slice, Status,
 };
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::{FromBody, FromRequest};
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::response::{IntoResponse, Response};
 
 /// The content as it arrives. Not reading it stops the client from sending more.
 ///

@@ -1,12 +1,14 @@
 //! What the head alone gives: query, header fields, method, peer.
 
+use std::ops::Deref;
+
+use blitz_http::{Fields, Method, Peer};
+use serde::de::DeserializeOwned;
+
 use super::FromRequest;
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
-use blitz_http::{Fields, Method, Peer};
-use serde::de::DeserializeOwned;
-use std::ops::Deref;
 
 /// The query, decoded into a struct, a map or a list of pairs; repeated keys may fill a list.
 ///

@@ -1,14 +1,16 @@
 //! `Path<T>`: the parameters of the route, decoded and typed.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+
 use super::{FromRequest, Setup};
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
-use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
-use serde::forward_to_deserialize_any;
-use std::borrow::Cow;
-use std::fmt;
 
 /// The parameters of the route: a single value, a tuple in their order, or a struct by name.
 ///

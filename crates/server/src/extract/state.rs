@@ -1,14 +1,16 @@
 //! Values that the app was given: `State<T>` for all cores, `Local<T>` for each its own.
 
-use super::{FromRequest, Setup};
-use crate::problem::Problem;
-use crate::request::Request;
-use crate::response::{IntoResponse, Response};
-use blitz_http::Status;
 use std::any::type_name;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use blitz_http::Status;
+
+use super::{FromRequest, Setup};
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::response::{IntoResponse, Response};
 
 /// A value given to [`App::state`](crate::App::state), shared by all cores.
 ///

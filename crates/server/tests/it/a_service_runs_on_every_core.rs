@@ -1,14 +1,15 @@
-use blitz::serving::{self, EndError, Endpoint, StartError};
-use blitz_http::{
-    Address, Config, Drain, Exchange, Pooled, ServeOptions, Service, Signals, Status, service_fn,
-};
-use blitz_testing::{Client, PATIENCE};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
+
+use blitz::serving::{self, EndError, Endpoint, StartError};
+use blitz_http::{
+    Address, Config, Drain, Exchange, Pooled, ServeOptions, Service, Signals, Status, service_fn,
+};
+use blitz_testing::{Client, PATIENCE};
 
 fn any_port() -> [Endpoint; 1] {
     [Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()).into()]

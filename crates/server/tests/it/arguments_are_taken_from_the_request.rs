@@ -1,9 +1,11 @@
-use crate::server::on_both_drivers;
+use std::cell::Cell;
+
 use blitz::extract::{Form, Headers, Json, Local, Path, Query, State, Text};
 use blitz::{App, Method, Peer};
 use blitz_testing::{Client, Response};
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
+
+use crate::server::on_both_drivers;
 
 #[derive(Deserialize)]
 struct Date {

@@ -1,7 +1,9 @@
-use crate::server::on_both_drivers;
+use std::time::{Duration, Instant};
+
 use blitz::builtin;
 use blitz_testing::Client;
-use std::time::{Duration, Instant};
+
+use crate::server::on_both_drivers;
 
 #[test]
 fn the_fixed_ones() {

@@ -1,10 +1,12 @@
-use crate::server::on_both_drivers;
-use blitz::extract::{Body, Path, State};
-use blitz::{App, Problem, Response, StreamError};
-use blitz_testing::Client;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use blitz::extract::{Body, Path, State};
+use blitz::{App, Problem, Response, StreamError};
+use blitz_testing::Client;
+
+use crate::server::on_both_drivers;
 
 /// What the server's side of a stream has done.
 #[derive(Default)]

@@ -1,7 +1,8 @@
-use blitz::extract::{Arena, Body, Form, Headers, Json, Local, Path, Query, State, Text};
-use blitz::{App, Method, Next, Peer, Problem, Request, Response, Status};
 use std::cell::Cell;
 use std::collections::HashMap;
+
+use blitz::extract::{Arena, Body, Form, Headers, Json, Local, Path, Query, State, Text};
+use blitz::{App, Method, Next, Peer, Problem, Request, Response, Status};
 
 struct Name(&'static str);
 

@@ -1,6 +1,7 @@
-use crate::server::on_both_drivers;
 use blitz::{App, Method};
 use blitz_testing::Client;
+
+use crate::server::on_both_drivers;
 
 fn app() -> App {
     App::new()

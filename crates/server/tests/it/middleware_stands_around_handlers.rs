@@ -1,7 +1,8 @@
-use crate::server::on_both_drivers;
 use blitz::middleware::{default_header, request_id};
 use blitz::{App, Next, Outcome, Request, Response, Status};
 use blitz_testing::Client;
+
+use crate::server::on_both_drivers;
 
 /// Adds its name to a header on the way back.
 fn mark(name: &'static str) -> impl Fn(Request, Next) -> Outcome + Send + Sync + 'static {

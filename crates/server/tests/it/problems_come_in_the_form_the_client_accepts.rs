@@ -1,7 +1,9 @@
-use crate::server::on_both_drivers;
+use std::io;
+
 use blitz::{App, Problem, Response, Status};
 use blitz_testing::Client;
-use std::io;
+
+use crate::server::on_both_drivers;
 
 fn fails() -> Result<&'static str, Problem> {
     Err(io::Error::other("a secret of the house"))?;

@@ -1,7 +1,8 @@
-use crate::server::on_both_drivers;
 use blitz::{App, Response, Status};
 use blitz_http::Name;
 use blitz_testing::Client;
+
+use crate::server::on_both_drivers;
 
 /// No URI references, but for the last two.
 const LOCATIONS: [&str; 8] = [

@@ -1,11 +1,12 @@
 //! A server for the length of a test.
 
-use blitz::{App, IoChoice, Service};
-use blitz_http::{Address, Config, Cores, Drain, Listener, ServeOptions, serve, start};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
+
+use blitz::{App, IoChoice, Service};
+use blitz_http::{Address, Config, Cores, Drain, Listener, ServeOptions, serve, start};
 
 /// Runs the test against the app on either driver (on epoll twice, where io_uring is forbidden).
 pub(crate) fn on_both_drivers(app: impl Fn() -> App, test: impl Fn(SocketAddr)) {

@@ -1,9 +1,10 @@
-use blitz_testing::Client;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use blitz_testing::Client;
 
 struct Served {
     child: Child,

@@ -4,32 +4,32 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::super::group::{Front, Group, Task};
+use super::super::group::{ClientProtocol, Group, ServerRole};
 use super::super::machine::locate;
-use super::super::system::Surroundings;
+use super::super::system::StartOptions;
 use super::{STREAMS_MAX, write};
 
-/// Above what any run has under way: Envoy's own bounds would answer with 503.
-const UNDER_WAY_MAX: u32 = 1_000_000;
-/// What H2O announces, whatever it is told to allow.
+/// More than any run has in flight: Envoy's default limits would respond with 503.
+const IN_FLIGHT_MAX: u32 = 1_000_000;
+/// The limit that H2O announces, whatever its configuration is.
 const BACKEND_STREAMS_MAX: u32 = 100;
 const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 
 /// Envoy with one worker.
-pub(crate) fn command(group: &Group, around: &Surroundings<'_>) -> Result<Command, String> {
+pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
     let program = locate("envoy").ok_or_else(|| "envoy is not installed".to_owned())?;
-    if group.task == Task::Answer {
-        return Err("Envoy is only compared as a proxy".to_owned());
+    if group.role == ServerRole::Respond {
+        return Err("Envoy is compared only as a proxy".to_owned());
     }
     let config = json!({
         "static_resources": {
-            "listeners": [listener(group, around)?],
-            "clusters": [cluster(group, around)],
+            "listeners": [listener(group, options)?],
+            "clusters": [cluster(group, options)],
         }
     });
-    let file = around
+    let file = options
         .folder
-        .join(format!("envoy-{}.json", around.listen.port()));
+        .join(format!("envoy-{}.json", options.listen.port()));
     write(&file, &config.to_string())?;
     let mut command = Command::new(program);
     command
@@ -39,7 +39,7 @@ pub(crate) fn command(group: &Group, around: &Surroundings<'_>) -> Result<Comman
     Ok(command)
 }
 
-fn listener(group: &Group, around: &Surroundings<'_>) -> Result<Value, String> {
+fn listener(group: &Group, options: &StartOptions<'_>) -> Result<Value, String> {
     let mut chain = json!({
         "filters": [{
             "name": "http",
@@ -67,8 +67,8 @@ fn listener(group: &Group, around: &Surroundings<'_>) -> Result<Value, String> {
             },
         }],
     });
-    if group.front == Front::Tls {
-        let tls = around.tls()?;
+    if group.protocol == ClientProtocol::Tls {
+        let tls = options.tls()?;
         chain["transport_socket"] = json!({
             "name": "tls",
             "typed_config": {
@@ -87,36 +87,36 @@ fn listener(group: &Group, around: &Surroundings<'_>) -> Result<Value, String> {
             },
         });
     }
-    Ok(json!({ "address": address(around.listen), "filter_chains": [chain] }))
+    Ok(json!({ "address": address(options.listen), "filter_chains": [chain] }))
 }
 
-fn cluster(group: &Group, around: &Surroundings<'_>) -> Value {
-    // No more streams than backends announce: it would open them before it knows.
-    let (protocol, options) = match group.task {
-        Task::ToH2c => (
+fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
+    // The limit that backends announce: Envoy would open more streams before it knows the limit.
+    let (protocol, protocol_options) = match group.role {
+        ServerRole::ProxyToH2c => (
             "http2_protocol_options",
             json!({ "max_concurrent_streams": BACKEND_STREAMS_MAX }),
         ),
-        Task::Answer | Task::ToHttp1 => ("http_protocol_options", json!({})),
+        ServerRole::Respond | ServerRole::ProxyToHttp1 => ("http_protocol_options", json!({})),
     };
     json!({
         "name": "backend",
         "type": "STATIC",
         "circuit_breakers": { "thresholds": [{
-            "max_connections": UNDER_WAY_MAX,
-            "max_pending_requests": UNDER_WAY_MAX,
-            "max_requests": UNDER_WAY_MAX,
+            "max_connections": IN_FLIGHT_MAX,
+            "max_pending_requests": IN_FLIGHT_MAX,
+            "max_requests": IN_FLIGHT_MAX,
         }]},
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": format!("{EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions"),
-                "explicit_http_config": { protocol: options },
+                "explicit_http_config": { protocol: protocol_options },
             },
         },
         "load_assignment": {
             "cluster_name": "backend",
             "endpoints": [{ "lb_endpoints": [{
-                "endpoint": { "address": address(around.backend) },
+                "endpoint": { "address": address(options.backend) },
             }]}],
         },
     })

@@ -3,30 +3,30 @@
 use std::fs;
 use std::process::Command;
 
-use super::super::group::{Front, Group, Task};
+use super::super::group::{ClientProtocol, Group, ServerRole};
 use super::super::probe::{BODY, PATH};
-use super::super::system::Surroundings;
+use super::super::system::StartOptions;
 use super::{STREAMS_MAX, write};
 
-/// Beyond any run, in the units of the settings.
+/// Longer than any run, in the units of the settings.
 const LONG_S: u32 = 3600;
 const LONG_MS: u32 = LONG_S * 1000;
 
-/// H2O with one thread. A file of one path is the cheapest fixed answer that it has: a handler in
-/// mruby took twice as much.
-pub(crate) fn command(group: &Group, around: &Surroundings<'_>) -> Result<Command, String> {
-    let Surroundings {
+/// H2O with one thread. A file at one path is its cheapest fixed response: an mruby handler took twice
+/// as much CPU.
+pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+    let StartOptions {
         listen,
         connections,
         requests,
         folder,
         ..
-    } = around;
+    } = options;
     let (host, port) = (listen.ip(), listen.port());
-    let tls = match group.front {
-        Front::Http1 | Front::H2c => String::new(),
-        Front::Tls => {
-            let tls = around.tls()?;
+    let tls = match group.protocol {
+        ClientProtocol::Http1 | ClientProtocol::H2c => String::new(),
+        ClientProtocol::Tls => {
+            let tls = options.tls()?;
             let (certificate, key) = (tls.certificate.display(), tls.key.display());
             format!(
                 "\n  ssl:\n    certificate-file: {certificate}\n    key-file: {key}\n    \
@@ -34,17 +34,19 @@ pub(crate) fn command(group: &Group, around: &Surroundings<'_>) -> Result<Comman
             )
         }
     };
-    let paths = match group.task {
-        Task::Answer => {
-            let answer = folder.join(format!("h2o-{port}.txt"));
-            fs::write(&answer, BODY).map_err(|e| format!("{}: {e}", answer.display()))?;
-            format!("{PATH}:\n        file.file: {}", answer.display())
+    let paths = match group.role {
+        ServerRole::Respond => {
+            let response = folder.join(format!("h2o-{port}.txt"));
+            fs::write(&response, BODY).map_err(|e| format!("{}: {e}", response.display()))?;
+            format!("{PATH}:\n        file.file: {}", response.display())
         }
-        Task::ToHttp1 => format!(
+        ServerRole::ProxyToHttp1 => format!(
             "/:\n        proxy.reverse.url: http://{}/\n        proxy.timeout.keepalive: {LONG_MS}",
-            around.backend
+            options.backend
         ),
-        Task::ToH2c => return Err("this H2O speaks no HTTP/2 to upstreams".to_owned()),
+        ServerRole::ProxyToH2c => {
+            return Err("this H2O does not support HTTP/2 to upstreams".to_owned());
+        }
     };
     let connections_max = connections + requests + 200;
     let config = format!(

@@ -3,40 +3,40 @@
 use std::fs;
 use std::process::Command;
 
-use super::super::group::{Front, Group, Task};
-use super::super::system::Surroundings;
+use super::super::group::{ClientProtocol, Group, ServerRole};
+use super::super::system::StartOptions;
 use super::write;
 
 const MAXCONN_MIN: u32 = 8000;
 
 /// HAProxy with one thread.
-pub(crate) fn command(group: &Group, around: &Surroundings<'_>) -> Result<Command, String> {
-    let Surroundings {
+pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+    let StartOptions {
         listen,
         backend,
         connections,
         requests,
         folder,
         ..
-    } = around;
-    let answer = match group.task {
-        Task::Answer => "http-request return status 200 \
+    } = options;
+    let response = match group.role {
+        ServerRole::Respond => "http-request return status 200 \
              content-type \"text/plain; charset=utf-8\" string \"Hello, World!\""
             .to_owned(),
-        Task::ToHttp1 => {
+        ServerRole::ProxyToHttp1 => {
             format!("default_backend backend\n\nbackend backend\n  server one {backend}")
         }
-        Task::ToH2c => {
+        ServerRole::ProxyToH2c => {
             format!("default_backend backend\n\nbackend backend\n  server one {backend} proto h2")
         }
     };
-    let bind = bind(group.front, around)?;
-    // HAProxy closes idle server connections once a fifth of its descriptors is in use, so a small
-    // maxconn would have it connect anew for every request.
+    let bind = bind(group.protocol, options)?;
+    // HAProxy closes idle server connections once a fifth of its descriptors is in use, so with a small
+    // maxconn it would reconnect for every request.
     let maxconn = (connections.max(requests) + 200).max(MAXCONN_MIN);
-    // Streams stay at its default of 100 for a connection: with 1,024 it failed some requests to backends
-    // of HTTP/2. Not strict: it may start although its descriptors would not do if each of that many clients
-    // had a server connection too.
+    // The limit of streams stays at its default of 100: with 1,024 some requests to HTTP/2 backends failed.
+    // Without strict limits it starts although its descriptors do not suffice for a server connection per
+    // client.
     let config = format!(
         "global
   nbthread 1
@@ -53,7 +53,7 @@ defaults
 
 frontend front
   bind {listen} backlog 4096 {bind}
-  {answer}
+  {response}
 "
     );
     let file = folder.join(format!("haproxy-{}.cfg", listen.port()));
@@ -63,15 +63,15 @@ frontend front
     Ok(command)
 }
 
-/// What follows the address.
-fn bind(front: Front, around: &Surroundings<'_>) -> Result<String, String> {
-    Ok(match front {
-        Front::Http1 => String::new(),
-        Front::H2c => "proto h2".to_owned(),
-        Front::Tls => {
-            let tls = around.tls()?;
-            // HAProxy wants certificate and key in one file.
-            let pair = around.folder.join("haproxy.pem");
+/// The options after the address.
+fn bind(protocol: ClientProtocol, options: &StartOptions<'_>) -> Result<String, String> {
+    Ok(match protocol {
+        ClientProtocol::Http1 => String::new(),
+        ClientProtocol::H2c => "proto h2".to_owned(),
+        ClientProtocol::Tls => {
+            let tls = options.tls()?;
+            // HAProxy reads certificate and key from one file.
+            let pair = options.folder.join("haproxy.pem");
             let both: Result<Vec<_>, _> = [&tls.certificate, &tls.key]
                 .map(fs::read_to_string)
                 .into_iter()

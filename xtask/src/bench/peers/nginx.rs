@@ -3,21 +3,21 @@
 use std::fs;
 use std::process::Command;
 
-use super::super::group::{Front, Group, Task};
-use super::super::system::Surroundings;
+use super::super::group::{ClientProtocol, Group, ServerRole};
+use super::super::system::StartOptions;
 use super::{REQUESTS_PER_CONNECTION_MAX, STREAMS_MAX, write};
 
-/// nginx with its files in the folder of this run.
-pub(crate) fn command(group: &Group, around: &Surroundings<'_>) -> Result<Command, String> {
-    let Surroundings {
+/// nginx, with its files in the folder of this run.
+pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+    let StartOptions {
         listen,
         connections,
         requests,
         ..
-    } = around;
-    let (upstream, location) = location(group.task, around)?;
-    let listener = listener(group.front, around)?;
-    // Each request of a proxy may have a connection to the backend.
+    } = options;
+    let (upstream, location) = location(group.role, options)?;
+    let listener = listener(group.protocol, options)?;
+    // Each request of a proxy may need a backend connection.
     let worker_connections = connections + requests + 200;
     let config = format!(
         "worker_processes 1;
@@ -39,7 +39,7 @@ http {{
 }}
 "
     );
-    let prefix = around.folder.join(format!("nginx-{}", listen.port()));
+    let prefix = options.folder.join(format!("nginx-{}", listen.port()));
     fs::create_dir_all(&prefix).map_err(|e| format!("{}: {e}", prefix.display()))?;
     let file = prefix.join("nginx.conf");
     write(&file, &config)?;
@@ -52,14 +52,14 @@ http {{
     Ok(command)
 }
 
-/// What stands beside the server, and what in its location.
-fn location(task: Task, around: &Surroundings<'_>) -> Result<(String, String), String> {
-    let Surroundings {
+/// The upstream block, and the directives of the location.
+fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, String), String> {
+    let StartOptions {
         backend, requests, ..
-    } = around;
-    match task {
-        Task::Answer => Ok((String::new(), r#"return 200 "Hello, World!";"#.to_owned())),
-        Task::ToHttp1 => Ok((
+    } = options;
+    match role {
+        ServerRole::Respond => Ok((String::new(), r#"return 200 "Hello, World!";"#.to_owned())),
+        ServerRole::ProxyToHttp1 => Ok((
             format!(
                 "upstream backend {{ server {backend}; keepalive {requests}; \
                  keepalive_requests {REQUESTS_PER_CONNECTION_MAX}; keepalive_timeout 1h; }}"
@@ -68,17 +68,17 @@ fn location(task: Task, around: &Surroundings<'_>) -> Result<(String, String), S
              proxy_set_header Connection \"\";"
                 .to_owned(),
         )),
-        Task::ToH2c => Err("nginx speaks no HTTP/2 to upstreams".to_owned()),
+        ServerRole::ProxyToH2c => Err("nginx does not support HTTP/2 to upstreams".to_owned()),
     }
 }
 
-fn listener(front: Front, around: &Surroundings<'_>) -> Result<String, String> {
-    let listen = around.listen;
-    Ok(match front {
-        Front::Http1 => format!("listen {listen} backlog=4096;"),
-        Front::H2c => format!("listen {listen} http2 backlog=4096;"),
-        Front::Tls => {
-            let tls = around.tls()?;
+fn listener(protocol: ClientProtocol, options: &StartOptions<'_>) -> Result<String, String> {
+    let listen = options.listen;
+    Ok(match protocol {
+        ClientProtocol::Http1 => format!("listen {listen} backlog=4096;"),
+        ClientProtocol::H2c => format!("listen {listen} http2 backlog=4096;"),
+        ClientProtocol::Tls => {
+            let tls = options.tls()?;
             let (certificate, key) = (tls.certificate.display(), tls.key.display());
             format!(
                 "listen {listen} ssl http2 backlog=4096; ssl_protocols TLSv1.3; \

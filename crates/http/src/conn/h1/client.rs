@@ -287,7 +287,7 @@ impl ClientFraming for Driver<Client> {
 
     /// Both messages may be complete: then another request may use the connection, or it closes.
     ///
-    /// Rule 11: the response was complete and delimited itself, the request was sent to its last
+    /// This is rule 11: the response was complete and delimited itself, the request was sent to its last
     /// byte, nothing more has arrived, and both sides keep the connection alive.
     #[inline]
     fn settle(&mut self, _: u64) {

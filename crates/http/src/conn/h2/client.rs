@@ -10,12 +10,12 @@ use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead};
 
 use super::drive::Disposition;
 use super::driver::{Conn, Driver, Role, Shared};
-use super::liveness::Liveness;
-use super::permits::Permits;
 use super::shortage::{Counted, PooledStreams, is_short};
-use super::stream::ResetReason;
 use crate::client::{Carrier, ClientOptions};
 use crate::conn::Protocol;
+use crate::conn::streams::liveness::{Liveness, Next, Silence};
+use crate::conn::streams::permits::Permits;
+use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
@@ -237,6 +237,36 @@ impl Driver<Client> {
             return ReceivedKind::Complete;
         }
         ReceivedKind::Content
+    }
+}
+
+impl Driver<Client> {
+    /// Ready if a server gives no sign of life; sends PING to one that is silent for too long.
+    pub(super) fn poll_liveness(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = blitz_reactor::now();
+        match self.role.liveness.next {
+            Next::Later => return Poll::Pending,
+            Next::At(due) if self.timer.is_set(now, due) => return Poll::Pending,
+            Next::At(_) | Next::Now => {}
+        }
+        if self.streams.is_empty() {
+            self.role.liveness.next = Next::Later;
+            return Poll::Pending;
+        }
+        let until = match self.role.liveness.check(now, self.shared.limits()) {
+            Silence::Over => return Poll::Ready(()),
+            Silence::Wait(until) => until,
+            Silence::Ping(until) => {
+                let (machine, out) = self.machine();
+                machine.ping(out);
+                self.flush();
+                until
+            }
+        };
+        self.role.liveness.next = Next::At(until);
+        // Only to be woken then: it lies in the future.
+        let _ = self.timer.poll_due(until, cx);
+        Poll::Pending
     }
 }
 

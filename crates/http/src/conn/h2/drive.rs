@@ -11,7 +11,7 @@ use blitz_proto::{Error, ErrorKind};
 use blitz_reactor::{Buffer, Slice};
 
 use super::driver::{Conn, Driver, Role};
-use super::stream::ResetReason;
+use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
 use crate::exchange::note;
 use crate::input::Input;

@@ -9,7 +9,7 @@ use blitz_proto::h2::{self, Code, Received, StreamId};
 use blitz_proto::{BodyLength, Error, Limits};
 use blitz_reactor::{Buffer, Chunk, Socket};
 
-use super::stream::{ResetReason, Stream, Streams};
+use crate::conn::streams::stream::{ResetReason, Stream, Streams};
 use crate::exchange::{ExchangeId, Link, Side, wake};
 use crate::input::Input;
 use crate::timer::LazyTimer;

@@ -7,7 +7,7 @@ use blitz_proto::{Error, Fields, Limits};
 use blitz_reactor::{Chunk, Slice};
 
 use super::driver::{Driver, Role};
-use super::stream::Stream;
+use crate::conn::streams::stream::Stream;
 use crate::error::{BodyError, SendError};
 use crate::exchange::{Body, ExchangeState, Fill, Framing, Sent, Transmission};
 use crate::recycle::Pooled;

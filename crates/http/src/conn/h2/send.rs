@@ -7,7 +7,7 @@ use blitz_proto::{Error, Fields};
 use blitz_reactor::{Buffer, Chunk};
 
 use super::driver::{Driver, Role};
-use super::stream::Ending;
+use crate::conn::streams::stream::Ending;
 use crate::counters::count;
 use crate::error::SendError;
 use crate::exchange::{Sent, conclude_sent, note, wake};

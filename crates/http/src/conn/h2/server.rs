@@ -18,7 +18,7 @@ use super::drive::{Disposition, STREAMS_KEPT};
 use super::driver::{Conn, Driver, Role, Shared};
 use super::send::{STREAMS_WHEN_SHORT, UNSENT_MIN};
 use super::shortage::is_short;
-use super::stream::ResetReason;
+use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused};
 use crate::date::http_date;
 use crate::exchange::{

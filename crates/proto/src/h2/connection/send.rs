@@ -276,7 +276,7 @@ impl Connection {
     }
 
     /// Takes a request that came over HTTP/1.1 and asked to go on with HTTP/2, as stream 1, whose
-    /// request is complete (RFC 7540, section 3.2; RULES 15). Call it after
+    /// request is complete (RFC 7540, section 3.2; rule 15). Call it after
     /// [`start`](Connection::start); the client's preface is still to come.
     pub fn upgrade(&mut self, head: &RequestHead, settings: &UpgradeSettings) -> StreamId {
         assert!(

@@ -21,8 +21,8 @@ use crate::buffer::{Pool, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
 use crate::socket::{Address, Pending, Shape, SocketKey};
-
 use system::{RawAddress, UnixListener};
+
 pub(crate) use uring::probe as probe_uring;
 
 /// Which driver to use.

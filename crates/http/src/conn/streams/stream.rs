@@ -15,12 +15,12 @@ use crate::exchange::{Body, ExchangeState, wake};
 use crate::recycle::Pooled;
 
 /// The streams of a connection.
-pub(super) type Streams = HashMap<StreamId, Box<Stream>, BuildHasherDefault<StreamHasher>>;
+pub(in crate::conn) type Streams = HashMap<StreamId, Box<Stream>, BuildHasherDefault<StreamHasher>>;
 
 /// Numbers of streams come in order and from a machine that bounds how many are open: nobody can
 /// choose them to collide.
 #[derive(Default)]
-pub(super) struct StreamHasher(u64);
+pub(in crate::conn) struct StreamHasher(u64);
 
 impl Hasher for StreamHasher {
     fn finish(&self) -> u64 {
@@ -36,36 +36,36 @@ impl Hasher for StreamHasher {
     }
 }
 
-pub(super) struct Stream {
-    pub(super) exchange: ExchangeState,
+pub(in crate::conn) struct Stream {
+    pub(in crate::conn) exchange: ExchangeState,
     /// Content received and not yet taken.
-    pub(super) parts: VecDeque<Slice>,
-    pub(super) trailers: Option<Pooled<Fields>>,
-    pub(super) sending: Sending,
+    pub(in crate::conn) parts: VecDeque<Slice>,
+    pub(in crate::conn) trailers: Option<Pooled<Fields>>,
+    pub(in crate::conn) sending: Sending,
     /// What a client waits for before the body.
-    pub(super) response: Response,
+    pub(in crate::conn) response: Response,
     /// The request is CONNECT, so that a 2xx opens a tunnel.
-    pub(super) is_connect: bool,
+    pub(in crate::conn) is_connect: bool,
     /// It is answered, and has no task any more; the rest of the request is passed over.
-    pub(super) is_lingering: bool,
+    pub(in crate::conn) is_lingering: bool,
 }
 
 /// Content of our message that waits.
-pub(super) struct Sending {
+pub(in crate::conn) struct Sending {
     /// What no window was open for.
-    pub(super) queue: VecDeque<Chunk>,
+    pub(in crate::conn) queue: VecDeque<Chunk>,
     /// Bytes in it.
-    pub(super) queued: usize,
+    pub(in crate::conn) queued: usize,
     /// What follows when the queue is empty.
-    pub(super) end: Ending,
+    pub(in crate::conn) end: Ending,
     /// Woken at `wake_at` bytes or less.
-    pub(super) writer: Option<Waker>,
-    pub(super) wake_at: usize,
+    pub(in crate::conn) writer: Option<Waker>,
+    pub(in crate::conn) wake_at: usize,
     /// When the peer last took a byte, or the first was queued.
-    pub(super) progress: Instant,
+    pub(in crate::conn) progress: Instant,
 }
 
-pub(super) enum Ending {
+pub(in crate::conn) enum Ending {
     /// More content may come.
     Open,
     /// The content is complete.
@@ -75,7 +75,7 @@ pub(super) enum Ending {
 }
 
 impl Stream {
-    pub(super) fn new() -> Box<Stream> {
+    pub(in crate::conn) fn new() -> Box<Stream> {
         Box::new(Stream {
             exchange: ExchangeState::default(),
             parts: VecDeque::new(),
@@ -95,7 +95,7 @@ impl Stream {
     }
 
     /// Drops all that it holds of messages.
-    pub(super) fn drop_content(&mut self) {
+    pub(in crate::conn) fn drop_content(&mut self) {
         self.parts.clear();
         self.trailers = None;
         self.sending.queue.clear();
@@ -106,7 +106,7 @@ impl Stream {
 
     /// Makes a stream that was used before, and has no content any more, as good as new. Its timer may
     /// go off for nothing.
-    pub(super) fn renew(&mut self) {
+    pub(in crate::conn) fn renew(&mut self) {
         self.exchange.clear();
         self.sending.writer = None;
         self.sending.wake_at = 0;
@@ -116,17 +116,17 @@ impl Stream {
     }
 
     /// Whether its memory is small enough to be kept: the queues of some have grown large.
-    pub(super) fn fits_pool(&self) -> bool {
+    pub(in crate::conn) fn fits_pool(&self) -> bool {
         self.parts.capacity() + self.sending.queue.capacity() <= 16
     }
 
     /// Takes out what was received and not taken; how many bytes that were.
-    pub(super) fn drain_parts(&mut self) -> usize {
+    pub(in crate::conn) fn drain_parts(&mut self) -> usize {
         self.parts.drain(..).map(|part| part.len()).sum()
     }
 
     /// The peer is gone: whatever waits for anything of the stream has to know.
-    pub(super) fn lose_peer(&mut self, reason: &ResetReason) {
+    pub(in crate::conn) fn lose_peer(&mut self, reason: &ResetReason) {
         let exchange = &mut self.exchange;
         exchange.is_gone = true;
         if matches!(exchange.receiving.body, Body::Open) {

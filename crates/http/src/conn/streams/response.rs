@@ -10,25 +10,25 @@ use crate::error::ClientError;
 use crate::recycle::Pooled;
 
 #[derive(Default)]
-pub(super) struct Response {
+pub(in crate::conn) struct Response {
     /// Received and not yet taken.
-    pub(super) heads: VecDeque<(Pooled<ResponseHead>, BodyLength)>,
+    pub(in crate::conn) heads: VecDeque<(Pooled<ResponseHead>, BodyLength)>,
     /// Why no more will come.
-    pub(super) failed: Option<ClientError>,
+    pub(in crate::conn) failed: Option<ClientError>,
     /// The final head was received.
-    pub(super) has_final: bool,
+    pub(in crate::conn) has_final: bool,
     /// Some head was received.
-    pub(super) is_heard: bool,
+    pub(in crate::conn) is_heard: bool,
     /// It was taken to its end, or nobody wants it.
-    pub(super) is_read: bool,
+    pub(in crate::conn) is_read: bool,
     /// Other requests went over the connection before.
-    pub(super) is_reused: bool,
+    pub(in crate::conn) is_reused: bool,
     /// When the request was begun.
-    pub(super) started: Option<Instant>,
+    pub(in crate::conn) started: Option<Instant>,
 }
 
 impl Response {
-    pub(super) fn clear(&mut self) {
+    pub(in crate::conn) fn clear(&mut self) {
         self.heads.clear();
         *self = Response {
             heads: std::mem::take(&mut self.heads),
@@ -36,7 +36,7 @@ impl Response {
         };
     }
 
-    pub(super) fn fail(&mut self, reason: &ResetReason) {
+    pub(in crate::conn) fn fail(&mut self, reason: &ResetReason) {
         if self.has_final || self.failed.is_some() {
             return;
         }

@@ -1,10 +1,10 @@
-//! Measurements against the limit of this machine and against other servers.
+//! Benchmarks against the limit programs and against other servers.
 //!
-//! `benchmarks/README.md` explains the method to those who want to repeat it.
+//! `benchmarks/README.md` describes the method.
 
-mod bars;
 mod build;
 mod compare;
+mod goals;
 mod group;
 mod h2load;
 mod handshakes;
@@ -26,10 +26,11 @@ mod wrk;
 
 use std::process::ExitCode;
 
-use bars::Outcome;
 use clap::{Parser, Subcommand};
 
-/// Compares Blitz with the limit of this machine and with other servers.
+use goals::Outcome;
+
+/// Compares Blitz with the limit programs and with other servers.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", after_help = EXAMPLES)]
 struct Arguments {
@@ -40,30 +41,30 @@ struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench h1                            the full comparison, about six minutes
-  cargo xtask bench h2 --quick                    the same for HTTP/2; tls, h2-proxy
-  cargo xtask bench h1 --quick                    a first look: three rounds of one second
+  cargo xtask bench h2 --quick                    the same for HTTP/2; also tls and h2-proxy
+  cargo xtask bench h1 --quick                    a short run: three rounds of one second
   cargo xtask bench h1 --only limit,nginx,blitz-uring
   cargo xtask bench h1 --only relay,nginx-proxy,haproxy-proxy
 
-Exit codes: 0 every bar is met, 1 a bar is missed or nothing could be measured, 2 wrong usage,
-75 the set is void and has to be repeated.";
+Exit codes: 0 every goal is met, 1 a goal is missed or the measurement failed, 2 usage error,
+75 the set is void; repeat it.";
 
 /// EX_TEMPFAIL of sysexits(3): try again later.
 const VOID: u8 = 75;
 
 #[derive(Debug, Subcommand)]
 enum Scenario {
-    /// HTTP/1.1: CPU per request of a fixed answer and of a proxy, 100 connections
+    /// HTTP/1.1: CPU per request of a fixed response and of a proxy, 100 connections
     H1(plan::RoundsArguments),
-    /// HTTP/2, with TLS and without: CPU per request of a fixed answer, 32 connections with 32 streams
+    /// HTTP/2, with TLS and without: CPU per request of a fixed response, 32 connections with 32 streams
     H2(plan::RoundsArguments),
     /// HTTPS with HTTP/1.1: CPU per request, 100 connections, and CPU per full handshake
     Tls(plan::RoundsArguments),
-    /// HTTP/2 to upstreams of HTTP/1.1 and HTTP/2: CPU per request, 32 connections with 32 streams
+    /// HTTP/2 to HTTP/1.1 and HTTP/2 upstreams: CPU per request, 32 connections with 32 streams
     H2Proxy(plan::RoundsArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
-    /// Time from starting the process to its first answer
+    /// Time from the start of the process to its first response
     Start(start::StartArguments),
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let arguments = match Arguments::try_parse_from(command.clone()) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Nothing is left to do if the terminal cannot be written to.
+            // A failure to write to the terminal has no remedy.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -90,11 +91,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     match outcome {
         Ok(Outcome::Met) => ExitCode::SUCCESS,
         Ok(Outcome::Missed) => {
-            eprintln!("xtask bench: a bar is missed");
+            eprintln!("xtask bench: a goal is missed");
             ExitCode::FAILURE
         }
         Ok(Outcome::Void) => {
-            eprintln!("xtask bench: the set is void, repeat it");
+            eprintln!("xtask bench: the set is void; repeat it");
             ExitCode::from(VOID)
         }
         Err(message) => {

@@ -1,5 +1,5 @@
-//! `cargo xtask simulate`: the checker, proofs that it can fail, and whole requests in
-//! instructions.
+//! `cargo xtask simulate`: the checker, planted bugs that it has to find, and instruction counts of
+//! whole requests.
 
 mod count;
 mod mutants;
@@ -7,11 +7,11 @@ mod mutants;
 use std::process::{Command, ExitCode};
 
 /// Runs the checker with these arguments; `--mutants` runs it on sources with planted bugs, and `--count`
-/// has callgrind count what it serves.
+/// counts the instructions of its requests with callgrind.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     match args {
         [flag, rest @ ..] if flag == "--mutants" => return mutants::run(rest),
-        // With a kind it is a flag of the checker.
+        // With --requests, --count is a flag of the checker.
         [flag, rest @ ..] if flag == "--count" && !rest.iter().any(|arg| arg == "--requests") => {
             return count::run(rest);
         }

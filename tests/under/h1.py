@@ -1,15 +1,15 @@
-"""HTTP/1.1 by hand: a client that notices every wrong byte and a backend that may send them."""
+"""A minimal HTTP/1.1 client that checks every byte, and a backend that may send wrong ones."""
 
 import asyncio
 import contextlib
 import socket
 import struct
 
-BLOCK = bytes(range(256)) * 256  # 64 KiB; what a body is made of
+BLOCK = bytes(range(256)) * 256  # 64 KiB, repeated in bodies
 
 
 def pattern(start, length):
-    """Bytes `start..start+length` of the endless body made of BLOCK."""
+    """Bytes `start..start+length` of an endless repetition of BLOCK."""
     first = start % len(BLOCK)
     repeated = BLOCK[first:] + BLOCK * (length // len(BLOCK) + 1)
     return repeated[:length]
@@ -25,7 +25,7 @@ class Client:
     @classmethod
     @contextlib.asynccontextmanager
     async def connected(cls, port, receive_buffer=None):
-        """A connection, closed when the block is left."""
+        """A connection until the block is left."""
         client = await cls.connect(port, receive_buffer)
         try:
             yield client
@@ -40,7 +40,7 @@ class Client:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         try:
             await asyncio.get_running_loop().sock_connect(stream, ("127.0.0.1", port))
-            # A small limit: asyncio reads ahead up to twice as much, which is not "not reading".
+            # A small limit, because asyncio reads ahead up to twice the limit.
             limit = 4096 if receive_buffer else 1 << 20
             return cls(*await asyncio.open_connection(sock=stream, limit=limit))
         except BaseException:
@@ -64,7 +64,7 @@ class Client:
         return status, fields, b"".join(parts)
 
     async def response_head(self):
-        """The next final head; informational ones are passed over."""
+        """The next final head; informational heads are skipped."""
         while True:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             first, *lines = head[:-4].split("\r\n")
@@ -96,8 +96,8 @@ class Client:
             left -= len(part)
             yield part
 
-    async def at_end(self):
-        """Whether the server has closed, with nothing more to read."""
+    async def is_closed(self):
+        """Whether the server has closed the connection without further bytes."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
@@ -112,7 +112,7 @@ def reset(writer):
 
 
 class Request:
-    """What a backend was asked for."""
+    """A request that a backend received."""
 
     def __init__(self, head):
         first, *lines = head[:-4].decode("latin-1").split("\r\n")
@@ -124,9 +124,9 @@ class Request:
 
 
 class Backend:
-    """An upstream whose answers are written by the scenario: `answer(request, reader, writer)`.
+    """An upstream whose responses the scenario writes, in `answer(request, reader, writer)`.
 
-    Returning False closes the connection; anything else keeps it for the next request.
+    The result False closes the connection; any other result keeps it for the next request.
     """
 
     def __init__(self, answer):
@@ -155,15 +155,15 @@ class Backend:
                     break
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
-            pass  # The proxy hung up, which scenarios provoke.
+            pass  # The proxy closed the connection, which scenarios provoke.
         except asyncio.CancelledError:
             pass  # The scenario is over.
         finally:
             writer.close()
 
 
-async def answer_by_path(request, reader, writer):
-    """The plain backend: `/size/N` gives N bytes of the pattern, all else its own path."""
+async def respond_by_path(request, reader, writer):
+    """The default backend: `/size/N` returns N bytes of the pattern, other paths return themselves."""
     length = int(request.fields.get("content-length", 0))
     if length:
         await reader.readexactly(length)

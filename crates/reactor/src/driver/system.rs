@@ -9,15 +9,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
+use self::unix::unix_listener;
+use super::{Handle, Listening};
+use crate::socket::Address;
+
 pub(crate) use self::address::RawAddress;
 pub(crate) use self::process::{
     enlarge_descriptor_table, pin_to, processors, raise_nofile, run_on,
 };
 pub(crate) use self::unix::UnixListener;
-use self::unix::unix_listener;
 pub(crate) use self::workers::{Job, note_processors, submit};
-use super::{Handle, Listening};
-use crate::socket::Address;
 
 /// Connections that may wait to be accepted; the kernel lowers it to `somaxconn`.
 const BACKLOG: libc::c_int = 65_535;

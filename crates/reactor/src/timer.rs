@@ -8,10 +8,10 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::core::{self, Core};
+
 pub(crate) use clock::{Clock, Random, ticks_up};
 pub(crate) use wheel::{Target, TimerKey, Wheel};
-
-use crate::core::{self, Core};
 
 /// Time of this turn of the loop; it does not move while a task runs.
 pub fn now() -> Instant {

@@ -5,13 +5,9 @@
 //! says something, and is given up when it does not. One that answers PING and nothing else, as it
 //! may with long polls, is asked ever more rarely: servers count PINGs, too.
 
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::Limits;
-
-use super::client::Client;
-use super::driver::Driver;
 
 /// How much longer the next silence may be, each time that nothing but PING was answered.
 const SILENCE_GROWTH: u32 = 4;
@@ -19,7 +15,7 @@ const SILENCE_GROWTH: u32 = 4;
 const SILENCE_STEPS_MAX: u32 = 3;
 
 #[derive(Debug)]
-pub(super) struct Liveness {
+pub(in crate::conn) struct Liveness {
     /// When something last came, or before it there was first a reason to expect something.
     heard: Instant,
     /// When PING was sent, if nothing came since.
@@ -28,12 +24,13 @@ pub(super) struct Liveness {
     is_heard: bool,
     /// PINGs in a row after which no message went on.
     answered: u32,
-    next: Next,
+    /// When there is something to look at.
+    pub(in crate::conn) next: Next,
 }
 
 /// When there is something to look at.
 #[derive(Debug)]
-enum Next {
+pub(in crate::conn) enum Next {
     /// Now, since something has changed.
     Now,
     At(Instant),
@@ -43,7 +40,7 @@ enum Next {
 
 /// What to do about a silence.
 #[derive(Debug, PartialEq, Eq)]
-enum Silence {
+pub(in crate::conn) enum Silence {
     Wait(Instant),
     /// Send PING now, and wait for its answer until then.
     Ping(Instant),
@@ -51,7 +48,7 @@ enum Silence {
 }
 
 impl Liveness {
-    pub(super) fn new(now: Instant) -> Liveness {
+    pub(in crate::conn) fn new(now: Instant) -> Liveness {
         Liveness {
             heard: now,
             pinged: None,
@@ -63,7 +60,7 @@ impl Liveness {
 
     /// There is a reason to expect something that there was not before. As long as nothing has come
     /// for the one before, which was perhaps given up, the silence goes on.
-    pub(super) fn expect(&mut self, now: Instant) {
+    pub(in crate::conn) fn expect(&mut self, now: Instant) {
         if std::mem::take(&mut self.is_heard) {
             self.heard = now;
         }
@@ -72,7 +69,7 @@ impl Liveness {
 
     /// Bytes came.
     #[inline]
-    pub(super) fn hear(&mut self) {
+    pub(in crate::conn) fn hear(&mut self) {
         self.heard = blitz_reactor::now();
         self.is_heard = true;
         if self.pinged.take().is_some() {
@@ -82,7 +79,7 @@ impl Liveness {
 
     /// A message began or went on.
     #[inline]
-    pub(super) fn progress(&mut self) {
+    pub(in crate::conn) fn progress(&mut self) {
         if self.answered != 0 {
             self.answered = 0;
             self.next = Next::Now;
@@ -91,11 +88,11 @@ impl Liveness {
 
     /// Whether the peer was asked and has said nothing yet.
     #[inline]
-    pub(super) fn is_doubtful(&self) -> bool {
+    pub(in crate::conn) fn is_doubtful(&self) -> bool {
         self.pinged.is_some()
     }
 
-    fn check(&mut self, now: Instant, limits: &Limits) -> Silence {
+    pub(in crate::conn) fn check(&mut self, now: Instant, limits: &Limits) -> Silence {
         if let Some(pinged) = self.pinged {
             let until = pinged + limits.ping_timeout;
             return match now >= until {
@@ -111,36 +108,6 @@ impl Liveness {
         self.pinged = Some(now);
         self.answered += 1;
         Silence::Ping(now + limits.ping_timeout)
-    }
-}
-
-impl Driver<Client> {
-    /// Ready if a server gives no sign of life; sends PING to one that is silent for too long.
-    pub(super) fn poll_liveness(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let now = blitz_reactor::now();
-        match self.role.liveness.next {
-            Next::Later => return Poll::Pending,
-            Next::At(due) if self.timer.is_set(now, due) => return Poll::Pending,
-            Next::At(_) | Next::Now => {}
-        }
-        if self.streams.is_empty() {
-            self.role.liveness.next = Next::Later;
-            return Poll::Pending;
-        }
-        let until = match self.role.liveness.check(now, self.shared.limits()) {
-            Silence::Over => return Poll::Ready(()),
-            Silence::Wait(until) => until,
-            Silence::Ping(until) => {
-                let (machine, out) = self.machine();
-                machine.ping(out);
-                self.flush();
-                until
-            }
-        };
-        self.role.liveness.next = Next::At(until);
-        // Only to be woken then: it lies in the future.
-        let _ = self.timer.poll_due(until, cx);
-        Poll::Pending
     }
 }
 

@@ -1,18 +1,18 @@
-//! The bars that must be met, and what makes a set of runs worth nothing.
+//! Goals, verdicts, and the reasons that make a set of runs void.
 
 use serde::Serialize;
 
-use super::group::Plausible;
+use super::group::PlausibleRatio;
 use super::machine::FOREIGN_SHARE_MAX;
-use super::measure::Measured;
+use super::measure::Measurement;
 use super::scenario::Scenario;
 use super::stats::Quartiles;
 
-/// A bar counts from this many interleaved rounds on.
+/// Least interleaved rounds of a valid set.
 pub(crate) const ROUNDS_MIN: u32 = 15;
 
-/// CPU per request of `system` is at most so many times that of `base` in the same round.
-pub(crate) struct Bar {
+/// CPU per request of `system`, divided by that of `base` in the same round, is at most `at_most`.
+pub(crate) struct Goal {
     pub(crate) system: &'static str,
     pub(crate) base: &'static str,
     pub(crate) at_most: f64,
@@ -20,33 +20,33 @@ pub(crate) struct Bar {
 
 /// Enters per proxied request, as a multiple of the relay's.
 const ENTERS_AT_MOST: f64 = 1.1;
-/// Connecting, accepting and warming up cost a few entries beside those of the requests.
+/// Connecting, accepting and warming up add a few entries to those of the requests.
 const ENTRIES_TOLERANCE: f64 = 0.02;
 
-/// One bar held against what was measured.
+/// One goal compared with its measurement.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) system: &'static str,
-    /// What is compared, in words.
+    /// The compared quantity, in words.
     pub(crate) what: String,
     pub(crate) at_most: f64,
     pub(crate) measured: f64,
     pub(crate) met: bool,
 }
 
-/// What a measurement says.
+/// The outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Every bar that it can hold against is met.
+    /// Every goal with measured rows is met.
     Met,
-    /// It counts, and a bar is missed.
+    /// The set is valid, and a goal is missed.
     Missed,
-    /// It proves nothing, neither good nor bad.
+    /// The set proves nothing.
     Void,
 }
 
 impl Outcome {
-    /// A void set says nothing, whatever its figures look like.
+    /// A void set has no verdict, whatever its figures are.
     pub(crate) fn of(void: &[String], verdicts: &[Verdict]) -> Outcome {
         if !void.is_empty() {
             Outcome::Void
@@ -57,7 +57,7 @@ impl Outcome {
         }
     }
 
-    /// Of a table whose rows each meet their bar, miss it, or have none.
+    /// The outcome of a table whose rows each meet their goal, miss it, or have none.
     pub(crate) fn of_rows(rows: impl IntoIterator<Item = Option<bool>>) -> Outcome {
         if rows.into_iter().any(|met| met == Some(false)) {
             Outcome::Missed
@@ -67,8 +67,8 @@ impl Outcome {
     }
 }
 
-/// How tables say it.
-pub(crate) fn word(met: Option<bool>) -> &'static str {
+/// The verdict as tables print it.
+pub(crate) fn verdict_text(met: Option<bool>) -> &'static str {
     match met {
         Some(true) => "met",
         Some(false) => "MISSED",
@@ -76,31 +76,32 @@ pub(crate) fn word(met: Option<bool>) -> &'static str {
     }
 }
 
-/// Whether a bar cannot be held, or a set not be judged, without this row.
-pub(crate) fn is_needed(scenario: &Scenario, name: &str) -> bool {
-    let judges = scenario
+/// Whether a goal or the check of a set needs this row.
+pub(crate) fn is_required(scenario: &Scenario, name: &str) -> bool {
+    let plausible = scenario
         .groups
         .iter()
         .filter_map(|group| group.plausible.as_ref());
-    let bars = scenario.bars.iter();
-    bars.flat_map(|bar| [bar.system, bar.base])
-        .chain(judges.flat_map(|plausible| [plausible.row, plausible.base]))
-        .any(|needed| needed == name)
+    let goals = scenario.goals.iter();
+    goals
+        .flat_map(|goal| [goal.system, goal.base])
+        .chain(plausible.flat_map(|plausible| [plausible.row, plausible.base]))
+        .any(|required| required == name)
 }
 
-/// All bars whose two rows were both measured.
-pub(crate) fn verdicts(scenario: &Scenario, all: &[Measured]) -> Vec<Verdict> {
-    let cpu = scenario.bars.iter().filter_map(|bar| {
-        let system = find(all, bar.system)?;
-        let ratio = ratio_to(all, system, bar.base)?;
-        let what = format!("CPU per request against {}", bar.base);
-        Some(verdict(system.name, what, bar.at_most, ratio.median))
+/// All goals whose two rows were both measured.
+pub(crate) fn verdicts(scenario: &Scenario, all: &[Measurement]) -> Vec<Verdict> {
+    let cpu = scenario.goals.iter().filter_map(|goal| {
+        let system = find(all, goal.system)?;
+        let ratio = ratio_to(all, system, goal.base)?;
+        let what = format!("CPU per request against {}", goal.base);
+        Some(verdict(system.name, what, goal.at_most, ratio.median))
     });
     cpu.chain(entry_verdicts(all)).collect()
 }
 
-/// The proxy's use of the ring against the relay's: two receives and two sends per request.
-fn entry_verdicts(all: &[Measured]) -> Vec<Verdict> {
+/// Compares the proxy's use of the ring with the relay's: two receives and two sends per request.
+fn entry_verdicts(all: &[Measurement]) -> Vec<Verdict> {
     let (Some(proxy), Some(relay)) = (find(all, "blitz-proxy-uring"), find(all, "relay")) else {
         return Vec::new();
     };
@@ -132,8 +133,8 @@ fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> V
     }
 }
 
-/// Quartiles of the ratio to the base of the same round; nothing for the base itself.
-pub(crate) fn ratio_to(all: &[Measured], system: &Measured, base: &str) -> Option<Quartiles> {
+/// Quartiles of the ratio to the base of the same round; `None` for the base itself.
+pub(crate) fn ratio_to(all: &[Measurement], system: &Measurement, base: &str) -> Option<Quartiles> {
     let base = find(all, base).filter(|base| base.name != system.name)?;
     let pairs = system.runs.iter().filter_map(|run| {
         let other = base.runs.iter().find(|other| other.round == run.round)?;
@@ -142,14 +143,14 @@ pub(crate) fn ratio_to(all: &[Measured], system: &Measured, base: &str) -> Optio
     Quartiles::of(pairs)
 }
 
-fn find<'a>(all: &'a [Measured], name: &str) -> Option<&'a Measured> {
+fn find<'a>(all: &'a [Measurement], name: &str) -> Option<&'a Measurement> {
     all.iter().find(|measured| measured.name == name)
 }
 
-/// Why the set proves nothing; empty if it does.
+/// The reasons why the set is void; empty for a valid set.
 pub(crate) fn void_reasons(
     scenario: &Scenario,
-    all: &[Measured],
+    all: &[Measurement],
     rounds: u32,
     foreign_before: f64,
 ) -> Vec<String> {
@@ -179,7 +180,7 @@ pub(crate) fn void_reasons(
         .iter()
         .filter_map(|group| group.plausible.as_ref())
     {
-        let Plausible { row, base, range } = plausible;
+        let PlausibleRatio { row, base, range } = plausible;
         let ratio = find(all, row).and_then(|row| ratio_to(all, row, base));
         if let Some(ratio) = ratio.filter(|ratio| !range.contains(&ratio.median)) {
             let (low, high, got) = (range.start(), range.end(), ratio.median);
@@ -198,7 +199,7 @@ mod tests {
     use super::super::scenario::{self, H1};
     use super::*;
 
-    fn measured(name: &str, cpu: &[f64], enters: u64) -> Measured {
+    fn measured(name: &str, cpu: &[f64], enters: u64) -> Measurement {
         let system = scenario::find(name).unwrap();
         let load = Summary {
             requests: 1000,
@@ -217,7 +218,7 @@ mod tests {
             foreign_share: 0.0,
             load,
         });
-        Measured {
+        Measurement {
             name: system.name,
             system,
             runs: runs.collect(),
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_the_same_round() {
+    fn ratios_use_the_same_round() {
         let all = [
             measured("limit", &[1.0, 10.0], 1),
             measured("nginx", &[2.0, 20.0], 1),
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_met_at_it_and_missed_above() {
+    fn a_goal_is_met_at_its_value_and_missed_above() {
         let all = |cpu: f64| {
             [
                 measured("limit", &[1.0], 1),
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proxy_may_enter_a_tenth_more_often_than_the_relay() {
+    fn the_proxy_may_need_a_tenth_more_enters_than_the_relay() {
         let all = |enters| {
             [
                 measured("relay", &[1.0], 100),
@@ -280,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn a_void_set_is_neither_good_nor_bad() {
-        let bar = |met| {
+    fn a_void_set_has_no_verdict() {
+        let goal = |met| {
             verdict(
                 "blitz-uring",
                 String::new(),
@@ -290,10 +291,13 @@ mod tests {
             )
         };
         let void = [String::from("14 rounds are fewer than 15")];
-        assert_eq!(Outcome::of(&[], &[bar(true), bar(true)]), Outcome::Met);
-        assert_eq!(Outcome::of(&[], &[bar(true), bar(false)]), Outcome::Missed);
-        assert_eq!(Outcome::of(&void, &[bar(true)]), Outcome::Void);
-        assert_eq!(Outcome::of(&void, &[bar(false)]), Outcome::Void);
+        assert_eq!(Outcome::of(&[], &[goal(true), goal(true)]), Outcome::Met);
+        assert_eq!(
+            Outcome::of(&[], &[goal(true), goal(false)]),
+            Outcome::Missed
+        );
+        assert_eq!(Outcome::of(&void, &[goal(true)]), Outcome::Void);
+        assert_eq!(Outcome::of(&void, &[goal(false)]), Outcome::Void);
         assert_eq!(Outcome::of_rows([Some(true), None]), Outcome::Met);
         assert_eq!(
             Outcome::of_rows([Some(true), Some(false), None]),
@@ -302,12 +306,12 @@ mod tests {
     }
 
     #[test]
-    fn bars_need_the_limit_and_nginx_but_not_haproxy() {
+    fn goals_need_the_limit_and_nginx_but_not_haproxy() {
         assert!(
             ["limit", "relay", "nginx", "nginx-proxy", "blitz-epoll"]
-                .map(|name| is_needed(&H1, name))
+                .map(|name| is_required(&H1, name))
                 == [true; 5]
         );
-        assert!(!is_needed(&H1, "haproxy") && !is_needed(&H1, "haproxy-proxy"));
+        assert!(!is_required(&H1, "haproxy") && !is_required(&H1, "haproxy-proxy"));
     }
 }

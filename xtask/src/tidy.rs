@@ -1,13 +1,16 @@
-//! Style as a test: what a reviewer would otherwise have to police.
+//! Style checks that a program can make.
 //!
-//! `cargo xtask tidy` and `cargo test --workspace` print the same findings. Each rule is one
-//! file here; what may break a rule stands with its reason in `xtask/tidy-exceptions.txt`.
+//! `cargo xtask tidy` and `cargo test --workspace` report the same findings. Each check is one file here;
+//! `xtask/tidy-exceptions.txt` lists the exceptions with their reasons.
 
 mod calls;
 mod documents;
 mod edges;
 mod exceptions;
+mod imports;
 mod limits;
+mod module_layout;
+mod rule_citations;
 mod safety;
 mod sizes;
 mod source;
@@ -19,14 +22,14 @@ use std::process::ExitCode;
 use exceptions::Exceptions;
 use source::Source;
 
-/// One broken rule: where it is and what to do about it.
+/// One violation: its place and the remedy.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// Path relative to the root of the repository.
     path: String,
     /// Line, from 1; 0 means the whole file.
     line: usize,
-    /// What is wrong and what to do.
+    /// The violation and the remedy.
     message: String,
 }
 
@@ -53,14 +56,14 @@ impl std::fmt::Display for Finding {
 pub(crate) fn run() -> ExitCode {
     match check(&repository_root()) {
         Ok(findings) if findings.is_empty() => {
-            println!("tidy: nothing to mend");
+            println!("tidy: no findings");
             ExitCode::SUCCESS
         }
         Ok(findings) => {
             for finding in &findings {
                 println!("{finding}");
             }
-            println!("tidy: {} to mend", findings.len());
+            println!("tidy: {} findings", findings.len());
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -89,10 +92,13 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         sizes::check(source, &mut exceptions, &mut findings);
         calls::check(source, &mut exceptions, &mut findings);
         safety::check(source, &mut findings);
+        module_layout::check(source, &mut findings);
+        imports::check(source, &mut exceptions, &mut findings);
     }
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
-    exceptions.report_stale(&mut findings);
+    rule_citations::check(&texts, &mut findings);
+    exceptions.report_unused(&mut findings);
     findings.sort();
     Ok(findings)
 }

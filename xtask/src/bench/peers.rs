@@ -1,4 +1,4 @@
-//! How the other servers are set up: one worker, no log, connections kept for good.
+//! The configuration of the other servers: one worker, no log, connections that never expire.
 
 pub(crate) mod envoy;
 pub(crate) mod h2o;
@@ -8,9 +8,9 @@ pub(crate) mod nginx;
 use std::fs;
 use std::path::Path;
 
-/// More than any run makes on one connection.
+/// More than the requests of any run on one connection.
 const REQUESTS_PER_CONNECTION_MAX: u32 = 1_000_000_000;
-/// Streams that an HTTP/2 connection may have open, for those whose default is near what is asked.
+/// Concurrent streams of an HTTP/2 connection, for servers whose default is close to the load.
 const STREAMS_MAX: u32 = 1024;
 
 fn write(file: &Path, content: &str) -> Result<(), String> {

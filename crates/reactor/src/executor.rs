@@ -9,15 +9,15 @@ mod waker;
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
+use crate::core;
+use tasks::run;
+
 pub use beginning::{begun, poll_begin};
 pub use blocking::blocking;
 pub use pool_future::PoolFuture;
 pub(crate) use pool_future::forget_kept;
-use tasks::run;
 pub(crate) use tasks::{Tasks, main_waker, run_ready};
 pub(crate) use waker::{TaskId, wake_local};
-
-use crate::core;
 
 /// Starts a task on the calling core.
 ///

@@ -12,54 +12,54 @@ import (
 
 var quiet = log.New(io.Discard, "", 0)
 
-// abortNoticedMax is how long an upstream may have to wait until it is told that the client has gone.
+// abortNoticedMax is the most time until an upstream notices that the client has gone.
 const abortNoticedMax = 5 * time.Second
 
-// errBroken ends a handler that has broken its answer on purpose or found it broken.
+// errBroken ends a handler whose response is incomplete, on purpose or not.
 var errBroken = errors.New("broken")
 
-// ServeHTTP plays the upstream's part of the exchange that the request says it is.
+// ServeHTTP handles the upstream's side of the exchange that the request identifies.
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get("X-Load-Id")
-	e := u.ledger.find(id)
+	e := u.tracker.find(id)
 	if e == nil {
-		// The client of a known one may have given it up long before its request arrives.
-		if !u.ledger.wasClosed(id) {
-			u.ledger.fail(nil, "an upstream got a request that nobody sent: %s %s, id %q", r.Method, r.URL, id)
+		// The client may have aborted a known exchange long before its request arrives.
+		if !u.tracker.wasClosed(id) {
+			u.tracker.fail(nil, "an upstream received an unknown request: %s %s, id %q", r.Method, r.URL, id)
 		}
 		panic(http.ErrAbortHandler)
 	}
 	e.handlers.Add(1)
 	e.upstreamAddress.Store(&r.RemoteAddr)
-	a := &answer{exchange: e, upstream: u, w: w, r: r, arrival: e.arrivals.Add(1)}
+	a := &response{exchange: e, upstream: u, w: w, r: r, arrival: e.arrivals.Add(1)}
 	defer func() {
 		e.upstreamAt("returned")
 		if e.handlers.Add(-1) == 0 && e.clientDone.Load() != 0 {
-			u.ledger.forget(e)
+			u.tracker.forget(e)
 		}
 	}()
-	if !a.isWhatWasAsked() {
+	if !a.matchesPlan() {
 		panic(http.ErrAbortHandler)
 	}
-	if err := a.play(); err != nil {
+	if err := a.serve(); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// answer is one attempt to answer an exchange.
-type answer struct {
+// response is one attempt of an upstream to respond to an exchange.
+type response struct {
 	*exchange
 	upstream *upstream
 	w        http.ResponseWriter
 	r        *http.Request
 	arrival  int32
-	// What has to be done before the last byte of the answer is sent; the gateway may give up a request
-	// whose answer is complete.
+	// Runs before the last byte of the response is sent, because the gateway may abort a request whose
+	// response is complete.
 	beforeEnd func() error
 }
 
-// isWhatWasAsked compares the head with the plan.
-func (a *answer) isWhatWasAsked() bool {
+// matchesPlan compares the request head with the plan.
+func (a *response) matchesPlan() bool {
 	p := a.plan
 	allowed := 2 * max(a.attempts.Load(), 1)
 	if !p.isSafeToRepeat() {
@@ -78,25 +78,25 @@ func (a *answer) isWhatWasAsked() bool {
 		{"arrivals beyond those allowed", max(0, a.arrival-allowed), int32(0)},
 	} {
 		if row.got != row.wanted {
-			a.upstream.ledger.fail(a.exchange, "an upstream got another request: %s %v instead of %v", row.what, row.got, row.wanted)
+			a.upstream.tracker.fail(a.exchange, "an upstream received a wrong request: %s %v instead of %v", row.what, row.got, row.wanted)
 			return false
 		}
 	}
 	if p.requestSized && p.requestSize > 0 && a.r.ContentLength != p.requestSize {
-		a.upstream.ledger.fail(a.exchange, "an upstream got Content-Length %d", a.r.ContentLength)
+		a.upstream.tracker.fail(a.exchange, "an upstream received Content-Length %d", a.r.ContentLength)
 		return false
 	}
 	return true
 }
 
-func (a *answer) play() error {
+func (a *response) serve() error {
 	p := a.plan
-	a.beat()
+	a.touch()
 	control := http.NewResponseController(a.w)
 	if p.order == orderDuplex || p.order == orderEarly {
 		control.EnableFullDuplex()
 	}
-	a.upstreamAt("waits before it reads")
+	a.upstreamAt("waits before reading")
 	a.sleep(p.readDelay)
 	for range p.interim {
 		a.w.Header().Set("Link", "</"+p.id()+">; rel=preload")
@@ -110,15 +110,15 @@ func (a *answer) play() error {
 			return err
 		}
 		if isFaulty {
-			return a.breakOff()
+			return a.injectFault()
 		}
-		return a.write(p.answerSize)
+		return a.write(p.responseSize)
 	case orderEarly:
-		if err := a.write(p.answerSize); err != nil {
+		if err := a.write(p.responseSize); err != nil {
 			return err
 		}
 		control.Flush()
-		// The client may stop now, so that this may fail; what comes has to be right all the same.
+		// The client may stop now, so this may fail; received bytes have to be correct in any case.
 		a.read()
 		return nil
 	case orderDuplex:
@@ -126,20 +126,20 @@ func (a *answer) play() error {
 		go func() { failed <- a.read() }()
 		a.beforeEnd = func() error { return <-failed }
 	}
-	return a.write(p.answerSize)
+	return a.write(p.responseSize)
 }
 
-// read takes the request's content and compares every byte.
-func (a *answer) read() error {
+// read receives the request's content and compares every byte.
+func (a *response) read() error {
 	p := a.plan
 	a.upstreamAt("reads")
 	check := verifier{content: p.requestContent(), size: p.requestSize}
-	chunks := newChunker(p.dice(3), false)
+	chunks := newChunker(p.rng(3), false)
 	part := make([]byte, 64<<10)
 	for {
 		count, err := a.r.Body.Read(part[:chunks.size()])
 		if count > 0 {
-			a.beat()
+			a.touch()
 			a.requestReceived.Add(int64(count))
 			if wrong := check.take(part[:count]); wrong != nil {
 				return a.wrong("request %v", wrong)
@@ -154,10 +154,10 @@ func (a *answer) read() error {
 	}
 	a.upstreamAt("has read")
 	if wrong := check.end(); wrong != nil {
-		return a.wrong("request %v, and seems complete", wrong)
+		return a.wrong("request %v, but seems complete", wrong)
 	}
 	if p.abort == abortInRequest {
-		return a.wrong("request seems complete although its client gave it up after %d bytes", p.abortAt)
+		return a.wrong("request seems complete although its client aborted it after %d bytes", p.abortAt)
 	}
 	if wanted := trailer(p, p.requestTrailers); a.r.Trailer.Get("X-Load-Sum") != wanted {
 		return a.wrong("request trailer %q instead of %q", a.r.Trailer.Get("X-Load-Sum"), wanted)
@@ -165,43 +165,43 @@ func (a *answer) read() error {
 	return nil
 }
 
-// interrupted decides whether the request's content was allowed to break off.
-func (a *answer) interrupted(err error) error {
+// interrupted checks whether the request's content was allowed to end early.
+func (a *response) interrupted(err error) error {
 	p := a.plan
 	a.upstreamAt("was interrupted: " + err.Error())
-	// A client that has its answer, or has given up, stops sending.
-	if p.abort == abortNever && !p.mayFail() && p.order != orderEarly && !a.isHung.Load() && a.clientDone.Load() == 0 {
-		return a.wrong("request broke off: %v", err)
+	// A client that has its response, or has aborted, stops sending.
+	if p.abort == abortNever && !p.mayFail() && p.order != orderEarly && !a.isStalled.Load() && a.clientDone.Load() == 0 {
+		return a.wrong("request ended early: %v", err)
 	}
 	return errBroken
 }
 
-func (a *answer) wrong(format string, arguments ...any) error {
-	a.upstream.ledger.fail(a.exchange, "upstream: "+format, arguments...)
+func (a *response) wrong(format string, arguments ...any) error {
+	a.upstream.tracker.fail(a.exchange, "upstream: "+format, arguments...)
 	return errBroken
 }
 
-// write sends the head and so much of the content as is wanted; less than all of it is an answer that
-// the caller goes on to break.
-func (a *answer) write(size int64) error {
+// write sends the head and the first size bytes of the content. With fewer than all, the caller ends the
+// response incompletely.
+func (a *response) write(size int64) error {
 	p := a.plan
-	a.upstreamAt("waits before it answers")
+	a.upstreamAt("waits before responding")
 	if p.abort == abortBeforeHead {
 		return a.waitForAbort()
 	}
-	a.sleep(p.answerDelay)
+	a.sleep(p.responseDelay)
 	a.writeHead()
 	if p.isBodyless() {
 		return nil
 	}
-	if p.abort == abortAfterHead || p.abort == abortInAnswer {
+	if p.abort == abortAfterHead || p.abort == abortInResponse {
 		size = p.abortAt
 	}
 	control := http.NewResponseController(a.w)
-	chunks := newChunker(p.dice(4), p.answerDrips)
+	chunks := newChunker(p.rng(4), p.slowResponse)
 	a.upstreamAt("writes")
-	if p.answerTrailers {
-		// Go declares the length of what is complete with its head; HTTP/1.1 has no trailers then.
+	if p.responseTrailers {
+		// Go adds Content-Length to a response that is complete with its head, and HTTP/1.1 then has no trailers.
 		control.Flush()
 	}
 	part := make([]byte, 64<<10)
@@ -214,73 +214,73 @@ func (a *answer) write(size int64) error {
 			}
 			a.upstreamAt("writes the end")
 		}
-		p.answerContent().fill(chunk, at)
+		p.responseContent().fill(chunk, at)
 		if _, err := a.w.Write(chunk); err != nil {
 			return a.refused(err)
 		}
-		if chunks.dice.IntN(3) == 0 {
+		if chunks.rng.IntN(3) == 0 {
 			if err := control.Flush(); err != nil {
 				return a.refused(err)
 			}
 		}
 		at += int64(len(chunk))
-		a.beat()
-		a.answerSent.Add(int64(len(chunk)))
+		a.touch()
+		a.responseSent.Add(int64(len(chunk)))
 		a.sleep(chunks.pause())
 	}
 	if p.abort != abortNever && p.abort != abortInRequest {
 		control.Flush()
 		return a.waitForAbort()
 	}
-	if p.answerTrailers && size == p.answerSize {
+	if p.responseTrailers && size == p.responseSize {
 		a.w.Header().Set("X-Load-Sum", trailer(p, true))
 	}
 	a.upstreamAt("has written")
 	return nil
 }
 
-func (a *answer) writeHead() {
+func (a *response) writeHead() {
 	p := a.plan
 	fields := a.w.Header()
 	fields.Set("X-Load-Id", p.id())
 	fields.Set("X-Load-Field", p.field())
 	fields["Date"] = nil
-	if p.answerSized && p.status != 204 && p.status != 304 {
-		fields.Set("Content-Length", strconv.FormatInt(p.answerSize, 10))
+	if p.responseSized && p.status != 204 && p.status != 304 {
+		fields.Set("Content-Length", strconv.FormatInt(p.responseSize, 10))
 	}
-	if p.answerTrailers {
+	if p.responseTrailers {
 		fields.Set("Trailer", "X-Load-Sum")
 	}
 	a.w.WriteHeader(p.status)
-	a.beat()
+	a.touch()
 }
 
-// refused decides whether the answer was allowed to break off.
-func (a *answer) refused(err error) error {
+// refused checks whether the response was allowed to end early.
+func (a *response) refused(err error) error {
 	a.upstreamAt("could not write: " + err.Error())
-	if a.plan.abort == abortNever && !a.mayFail() && !a.isHung.Load() {
-		return a.wrong("answer was not taken: %v", err)
+	if a.plan.abort == abortNever && !a.mayFail() && !a.isStalled.Load() {
+		return a.wrong("response could not be sent: %v", err)
 	}
 	return errBroken
 }
 
-// waitForAbort returns once the gateway has passed on that the client has gone.
-func (a *answer) waitForAbort() error {
-	a.upstreamAt("waits for the client to go")
-	a.allow(abortNoticedMax)
+// waitForAbort returns once the gateway has forwarded the client's abort.
+func (a *response) waitForAbort() error {
+	a.upstreamAt("waits for the abort")
+	a.allowPause(abortNoticedMax)
 	select {
 	case <-a.r.Context().Done():
-		a.upstreamAt("knows that the client has gone")
+		a.upstreamAt("has noticed the abort")
 	case <-time.After(abortNoticedMax):
-		return a.wrong("nobody said within %v that the client has gone (%s)", abortNoticedMax, abortNames[a.abort])
+		return a.wrong("the client's abort did not arrive within %v (%s)", abortNoticedMax, abortNames[a.abort])
 	}
 	return errBroken
 }
 
-// trailer is the field behind a body, or nothing.
+// trailer is the value of the trailer field, or empty.
 func trailer(p *plan, isSent bool) string {
 	if !isSent {
 		return ""
 	}
-	return fmt.Sprintf("%x", mix(uint64(p.answerContent())))
+	return fmt.Sprintf("%x", mix(uint64(p.responseContent())))
 }

@@ -18,15 +18,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use crate::buffer::{Chunk, Slice};
+use crate::core;
+
 pub use address::Address;
 pub(crate) use entry::{Outcome, Parking, Pending};
 pub use listener::Listener;
 pub(crate) use outgoing::Shape;
 pub(crate) use slab::SocketKey;
 pub(crate) use table::{SocketTable, Sockets};
-
-use crate::buffer::{Chunk, Slice};
-use crate::core;
 
 /// One stream socket of this core. Dropping it cancels what is under way and closes at once,
 /// without sending what is queued; see [`Socket::finish`] for the polite end.

@@ -19,17 +19,18 @@ use std::task::Waker;
 use std::time::Duration;
 
 use self::local::Locals;
-#[doc(hidden)]
-pub use self::local::register;
 use self::peer::Peers;
-pub use self::stream::{Acceptor, Stream};
 use crate::core::{Core, Settings};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::Driver;
-pub use crate::driver::sim::Conditions;
 use crate::driver::sim::{Network, Shared, Sim};
 use crate::executor;
 use crate::socket::Address;
+
+#[doc(hidden)]
+pub use self::local::register;
+pub use self::stream::{Acceptor, Stream};
+pub use crate::driver::sim::Conditions;
 
 /// One simulated machine. Cloning gives another handle to the same.
 #[derive(Clone)]

@@ -1,0 +1,6 @@
+//! Streams without their frames: what every version shares whose connections carry many exchanges.
+
+pub(super) mod liveness;
+pub(super) mod permits;
+pub(super) mod response;
+pub(super) mod stream;
