@@ -6,7 +6,6 @@ mod stepped;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
-use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{Driver, DriverKind, IoChoice, Patience, Workers};
+use crate::driver::{Driver, DriverKind, IoChoice, Patience, RingHandle, Workers};
 use crate::executor::{self, Tasks};
 use crate::mailbox::{self, Mailbox};
 use crate::socket::{self, SocketTable, Sockets};
@@ -149,7 +148,7 @@ impl Core {
     }
 
     /// Wakes the core behind another ring; false if that must be done in another way.
-    pub(crate) fn message_ring(&self, ring: RawFd) -> bool {
+    pub(crate) fn message_ring(&self, ring: RingHandle) -> bool {
         // A message posted while the table is in use takes the other way.
         let table = self.sockets.try_borrow_mut();
         table.is_ok_and(|mut table| table.driver.message_ring(ring))

@@ -37,7 +37,6 @@ mod driver;
 mod executor;
 mod mailbox;
 mod per_core;
-pub mod probe;
 mod signal;
 #[cfg(feature = "simulation")]
 pub mod simulation;
@@ -58,7 +57,7 @@ macro_rules! core_local {
 
 pub use buffer::{Buffer, Chunk, Slice};
 pub use counters::Counters;
-pub use driver::{DriverKind, IoChoice};
+pub use driver::{DriverKind, IoChoice, probe};
 pub use executor::{PoolFuture, TaskKey, begun, blocking, poll_begin, spawn, spawn_now, yield_now};
 pub use per_core::{
     Config, Cores, block_on, charge, core_index, counters, discharge, fair_share, sockets_open,

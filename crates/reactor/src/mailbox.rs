@@ -1,14 +1,14 @@
 //! What other threads say to a core: a bounded queue and a wake (rule 6).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::core::{self, Core};
+use crate::core::Core;
+use crate::driver::{Notifier, RingHandle};
 use crate::executor::{TaskId, wake_local};
 
 /// Most reactors of one process, over its life at one time.
@@ -30,9 +30,7 @@ pub(crate) struct Mailbox {
     notified: AtomicBool,
     /// Wakes were lost for want of room; the core then wakes every task it has.
     overflowed: AtomicBool,
-    /// The core's ring, to wake it from another ring; -1 without.
-    ring: AtomicI32,
-    event: OwnedFd,
+    notifier: Notifier,
     taken: AtomicBool,
 }
 
@@ -47,13 +45,7 @@ impl Mailbox {
     pub(crate) fn claim() -> io::Result<(u16, Arc<Mailbox>)> {
         let _claim = CLAIM.lock().unwrap_or_else(PoisonError::into_inner);
         for (slot, place) in MAILBOXES.iter().enumerate() {
-            let mailbox = match place.get() {
-                Some(mailbox) => mailbox,
-                None => {
-                    let fresh = Arc::new(Mailbox::new()?);
-                    place.get_or_init(|| fresh)
-                }
-            };
+            let mailbox = place.get_or_init(|| Arc::new(Mailbox::new()));
             if !mailbox.taken.swap(true, Ordering::AcqRel) {
                 while mailbox.messages.pop().is_some() {}
                 mailbox.overflowed.store(false, Ordering::Release);
@@ -66,26 +58,19 @@ impl Mailbox {
         )))
     }
 
-    fn new() -> io::Result<Mailbox> {
-        // SAFETY: a plain system call; the descriptor it returns is ours alone.
-        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Mailbox {
+    fn new() -> Mailbox {
+        Mailbox {
             messages: ArrayQueue::new(MESSAGES_MAX),
             notified: AtomicBool::new(false),
             overflowed: AtomicBool::new(false),
-            ring: AtomicI32::new(-1),
-            // SAFETY: just made, owned by nobody else.
-            event: unsafe { OwnedFd::from_raw_fd(event) },
+            notifier: Notifier::default(),
             taken: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Gives the slot up and drops what nobody reads any more.
     pub(crate) fn release(&self) {
-        self.ring.store(-1, Ordering::Release);
+        self.notifier.clear_ring();
         while self.messages.pop().is_some() {}
         self.taken.store(false, Ordering::Release);
     }
@@ -101,14 +86,9 @@ impl Mailbox {
         self.notified.load(Ordering::Acquire)
     }
 
-    /// The descriptor that becomes readable with a wake.
-    pub(crate) fn event(&self) -> RawFd {
-        self.event.as_raw_fd()
-    }
-
-    /// From now on other rings wake this core through its ring.
-    pub(crate) fn set_ring(&self, ring: RawFd) {
-        self.ring.store(ring, Ordering::Release);
+    /// Wakes the core that reads this mailbox.
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
     /// Leaves a message, or hands it back when the queue is full.
@@ -122,26 +102,15 @@ impl Mailbox {
         if self.notified.swap(true, Ordering::AcqRel) {
             return;
         }
-        let ring = self.ring.load(Ordering::Acquire);
-        let through_ring =
-            ring >= 0 && core::try_with(|core| core.message_ring(ring)).unwrap_or(false);
-        if !through_ring {
-            self.ring_bell();
-        }
-    }
-
-    fn ring_bell(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes are written from a live array; a full counter already wakes.
-        unsafe { libc::write(self.event(), one.as_ptr().cast(), one.len()) };
+        self.notifier.notify();
     }
 }
 
-/// Wakes the core behind `ring` by its event descriptor, after a message to the ring has failed.
-pub(crate) fn ring_bell(ring: RawFd) {
-    let known = MAILBOXES.iter().map_while(OnceLock::get);
-    for mailbox in known.filter(|mailbox| mailbox.ring.load(Ordering::Acquire) == ring) {
-        mailbox.ring_bell();
+/// Wakes the core behind `ring` by its eventfd, after a message to the ring has failed.
+pub(crate) fn notify_by_event(ring: RingHandle) {
+    let claimed = MAILBOXES.iter().map_while(OnceLock::get);
+    for mailbox in claimed.filter(|mailbox| mailbox.notifier.has_ring(ring)) {
+        mailbox.notifier.notify_by_event();
     }
 }
 
@@ -159,9 +128,7 @@ pub(crate) fn post_wake(core: u16, id: TaskId) {
 /// Does what the messages say. Called by the core once it was woken.
 pub(crate) fn drain(core: &Core) {
     let mailbox = &core.mailbox;
-    let mut counter = [0u8; 8];
-    // SAFETY: eight bytes are read into a live array; the descriptor does not block.
-    unsafe { libc::read(mailbox.event(), counter.as_mut_ptr().cast(), counter.len()) };
+    mailbox.notifier.clear();
     // Cleared first: whoever posts after this line wakes us again.
     mailbox.notified.swap(false, Ordering::AcqRel);
     if mailbox.overflowed.swap(false, Ordering::AcqRel) {

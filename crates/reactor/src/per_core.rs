@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::core::{self, Core, Settings};
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{DriverKind, IoChoice, system};
+use crate::driver::{self, DriverKind, IoChoice};
 use crate::mailbox::{Mailbox, Message};
 use crate::signal;
 
@@ -43,11 +43,10 @@ impl Default for Config {
 impl Config {
     fn settings(&self, index: usize, cores: usize) -> Settings {
         let sockets_max = match self.sockets_max {
-            0 => (system::raise_nofile() * 9 / 10) as usize / cores,
+            0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
             max => max,
         };
-        // Before the first thread starts, since a process that has none need not wait for it.
-        system::enlarge_descriptor_table();
+        driver::enlarge_descriptor_table();
         Settings {
             index,
             io: self.io,
@@ -106,8 +105,8 @@ where
     F: Fn(usize) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + 'static,
 {
-    let processors = system::processors();
-    system::note_processors(&processors);
+    let processors = driver::processors();
+    driver::note_processors(&processors);
     let count = if config.cores == 0 {
         processors.len()
     } else {
@@ -133,7 +132,7 @@ where
         cores.threads.push(thread.spawn(move || {
             signal::block_in_thread();
             // A container may forbid pinning; the core works without.
-            processor.map(system::pin_to);
+            processor.map(driver::pin_to);
             let core = match Core::open(settings) {
                 Ok(core) => core,
                 Err(error) => return opened.send(Err(error)).map_err(io::Error::other),

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::buffer::{self, Pool};
-use crate::driver::Driver;
+use crate::driver::{self, Driver};
 use crate::executor;
 
 /// Tasks, sockets and full buffers at a time from which on a core has been busy enough to look for
@@ -52,19 +52,10 @@ impl Trim {
         pool.give_back_memory();
         buffer::forget_kept();
         executor::forget_kept();
-        give_heap_back();
+        driver::trim_heap();
         self.peak.set(count);
         self.quiet_since.set(None);
         true
-    }
-}
-
-/// The allocator's free pages, wherever they are in the heap.
-fn give_heap_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: a plain call of the C library, which locks what it works on.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::ops::Range;
 use std::ptr::NonNull;
+
+use crate::driver::Mapping;
 
 /// Bytes that one receive can fill. A TLS record of 16 KiB with its overhead fits.
 pub(crate) const BUFFER_BYTES: usize = 16 * 1024 + 512;
@@ -14,9 +15,6 @@ const STRIDE: usize = BUFFER_BYTES + 64;
 
 /// Most buffers of one core: just under 64 MiB (rule 4). The map costs no memory until touched.
 const BUFFERS_MAX: u16 = 3_900;
-
-/// The unit in which memory goes back. Where pages are larger, the kernel refuses parts of them.
-const PAGE_BYTES: usize = 4096;
 
 /// Bytes that are in nobody's share: a quarter. Only rations are received into it.
 const RESERVE_BYTES: usize = BUFFERS_MAX as usize * BUFFER_BYTES / 4;
@@ -33,7 +31,7 @@ const SHARES: usize = 768;
 /// The free list is a stack: under light load the same few warm buffers serve everybody, and
 /// memory that a burst touched is not touched again.
 pub(crate) struct Pool {
-    memory: NonNull<u8>,
+    memory: Mapping,
     /// Views of each buffer; 0 means free or lent to the driver.
     views: Box<[Cell<u32>]>,
     free: RefCell<Vec<u16>>,
@@ -46,22 +44,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// Maps the core's receive memory.
     pub(crate) fn new() -> io::Result<Pool> {
-        let bytes = STRIDE * usize::from(BUFFERS_MAX);
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let memory = Mapping::sparse(STRIDE * usize::from(BUFFERS_MAX))?;
         Ok(Pool {
             memory,
             views: vec![Cell::new(0); usize::from(BUFFERS_MAX)].into_boxed_slice(),
@@ -151,23 +134,11 @@ impl Pool {
         let mut id = 0;
         for run in self.views.chunk_by(|a, b| (a.get() == 0) == (b.get() == 0)) {
             if run.iter().all(|views| views.get() == 0) {
-                self.let_go(id..id + run.len());
+                // SAFETY: nobody has a view of these buffers, and the driver has filled none of
+                // those that are lent to it.
+                unsafe { self.memory.discard(id * STRIDE..(id + run.len()) * STRIDE) };
             }
             id += run.len();
-        }
-    }
-
-    /// Lets the whole pages of these buffers go.
-    fn let_go(&self, ids: Range<usize>) {
-        let start = (ids.start * STRIDE).next_multiple_of(PAGE_BYTES);
-        let end = ids.end * STRIDE / PAGE_BYTES * PAGE_BYTES;
-        if start < end {
-            // SAFETY: whole pages inside the mapping, of buffers that nobody has a view of; they are
-            // zeroes when they are used next. A failure changes nothing.
-            unsafe {
-                let first = self.memory.add(start);
-                libc::madvise(first.as_ptr().cast(), end - start, libc::MADV_DONTNEED);
-            }
         }
     }
 
@@ -175,7 +146,7 @@ impl Pool {
     pub(crate) fn address(&self, id: u16) -> NonNull<u8> {
         assert!(id < BUFFERS_MAX, "the pool has no buffer {id}");
         // SAFETY: the offset is inside the mapping, which has BUFFERS_MAX strides.
-        unsafe { self.memory.add(usize::from(id) * STRIDE) }
+        unsafe { self.memory.start().add(usize::from(id) * STRIDE) }
     }
 
     /// How many views a buffer has.
@@ -204,33 +175,9 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length; every Slice holds the pool
-        // alive, so no view is left.
-        unsafe {
-            libc::munmap(
-                self.memory.as_ptr().cast(),
-                STRIDE * usize::from(BUFFERS_MAX),
-            )
-        };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Pages of the pool that occupy memory.
-    fn resident(pool: &Pool) -> usize {
-        let bytes = STRIDE * usize::from(BUFFERS_MAX);
-        let mut pages = vec![0_u8; bytes.div_ceil(PAGE_BYTES)];
-        // SAFETY: the mapping is live, and there is a byte for each of its pages.
-        let error =
-            unsafe { libc::mincore(pool.memory.as_ptr().cast(), bytes, pages.as_mut_ptr()) };
-        assert_eq!(error, 0);
-        pages.iter().filter(|page| **page & 1 != 0).count()
-    }
 
     #[test]
     fn memory_of_buffers_without_views_goes_back_and_that_of_others_stays() {
@@ -240,13 +187,17 @@ mod tests {
             // SAFETY: the buffer is lent to this test alone.
             unsafe { pool.address(*id).as_ptr().write_bytes(7, BUFFER_BYTES) };
         }
-        assert!(resident(&pool) > 4_000);
+        assert!(pool.memory.resident_pages() > 4_000);
         let (kept, rest) = lent.split_at(1);
         pool.retain(kept[0]);
         let (posted, free) = rest.split_at(500);
         free.iter().for_each(|id| pool.give_back(*id));
         pool.give_back_memory();
-        assert!(resident(&pool) < 10, "{} pages are left", resident(&pool));
+        assert!(
+            pool.memory.resident_pages() < 10,
+            "{} pages are left",
+            pool.memory.resident_pages()
+        );
         let at = |id: u16| {
             // SAFETY: as above; a byte inside the buffer.
             unsafe { *pool.address(id).as_ptr().add(BUFFER_BYTES / 2) }

@@ -5,9 +5,11 @@
 //! last time, also when it was cancelled, and only then may its memory and descriptor go.
 
 mod epoll;
+mod notify;
+pub mod probe;
 #[cfg(feature = "simulation")]
 pub(crate) mod sim;
-pub(crate) mod system;
+mod system;
 mod uring;
 
 use std::io;
@@ -20,10 +22,15 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::buffer::{Pool, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Address, Pending, Shape, SocketKey};
+use crate::socket::{Address, Pending, SocketKey};
 
-use system::{RawAddress, UnixListener};
-pub(crate) use uring::probe as probe_uring;
+pub(crate) use self::notify::{Notifier, RingHandle};
+use self::system::RawAddress;
+pub(crate) use self::system::{
+    Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener, enlarge_descriptor_table,
+    is_aborted_by_peer, is_cancelled, note_processors, pin_to, processors, raise_descriptor_limit,
+    reserve, trim_heap,
+};
 
 /// Which driver to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -312,9 +319,9 @@ impl Driver {
         each!(self, driver => driver.receive(socket, handle.fd(), limit));
     }
 
-    /// Sends some or all of `shape`, whose memory the caller keeps until the report.
-    pub(crate) fn send(&mut self, socket: SocketKey, handle: Handle, shape: Shape) {
-        each!(self, driver => driver.send(socket, handle.fd(), shape));
+    /// Sends some or all of `buffers`, whose memory the caller keeps until the report.
+    pub(crate) fn send(&mut self, socket: SocketKey, handle: Handle, buffers: SendBuffers) {
+        each!(self, driver => driver.send(socket, handle.fd(), buffers));
     }
 
     /// Ends one pending operation; its last report still comes.
@@ -323,9 +330,9 @@ impl Driver {
     }
 
     /// Wakes the core behind another ring; false if this driver has no ring.
-    pub(crate) fn message_ring(&mut self, ring: RawFd) -> bool {
+    pub(crate) fn message_ring(&mut self, ring: RingHandle) -> bool {
         match self {
-            Driver::Uring(uring) => uring.message_ring(ring),
+            Driver::Uring(uring) => uring.message_ring(ring.0),
             _ => false,
         }
     }

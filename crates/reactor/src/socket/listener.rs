@@ -12,8 +12,7 @@ use std::time::Duration;
 use super::table::Sockets;
 use super::{Address, Socket};
 use crate::core;
-use crate::driver::system::{self, UnixListener};
-use crate::driver::{Driver, Handle};
+use crate::driver::{self, Driver, Handle, UnixListener};
 use crate::timer::sleep;
 
 /// Connections that are accepted ahead of [`Listener::accept`]; then accepting stops.
@@ -42,7 +41,7 @@ impl Listener {
     /// # Errors
     /// What `bind(2)` reports, above all `AddrInUse`.
     pub fn reserve(address: &Address) -> io::Result<Address> {
-        system::reserve(address)
+        driver::reserve(address)
     }
 
     /// Binds and starts to listen.
@@ -80,7 +79,7 @@ impl Listener {
                 match accepted.await {
                     Ok(socket) => return socket,
                     // The newcomer was gone before it was accepted.
-                    Err(libc::ECONNABORTED | libc::EINTR | libc::EPROTO) => continue,
+                    Err(error) if driver::is_aborted_by_peer(error) => continue,
                     Err(_) => {}
                 }
             }
@@ -154,7 +153,7 @@ impl Sockets<'_> {
         entry.stopping &= more;
         match result {
             Ok(newcomer) if entry.closing => table.driver.close(newcomer),
-            Err(libc::ECANCELED | libc::EAGAIN) => {}
+            Err(error) if driver::is_cancelled(error) => {}
             result => entry.ahead.push_back(result),
         }
         if entry.closing && !more {

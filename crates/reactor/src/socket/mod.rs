@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 pub use address::Address;
 pub(crate) use entry::{Outcome, Parking, Pending};
 pub use listener::Listener;
-pub(crate) use outgoing::Shape;
 pub(crate) use slab::SocketKey;
 pub(crate) use table::{SocketTable, Sockets};
 

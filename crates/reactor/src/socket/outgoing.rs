@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::buffer::Chunk;
-
-/// Most pieces of one send; the rest goes with the next.
-const PIECES_MAX: usize = 64;
+use crate::driver::{SendBuffers, SendVectors};
 
 /// Queued chunks, in order, with the vectors that describe them to the kernel. Boxed, so that the
 /// description stays where the kernel was told it is.
@@ -13,28 +11,15 @@ pub(crate) struct Outgoing {
     chunks: VecDeque<Chunk>,
     /// Bytes in `chunks`.
     bytes: usize,
-    vectors: Vec<libc::iovec>,
-    message: libc::msghdr,
-}
-
-/// How to hand it to the kernel.
-#[derive(Clone, Copy)]
-pub(crate) enum Shape {
-    /// One piece: address and length.
-    Piece(*const u8, usize),
-    /// Several pieces, as `sendmsg` takes them.
-    Message(*const libc::msghdr),
+    vectors: SendVectors,
 }
 
 impl Outgoing {
     pub(crate) fn new() -> Box<Outgoing> {
-        // SAFETY: all zeros is an empty message: null pointers with zero lengths.
-        let message = unsafe { std::mem::zeroed() };
         Box::new(Outgoing {
             chunks: VecDeque::new(),
             bytes: 0,
-            vectors: Vec::new(),
-            message,
+            vectors: SendVectors::new(),
         })
     }
 
@@ -53,25 +38,13 @@ impl Outgoing {
     /// Describes what is queued. The pointers stay valid until the next call of `describe`,
     /// `sent` or `clear`: chunks keep their bytes where they are, and `push` moves only the
     /// chunks' handles.
-    pub(crate) fn describe(&mut self) -> Shape {
+    pub(crate) fn describe(&mut self) -> SendBuffers {
         assert!(self.bytes > 0, "an empty send was never asked for");
         if self.chunks.len() == 1 {
             let chunk = &self.chunks[0];
-            return Shape::Piece(chunk.as_ptr(), chunk.len());
+            return SendBuffers::One(chunk.as_ptr(), chunk.len());
         }
-        self.vectors.clear();
-        self.vectors.extend(
-            self.chunks
-                .iter()
-                .take(PIECES_MAX)
-                .map(|chunk| libc::iovec {
-                    iov_base: chunk.as_ptr().cast_mut().cast(),
-                    iov_len: chunk.len(),
-                }),
-        );
-        self.message.msg_iov = self.vectors.as_mut_ptr();
-        self.message.msg_iovlen = self.vectors.len();
-        Shape::Message(&raw const self.message)
+        self.vectors.describe(self.chunks.iter())
     }
 
     /// The kernel has taken `n` bytes. Chunks whose drop may run foreign code go to `dead`.

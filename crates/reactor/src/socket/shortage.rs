@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::SocketKey;
 use super::entry::{End, Entry, Pending, Role};
 use super::table::{Sockets, wake};
+use crate::driver::NO_BUFFERS;
 
 /// A core that has no buffer for this long sheds its largest holder. Everybody waits meanwhile.
 const STARVED_TIME: Duration = Duration::from_millis(250);
@@ -72,7 +73,7 @@ impl Sockets<'_> {
         // Where handlers hold it all and have not said so there is nobody to shed.
         if let Some(key) = largest.filter(|key| held(key) > 0) {
             self.core.counters.shed.add(1);
-            self.fail(key, libc::ENOBUFS);
+            self.fail(key, NO_BUFFERS);
         }
     }
 

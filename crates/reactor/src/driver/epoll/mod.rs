@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use self::readiness::{Armed, Readiness, Sockets};
-use super::{Event, Handle, Patience, RawAddress, Received, system};
+use super::{Event, Handle, Patience, RawAddress, Received, SendBuffers, system};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Pending, Shape, SocketKey};
+use crate::socket::{Pending, SocketKey};
 use crate::timer::ticks_up;
 
 /// Edges taken from the kernel in one turn.
@@ -61,13 +61,7 @@ struct Listener {
 
 impl Epoll {
     pub(crate) fn open(mailbox: &Mailbox) -> io::Result<Epoll> {
-        // SAFETY: a plain system call; the descriptor it returns is ours alone.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, owned by nobody else.
-        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        let epoll = create()?;
         let this = Epoll {
             epoll,
             edges: vec![libc::epoll_event { events: 0, u64: 0 }; EDGES],
@@ -82,7 +76,7 @@ impl Epoll {
             mail: false,
             skipped: false,
         };
-        this.watch(mailbox.event(), libc::EPOLLIN, MAIL)?;
+        this.watch(mailbox.notifier().open_event()?, libc::EPOLLIN, MAIL)?;
         Ok(this)
     }
 
@@ -195,9 +189,9 @@ impl Epoll {
         }
     }
 
-    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
+    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, buffers: SendBuffers) {
         let state = self.sockets.get(socket);
-        state.send = Some(shape);
+        state.send = Some(buffers);
         // Tried at once: a socket that was never written to has had no edge yet.
         self.to_send.push_back((socket, fd));
     }
@@ -495,12 +489,21 @@ impl Readiness {
     }
 }
 
-fn try_send(fd: RawFd, shape: &Shape) -> Result<usize, i32> {
-    // SAFETY: the caller of `Epoll::send` keeps what the shape points to until the report.
+/// A new epoll instance.
+pub(super) fn create() -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call; the descriptor it returns is ours alone.
+    unsafe {
+        let fd = system::check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+fn try_send(fd: RawFd, buffers: &SendBuffers) -> Result<usize, i32> {
+    // SAFETY: the caller of `Epoll::send` keeps what the buffers points to until the report.
     let n = unsafe {
-        match *shape {
-            Shape::Piece(bytes, len) => libc::send(fd, bytes.cast(), len, libc::MSG_NOSIGNAL),
-            Shape::Message(message) => libc::sendmsg(fd, message, libc::MSG_NOSIGNAL),
+        match *buffers {
+            SendBuffers::One(bytes, len) => libc::send(fd, bytes.cast(), len, libc::MSG_NOSIGNAL),
+            SendBuffers::Message(message) => libc::sendmsg(fd, message, libc::MSG_NOSIGNAL),
         }
     };
     usize::try_from(n).map_err(|_| last_error())

@@ -2,7 +2,8 @@
 
 use std::os::fd::RawFd;
 
-use crate::socket::{Shape, SocketKey};
+use crate::driver::SendBuffers;
+use crate::socket::SocketKey;
 
 /// A receive under way: up to `limit` bytes more.
 pub(super) struct Armed {
@@ -25,7 +26,7 @@ pub(super) struct Readiness {
     /// The last send found the socket full.
     pub(super) send_blocked: bool,
     pub(super) receive: Option<Armed>,
-    pub(super) send: Option<Shape>,
+    pub(super) send: Option<SendBuffers>,
     /// Watching failed with this error number.
     pub(super) broken: i32,
 }

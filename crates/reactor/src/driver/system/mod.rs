@@ -1,7 +1,10 @@
 //! What io_uring and epoll have in common: the operating system that they stand on.
 
 mod address;
+mod event;
+mod memory;
 mod process;
+mod send;
 mod unix;
 mod workers;
 
@@ -10,9 +13,13 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 pub(crate) use self::address::RawAddress;
+pub(crate) use self::event::EventFd;
+pub(crate) use self::memory::{Mapping, trim_heap};
+use self::process::run_on;
 pub(crate) use self::process::{
-    enlarge_descriptor_table, pin_to, processors, raise_nofile, run_on,
+    enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
 };
+pub(crate) use self::send::{SendBuffers, SendVectors};
 pub(crate) use self::unix::UnixListener;
 use self::unix::unix_listener;
 pub(crate) use self::workers::{Job, note_processors, submit};
@@ -26,7 +33,20 @@ const BACKLOG: libc::c_int = 65_535;
 /// Without a limit a peer that reads nothing can have it keep 4 MiB (`tcp_wmem`).
 const UNSENT_MAX: libc::c_int = 256 * 1024;
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+/// The error number of a socket that was shed for want of receive buffers.
+pub(crate) const NO_BUFFERS: i32 = libc::ENOBUFS;
+
+/// Whether accepting failed because the peer closed the connection before it was accepted.
+pub(crate) fn is_aborted_by_peer(error: i32) -> bool {
+    matches!(error, libc::ECONNABORTED | libc::EINTR | libc::EPROTO)
+}
+
+/// Whether accepting ended because it was cancelled, or because nobody connected.
+pub(crate) fn is_cancelled(error: i32) -> bool {
+    matches!(error, libc::ECANCELED | libc::EAGAIN)
+}
+
+pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {

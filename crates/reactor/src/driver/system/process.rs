@@ -11,8 +11,10 @@ const DESCRIPTORS_AT_ONCE: u64 = 65_536;
 
 /// Has the kernel enlarge the process's table of descriptors now.
 ///
-/// While a process has several threads it waits for all processors each time that the table doubles
-/// (`synchronize_rcu`): 10 to 40 ms, in which a core that accepts or connects serves nobody.
+/// In a process with several threads the kernel waits for all processors each time that the table
+/// doubles (`synchronize_rcu`): 10 to 40 ms, in which a core that accepts or connects serves nobody.
+///
+/// Called before the first core's thread starts, because a process with one thread need not wait.
 pub(crate) fn enlarge_descriptor_table() {
     let last = nofile().rlim_cur.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
     let Ok(last) = libc::c_int::try_from(last) else {
@@ -40,8 +42,8 @@ fn nofile() -> libc::rlimit {
     limit
 }
 
-/// Lifts the soft limit of descriptors to the hard one and returns it.
-pub(crate) fn raise_nofile() -> u64 {
+/// Raises the soft limit of descriptors to the hard one and returns it.
+pub(crate) fn raise_descriptor_limit() -> u64 {
     let mut limit = nofile();
     let soft = limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max;

@@ -10,6 +10,7 @@ use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
+use crate::driver::Mapping;
 
 const GROUP: u16 = 0;
 const RATIONS_GROUP: u16 = 1;
@@ -174,6 +175,7 @@ impl Rations {
 /// A ring that tells the kernel of buffers.
 struct ProvidedRing {
     base: NonNull<BufRingEntry>,
+    _memory: Mapping,
     entries: u16,
     tail: u16,
 }
@@ -181,23 +183,10 @@ struct ProvidedRing {
 impl ProvidedRing {
     fn register(ring: &IoUring, entries: u16, group: u16) -> io::Result<ProvidedRing> {
         let bytes = usize::from(entries) * size_of::<BufRingEntry>();
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let memory = Mapping::new(bytes)?;
         let provided = ProvidedRing {
-            base,
+            base: memory.start().cast(),
+            _memory: memory,
             entries,
             tail: 0,
         };
@@ -205,7 +194,7 @@ impl ProvidedRing {
         // only after the io_uring is closed (fields of `Uring` are dropped in order).
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
-                base.as_ptr() as u64,
+                provided.base.as_ptr() as u64,
                 entries,
                 group,
                 0,
@@ -247,13 +236,5 @@ impl ProvidedRing {
             let tail = BufRingEntry::tail(self.base.as_ptr()).cast::<AtomicU16>();
             (*tail).store(self.tail, Ordering::Release);
         }
-    }
-}
-
-impl Drop for ProvidedRing {
-    fn drop(&mut self) {
-        let bytes = usize::from(self.entries) * size_of::<BufRingEntry>();
-        // SAFETY: mapped by `register` with this length; the io_uring is closed.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), bytes) };
     }
 }

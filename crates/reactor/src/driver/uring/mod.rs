@@ -19,11 +19,11 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use self::buffer_ring::{BufferRing, Rations};
 use self::operation::{Operation, capped_multishot_receive};
-use super::{Event, Handle, Patience, RawAddress, Received};
+use super::{Event, Handle, Patience, RawAddress, Received, RingHandle, SendBuffers};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES};
 use crate::counters::CounterCells;
 use crate::mailbox::{self, Mailbox};
-use crate::socket::{Pending, Shape, SocketKey};
+use crate::socket::{Pending, SocketKey};
 
 pub(crate) use self::probe::probe;
 
@@ -97,14 +97,15 @@ impl Uring {
         let rations = Rations::register(&ring, pool)?;
         let capped_multishot = probe::capped_multishot(&ring, buffers.group())?;
         let minimum_wait = ring.params().is_feature_min_timeout();
-        mailbox.set_ring(ring.as_raw_fd());
+        let mailbox_event = mailbox.notifier().open_event()?;
+        mailbox.notifier().set_ring(ring.as_raw_fd());
         Ok(Uring {
             ring,
             buffers,
             rations,
             capped_multishot,
             connecting: HashMap::new(),
-            mailbox_event: mailbox.event(),
+            mailbox_event,
             mailbox_armed: false,
             mail: false,
             backlog: VecDeque::new(),
@@ -147,15 +148,15 @@ impl Uring {
         self.push(&entry.user_data(Operation::Receive(socket).pack()));
     }
 
-    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
-        let entry = match shape {
-            Shape::Piece(bytes, len) => {
+    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, buffers: SendBuffers) {
+        let entry = match buffers {
+            SendBuffers::One(bytes, len) => {
                 let len = u32::try_from(len).unwrap_or(u32::MAX);
                 opcode::Send::new(Fd(fd), bytes, len)
                     .flags(libc::MSG_NOSIGNAL)
                     .build()
             }
-            Shape::Message(message) => opcode::SendMsg::new(Fd(fd), message)
+            SendBuffers::Message(message) => opcode::SendMsg::new(Fd(fd), message)
                 .flags(libc::MSG_NOSIGNAL as u32)
                 .build(),
         };
@@ -317,7 +318,7 @@ impl Uring {
                 self.mail = true;
             }
             Operation::Mail => self.mail = true,
-            Operation::Message(ring) => mailbox::ring_bell(ring),
+            Operation::Message(ring) => mailbox::notify_by_event(RingHandle(ring)),
             _ => {}
         }
     }

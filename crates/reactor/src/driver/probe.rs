@@ -1,10 +1,9 @@
 //! What this machine allows, for `blitz doctor`.
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
-use crate::driver::{self, system};
+use super::{epoll, system, uring};
 use crate::socket::Address;
 
 /// The features of io_uring in words.
@@ -12,7 +11,7 @@ use crate::socket::Address;
 /// # Errors
 /// Why it cannot be used, and what to do.
 pub fn io_uring() -> Result<String, String> {
-    driver::probe_uring()
+    uring::probe()
 }
 
 /// Whether epoll can be used.
@@ -20,14 +19,7 @@ pub fn io_uring() -> Result<String, String> {
 /// # Errors
 /// What `epoll_create1(2)` reports.
 pub fn epoll() -> Result<(), String> {
-    // SAFETY: a plain system call; the descriptor it returns is ours alone.
-    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error().to_string());
-    }
-    // SAFETY: just made, owned by nobody else.
-    drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    Ok(())
+    epoll::create().map(drop).map_err(|error| error.to_string())
 }
 
 /// Whether several sockets can listen on one port, one per core.
