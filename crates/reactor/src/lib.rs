@@ -58,7 +58,9 @@ macro_rules! core_local {
 pub use buffer::{Buffer, Chunk, Slice};
 pub use counters::Counters;
 pub use driver::{DriverKind, IoChoice, probe};
-pub use executor::{PoolFuture, TaskKey, begun, blocking, poll_begin, spawn, spawn_now, yield_now};
+pub use executor::{
+    PoolFuture, TaskKey, blocking, consume_admission, poll_admission, spawn, spawn_now, yield_now,
+};
 pub use per_core::{
     Config, Cores, block_on, charge, core_index, counters, discharge, fair_share, sockets_open,
     start,

@@ -209,7 +209,7 @@ impl State {
         if self.shared.is_client() || self.input.is_empty() {
             return Poll::Ready(());
         }
-        blitz_reactor::poll_begin(cx)
+        blitz_reactor::poll_admission(cx)
     }
 
     /// One step of the machine through what was received; adds to the `work` that was done.

@@ -85,7 +85,7 @@ impl Wire {
         };
         let (wire, service) = (Rc::clone(self), Rc::clone(service));
         if blitz_reactor::spawn_now(run(wire, service, stream, exchange)).is_some() {
-            blitz_reactor::begun();
+            blitz_reactor::consume_admission();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Tasks of one core: futures that never leave their thread, run in the order they were woken.
 
-mod beginning;
+mod admission;
 mod blocking;
 mod pool_future;
 mod tasks;
@@ -9,7 +9,7 @@ mod waker;
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-pub use beginning::{begun, poll_begin};
+pub use admission::{consume_admission, poll_admission};
 pub use blocking::blocking;
 pub use pool_future::PoolFuture;
 pub(crate) use pool_future::forget_kept;

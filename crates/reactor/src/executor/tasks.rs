@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::beginning::Beginnings;
+use super::admission::AdmissionBudget;
 use super::{PoolFuture, TaskId};
 use crate::core::Core;
 
@@ -21,7 +21,7 @@ pub(crate) struct Tasks {
     ready: VecDeque<TaskId>,
     /// Those that had a turn and have more to do.
     busy: VecDeque<TaskId>,
-    pub(super) beginnings: Beginnings,
+    pub(super) admission: AdmissionBudget,
     main_woken: bool,
 }
 
@@ -56,7 +56,7 @@ impl Tasks {
             vacant: Vec::new(),
             ready: VecDeque::new(),
             busy: VecDeque::new(),
-            beginnings: Beginnings::new(),
+            admission: AdmissionBudget::new(),
             main_woken: true,
         }
     }
@@ -115,19 +115,19 @@ impl Tasks {
         }
     }
 
-    /// See [`super::poll_begin`].
+    /// See [`super::poll_admission`].
     #[inline]
-    pub(super) fn poll_begin(&mut self, id: TaskId) -> Poll<()> {
+    pub(super) fn poll_admission(&mut self, id: TaskId) -> Poll<()> {
         let slot = &mut self.slots[id.slot()];
         assert!(
             matches!(slot.state, State::Running) && id.is_generation(slot.generation),
             "only a running task begins something"
         );
-        if !slot.held_back && self.beginnings.allow(id) {
+        if !slot.held_back && self.admission.allow(id) {
             return Poll::Ready(());
         }
         if !std::mem::replace(&mut slot.held_back, true) {
-            self.beginnings.hold_back(id);
+            self.admission.hold_back(id);
         }
         Poll::Pending
     }
@@ -139,7 +139,7 @@ impl Tasks {
     }
 
     pub(crate) fn is_any_held_back(&self) -> bool {
-        self.beginnings.held_back() > 0
+        self.admission.held_back() > 0
     }
 
     /// Wakes everything: the outcome of a mailbox that overflowed.
@@ -172,7 +172,7 @@ impl Tasks {
     pub(crate) fn forget_ready(&mut self) {
         self.ready.clear();
         self.busy.clear();
-        self.beginnings.forget();
+        self.admission.forget();
         self.main_woken = false;
     }
 
@@ -217,7 +217,7 @@ impl Tasks {
     /// The next task that was held back and may begin something, marked as running. One that was
     /// woken besides keeps its place among those.
     fn begin_held_back(&mut self) -> Option<(TaskId, PoolFuture<()>)> {
-        while let Some(id) = self.beginnings.admit() {
+        while let Some(id) = self.admission.admit() {
             let slot = &mut self.slots[id.slot()];
             if !id.is_generation(slot.generation) {
                 continue;
@@ -250,7 +250,7 @@ pub(crate) fn main_waker(core: &Core) -> Waker {
 pub(crate) fn run_ready(core: &Core) {
     let (ready, busy) = {
         let mut tasks = core.tasks.borrow_mut();
-        tasks.beginnings.renew();
+        tasks.admission.renew();
         (tasks.ready.len(), tasks.busy.len())
     };
     let began = (busy > 1).then(|| core.time());
@@ -271,13 +271,13 @@ pub(crate) fn run_ready(core: &Core) {
             break;
         }
     }
-    let held_back = core.tasks.borrow().beginnings.held_back();
+    let held_back = core.tasks.borrow().admission.held_back();
     for _ in 0..held_back {
         let next = core.tasks.borrow_mut().begin_held_back();
         let Some((id, future)) = next else { break };
         run(core, id, future);
     }
-    core.tasks.borrow_mut().beginnings.admitted = None;
+    core.tasks.borrow_mut().admission.admitted = None;
 }
 
 /// Gives a task that is marked as running one turn; whether there is more to do.

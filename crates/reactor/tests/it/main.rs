@@ -1,7 +1,7 @@
 //! Every behaviour is shown on both drivers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod beginning;
+mod admission;
 mod cores;
 mod deadlines;
 mod fairness;

@@ -11,7 +11,7 @@ use crate::core;
 
 /// How much may be begun in a turn before tasks are held back. Measured with 1,024 requests at once
 /// from HTTP/2 to HTTP/1.1: 40 and 128 took an eighth more CPU, no bound a quarter.
-const BEGUN_MAX: usize = 64;
+const ADMISSIONS_PER_TURN: usize = 64;
 
 /// Whether the running task may begin one more thing for which it will have to wait, such as a request
 /// that it passes on. If not, it is held back: it will be run again when it may, in the order in which
@@ -20,9 +20,12 @@ const BEGUN_MAX: usize = 64;
 /// # Panics
 /// If the thread runs no reactor, or if `cx` is not that of the task itself.
 #[inline]
-pub fn poll_begin(cx: &Context<'_>) -> Poll<()> {
+pub fn poll_admission(cx: &Context<'_>) -> Poll<()> {
     core::with(|core| {
-        let begin = core.tasks.borrow_mut().poll_begin(TaskId::of(cx.waker()));
+        let begin = core
+            .tasks
+            .borrow_mut()
+            .poll_admission(TaskId::of(cx.waker()));
         if begin.is_pending() {
             core.counters.held_back.add(1);
         }
@@ -30,27 +33,27 @@ pub fn poll_begin(cx: &Context<'_>) -> Poll<()> {
     })
 }
 
-/// Counts what was begun after [`poll_begin`] allowed it.
+/// Counts what was begun after [`poll_admission`] allowed it.
 ///
 /// # Panics
 /// If the thread runs no reactor.
 #[inline]
-pub fn begun() {
-    core::with(|core| core.tasks.borrow_mut().beginnings.begun());
+pub fn consume_admission() {
+    core::with(|core| core.tasks.borrow_mut().admission.consume());
 }
 
 /// What may still be begun, and who waits for that.
-pub(super) struct Beginnings {
+pub(super) struct AdmissionBudget {
     left: usize,
     held_back: VecDeque<TaskId>,
     /// Was held back, and has its turn now.
     pub(super) admitted: Option<TaskId>,
 }
 
-impl Beginnings {
-    pub(super) fn new() -> Beginnings {
-        Beginnings {
-            left: BEGUN_MAX,
+impl AdmissionBudget {
+    pub(super) fn new() -> AdmissionBudget {
+        AdmissionBudget {
+            left: ADMISSIONS_PER_TURN,
             held_back: VecDeque::new(),
             admitted: None,
         }
@@ -58,7 +61,7 @@ impl Beginnings {
 
     /// A turn of the tasks begins.
     pub(super) fn renew(&mut self) {
-        self.left = BEGUN_MAX;
+        self.left = ADMISSIONS_PER_TURN;
     }
 
     pub(super) fn held_back(&self) -> usize {
@@ -92,7 +95,7 @@ impl Beginnings {
         self.held_back.clear();
     }
 
-    fn begun(&mut self) {
+    fn consume(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 }

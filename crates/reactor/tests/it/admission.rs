@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use blitz_reactor::{TaskKey, begun, counters, poll_begin, sleep, spawn};
+use blitz_reactor::{TaskKey, consume_admission, counters, poll_admission, sleep, spawn};
 
 use crate::on_both_drivers;
 
@@ -19,10 +19,10 @@ fn begin_some(name: char, left: &mut usize, log: &Log, cx: &Context<'_>) -> Poll
         if *left == 0 {
             return Poll::Ready(());
         }
-        if poll_begin(cx).is_pending() {
+        if poll_admission(cx).is_pending() {
             return Poll::Pending;
         }
-        begun();
+        consume_admission();
         log.borrow_mut().push((name, counters().turns));
         *left -= 1;
     }
@@ -119,7 +119,7 @@ fn those_that_end_or_are_aborted_while_they_wait_hold_nobody_up() {
             if seen.replace(true) {
                 return Poll::Ready(());
             }
-            assert!(poll_begin(cx).is_pending());
+            assert!(poll_admission(cx).is_pending());
             cx.waker().wake_by_ref();
             Poll::Pending
         }));
