@@ -1,4 +1,4 @@
-//! What other threads say to a core: a bounded queue and a wake (rule 6).
+//! Messages from other threads to a core: a bounded queue and a notification (rule 6).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,42 +11,43 @@ use crate::core::Core;
 use crate::driver::{Notifier, RingHandle};
 use crate::executor::{TaskId, wake_local};
 
-/// Most reactors of one process, over its life at one time.
+/// Most reactors of one process at a time.
 const REACTORS_MAX: usize = 1 << 12;
 
-/// Most messages that wait for one core.
+/// Most queued messages of one core.
 const MESSAGES_MAX: usize = 4_096;
 
-/// Something for a core to do.
+/// A request to a core.
 pub(crate) enum Message {
     Wake(TaskId),
     Run(Box<dyn FnOnce() + Send>),
 }
 
-/// The way into one core from outside.
+/// The queue of messages to one core, and the means to wake it.
 pub(crate) struct Mailbox {
     messages: ArrayQueue<Message>,
-    /// A wake is under way; the next post needs none.
+    /// The core was notified and has not read its messages yet; further messages need no notification.
     notified: AtomicBool,
-    /// Wakes were lost for want of room; the core then wakes every task it has.
+    /// Wakes were lost because the queue was full; the core then wakes all of its tasks.
     overflowed: AtomicBool,
     notifier: Notifier,
-    taken: AtomicBool,
+    /// A core uses this mailbox.
+    claimed: AtomicBool,
 }
 
 static MAILBOXES: [OnceLock<Arc<Mailbox>>; REACTORS_MAX] =
     [const { OnceLock::new() }; REACTORS_MAX];
 
-/// Slots are claimed one at a time; this is never on the way of a message.
+/// Serialises claims; messages do not take it.
 static CLAIM: Mutex<()> = Mutex::new(());
 
 impl Mailbox {
-    /// Claims a free mailbox and its slot for a new core.
+    /// Claims a free mailbox for a new core; returns it with its index.
     pub(crate) fn claim() -> io::Result<(u16, Arc<Mailbox>)> {
         let _claim = CLAIM.lock().unwrap_or_else(PoisonError::into_inner);
-        for (slot, place) in MAILBOXES.iter().enumerate() {
-            let mailbox = place.get_or_init(|| Arc::new(Mailbox::new()));
-            if !mailbox.taken.swap(true, Ordering::AcqRel) {
+        for (slot, cell) in MAILBOXES.iter().enumerate() {
+            let mailbox = cell.get_or_init(|| Arc::new(Mailbox::new()));
+            if !mailbox.claimed.swap(true, Ordering::AcqRel) {
                 while mailbox.messages.pop().is_some() {}
                 mailbox.overflowed.store(false, Ordering::Release);
                 mailbox.notified.store(false, Ordering::Release);
@@ -64,34 +65,37 @@ impl Mailbox {
             notified: AtomicBool::new(false),
             overflowed: AtomicBool::new(false),
             notifier: Notifier::default(),
-            taken: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
         }
     }
 
-    /// Gives the slot up and drops what nobody reads any more.
+    /// Releases the mailbox and drops its unread messages.
     pub(crate) fn release(&self) {
         self.notifier.clear_ring();
         while self.messages.pop().is_some() {}
-        self.taken.store(false, Ordering::Release);
+        self.claimed.store(false, Ordering::Release);
     }
 
     /// Whether a core reads this mailbox.
     pub(crate) fn is_open(&self) -> bool {
-        self.taken.load(Ordering::Acquire)
+        self.claimed.load(Ordering::Acquire)
     }
 
-    /// Whether the core was woken and has not looked yet.
+    /// Whether the core was notified and has not read its messages yet.
     #[cfg(feature = "simulation")]
     pub(crate) fn is_notified(&self) -> bool {
         self.notified.load(Ordering::Acquire)
     }
 
-    /// Wakes the core that reads this mailbox.
+    /// The notifier of the core that reads this mailbox.
     pub(crate) fn notifier(&self) -> &Notifier {
         &self.notifier
     }
 
-    /// Leaves a message, or hands it back when the queue is full.
+    /// Queues a message and notifies the core.
+    ///
+    /// # Errors
+    /// The message, if the queue is full.
     pub(crate) fn post(&self, message: Message) -> Result<(), Message> {
         self.messages.push(message)?;
         self.notify();
@@ -106,7 +110,7 @@ impl Mailbox {
     }
 }
 
-/// Wakes the core behind `ring` by its eventfd, after a message to the ring has failed.
+/// Wakes the core of `ring` by its eventfd, after a message to the ring has failed.
 pub(crate) fn notify_by_event(ring: RingHandle) {
     let claimed = MAILBOXES.iter().map_while(OnceLock::get);
     for mailbox in claimed.filter(|mailbox| mailbox.notifier.has_ring(ring)) {
@@ -125,11 +129,11 @@ pub(crate) fn post_wake(core: u16, id: TaskId) {
     }
 }
 
-/// Does what the messages say. Called by the core once it was woken.
+/// Handles the queued messages. The core calls it after a notification.
 pub(crate) fn drain(core: &Core) {
     let mailbox = &core.mailbox;
     mailbox.notifier.clear();
-    // Cleared first: whoever posts after this line wakes us again.
+    // Cleared before reading: a message that is posted after this line notifies the core again.
     mailbox.notified.swap(false, Ordering::AcqRel);
     if mailbox.overflowed.swap(false, Ordering::AcqRel) {
         core.counters.mailbox_overflows.add(1);

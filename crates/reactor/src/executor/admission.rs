@@ -1,7 +1,7 @@
-//! What is begun is finished before much more begins: a bound for what tasks begin in a turn.
+//! The admission budget: a bound on the requests that tasks start in one turn.
 //!
-//! A server that begins whatever has come has hundreds of requests half done, each of which keeps a
-//! connection to an upstream and memory that has left the cache when its answer comes.
+//! A server that starts every request at once has hundreds of them in progress. Each occupies an upstream
+//! connection, and its memory has left the cache by the time its response arrives.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -9,13 +9,13 @@ use std::task::{Context, Poll};
 use super::TaskId;
 use crate::core;
 
-/// How much may be begun in a turn before tasks are held back. Measured with 1,024 requests at once
-/// from HTTP/2 to HTTP/1.1: 40 and 128 took an eighth more CPU, no bound a quarter.
+/// The budget of one turn; beyond it tasks are held back. Measured with 1,024 concurrent requests from
+/// HTTP/2 to HTTP/1.1: 40 and 128 took an eighth more CPU, no bound took a quarter more.
 const ADMISSIONS_PER_TURN: usize = 64;
 
-/// Whether the running task may begin one more thing for which it will have to wait, such as a request
-/// that it passes on. If not, it is held back: it will be run again when it may, in the order in which
-/// tasks were held back, and may be woken and run before.
+/// Ready if the running task may start one more request that it will have to wait for. If not, the task
+/// is held back: it runs again when the budget allows it, in the order in which tasks were held back. It
+/// may also be woken and run earlier.
 ///
 /// # Panics
 /// If the thread runs no reactor, or if `cx` is not that of the task itself.
@@ -33,7 +33,7 @@ pub fn poll_admission(cx: &Context<'_>) -> Poll<()> {
     })
 }
 
-/// Counts what was begun after [`poll_admission`] allowed it.
+/// Takes one request from the budget, after [`poll_admission`] was ready.
 ///
 /// # Panics
 /// If the thread runs no reactor.
@@ -42,11 +42,11 @@ pub fn consume_admission() {
     core::with(|core| core.tasks.borrow_mut().admission.consume());
 }
 
-/// What may still be begun, and who waits for that.
+/// The rest of the turn's budget, and the tasks that wait for more.
 pub(super) struct AdmissionBudget {
     left: usize,
     held_back: VecDeque<TaskId>,
-    /// Was held back, and has its turn now.
+    /// The task that was held back and runs now.
     pub(super) admitted: Option<TaskId>,
 }
 
@@ -59,7 +59,7 @@ impl AdmissionBudget {
         }
     }
 
-    /// A turn of the tasks begins.
+    /// Resets the budget at the start of a turn.
     pub(super) fn renew(&mut self) {
         self.left = ADMISSIONS_PER_TURN;
     }
@@ -68,12 +68,12 @@ impl AdmissionBudget {
         self.held_back.len()
     }
 
-    /// Whether a task that was not held back, or has its turn, may begin something.
+    /// Whether a task may start a request: the admitted one, or any if no task is held back.
     pub(super) fn allow(&self, id: TaskId) -> bool {
         self.left > 0 && (self.held_back.is_empty() || self.admitted == Some(id))
     }
 
-    /// Who has its turn, and finds that nothing is left to begin, goes on first in the next.
+    /// Queues a task. The admitted task, which has found the budget spent, comes first in the next turn.
     pub(super) fn hold_back(&mut self, id: TaskId) {
         if self.admitted == Some(id) {
             self.held_back.push_front(id);
@@ -82,7 +82,7 @@ impl AdmissionBudget {
         }
     }
 
-    /// The next one that was held back, if anything may be begun.
+    /// The next task that was held back, if the budget is not spent.
     pub(super) fn admit(&mut self) -> Option<TaskId> {
         self.admitted = None;
         if self.left > 0 {
@@ -91,7 +91,7 @@ impl AdmissionBudget {
         self.admitted
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.held_back.clear();
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Sim {
     reports: VecDeque<Event>,
     /// Reports given since they were last counted.
     reported: u64,
-    pub(super) mail: bool,
+    pub(super) notified: bool,
 }
 
 /// What is under way for one socket.
@@ -65,7 +65,7 @@ impl Sim {
             accepting: Vec::new(),
             reports: VecDeque::new(),
             reported: 0,
-            mail: false,
+            notified: false,
         }
     }
 
@@ -203,7 +203,7 @@ impl Sim {
     pub(super) fn turn(&mut self, pool: &Rc<Pool>, counters: &CounterCells) {
         counters.enters.add(1);
         counters.cqes.add(std::mem::take(&mut self.reported));
-        self.mail |= self.mailbox.is_notified();
+        self.notified |= self.mailbox.is_notified();
         let mut network = self.network.borrow_mut();
         let cost = network.draw(|conditions| &conditions.turn_us);
         network.now += Duration::from_micros(cost);

@@ -54,7 +54,7 @@ impl Mapping {
     /// touched next. A failure changes nothing.
     ///
     /// # Safety
-    /// Nobody relies on the contents of the range.
+    /// The contents of the range are not used any more.
     pub(crate) unsafe fn discard(&self, range: Range<usize>) {
         assert!(range.end <= self.bytes, "the range is inside the mapping");
         let first = range.start.next_multiple_of(PAGE_BYTES);

@@ -5,7 +5,7 @@ use crate::buffer::Chunk;
 /// Most buffers of one send; the rest goes with the next.
 const BUFFERS_MAX: usize = 64;
 
-/// The buffers of one send: pointers, which stay valid as long as their owner says.
+/// The buffers of one send: pointers into the send queue, valid until the send is reported.
 #[derive(Clone, Copy)]
 pub(crate) enum SendBuffers {
     /// One buffer, for `send`: address and length.
