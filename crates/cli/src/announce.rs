@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use blitz::serving::Endpoint;
+use blitz::serving::ListenerConfig;
 use blitz_gateway::{Origin, Prefix, Running, Target};
 use blitz_http::{Address, DriverKind, Protocol};
 
@@ -29,7 +29,7 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
         version::LONG,
         cores.count()
     );
-    for endpoint in running.endpoints() {
+    for endpoint in running.listeners() {
         text += &format!("  listening on  {}\n", shown(endpoint));
     }
     let mut takes_everything = false;
@@ -41,13 +41,13 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
         text += "  other paths   -> the built-in site\n";
     }
     let path = if takes_everything { "/" } else { "/hello" };
-    let is_plain = |endpoint: &&Endpoint| endpoint.tls.is_none();
+    let is_plain = |endpoint: &&ListenerConfig| endpoint.tls.is_none();
     // The one that more programs can speak to comes first.
-    let plain = running.endpoints().iter().filter(is_plain);
+    let plain = running.listeners().iter().filter(is_plain);
     if let Some(endpoint) = plain.min_by_key(|endpoint| endpoint.http2_only) {
         text += &format!("  try           {}\n", command(endpoint, path));
     }
-    let secure = running.endpoints().iter().find(|at| !is_plain(at));
+    let secure = running.listeners().iter().find(|at| !is_plain(at));
     if let (Some(endpoint), Some(tls)) = (secure, tls) {
         let command = secure_command(&endpoint.address, path, tls);
         text += &format!("  try           {command}\n");
@@ -55,7 +55,7 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     text
 }
 
-fn shown(endpoint: &Endpoint) -> String {
+fn shown(endpoint: &ListenerConfig) -> String {
     match (&endpoint.address, &endpoint.tls) {
         (address, None) if endpoint.http2_only => format!("h2c://{}", listen::text_of(address)),
         (Address::Tcp(address), None) => format!("http://{address}"),
@@ -83,7 +83,7 @@ fn destination(target: &Target) -> String {
     place + target.path.as_deref().unwrap_or_default()
 }
 
-fn command(endpoint: &Endpoint, path: &str) -> String {
+fn command(endpoint: &ListenerConfig, path: &str) -> String {
     let curl = match endpoint.http2_only {
         true => "curl --http2-prior-knowledge",
         false => "curl",

@@ -5,15 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blitz::serving::Endpoint;
+use blitz::serving::ListenerConfig;
 use blitz_http::Address;
 
 /// Longest path of a unix socket: the kernel has room for 108 bytes, the last of them a NUL.
 const UNIX_PATH_MAX: usize = 107;
 
 /// Reads what [`parse`] reads, with or without `h2c://` in front.
-pub(crate) fn parse_endpoint(value: &str) -> Result<Endpoint, String> {
-    Endpoint::read(value, parse)
+pub(crate) fn parse_endpoint(value: &str) -> Result<ListenerConfig, String> {
+    ListenerConfig::read(value, parse)
 }
 
 /// Reads `ADDR:PORT`, `localhost:PORT`, `:PORT` (every address of the machine) or `unix:/path`.

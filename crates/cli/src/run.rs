@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use blitz::serving::{self, EndError, Endpoint, Occasion};
+use blitz::serving::{self, EndError, ListenerConfig, Tick};
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
@@ -39,7 +39,7 @@ pub(crate) struct RunArguments {
     /// Where to listen: ADDR:PORT, :PORT for every address, or unix:/path; with h2c:// in front,
     /// for HTTP/2 only; may be repeated [default: 127.0.0.1:8080, and 127.0.0.1:8443 for HTTPS]
     #[arg(long, value_name = "ADDR", value_parser = listen::parse_endpoint)]
-    listen: Vec<Endpoint>,
+    listen: Vec<ListenerConfig>,
 
     /// Where to listen for HTTPS; may be repeated
     #[arg(long, value_name = "ADDR", value_parser = listen::parse)]
@@ -155,22 +155,22 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&secure, &error))?;
     announce::announce(&running, tls.as_ref());
-    let keep = |occasion| {
+    let keep = |tick| {
         if let Some(tls) = &mut tls {
-            tls.keep(occasion);
+            tls.on_tick(tick);
         }
-        upstream_tls.keep(occasion);
-        if occasion == Occasion::Reload && tls.is_none() && !upstream_tls.has_files() {
+        upstream_tls.on_tick(tick);
+        if tick == Tick::Reload && tls.is_none() && !upstream_tls.has_files() {
             tracing::info!("there is nothing to read again: no certificate is in use");
         }
     };
-    let outcome = running.obey_and(signals, keep);
+    let outcome = running.run_until_signal_with(signals, keep);
     outcome.map_err(|error| ended(&error))
 }
 
 /// Where to listen.
 struct Places {
-    plain: Vec<Endpoint>,
+    plain: Vec<ListenerConfig>,
     tls: Vec<Address>,
 }
 
@@ -301,7 +301,7 @@ fn ended(error: &EndError) -> Failure {
             text: error.to_string(),
             code: INTERRUPTED,
         },
-        EndError::ByItself | EndError::Failed(_) => failed(format!(
+        EndError::ListenersEnded | EndError::Failed(_) => failed(format!(
             "{error}\n  the lines above say why; `blitz doctor` shows what this machine allows"
         )),
     }
@@ -378,7 +378,7 @@ mod tests {
             done.send(
                 running
                     .expect("it starts")
-                    .obey(&signals)
+                    .run_until_signal(&signals)
                     .map_err(|error| ended(&error)),
             )
         });

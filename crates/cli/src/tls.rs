@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use blitz::serving::Occasion;
-use blitz::{CertificateKeeper, Certificates};
+use blitz::serving::Tick;
+use blitz::{CertificateReloader, Certificates};
 use blitz_http::{TlsConfigError, TlsSlot};
 use clap::{Args, ValueEnum};
 
@@ -62,7 +62,7 @@ impl TlsArguments {
 
 /// The TLS of all listeners.
 pub(crate) struct Tls {
-    keeper: CertificateKeeper,
+    reloader: CertificateReloader,
     development: Option<Development>,
 }
 
@@ -92,14 +92,14 @@ impl Tls {
             };
         }
         Ok(Tls {
-            keeper: CertificateKeeper::load(certificates, now).map_err(|error| said(&error))?,
+            reloader: CertificateReloader::load(certificates, now).map_err(|error| said(&error))?,
             development,
         })
     }
 
     /// Where listeners find it.
     pub(crate) fn slot(&self) -> TlsSlot {
-        self.keeper.slot()
+        self.reloader.slot()
     }
 
     /// The development certificate, if it is in use.
@@ -109,15 +109,15 @@ impl Tls {
 
     /// The first name of the first certificate, as far as it is a whole one.
     pub(crate) fn first_name(&self) -> Option<String> {
-        let current = self.keeper.slot().current();
+        let current = self.reloader.slot().current();
         let first = current.certificates().next()?;
         let mut names = first.names().iter();
         names.find(|name| !name.starts_with('*')).cloned()
     }
 
     /// Does what there is to do while others serve.
-    pub(crate) fn keep(&mut self, occasion: Occasion) {
-        self.keeper.keep(occasion, SystemTime::now());
+    pub(crate) fn on_tick(&mut self, tick: Tick) {
+        self.reloader.on_tick(tick, SystemTime::now());
     }
 }
 

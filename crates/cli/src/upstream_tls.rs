@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use blitz::serving::{Occasion, ValidityWatch, why_unusable};
+use blitz::serving::{Tick, ValidityWatch, unusable_reason};
 use blitz_http::{CaSet, Certificate, ClientTls, ClientTlsSlot, TlsConfigError};
 use clap::Args;
 
@@ -52,7 +52,7 @@ impl UpstreamTls {
             slot: ClientTlsSlot::from(tls),
             arguments: arguments.clone(),
             contents,
-            validity: ValidityWatch::begin(certificate.iter(), SystemTime::now()),
+            validity: ValidityWatch::start(certificate.iter(), SystemTime::now()),
             certificate,
         })
     }
@@ -68,12 +68,12 @@ impl UpstreamTls {
     }
 
     /// Does what there is to do while others serve.
-    pub(crate) fn keep(&mut self, occasion: Occasion) {
+    pub(crate) fn on_tick(&mut self, tick: Tick) {
         let now = SystemTime::now();
-        match occasion {
-            Occasion::Reload if self.has_files() => self.reload(now),
-            Occasion::Reload => {}
-            Occasion::Routine => self.validity.look_daily(self.certificate.iter(), now),
+        match tick {
+            Tick::Reload if self.has_files() => self.reload(now),
+            Tick::Reload => {}
+            Tick::Periodic => self.validity.check_daily(self.certificate.iter(), now),
         }
     }
 
@@ -87,12 +87,12 @@ impl UpstreamTls {
         }
         let read = self.arguments.read().map_err(|error| said(&error));
         let checked = read.and_then(|(tls, certificate)| {
-            let unusable = certificate.iter().find_map(|it| why_unusable(it, now));
+            let unusable = certificate.iter().find_map(|it| unusable_reason(it, now));
             unusable.map_or(Ok((tls, certificate)), Err)
         });
         match checked {
             Ok((tls, certificate)) => {
-                self.validity.look(certificate.iter(), now);
+                self.validity.check(certificate.iter(), now);
                 self.slot.replace(tls);
                 (self.contents, self.certificate) = (contents, certificate);
                 tracing::info!("the files for upstreams over TLS were read again");

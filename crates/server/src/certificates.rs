@@ -8,7 +8,7 @@ use blitz_http::{
 };
 
 use crate::error::Error;
-use crate::serving::Occasion;
+use crate::serving::Tick;
 
 /// Tickets are good for two of these.
 const TICKET_KEYS_CHANGE: Duration = Duration::from_secs(6 * 60 * 60);
@@ -119,9 +119,9 @@ impl From<Certificate> for Certificates {
 }
 
 /// Certificates in use, kept by the thread that waits for signals: see
-/// [`Serving::obey_and`](crate::serving::Serving::obey_and).
+/// [`Serving::run_until_signal_with`](crate::serving::Serving::run_until_signal_with).
 #[derive(Debug)]
-pub struct CertificateKeeper {
+pub struct CertificateReloader {
     slot: TlsSlot,
     certificates: Certificates,
     keys: TicketKeys,
@@ -129,7 +129,7 @@ pub struct CertificateKeeper {
     validity: ValidityWatch,
 }
 
-impl CertificateKeeper {
+impl CertificateReloader {
     /// Reads the files, and warns of what is about to expire.
     ///
     /// # Errors
@@ -137,11 +137,11 @@ impl CertificateKeeper {
     pub fn load(
         certificates: Certificates,
         now: SystemTime,
-    ) -> Result<CertificateKeeper, TlsConfigError> {
+    ) -> Result<CertificateReloader, TlsConfigError> {
         let keys = TicketKeys::new()?;
         let snapshot = certificates.read(&keys)?;
-        Ok(CertificateKeeper {
-            validity: ValidityWatch::begin(snapshot.certificates(), now),
+        Ok(CertificateReloader {
+            validity: ValidityWatch::start(snapshot.certificates(), now),
             slot: TlsSlot::new(snapshot),
             certificates,
             keys,
@@ -158,12 +158,12 @@ impl CertificateKeeper {
     /// Does what there is to do while others serve: on HUP the files are read again; every day
     /// somebody is told of certificates that expire within 30 days; every six hours the keys of
     /// session tickets change.
-    pub fn keep(&mut self, occasion: Occasion, now: SystemTime) {
-        match occasion {
-            Occasion::Reload => self.reload(now),
-            Occasion::Routine => {
+    pub fn on_tick(&mut self, tick: Tick, now: SystemTime) {
+        match tick {
+            Tick::Reload => self.reload(now),
+            Tick::Periodic => {
                 let current = self.slot.current();
-                self.validity.look_daily(current.certificates(), now);
+                self.validity.check_daily(current.certificates(), now);
                 if has_passed(TICKET_KEYS_CHANGE, self.keys_made, now) {
                     self.change_keys(now);
                 }
@@ -176,13 +176,13 @@ impl CertificateKeeper {
         let snapshot = self.certificates.read(&self.keys);
         let checked = snapshot.map_err(said).and_then(|snapshot| {
             let mut certificates = snapshot.certificates();
-            let unusable = certificates.find_map(|certificate| why_unusable(certificate, now));
+            let unusable = certificates.find_map(|certificate| unusable_reason(certificate, now));
             drop(certificates);
             unusable.map_or(Ok(snapshot), Err)
         });
         match checked {
             Ok(snapshot) => {
-                self.validity.look(snapshot.certificates(), now);
+                self.validity.check(snapshot.certificates(), now);
                 let certificates = snapshot.certificates().count();
                 self.slot.replace(snapshot);
                 tracing::info!(certificates, "the certificates were read again");
@@ -228,17 +228,17 @@ pub struct ValidityWatch {
 
 impl ValidityWatch {
     /// Begins with a look.
-    pub fn begin<'a>(
+    pub fn start<'a>(
         certificates: impl Iterator<Item = &'a Certificate>,
         now: SystemTime,
     ) -> ValidityWatch {
         let mut watch = ValidityWatch { looked: now };
-        watch.look(certificates, now);
+        watch.check(certificates, now);
         watch
     }
 
     /// Looks now.
-    pub fn look<'a>(
+    pub fn check<'a>(
         &mut self,
         certificates: impl Iterator<Item = &'a Certificate>,
         now: SystemTime,
@@ -247,7 +247,7 @@ impl ValidityWatch {
     }
 
     /// Looks if the last time was a day ago.
-    pub fn look_daily<'a>(
+    pub fn check_daily<'a>(
         &mut self,
         certificates: impl Iterator<Item = &'a Certificate>,
         now: SystemTime,
@@ -289,7 +289,7 @@ fn warn(problems: &[String]) {
 /// Why a certificate that can be read must not take the place of another, and what to do: it is
 /// valid no more, or not yet.
 #[must_use]
-pub fn why_unusable(certificate: &Certificate, now: SystemTime) -> Option<String> {
+pub fn unusable_reason(certificate: &Certificate, now: SystemTime) -> Option<String> {
     let problem = certificate.validity_problem(now)?;
     let is_usable = matches!(problem, ValidityProblem::ExpiresSoon(_));
     (!is_usable).then(|| said_of_validity(certificate, &problem))
@@ -317,8 +317,8 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// A keeper of a certificate that expires `days` after the time that is returned with it.
-    fn keeper(days: u32) -> (CertificateKeeper, SystemTime) {
+    /// A reloader of a certificate that expires `days` after the time that is returned with it.
+    fn reloader(days: u32) -> (CertificateReloader, SystemTime) {
         let mut params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2030, 1, 1);
@@ -326,32 +326,32 @@ mod tests {
         let pem = params.self_signed(&key).unwrap().pem();
         let made = Certificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
         let now = made.not_after() - DAY * days;
-        let keeper = CertificateKeeper::load(made.into(), now).unwrap();
-        (keeper, now)
+        let reloader = CertificateReloader::load(made.into(), now).unwrap();
+        (reloader, now)
     }
 
-    fn due_warnings(keeper: &mut CertificateKeeper, now: SystemTime) -> Vec<String> {
-        let current = keeper.slot.current();
-        keeper.validity.due_problems(current.certificates(), now)
+    fn due_warnings(reloader: &mut CertificateReloader, now: SystemTime) -> Vec<String> {
+        let current = reloader.slot.current();
+        reloader.validity.due_problems(current.certificates(), now)
     }
 
     #[test]
     fn a_certificate_that_has_expired_takes_the_place_of_none() {
-        let (mut keeper, start) = keeper(10);
-        let before = keeper.slot.current();
-        keeper.keep(Occasion::Reload, start + DAY * 11);
-        assert!(Arc::ptr_eq(&before, &keeper.slot.current()));
-        keeper.keep(Occasion::Reload, start + DAY * 9);
-        assert!(!Arc::ptr_eq(&before, &keeper.slot.current()));
+        let (mut reloader, start) = reloader(10);
+        let before = reloader.slot.current();
+        reloader.on_tick(Tick::Reload, start + DAY * 11);
+        assert!(Arc::ptr_eq(&before, &reloader.slot.current()));
+        reloader.on_tick(Tick::Reload, start + DAY * 9);
+        assert!(!Arc::ptr_eq(&before, &reloader.slot.current()));
     }
 
     #[test]
     fn from_30_days_before_the_end_somebody_is_told_once_a_day() {
-        let (mut keeper, start) = keeper(33);
+        let (mut reloader, start) = reloader(33);
         let mut told = Vec::new();
         for hour in 0..35 * 24 {
             let now = start + Duration::from_secs(60 * 60) * hour;
-            let said = due_warnings(&mut keeper, now);
+            let said = due_warnings(&mut reloader, now);
             told.extend(said.into_iter().map(|said| (hour, said)));
         }
         let hours: Vec<_> = told.iter().map(|(hour, _)| *hour).collect();
@@ -365,22 +365,22 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_silences_nobody() {
-        let (mut keeper, start) = keeper(10);
+        let (mut reloader, start) = reloader(10);
         assert!(
-            due_warnings(&mut keeper, start).is_empty(),
+            due_warnings(&mut reloader, start).is_empty(),
             "said at the start"
         );
-        assert_eq!(due_warnings(&mut keeper, start - DAY * 5).len(), 1);
-        assert!(due_warnings(&mut keeper, start - DAY * 5).is_empty());
+        assert_eq!(due_warnings(&mut reloader, start - DAY * 5).len(), 1);
+        assert!(due_warnings(&mut reloader, start - DAY * 5).is_empty());
     }
 
     #[test]
     fn ticket_keys_change_every_six_hours() {
-        let (mut keeper, start) = keeper(100);
-        let before = keeper.keys_made;
-        keeper.keep(Occasion::Routine, start + TICKET_KEYS_CHANGE / 2);
-        assert_eq!(keeper.keys_made, before);
-        keeper.keep(Occasion::Routine, start + TICKET_KEYS_CHANGE);
-        assert_eq!(keeper.keys_made, start + TICKET_KEYS_CHANGE);
+        let (mut reloader, start) = reloader(100);
+        let before = reloader.keys_made;
+        reloader.on_tick(Tick::Periodic, start + TICKET_KEYS_CHANGE / 2);
+        assert_eq!(reloader.keys_made, before);
+        reloader.on_tick(Tick::Periodic, start + TICKET_KEYS_CHANGE);
+        assert_eq!(reloader.keys_made, start + TICKET_KEYS_CHANGE);
     }
 }

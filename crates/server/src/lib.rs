@@ -33,7 +33,7 @@ pub mod serving;
 mod site;
 
 pub use app::App;
-pub use certificates::{CertificateKeeper, Certificates};
+pub use certificates::{CertificateReloader, Certificates};
 pub use error::{Error, Result};
 pub use extract::Json;
 pub use handler::Handler;

@@ -1,9 +1,9 @@
 //! Running a built app: settings, environment, announcement.
 
-use crate::certificates::{CertificateKeeper, Certificates};
+use crate::certificates::{CertificateReloader, Certificates};
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::serving::{self, Endpoint, StartError};
+use crate::serving::{self, ListenerConfig, StartError};
 use blitz_http::{Address, Config, Cores, IoChoice, Limits, Peer, ServeOptions, Signals};
 use std::env::VarError;
 use std::io::{self, ErrorKind};
@@ -48,19 +48,19 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     // Before anything that takes time, so that no signal ends the program by default.
     let signals = Signals::install().map_err(|error| cannot("wait for signals", &error))?;
     ask_environment(&mut settings)?;
-    let wanted: Result<Vec<Endpoint>> = settings
+    let wanted: Result<Vec<ListenerConfig>> = settings
         .listen
         .iter()
         .map(|text| parse_endpoint(text))
         .collect();
     let mut wanted = wanted?;
-    let mut keepers = Vec::with_capacity(settings.listen_tls.len());
+    let mut reloaders = Vec::with_capacity(settings.listen_tls.len());
     for (text, certificates) in settings.listen_tls {
         let address = parse_address(&text)?;
-        let keeper = CertificateKeeper::load(certificates, signals.wall_clock());
-        let keeper = keeper.map_err(|error| Error::from(&error))?;
-        wanted.push(Endpoint::secure(address, keeper.slot()));
-        keepers.push(keeper);
+        let reloader = CertificateReloader::load(certificates, signals.wall_clock());
+        let reloader = reloader.map_err(|error| Error::from(&error))?;
+        wanted.push(ListenerConfig::secure(address, reloader.slot()));
+        reloaders.push(reloader);
     }
     let endpoints = serving::reserve(wanted).map_err(cannot_start)?;
     let config = Config {
@@ -85,21 +85,21 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         (service.on_core(), options)
     };
     let serving = serving::start(endpoints, &config, make).map_err(cannot_start)?;
-    announce(serving.endpoints(), serving.cores());
+    announce(serving.listeners(), serving.cores());
     // After an error the caller's `main` ends, and what is left of the cores with it.
-    let keep = |occasion| {
+    let keep = |tick| {
         let now = signals.wall_clock();
-        keepers
+        reloaders
             .iter_mut()
-            .for_each(|keeper| keeper.keep(occasion, now));
+            .for_each(|reloader| reloader.on_tick(tick, now));
     };
     serving
-        .obey_and(&signals, drain_timeout, keep)
+        .run_until_signal_with(&signals, drain_timeout, keep)
         .map_err(|error| Error::new(error.to_string()))
 }
 
 /// Says where it listens and how.
-fn announce(endpoints: &[Endpoint], cores: &Cores) {
+fn announce(endpoints: &[ListenerConfig], cores: &Cores) {
     let urls: Vec<String> = endpoints.iter().map(url).collect();
     let driver = cores.driver();
     let plural = if cores.count() == 1 { "core" } else { "cores" };
@@ -158,8 +158,8 @@ fn variable(name: &str) -> Result<Option<String>> {
     }
 }
 
-fn parse_endpoint(text: &str) -> Result<Endpoint> {
-    Endpoint::read(text, parse_address)
+fn parse_endpoint(text: &str) -> Result<ListenerConfig> {
+    ListenerConfig::read(text, parse_address)
 }
 
 fn parse_address(text: &str) -> Result<Address> {
@@ -179,7 +179,7 @@ fn parse_address(text: &str) -> Result<Address> {
     }
 }
 
-fn url(endpoint: &Endpoint) -> String {
+fn url(endpoint: &ListenerConfig) -> String {
     let scheme = match (&endpoint.tls, endpoint.http2_only) {
         (Some(_), _) => "https",
         (None, true) => "h2c",

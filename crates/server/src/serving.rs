@@ -1,4 +1,4 @@
-//! One service on every core: listen, start, obey signals, drain, end.
+//! One service on every core: listen, start, run_until_signal signals, drain, end.
 //!
 //! This is what [`App::run`](crate::App::run) stands on, and what a program uses that brings a
 //! service of its own, as the gateway does.
@@ -20,11 +20,11 @@ use blitz_http::{
     Address, Config, Cores, Drain, Listener, ServeOptions, Service, Signal, Signals, TlsSlot,
 };
 
-pub use crate::certificates::{ValidityWatch, why_unusable};
+pub use crate::certificates::{ValidityWatch, unusable_reason};
 
 /// Where to listen, and what is spoken there.
 #[derive(Debug, Clone)]
-pub struct Endpoint {
+pub struct ListenerConfig {
     /// The address.
     pub address: Address,
     /// With it the listener speaks TLS.
@@ -33,11 +33,11 @@ pub struct Endpoint {
     pub http2_only: bool,
 }
 
-impl Endpoint {
+impl ListenerConfig {
     /// A listener that speaks TLS.
     #[must_use]
-    pub fn secure(address: Address, tls: TlsSlot) -> Endpoint {
-        Endpoint {
+    pub fn secure(address: Address, tls: TlsSlot) -> ListenerConfig {
+        ListenerConfig {
             tls: Some(tls),
             ..address.into()
         }
@@ -50,27 +50,27 @@ impl Endpoint {
     pub fn read<E>(
         text: &str,
         parse: impl FnOnce(&str) -> Result<Address, E>,
-    ) -> Result<Endpoint, E> {
+    ) -> Result<ListenerConfig, E> {
         match text.strip_prefix("h2c://") {
-            Some(address) => parse(address).map(Endpoint::h2c),
-            None => parse(text).map(Endpoint::from),
+            Some(address) => parse(address).map(ListenerConfig::h2c),
+            None => parse(text).map(ListenerConfig::from),
         }
     }
 
     /// A listener in clear text that speaks HTTP/2 only.
     #[must_use]
-    pub fn h2c(address: Address) -> Endpoint {
-        Endpoint {
+    pub fn h2c(address: Address) -> ListenerConfig {
+        ListenerConfig {
             http2_only: true,
             ..address.into()
         }
     }
 }
 
-impl From<Address> for Endpoint {
+impl From<Address> for ListenerConfig {
     /// In clear text, every version.
-    fn from(address: Address) -> Endpoint {
-        Endpoint {
+    fn from(address: Address) -> ListenerConfig {
+        ListenerConfig {
             address,
             tls: None,
             http2_only: false,
@@ -83,11 +83,13 @@ impl From<Address> for Endpoint {
 ///
 /// # Errors
 /// [`StartError::Listen`] for the first address that cannot be had.
-pub fn reserve(endpoints: impl IntoIterator<Item = Endpoint>) -> Result<Vec<Endpoint>, StartError> {
+pub fn reserve(
+    endpoints: impl IntoIterator<Item = ListenerConfig>,
+) -> Result<Vec<ListenerConfig>, StartError> {
     let settled = endpoints.into_iter().map(|endpoint| {
         let address = &endpoint.address;
         match spare_files(address).and_then(|()| Listener::reserve(address)) {
-            Ok(address) => Ok(Endpoint {
+            Ok(address) => Ok(ListenerConfig {
                 address,
                 ..endpoint
             }),
@@ -121,7 +123,7 @@ fn spare_files(address: &Address) -> io::Result<()> {
 /// # Errors
 /// [`StartError`]; what has started by then is told to end.
 pub fn start<S: Service>(
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<ListenerConfig>,
     config: &Config,
     make: impl Fn() -> (Rc<S>, ServeOptions) + Send + Sync + 'static,
 ) -> Result<Serving, StartError> {
@@ -152,7 +154,7 @@ pub fn start<S: Service>(
 /// A service at work. Dropping it does not stop it.
 pub struct Serving {
     cores: Cores,
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<ListenerConfig>,
     ended: Arc<AtomicUsize>,
 }
 
@@ -171,24 +173,24 @@ pub enum EndError {
     /// A second interrupt; what was running is dropped with the process.
     Interrupted,
     /// No listener is left, on no core, and no signal asked for that.
-    ByItself,
+    ListenersEnded,
     /// A core failed, or signals cannot be waited for.
     Failed(io::Error),
 }
 
 /// When the thread that waits for signals may do something besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occasion {
+pub enum Tick {
     /// HUP: files are to be read again.
     Reload,
     /// No signal came for a while, a second or less.
-    Routine,
+    Periodic,
 }
 
 impl Serving {
     /// Where it listens, port 0 replaced by the port that was free.
     #[must_use]
-    pub fn endpoints(&self) -> &[Endpoint] {
+    pub fn listeners(&self) -> &[ListenerConfig] {
         &self.endpoints
     }
 
@@ -224,20 +226,20 @@ impl Serving {
     ///
     /// # Errors
     /// [`EndError`]: the end came in another way.
-    pub fn obey(self, signals: &Signals, patience: Duration) -> Result<(), EndError> {
-        self.obey_and(signals, patience, |_| ())
+    pub fn run_until_signal(self, signals: &Signals, patience: Duration) -> Result<(), EndError> {
+        self.run_until_signal_with(signals, patience, |_| ())
     }
 
-    /// As [`Serving::obey`], and calls `keep` on the calling thread when there may be something to
+    /// As [`Serving::run_until_signal`], and calls `keep` on the calling thread when there may be something to
     /// do for those who serve.
     ///
     /// # Errors
     /// [`EndError`]: the end came in another way.
-    pub fn obey_and(
+    pub fn run_until_signal_with(
         self,
         signals: &Signals,
         patience: Duration,
-        mut keep: impl FnMut(Occasion),
+        mut keep: impl FnMut(Tick),
     ) -> Result<(), EndError> {
         // Cores may also end by themselves, and no signal tells.
         const LOOK: Duration = Duration::from_secs(1);
@@ -265,12 +267,12 @@ impl Serving {
                     Duration::ZERO
                 }
                 Some(Signal::Hangup) => {
-                    keep(Occasion::Reload);
+                    keep(Tick::Reload);
                     continue;
                 }
                 Some(Signal::User1 | Signal::User2) => continue,
                 None => {
-                    keep(Occasion::Routine);
+                    keep(Tick::Periodic);
                     continue;
                 }
             };
@@ -281,14 +283,14 @@ impl Serving {
         if told {
             Ok(())
         } else {
-            Err(EndError::ByItself)
+            Err(EndError::ListenersEnded)
         }
     }
 }
 
 /// What every core starts from.
 struct Plan<F> {
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<ListenerConfig>,
     make: F,
     started: Sender<Result<(), StartError>>,
     ended: Arc<AtomicUsize>,
@@ -320,7 +322,7 @@ where
 /// # Errors
 /// [`StartError::Listen`].
 pub async fn serve_on_core<S: Service>(
-    endpoints: &[Endpoint],
+    endpoints: &[ListenerConfig],
     make: impl FnOnce() -> (Rc<S>, ServeOptions),
 ) -> Result<(), StartError> {
     let listeners = bind(endpoints)?;
@@ -329,7 +331,7 @@ pub async fn serve_on_core<S: Service>(
     Ok(())
 }
 
-fn bind(endpoints: &[Endpoint]) -> Result<Vec<(Listener, &Endpoint)>, StartError> {
+fn bind(endpoints: &[ListenerConfig]) -> Result<Vec<(Listener, &ListenerConfig)>, StartError> {
     let bound = endpoints.iter().map(|endpoint| {
         let bound = Listener::bind(&endpoint.address);
         let listener =
@@ -340,7 +342,7 @@ fn bind(endpoints: &[Endpoint]) -> Result<Vec<(Listener, &Endpoint)>, StartError
 }
 
 async fn serve_all<S: Service>(
-    listeners: Vec<(Listener, &Endpoint)>,
+    listeners: Vec<(Listener, &ListenerConfig)>,
     service: &Rc<S>,
     options: &ServeOptions,
 ) {
@@ -420,7 +422,7 @@ impl fmt::Display for EndError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EndError::Interrupted => f.write_str("interrupted"),
-            EndError::ByItself => {
+            EndError::ListenersEnded => {
                 f.write_str("every core has stopped listening, and no signal asked for that")
             }
             EndError::Failed(error) => write!(f, "cannot keep running: {error}"),

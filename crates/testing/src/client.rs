@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use crate::PATIENCE;
+use crate::IO_TIMEOUT;
 
 /// One connection.
 #[derive(Debug)]
@@ -28,12 +28,12 @@ impl Client {
     /// # Panics
     /// When nobody accepts.
     pub fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens");
+        let stream = TcpStream::connect_timeout(&address, IO_TIMEOUT).expect("somebody listens");
         stream
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(IO_TIMEOUT))
             .expect("a timeout can be set");
         stream
-            .set_write_timeout(Some(PATIENCE))
+            .set_write_timeout(Some(IO_TIMEOUT))
             .expect("a timeout can be set");
         stream.set_nodelay(true).expect("nodelay can be set");
         Client {

@@ -21,4 +21,4 @@ pub use upstream::{Request, Upstream};
 use std::time::Duration;
 
 /// How long any read or write may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const IO_TIMEOUT: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use crate::PATIENCE;
+use crate::IO_TIMEOUT;
 
 /// A listening upstream; it accepts until the test process ends.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Request {
 
 fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Vec<u8>) {
     stream
-        .set_write_timeout(Some(PATIENCE))
+        .set_write_timeout(Some(IO_TIMEOUT))
         .expect("a timeout can be set");
     let mut reader = BufReader::new(stream);
     let mut writer = stream;

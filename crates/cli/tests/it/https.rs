@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, PATIENCE, Upstream};
+use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -107,7 +107,7 @@ impl Running {
         let kill = format!("kill -HUP {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
         assert!(sent.expect("a shell").success());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + IO_TIMEOUT;
         while self.said().matches(expected).count() == before {
             assert!(Instant::now() < deadline, "{}", self.said());
             thread::sleep(Duration::from_millis(10));
@@ -151,7 +151,7 @@ pub(crate) fn config(authority: &Path, own: Option<&(String, String)>) -> Arc<Cl
 
 pub(crate) fn connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Stream {
     let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     StreamOwned::new(
         ClientConnection::new(Arc::clone(config), name).unwrap(),

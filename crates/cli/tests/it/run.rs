@@ -4,7 +4,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, PATIENCE, Upstream};
+use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 
 use crate::{blitz, stderr};
 
@@ -66,7 +66,7 @@ impl Running {
     }
 
     fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + IO_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
                 return status;
@@ -164,7 +164,7 @@ fn a_listener_for_http2_only_does_not_answer_others() {
     assert!(all.ends_with(&command), "{all}");
     assert_eq!(running.connect().get("/hello").text(), "Hello, World!");
     let mut stream = std::net::TcpStream::connect(only).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
     stream
         .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();

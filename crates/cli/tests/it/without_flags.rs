@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, PATIENCE};
+use blitz_testing::{Client, IO_TIMEOUT};
 
 const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 const HTTPS: SocketAddr =
@@ -102,7 +102,7 @@ impl Started {
     }
 
     fn until_said(&self, what: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + IO_TIMEOUT;
         loop {
             let said = fs::read_to_string(&self.said).unwrap();
             if said.contains(what) {

@@ -1,8 +1,8 @@
-use blitz::serving::{self, EndError, Endpoint, StartError};
+use blitz::serving::{self, EndError, ListenerConfig, StartError};
 use blitz_http::{
     Address, Config, Drain, Exchange, Pooled, ServeOptions, Service, Signals, Status, service_fn,
 };
-use blitz_testing::{Client, PATIENCE};
+use blitz_testing::{Client, IO_TIMEOUT};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-fn any_port() -> [Endpoint; 1] {
+fn any_port() -> [ListenerConfig; 1] {
     [Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()).into()]
 }
 
@@ -41,7 +41,7 @@ fn it_serves_until_it_is_drained() {
     let endpoints = serving::reserve(any_port()).expect("a port is free");
     let make = || (teapot(), ServeOptions::default());
     let serving = serving::start(endpoints, &two_cores(), make).expect("it starts");
-    let mut client = Client::connect(ip(&serving.endpoints()[0].address));
+    let mut client = Client::connect(ip(&serving.listeners()[0].address));
     assert_eq!(client.get("/").text(), "a teapot");
     assert_eq!(serving.ended(), 0);
     serving.drain(Duration::ZERO);
@@ -108,8 +108,11 @@ fn an_end_that_nobody_asked_for_is_an_error() {
             (teapot(), ServeOptions::default())
         };
         let serving = serving::start(endpoints, &two_cores(), make).expect("it starts");
-        done.send(serving.obey(&signals, Duration::ZERO))
+        done.send(serving.run_until_signal(&signals, Duration::ZERO))
     });
-    let outcome = ended.recv_timeout(PATIENCE).expect("it notices");
-    assert!(matches!(outcome, Err(EndError::ByItself)), "{outcome:?}");
+    let outcome = ended.recv_timeout(IO_TIMEOUT).expect("it notices");
+    assert!(
+        matches!(outcome, Err(EndError::ListenersEnded)),
+        "{outcome:?}"
+    );
 }

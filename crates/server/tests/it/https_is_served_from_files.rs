@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use blitz_testing::PATIENCE;
+use blitz_testing::IO_TIMEOUT;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -86,7 +86,7 @@ impl Served {
                 .try_for_each(|line| send.send(line))
         });
         let line = lines
-            .recv_timeout(PATIENCE)
+            .recv_timeout(IO_TIMEOUT)
             .expect("it says where it listens");
         let address = line.strip_prefix("Listening on https://");
         let address = address.and_then(|rest| rest.split(' ').next());
@@ -103,7 +103,7 @@ impl Served {
         let name = ServerName::try_from("localhost").unwrap();
         let session = ClientConnection::new(Arc::clone(config), name).unwrap();
         let tcp = TcpStream::connect(self.address)?;
-        tcp.set_read_timeout(Some(PATIENCE))?;
+        tcp.set_read_timeout(Some(IO_TIMEOUT))?;
         let mut stream = StreamOwned::new(session, tcp);
         stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
@@ -124,7 +124,7 @@ impl Served {
 
     /// Waits until `config` is believed.
     fn until_believed(&self, config: &Arc<ClientConfig>) {
-        let end = std::time::Instant::now() + PATIENCE;
+        let end = std::time::Instant::now() + IO_TIMEOUT;
         while self.get(config).is_err() {
             assert!(std::time::Instant::now() < end, "never");
             thread::sleep(std::time::Duration::from_millis(10));
