@@ -1,4 +1,4 @@
-//! Running a built app: settings, environment, announcement.
+//! Runs a built app: settings, environment variables, start message.
 
 use crate::certificates::{CertificateReloader, Certificates};
 use crate::error::{Error, Result};
@@ -13,10 +13,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a server listens if nobody says otherwise.
+/// The default address to listen on.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
-/// How a server runs, as far as it was said.
+/// The settings of a server; `None` and empty lists are filled in from the environment.
 pub(crate) struct Settings {
     pub(crate) listen: Vec<String>,
     pub(crate) listen_tls: Vec<(String, Certificates)>,
@@ -43,26 +43,26 @@ impl Default for Settings {
     }
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends the server.
 pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
-    // Before anything that takes time, so that no signal ends the program by default.
+    // First, because until then a signal ends the program by the default action.
     let signals = Signals::install().map_err(|error| cannot("wait for signals", &error))?;
-    ask_environment(&mut settings)?;
-    let wanted: Result<Vec<ListenerConfig>> = settings
+    apply_environment(&mut settings)?;
+    let configs: Result<Vec<ListenerConfig>> = settings
         .listen
         .iter()
-        .map(|text| parse_endpoint(text))
+        .map(|text| parse_listener(text))
         .collect();
-    let mut wanted = wanted?;
+    let mut configs = configs?;
     let mut reloaders = Vec::with_capacity(settings.listen_tls.len());
     for (text, certificates) in settings.listen_tls {
         let address = parse_address(&text)?;
         let reloader = CertificateReloader::load(certificates, signals.wall_clock());
         let reloader = reloader.map_err(|error| Error::from(&error))?;
-        wanted.push(ListenerConfig::secure(address, reloader.slot()));
+        configs.push(ListenerConfig::secure(address, reloader.slot()));
         reloaders.push(reloader);
     }
-    let endpoints = serving::reserve(wanted).map_err(cannot_start)?;
+    let listeners = serving::reserve(configs).map_err(cannot_start)?;
     let config = Config {
         io: settings.io.unwrap_or_default(),
         cores: settings.cores.unwrap_or_default(),
@@ -84,23 +84,23 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         };
         (service.on_core(), options)
     };
-    let serving = serving::start(endpoints, &config, make).map_err(cannot_start)?;
+    let serving = serving::start(listeners, &config, make).map_err(cannot_start)?;
     announce(serving.listeners(), serving.cores());
-    // After an error the caller's `main` ends, and what is left of the cores with it.
-    let keep = |tick| {
+    // After an error `main` returns, and the process ends together with its cores.
+    let on_tick = |tick| {
         let now = signals.wall_clock();
         reloaders
             .iter_mut()
             .for_each(|reloader| reloader.on_tick(tick, now));
     };
     serving
-        .run_until_signal_with(&signals, drain_timeout, keep)
+        .run_until_signal_with(&signals, drain_timeout, on_tick)
         .map_err(|error| Error::new(error.to_string()))
 }
 
-/// Says where it listens and how.
-fn announce(endpoints: &[ListenerConfig], cores: &Cores) {
-    let urls: Vec<String> = endpoints.iter().map(url).collect();
+/// Prints the listeners, the driver and the number of cores.
+fn announce(listeners: &[ListenerConfig], cores: &Cores) {
+    let urls: Vec<String> = listeners.iter().map(url).collect();
     let driver = cores.driver();
     let plural = if cores.count() == 1 { "core" } else { "cores" };
     eprintln!(
@@ -113,8 +113,8 @@ fn announce(endpoints: &[ListenerConfig], cores: &Cores) {
     }
 }
 
-/// Fills in from the environment what the program did not say.
-fn ask_environment(settings: &mut Settings) -> Result {
+/// Fills in settings that the program did not set from environment variables.
+fn apply_environment(settings: &mut Settings) -> Result {
     if settings.listen.is_empty() && settings.listen_tls.is_empty() {
         let addresses = variable("BLITZ_LISTEN")?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
         settings.listen.extend(
@@ -127,8 +127,9 @@ fn ask_environment(settings: &mut Settings) -> Result {
         && let Some(cores) = variable("BLITZ_CORES")?
     {
         let number = cores.parse().map_err(|_| {
-            let remedy = "Give a number, or 0 for all cores.";
-            Error::new(format!("BLITZ_CORES is `{cores}`, which is no number")).with_remedy(remedy)
+            let remedy = "Set it to a number, or to 0 for all cores.";
+            Error::new(format!("BLITZ_CORES is `{cores}`, which is not a number"))
+                .with_remedy(remedy)
         })?;
         settings.cores = Some(number);
     }
@@ -140,15 +141,16 @@ fn ask_environment(settings: &mut Settings) -> Result {
             "uring" => IoChoice::Uring,
             "epoll" => IoChoice::Epoll,
             _ => {
-                let remedy = "Choose `auto`, `uring` or `epoll`.";
-                return Err(Error::new(format!("BLITZ_IO is `{io}`")).with_remedy(remedy));
+                let remedy = "Set it to `auto`, `uring` or `epoll`.";
+                let problem = format!("BLITZ_IO is `{io}`, which is not a driver");
+                return Err(Error::new(problem).with_remedy(remedy));
             }
         });
     }
     Ok(())
 }
 
-/// An environment variable; one that is empty counts as not set.
+/// An environment variable; an empty one counts as not set.
 fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
@@ -158,8 +160,8 @@ fn variable(name: &str) -> Result<Option<String>> {
     }
 }
 
-fn parse_endpoint(text: &str) -> Result<ListenerConfig> {
-    ListenerConfig::read(text, parse_address)
+fn parse_listener(text: &str) -> Result<ListenerConfig> {
+    ListenerConfig::parse(text, parse_address)
 }
 
 fn parse_address(text: &str) -> Result<Address> {
@@ -171,7 +173,7 @@ fn parse_address(text: &str) -> Result<Address> {
     match found.ok().and_then(|mut addresses| addresses.next()) {
         Some(address) => Ok(Address::Tcp(address)),
         None => Err(
-            Error::new(format!("`{text}` is no address to listen on")).with_remedy(
+            Error::new(format!("`{text}` is not an address to listen on")).with_remedy(
                 "Write an address and a port, such as 127.0.0.1:8080, [::1]:8080 or :8080, \
              or unix:/path/to/socket.",
             ),
@@ -179,13 +181,13 @@ fn parse_address(text: &str) -> Result<Address> {
     }
 }
 
-fn url(endpoint: &ListenerConfig) -> String {
-    let scheme = match (&endpoint.tls, endpoint.http2_only) {
+fn url(listener: &ListenerConfig) -> String {
+    let scheme = match (&listener.tls, listener.http2_only) {
         (Some(_), _) => "https",
         (None, true) => "h2c",
         (None, false) => "http",
     };
-    match &endpoint.address {
+    match &listener.address {
         Address::Tcp(address) => format!("{scheme}://{address}"),
         Address::Unix(path) => format!("unix:{}", path.display()),
     }
@@ -198,14 +200,14 @@ fn cannot_start(error: StartError) -> Error {
     };
     match error.kind() {
         ErrorKind::AddrInUse => failure.with_remedy(
-            "Another program has this address. Stop it (`ss -ltnp` shows which it is), or choose \
-             another with `.listen(..)` or BLITZ_LISTEN.",
+            "Another program listens on this address. Stop it (`ss -ltnp` shows its name), or choose \
+             another address with `.listen(..)` or BLITZ_LISTEN.",
         ),
         ErrorKind::AddrNotAvailable => {
-            failure.with_remedy("This machine has no such address; `ip address` lists its own.")
+            failure.with_remedy("This machine does not have this address; `ip address` lists its own.")
         }
         ErrorKind::AlreadyExists => {
-            failure.with_remedy("Choose another path, or remove what is there if nobody needs it.")
+            failure.with_remedy("Choose another path, or remove the file if it is not needed.")
         }
         ErrorKind::PermissionDenied => failure.with_remedy(
             "Ports below 1024 need the capability CAP_NET_BIND_SERVICE; \

@@ -313,7 +313,7 @@ fn hup_takes_good_files_for_new_connections_and_leaves_bad_ones() {
     shown(address, "a.example", &resuming);
 
     fs::remove_file(&certificate).unwrap();
-    running.reload("the new ones are bad");
+    running.reload("the new ones are invalid");
     assert!(
         running
             .said()
@@ -479,7 +479,7 @@ fn hup_takes_good_files_for_upstreams_and_leaves_bad_ones() {
     let stranger = Folder::new();
     let (other, other_key) = stranger.certificate("127.0.0.1");
     fs::copy(&other_key, &files[2]).unwrap();
-    gateway.reload("go on with the old files");
+    gateway.reload("the new files are invalid");
     assert!(
         gateway.said().contains("does not belong to"),
         "{}",
@@ -537,11 +537,11 @@ fn an_authority_issues_more_than_one_certificate_and_files_are_not_overwritten()
     assert_eq!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
     let output = blitz(&["cert", "--out", &folder.file(""), "b.example"]);
     let said = stdout(&output);
-    assert!(said.contains("permits these names as well"), "{said}");
+    assert!(said.contains("now permits these names"), "{said}");
     assert_ne!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
     let output = blitz(&["cert", "--out", &folder.file(""), "a.example"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is there already"));
+    assert!(stderr(&output).contains(" exists"));
     let output = blitz(&["cert", "--out", &folder.file("more")]);
     assert!(
         stdout(&output).contains("curl --cacert"),

@@ -156,7 +156,7 @@ fn a_taken_8443_is_a_warning_and_a_taken_8080_the_end() {
             "{said}"
         );
         assert!(
-            said.contains("--listen-tls ADDR takes another port"),
+            said.contains("choose another port with --listen-tls ADDR"),
             "{said}"
         );
         assert!(!said.contains("https://"), "{said}");

@@ -16,21 +16,26 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--half-close-grace", "soon"],
         "soon",
-        "no duration",
+        "not a duration",
         "500ms, 1s",
     ),
-    (&["--cores", "none"], "none", "no number of cores", "from 1"),
+    (
+        &["--cores", "none"],
+        "none",
+        "not a number of cores",
+        "from 1",
+    ),
     (
         &["--cores", "0"],
         "0",
-        "no number of cores",
+        "not a number of cores",
         "leave out --cores",
     ),
-    (&["--cores", "-1"], "-1", "no number of cores", "from 1"),
+    (&["--cores", "-1"], "-1", "not a number of cores", "from 1"),
     (
         &["--cores", "99999"],
         "99999",
-        "no number of cores",
+        "not a number of cores",
         "to 4096",
     ),
     (
@@ -42,13 +47,13 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--listen", "nonsense"],
         "nonsense",
-        "no address",
+        "not an address",
         "[::1]:8080",
     ),
     (
         &["--listen", "localhost:x"],
         "localhost:x",
-        "no port",
+        "not a port",
         "65535",
     ),
     (
@@ -103,13 +108,13 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--cert", "a.pem", "--key", "a.key"],
         "--cert",
-        "nothing listens for that",
+        "no listener for HTTPS",
         "--listen-tls",
     ),
     (
         &["--redirect-https"],
         "--redirect-https",
-        "nothing listens for that",
+        "no listener for HTTPS",
         "--listen-tls",
     ),
     (
@@ -170,7 +175,7 @@ fn what_the_machine_refuses_is_a_failure_with_advice() {
     for (address, problem, fix) in [
         ("192.0.2.1:8080", "does not have that address", "ip address"),
         (&nowhere, "folder does not exist", "make it"),
-        (&file, "no socket", "choose another path"),
+        (&file, "is not a socket", "choose another path"),
     ] {
         let output = blitz(&["run", "--listen", address]);
         let said = stderr(&output);

@@ -75,7 +75,7 @@ fn a_file_is_not_replaced_by_a_socket() {
     drop(UnixListener::bind(&stale).expect("a socket"));
     for taken in ["file", "link"] {
         let error = serving::reserve([address(taken).into()]).expect_err(taken);
-        assert!(error.to_string().contains("no socket"), "{error}");
+        assert!(error.to_string().contains("is not a socket"), "{error}");
     }
     assert_eq!(
         std::fs::read_to_string(&link).expect("it is there"),

@@ -111,7 +111,7 @@ fn a_path_that_does_not_fit_is_400_and_names_the_parameter() {
             let answer = client.get(path);
             assert_eq!(answer.status, 400, "{path}");
             assert!(
-                answer.text().contains("the path does not fit"),
+                answer.text().contains("the path does not match"),
                 "{}",
                 answer.text()
             );

@@ -190,8 +190,12 @@ fn an_address_in_use_is_named_with_what_to_do() {
 #[test]
 fn a_wrong_setting_is_named_with_what_to_do() {
     for (listen, io, wanted) in [
-        ("nonsense", "auto", "`nonsense` is no address"),
-        ("127.0.0.1:0", "kqueue", "Choose `auto`, `uring` or `epoll`"),
+        ("nonsense", "auto", "`nonsense` is not an address"),
+        (
+            "127.0.0.1:0",
+            "kqueue",
+            "Set it to `auto`, `uring` or `epoll`",
+        ),
     ] {
         let output = command(listen)
             .env("BLITZ_IO", io)
