@@ -17,7 +17,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::signals_end_the_server::example;
 
-/// Two files of a test's own, gone with it.
+/// A certificate file and a key file, removed when dropped.
 struct Files {
     folder: PathBuf,
 }
@@ -37,7 +37,7 @@ impl Files {
         self.folder.join("own.key")
     }
 
-    /// Writes a new certificate with its key; whoever believes it is believed.
+    /// Writes a new certificate with its key; returns the configuration of a client that trusts it.
     fn renew(&self) -> Arc<ClientConfig> {
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -60,7 +60,7 @@ impl Drop for Files {
     }
 }
 
-/// The example `https` at work.
+/// The running example `https`.
 struct Served {
     child: Child,
     address: SocketAddr,
@@ -98,7 +98,7 @@ impl Served {
         }
     }
 
-    /// The answer to a request, if the certificate is believed.
+    /// The response to a request, if the client trusts the certificate.
     fn get(&self, config: &Arc<ClientConfig>) -> Result<String, std::io::Error> {
         let name = ServerName::try_from("localhost").unwrap();
         let session = ClientConnection::new(Arc::clone(config), name).unwrap();
@@ -122,8 +122,8 @@ impl Served {
         );
     }
 
-    /// Waits until `config` is believed.
-    fn until_believed(&self, config: &Arc<ClientConfig>) {
+    /// Waits until a client with `config` trusts the server.
+    fn until_trusted(&self, config: &Arc<ClientConfig>) {
         let end = std::time::Instant::now() + IO_TIMEOUT;
         while self.get(config).is_err() {
             assert!(std::time::Instant::now() < end, "never");
@@ -140,7 +140,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn an_app_answers_over_tls_and_takes_new_certificates() {
+fn an_app_serves_tls_and_reloads_certificates() {
     let files = Files::new("https");
     let first = files.renew();
     let served = Served::start(&files);
@@ -150,8 +150,8 @@ fn an_app_answers_over_tls_and_takes_new_certificates() {
     let second = files.renew();
     assert!(served.get(&second).is_err(), "nobody has said anything");
     served.reload();
-    served.until_believed(&second);
-    // A bad file changes nothing.
+    served.until_trusted(&second);
+    // An invalid file changes nothing.
     fs::write(files.certificate(), "no certificate").unwrap();
     served.reload();
     thread::sleep(std::time::Duration::from_millis(200));
@@ -163,7 +163,7 @@ fn an_app_answers_over_tls_and_takes_new_certificates() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_named_with_what_to_do() {
+fn an_invalid_file_is_named_with_a_remedy() {
     let files = Files::new("https-wrong");
     files.renew();
     fs::write(files.key(), "no key").unwrap();

@@ -17,7 +17,7 @@ fn a_route_starts_with_a_slash() {
 }
 
 #[test]
-fn braces_come_in_pairs() {
+fn braces_must_match() {
     refused("/users/{id", "never closed");
     refused("/users/id}", "no `{` before");
     refused("/users/{}", "is not a name");
@@ -25,7 +25,7 @@ fn braces_come_in_pairs() {
 }
 
 #[test]
-fn a_kind_must_be_known() {
+fn unknown_kinds_are_refused() {
     refused(
         "/users/{id:float}",
         "the kinds are uuid, u32, u64, i32, i64, str",

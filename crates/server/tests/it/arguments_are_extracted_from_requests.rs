@@ -98,7 +98,7 @@ fn paths_are_decoded_and_typed() {
 }
 
 #[test]
-fn a_path_that_does_not_fit_is_400_and_names_the_parameter() {
+fn a_path_that_does_not_match_is_400_and_names_the_parameter() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         for path in [
@@ -134,7 +134,7 @@ fn queries_fill_structs_and_lists() {
 }
 
 #[test]
-fn json_must_be_declared_well_formed_fitting_and_small() {
+fn json_must_be_declared_well_formed_matching_and_small() {
     const JSON: &str = "application/json";
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
@@ -162,7 +162,7 @@ fn json_must_be_declared_well_formed_fitting_and_small() {
 }
 
 #[test]
-fn content_comes_as_form_or_text_and_in_chunks() {
+fn content_can_be_a_form_text_or_chunks() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         let form = "application/x-www-form-urlencoded";
@@ -182,7 +182,7 @@ fn content_comes_as_form_or_text_and_in_chunks() {
 }
 
 #[test]
-fn states_heads_and_peers() {
+fn states_heads_and_peers_are_extracted() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/state").text(), "blitz 1");
