@@ -8,7 +8,7 @@ use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 use std::hint::black_box;
 
-/// Words of an ordinary API, so that names share beginnings as they do in life.
+/// Words of an ordinary API, so that names share prefixes as in real ones.
 const NOUNS: [&str; 10] = [
     "accounts",
     "articles",
@@ -22,7 +22,7 @@ const NOUNS: [&str; 10] = [
     "users",
 ];
 
-/// Five routes for each resource of each version: the shape of a large REST service.
+/// Five routes for each resource of each version, as in a large REST service.
 fn routes(count: usize) -> Router<usize> {
     let mut builder = RouterBuilder::default();
     for index in 0..count {

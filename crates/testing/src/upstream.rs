@@ -1,4 +1,4 @@
-//! An upstream that answers as the test says, with a thread per connection.
+//! An upstream with responses of the test, and a thread per connection.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ pub struct Request {
 }
 
 impl Upstream {
-    /// Starts an upstream that writes the bytes `answer` returns, and then reads on.
+    /// Starts an upstream that sends the bytes that `answer` returns for each request.
     ///
     /// # Panics
     /// When no port is free.
@@ -42,7 +42,7 @@ impl Upstream {
         Upstream { address }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
