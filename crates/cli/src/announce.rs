@@ -1,19 +1,19 @@
-//! What a start says: where it listens, where requests go, how, and a command to try.
+//! The start message: listeners, routes, driver, and a command to try.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use blitz::serving::Endpoint;
+use blitz::serving::ListenerConfig;
 use blitz_gateway::{Origin, Prefix, Running, Target};
 use blitz_http::{Address, DriverKind, Protocol};
 
 use crate::tls::Tls;
 use crate::{listen, version};
 
-/// Says it on standard output.
+/// Prints the start message on standard output.
 pub(crate) fn announce(running: &Running, tls: Option<&Tls>) {
     let text = text_of(running, tls);
-    // Nobody reading is no reason not to serve.
+    // A closed standard output must not stop the server.
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
@@ -29,39 +29,39 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
         version::LONG,
         cores.count()
     );
-    for endpoint in running.endpoints() {
-        text += &format!("  listening on  {}\n", shown(endpoint));
+    for listener in running.listeners() {
+        text += &format!("  listening on  {}\n", shown(listener));
     }
-    let mut takes_everything = false;
+    let mut matches_all_paths = false;
     for (prefix, target) in running.routes().iter() {
-        takes_everything |= prefix.takes_all_paths();
+        matches_all_paths |= prefix.takes_all_paths();
         text += &format!("  {:<12}  -> {}\n", paths(prefix), destination(target));
     }
-    if !takes_everything {
+    if !matches_all_paths {
         text += "  other paths   -> the built-in site\n";
     }
-    let path = if takes_everything { "/" } else { "/hello" };
-    let is_plain = |endpoint: &&Endpoint| endpoint.tls.is_none();
-    // The one that more programs can speak to comes first.
-    let plain = running.endpoints().iter().filter(is_plain);
-    if let Some(endpoint) = plain.min_by_key(|endpoint| endpoint.http2_only) {
-        text += &format!("  try           {}\n", command(endpoint, path));
+    let path = if matches_all_paths { "/" } else { "/hello" };
+    let is_plain = |listener: &&ListenerConfig| listener.tls.is_none();
+    // Prefers a listener for all versions of HTTP, because more clients support it.
+    let plain = running.listeners().iter().filter(is_plain);
+    if let Some(listener) = plain.min_by_key(|listener| listener.http2_only) {
+        text += &format!("  try           {}\n", command(listener, path));
     }
-    let secure = running.endpoints().iter().find(|at| !is_plain(at));
-    if let (Some(endpoint), Some(tls)) = (secure, tls) {
-        let command = secure_command(&endpoint.address, path, tls);
+    let secure = running.listeners().iter().find(|at| !is_plain(at));
+    if let (Some(listener), Some(tls)) = (secure, tls) {
+        let command = secure_command(&listener.address, path, tls);
         text += &format!("  try           {command}\n");
     }
     text
 }
 
-fn shown(endpoint: &Endpoint) -> String {
-    match (&endpoint.address, &endpoint.tls) {
-        (address, None) if endpoint.http2_only => format!("h2c://{}", listen::text_of(address)),
+fn shown(listener: &ListenerConfig) -> String {
+    match (&listener.address, &listener.tls) {
+        (address, None) if listener.http2_only => format!("h2c://{}", listen::text_of(address)),
         (Address::Tcp(address), None) => format!("http://{address}"),
         (Address::Tcp(address), Some(_)) => format!("https://{address}"),
-        (Address::Unix(_), None) => listen::text_of(&endpoint.address),
-        (Address::Unix(_), Some(_)) => format!("{} (TLS)", listen::text_of(&endpoint.address)),
+        (Address::Unix(_), None) => listen::text_of(&listener.address),
+        (Address::Unix(_), Some(_)) => format!("{} (TLS)", listen::text_of(&listener.address)),
     }
 }
 
@@ -74,21 +74,21 @@ fn paths(prefix: &Prefix) -> String {
 }
 
 fn destination(target: &Target) -> String {
-    let place = match &target.origin {
+    let origin = match &target.origin {
         Origin::Unix(path) => format!("unix:{}", path.display()),
         _ if target.protocol == Protocol::Http2 => format!("h2c://{}", target.authority),
         _ if target.tls => format!("https://{}", target.authority),
         _ => format!("http://{}", target.authority),
     };
-    place + target.path.as_deref().unwrap_or_default()
+    origin + target.path.as_deref().unwrap_or_default()
 }
 
-fn command(endpoint: &Endpoint, path: &str) -> String {
-    let curl = match endpoint.http2_only {
+fn command(listener: &ListenerConfig, path: &str) -> String {
+    let curl = match listener.http2_only {
         true => "curl --http2-prior-knowledge",
         false => "curl",
     };
-    match &endpoint.address {
+    match &listener.address {
         Address::Tcp(address) => format!("{curl} http://{}{path}", reachable(*address)),
         Address::Unix(socket) => {
             format!(
@@ -99,14 +99,14 @@ fn command(endpoint: &Endpoint, path: &str) -> String {
     }
 }
 
-/// With a name that the certificate has, whatever others know by it, and an authority that curl
-/// would not know.
+/// The command uses a name of the certificate, even if DNS does not resolve it to this machine, and the
+/// development authority, which curl does not trust by default.
 fn secure_command(address: &Address, path: &str, tls: &Tls) -> String {
     let trust = match tls.development() {
         None => String::new(),
         Some(development) => match &development.authority {
             Some(authority) => format!("--cacert {} ", authority.display()),
-            // It is forgotten with this process; nobody can be told to trust it.
+            // The authority is not stored, so there is no file to trust.
             None => "--insecure ".to_owned(),
         },
     };
@@ -131,7 +131,7 @@ fn secure_command(address: &Address, path: &str, tls: &Tls) -> String {
     }
 }
 
-/// "Every address" is none that one can connect to by name; this machine's own is among them.
+/// An address that clients on this machine can connect to: the unspecified address becomes localhost.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

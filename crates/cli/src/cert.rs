@@ -1,4 +1,4 @@
-//! `blitz cert`: a certificate with an authority of one's own, for development and tests.
+//! `blitz cert`: issues a certificate with a local authority, for development and tests.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use std::time::SystemTime;
 
 use clap::Args;
 
-use crate::issue::{self, AUTHORITY_FILE, Authority, Kept};
+use crate::issue::{self, AUTHORITY_FILE, Authority, StoredAuthority};
 
-const EXTENDED: &str = "changed       the authority permits these names as well; clients have to trust \
-                        its new certificate,\n              and what it has issued stays valid\n";
+const EXTENDED: &str = "changed       the authority now permits these names; clients have to trust its \
+                        new certificate,\n              and certificates that it has issued stay valid\n";
 const REPLACED: &str = "replaced      the authority, which could issue for any name; clients have to \
-                        trust the new one,\n              and what the old one has issued is not \
-                        trusted with it\n";
+                        trust the new one,\n              and certificates of the old one are not valid \
+                        with it\n";
 
 #[derive(Debug, Args)]
 pub(crate) struct CertArguments {
-    /// The folder for the files; an authority that is there already issues the certificate. Authorities
-    /// are constrained to the names that they issue for
+    /// The folder for the files. An authority in the folder issues the certificate; otherwise a new one is
+    /// made. Authorities are constrained to the names that they issue for
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 
-    /// Names and addresses that the certificate is for; *.example.com is every name in
-    /// example.com [default: localhost, 127.0.0.1, ::1 and the name of this machine]
+    /// Names and addresses of the certificate; *.example.com covers every name in example.com
+    /// [default: localhost, 127.0.0.1, ::1 and the name of this machine]
     #[arg(value_name = "NAME", value_parser = name)]
     names: Vec<String>,
 }
@@ -32,17 +32,17 @@ fn name(value: &str) -> Result<String, String> {
     if issue::is_name(value) {
         return Ok(value.to_ascii_lowercase());
     }
-    Err("a certificate cannot be for this\n  \
+    Err("this is not a name or an address\n  \
          write a name such as www.example.com or *.example.com, or an address such as 127.0.0.1"
         .to_owned())
 }
 
-/// Makes the files and says what to do with them.
+/// Makes the files and prints how to use them.
 pub(crate) fn run(arguments: &CertArguments) -> ExitCode {
     match make(arguments, SystemTime::now()) {
-        Ok(said) => {
-            // The files are there, whether or not somebody reads where.
-            let _ = io::stdout().write_all(said.as_bytes());
+        Ok(message) => {
+            // The files exist, even if standard output is closed.
+            let _ = io::stdout().write_all(message.as_bytes());
             ExitCode::SUCCESS
         }
         Err(problem) => {
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &CertArguments) -> ExitCode {
 fn make(arguments: &CertArguments, now: SystemTime) -> Result<String, String> {
     let folder = &arguments.out;
     let names = match arguments.names.as_slice() {
-        [] => issue::own_names(),
+        [] => issue::local_names(),
         names => names.to_vec(),
     };
     let stem = file_stem(names.first().map_or("", String::as_str));
@@ -64,8 +64,8 @@ fn make(arguments: &CertArguments, now: SystemTime) -> Result<String, String> {
         folder.join(format!("{stem}.key")),
     );
     issue::make_folder(folder).map_err(|error| cannot_write(folder, &error))?;
-    spare(&certificate)?;
-    spare(&key)?;
+    ensure_absent(&certificate)?;
+    ensure_absent(&key)?;
     let (authority, changed) = authority(folder, &names, now)?;
     let pair = authority.issue(&names, now)?;
     issue::write_file(&key, &pair.key, 0o600).map_err(|error| cannot_write(&key, &error))?;
@@ -74,18 +74,20 @@ fn make(arguments: &CertArguments, now: SystemTime) -> Result<String, String> {
     Ok(changed.to_owned() + &advice(folder, &certificate, &key, &names))
 }
 
-/// The folder's authority, which can issue for these names, and what has changed about it.
+/// The folder's authority, which can issue for these names, and a message if it has changed.
 fn authority(
     folder: &Path,
     names: &[String],
     now: SystemTime,
 ) -> Result<(Authority, &'static str), String> {
     let (authority, changed) = match Authority::load(folder, now) {
-        Kept::Good(authority) if authority.permits(names) => return Ok((*authority, "")),
-        Kept::Good(authority) => (authority.extend(names, now)?, EXTENDED),
-        Kept::Unconstrained => (Authority::new(names, now)?, REPLACED),
-        Kept::Nothing => {
-            spare(&folder.join(AUTHORITY_FILE))?;
+        StoredAuthority::Valid(authority) if authority.permits(names) => {
+            return Ok((*authority, ""));
+        }
+        StoredAuthority::Valid(authority) => (authority.extend(names, now)?, EXTENDED),
+        StoredAuthority::Unconstrained => (Authority::new(names, now)?, REPLACED),
+        StoredAuthority::Missing => {
+            ensure_absent(&folder.join(AUTHORITY_FILE))?;
             (Authority::new(names, now)?, "")
         }
     };
@@ -94,11 +96,11 @@ fn authority(
     Ok((authority, changed))
 }
 
-/// What is there may be in use.
-fn spare(file: &Path) -> Result<(), String> {
+/// Refuses to overwrite a file, which may be in use.
+fn ensure_absent(file: &Path) -> Result<(), String> {
     if file.exists() {
         return Err(format!(
-            "{} is there already\n  remove it if nobody needs it, or choose another folder: --out DIR",
+            "{} exists\n  remove it if it is not needed, or choose another folder: --out DIR",
             file.display()
         ));
     }
@@ -112,10 +114,10 @@ fn cannot_write(path: &Path, error: &io::Error) -> String {
     )
 }
 
-/// A name as a part of a file's name.
+/// A name, converted to a part of a file name.
 fn file_stem(name: &str) -> String {
     let stem = name.replace('*', "wildcard").replace(':', "_");
-    // The authority's own files are called so.
+    // The authority's files have this name.
     if stem == "ca" { "ca_".to_owned() } else { stem }
 }
 
@@ -128,10 +130,10 @@ fn advice(folder: &Path, certificate: &Path, key: &Path, names: &[String]) -> St
     };
     format!(
         "certificate   {certificate}\n\
-         its key       {key}, which nobody else may see\n\
-         is for        {}\n\
-         issued by     {authority}, for clients to trust; its key lies beside it\n\
-         serve it      blitz run --listen-tls :8443 --cert {certificate} --key {key}\n\
+         key           {key}, to be kept secret\n\
+         names         {}\n\
+         issued by     {authority}, for clients to trust; its key is in the same folder\n\
+         serve         blitz run --listen-tls :8443 --cert {certificate} --key {key}\n\
          try           curl --cacert {authority} https://{host}:8443/\n",
         names.join(", ")
     )

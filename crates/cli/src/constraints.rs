@@ -1,14 +1,14 @@
-//! Name constraints (RFC 5280, section 4.2.1.10): the names that an authority can issue for. Whoever
-//! steals the key of a constrained authority can impersonate these names, and no others.
+//! Name constraints (RFC 5280, section 4.2.1.10): the names that an authority can issue for. With the
+//! stolen key of a constrained authority only these names can be impersonated.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rcgen::{CidrSubnet, GeneralSubtree, NameConstraints};
 
-/// A domain that does not exist (RFC 6761): without any permitted domain, all would be.
+/// A domain that does not exist (RFC 6761). Without a permitted domain all domains would be permitted.
 const NO_DOMAIN: &str = "invalid";
 
-/// The identifier of the extension and that it is critical, then the tag of its value.
+/// The identifier of the extension, the critical flag, and the tag of the value.
 const EXTENSION: [u8; 9] = [0x06, 0x03, 0x55, 0x1d, 0x1e, 0x01, 0x01, 0xff, 0x04];
 
 const SEQUENCE: u8 = 0x30;
@@ -16,7 +16,7 @@ const PERMITTED: u8 = 0xa0;
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 
-/// Permits these names and addresses, the names also with labels in front of them.
+/// Permits these names with all of their subdomains, and these addresses.
 pub(crate) fn constrain(names: &[String]) -> NameConstraints {
     let mut permitted: Vec<_> = names.iter().map(|name| subtree(name)).collect();
     let mut excluded = Vec::new();
@@ -45,12 +45,12 @@ fn subtree(name: &str) -> GeneralSubtree {
     match name.parse::<IpAddr>() {
         Ok(ip @ IpAddr::V4(_)) => GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(ip, 32)),
         Ok(ip @ IpAddr::V6(_)) => GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(ip, 128)),
-        Err(_) => GeneralSubtree::DnsName(plain(name).to_owned()),
+        Err(_) => GeneralSubtree::DnsName(without_wildcard(name).to_owned()),
     }
 }
 
 /// The name without the `*` of its first label.
-fn plain(name: &str) -> &str {
+fn without_wildcard(name: &str) -> &str {
     name.strip_prefix("*.").unwrap_or(name)
 }
 
@@ -59,9 +59,9 @@ pub(crate) fn permits(permitted: &[String], name: &str) -> bool {
     if let Ok(ip) = name.parse::<IpAddr>() {
         return permitted.iter().any(|one| one.parse() == Ok(ip));
     }
-    let name = plain(name);
+    let name = without_wildcard(name);
     permitted.iter().any(|one| {
-        let before = name.strip_suffix(plain(one));
+        let before = name.strip_suffix(without_wildcard(one));
         before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
     })
 }
@@ -72,7 +72,7 @@ pub(crate) fn permitted(certificate: &[u8]) -> Option<Vec<String>> {
     let at = certificate
         .windows(EXTENSION.len())
         .position(|part| part == EXTENSION)?;
-    // The tag of the value is the last byte of what was found.
+    // The last byte of the match is the tag of the value.
     let (_, value, _) = element(&certificate[at + EXTENSION.len() - 1..])?;
     let (_, constraints, _) = element(value)?;
     let (PERMITTED, mut subtrees, _) = element(constraints)? else {
@@ -102,7 +102,7 @@ fn address(subnet: &[u8]) -> Option<IpAddr> {
     v4.or(v6).ok()
 }
 
-/// The first element of DER (X.690): its tag, its content, and what follows it.
+/// The first element of DER (X.690): its tag, its content, and the bytes after it.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, length], rest) = der.split_first_chunk()?;
     let (length, rest) = match length {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_permitted_with_labels_in_front_and_addresses_as_they_are() {
+    fn names_are_permitted_with_subdomains_and_addresses_exactly() {
         let permitted: Vec<_> = ["a.example", "127.0.0.1", "*.b.example", "::1"]
             .map(str::to_owned)
             .into();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_der_has_no_elements() {
+    fn malformed_der_has_no_elements() {
         for der in [
             &[][..],
             &[0x30],

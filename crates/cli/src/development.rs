@@ -1,4 +1,4 @@
-//! The certificate of those who have none: made on the first start, kept for the next.
+//! The development certificate: made at the first start without certificates, and stored for later ones.
 
 use std::env;
 use std::fs::{self, File};
@@ -7,27 +7,27 @@ use std::time::SystemTime;
 
 use blitz_http::Certificate;
 
-use crate::issue::{self, AUTHORITY_FILE, Authority, Kept, Pair};
+use crate::issue::{self, AUTHORITY_FILE, Authority, Pair, StoredAuthority};
 
-/// Certificate and key in one file, so that never one is replaced without the other.
+/// The certificate and its key are in one file, so that they are always replaced together.
 const FILE: &str = "localhost.pem";
 
-/// A certificate for this machine, and the file of the authority that clients can be told to
-/// trust; without that the certificate is forgotten with the process.
+/// A certificate for this machine, and the file of its authority, for clients to trust; `None` if the
+/// certificate is not stored.
 pub(crate) struct Development {
     pub(crate) certificate: Certificate,
     pub(crate) authority: Option<PathBuf>,
 }
 
-/// The one that is kept, or a new one.
+/// The stored certificate, or a new one.
 pub(crate) fn certificate(now: SystemTime) -> Result<Development, String> {
-    let names = issue::own_names();
-    let kept = match folder() {
-        Some(folder) => keep(&folder, &names, now)
+    let names = issue::local_names();
+    let stored = match folder() {
+        Some(folder) => load_or_issue(&folder, &names, now)
             .map_err(|reason| format!("{} cannot be used: {reason}", folder.display())),
         None => Err("neither XDG_STATE_HOME nor HOME is set".to_owned()),
     };
-    let reason = match kept {
+    let reason = match stored {
         Ok(development) => return Ok(development),
         Err(reason) => reason,
     };
@@ -39,7 +39,7 @@ pub(crate) fn certificate(now: SystemTime) -> Result<Development, String> {
     })
 }
 
-/// Where programs keep what is to outlive them (XDG base directory specification).
+/// The folder for the state of programs (XDG base directory specification).
 fn folder() -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = PathBuf::from(env::var_os(name)?);
@@ -50,25 +50,26 @@ fn folder() -> Option<PathBuf> {
     state.map(|state| state.join("blitz"))
 }
 
-fn keep(folder: &Path, names: &[String], now: SystemTime) -> Result<Development, String> {
-    let said = |error: std::io::Error| error.to_string();
-    issue::make_folder(folder).map_err(said)?;
-    // Two processes that start at once must not mix their files.
-    let lock = File::create(folder.join("lock")).map_err(said)?;
-    lock.lock().map_err(said)?;
+/// The certificate in the folder if it is usable, else a new one of the folder's authority.
+fn load_or_issue(folder: &Path, names: &[String], now: SystemTime) -> Result<Development, String> {
+    let text = |error: std::io::Error| error.to_string();
+    issue::make_folder(folder).map_err(text)?;
+    // Two processes that start at the same time must not mix their files.
+    let lock = File::create(folder.join("lock")).map_err(text)?;
+    lock.lock().map_err(text)?;
     let file = folder.join(FILE);
     let (authority, is_new) = authority(folder, names, now)?;
-    let known = fs::read(&file).ok().filter(|_| !is_new);
-    let known = known.and_then(|pem| Certificate::from_pem(&pem, &pem).ok());
-    let is_good = |known: &Certificate| {
-        known.validity_problem(now).is_none() && names.iter().all(|name| known.covers(name))
+    let stored = fs::read(&file).ok().filter(|_| !is_new);
+    let stored = stored.and_then(|pem| Certificate::from_pem(&pem, &pem).ok());
+    let is_usable = |stored: &Certificate| {
+        stored.validity_problem(now).is_none() && names.iter().all(|name| stored.covers(name))
     };
-    let certificate = match known.filter(is_good) {
-        Some(known) => known,
+    let certificate = match stored.filter(is_usable) {
+        Some(stored) => stored,
         None => {
             let pair = authority.issue(names, now)?;
             let content = format!("{}{}", pair.certificate, pair.key);
-            issue::write_file(&file, &content, 0o600).map_err(said)?;
+            issue::write_file(&file, &content, 0o600).map_err(text)?;
             tracing::info!("made a development certificate: {}", file.display());
             load(&pair)?
         }
@@ -79,7 +80,7 @@ fn keep(folder: &Path, names: &[String], now: SystemTime) -> Result<Development,
     })
 }
 
-/// The folder's authority, which can issue for these names, and whether it is another than before.
+/// The folder's authority, which can issue for these names, and whether it is a new one.
 fn authority(
     folder: &Path,
     names: &[String],
@@ -87,22 +88,24 @@ fn authority(
 ) -> Result<(Authority, bool), String> {
     let file = folder.join(AUTHORITY_FILE);
     let (authority, is_new) = match Authority::load(folder, now) {
-        Kept::Good(authority) if authority.permits(names) => return Ok((*authority, false)),
-        Kept::Good(authority) => {
+        StoredAuthority::Valid(authority) if authority.permits(names) => {
+            return Ok((*authority, false));
+        }
+        StoredAuthority::Valid(authority) => {
             tracing::info!(
                 "{}: the certificate now permits the names of this machine; clients have to trust it",
                 file.display()
             );
             (authority.extend(names, now)?, false)
         }
-        Kept::Unconstrained => {
+        StoredAuthority::Unconstrained => {
             tracing::info!(
                 "{}: replaced, because it could issue for any name; clients have to trust the new one",
                 file.display()
             );
             (Authority::new(names, now)?, true)
         }
-        Kept::Nothing => (Authority::new(names, now)?, true),
+        StoredAuthority::Missing => (Authority::new(names, now)?, true),
     };
     authority.save(folder).map_err(|error| error.to_string())?;
     Ok((authority, is_new))

@@ -1,21 +1,21 @@
-//! `blitz doctor`: what this machine offers, what is wrong with it and what to do.
+//! `blitz doctor`: checks this machine and prints the problems with their remedies.
 //!
-//! Each line is good, bad or unknown. The checks are pure readers of `/proc` and `/sys`
-//! (`files.rs`) or ask the reactor to try something (`tries.rs`); this file only prints.
+//! Each line is good, bad or unknown. The checks read `/proc` and `/sys` (`files.rs`) or use the
+//! reactor's probes (`probes.rs`); this file prints them.
 
 mod files;
-mod tries;
+mod probes;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How one thing stands.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Good,
     Bad,
-    /// It could not be found out; that alone is no reason to worry.
+    /// The check was not possible, which is not a problem by itself.
     Unknown,
 }
 
@@ -24,9 +24,9 @@ enum Verdict {
 struct Check {
     name: &'static str,
     verdict: Verdict,
-    /// What was found.
+    /// The value or state that was found.
     found: String,
-    /// What to do about it; empty when there is nothing to do.
+    /// The remedy; empty if none is needed.
     advice: String,
 }
 
@@ -59,20 +59,20 @@ impl Check {
     }
 }
 
-/// Prints the report; the exit code is 1 when a line is bad.
+/// Prints the report; the exit code is 1 if a line is bad.
 pub(crate) fn run() -> ExitCode {
     let root = Path::new("/");
     let checks = [
-        tries::io_uring(root),
-        tries::epoll(),
+        probes::io_uring(root),
+        probes::epoll(),
         files::nofile(root),
         files::memlock(root),
         files::somaxconn(root),
         files::tcp_max_syn_backlog(root),
         files::netdev_max_backlog(root),
         files::governor(root),
-        tries::reuseport(),
-        tries::udp_gso(),
+        probes::reuseport(),
+        probes::udp_gso(),
         files::clock_source(root),
     ];
     let mut out = io::stdout();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_followed_by_what_to_do() {
+    fn a_bad_line_is_followed_by_its_remedy() {
         let text = printed(Check::bad("somaxconn", "128", "sysctl -w x=4096"), false);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "bad      somaxconn            128");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_appears_only_when_asked_for() {
+    fn colour_is_used_only_on_request() {
         assert!(!printed(Check::good("epoll", "works"), false).contains('\x1b'));
         assert!(printed(Check::good("epoll", "works"), true).contains('\x1b'));
     }

@@ -1,4 +1,4 @@
-//! Making certificates: an authority of one's own and what it issues, for development and tests.
+//! Issues certificates: a local authority and its certificates, for development and tests.
 
 use std::fmt::Display;
 use std::fs;
@@ -17,14 +17,14 @@ use rcgen::{
 use crate::constraints;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Long enough that whoever has made a browser trust it need not do so again.
+/// Long, because people have to add the authority to their browsers by hand.
 const AUTHORITY_DAYS: u32 = 3650;
-/// A year: within what browsers and Mozilla's intermediate profile accept at most.
+/// A year: less than the maximum of browsers and of Mozilla's intermediate profile.
 const LEAF_DAYS: u32 = 365;
 
-/// The authority's certificate, for everybody to trust.
+/// The authority's certificate, for clients to trust.
 pub(crate) const AUTHORITY_FILE: &str = "ca.pem";
-/// The authority's key, for nobody to see.
+/// The authority's key, which is secret.
 const AUTHORITY_KEY_FILE: &str = "ca.key";
 
 /// An authority that issues certificates for certain names.
@@ -35,13 +35,13 @@ pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// What a folder has of an authority.
-pub(crate) enum Kept {
-    Good(Box<Authority>),
-    /// One of ours that can issue for every name, as those of earlier versions could.
+/// The authority in a folder.
+pub(crate) enum StoredAuthority {
+    Valid(Box<Authority>),
+    /// An authority of an earlier version of Blitz, which can issue for every name.
     Unconstrained,
-    /// None that is ours and valid for long enough.
-    Nothing,
+    /// None that Blitz has made and that is valid for long enough.
+    Missing,
 }
 
 /// A certificate and its key, both in PEM.
@@ -51,7 +51,7 @@ pub(crate) struct Pair {
 }
 
 impl Authority {
-    /// A new one for these names, valid from yesterday, since clocks differ.
+    /// A new authority for these names, valid from yesterday, because clocks differ.
     pub(crate) fn new(names: &[String], now: SystemTime) -> Result<Authority, String> {
         Authority::of(KeyPair::generate().map_err(text)?, names.to_vec(), now)
     }
@@ -74,8 +74,8 @@ impl Authority {
             .all(|name| constraints::permits(&self.permitted, name))
     }
 
-    /// The same authority with a certificate that permits these names as well. What it has issued
-    /// stays valid; clients have to trust the new certificate for the new names.
+    /// The same authority with a certificate that also permits these names. Certificates that it has
+    /// issued stay valid; clients have to trust the new certificate for the new names.
     pub(crate) fn extend(self, names: &[String], now: SystemTime) -> Result<Authority, String> {
         let key = KeyPair::from_pem(&self.key_pem).map_err(text)?;
         let mut permitted = self.permitted;
@@ -87,29 +87,29 @@ impl Authority {
         Authority::of(key, permitted, now)
     }
 
-    /// What is kept in a folder.
-    pub(crate) fn load(folder: &Path, now: SystemTime) -> Kept {
+    /// Loads the authority of a folder.
+    pub(crate) fn load(folder: &Path, now: SystemTime) -> StoredAuthority {
         match Authority::find(folder, now) {
-            None => Kept::Nothing,
-            Some(authority) if authority.permitted.is_empty() => Kept::Unconstrained,
-            Some(authority) => Kept::Good(Box::new(authority)),
+            None => StoredAuthority::Missing,
+            Some(authority) if authority.permitted.is_empty() => StoredAuthority::Unconstrained,
+            Some(authority) => StoredAuthority::Valid(Box::new(authority)),
         }
     }
 
     fn find(folder: &Path, now: SystemTime) -> Option<Authority> {
         let pem = fs::read_to_string(folder.join(AUTHORITY_FILE)).ok()?;
         let key_pem = fs::read_to_string(folder.join(AUTHORITY_KEY_FILE)).ok()?;
-        // Certificate and key belong together, and it will not expire before what it issues does.
-        let known = Certificate::from_pem(pem.as_bytes(), key_pem.as_bytes()).ok()?;
-        if known.validity_problem(now + DAY * LEAF_DAYS).is_some() {
+        // The key must match, and the authority must not expire before the certificates that it issues.
+        let stored = Certificate::from_pem(pem.as_bytes(), key_pem.as_bytes()).ok()?;
+        if stored.validity_problem(now + DAY * LEAF_DAYS).is_some() {
             return None;
         }
         let key = KeyPair::from_pem(&key_pem).ok()?;
-        let permitted = constraints::permitted(known.der()).unwrap_or_default();
+        let permitted = constraints::permitted(stored.der()).unwrap_or_default();
         let params = authority_params(&key, &permitted, now).ok()?;
-        // One of somebody else has another name, and nothing that we sign would lead to it.
+        // An authority of another program has another subject, which our certificates would not refer to.
         let name = authority_name(&params, &key);
-        if !known
+        if !stored
             .der()
             .windows(name.len())
             .any(|part| part == name.as_bytes())
@@ -124,7 +124,7 @@ impl Authority {
         })
     }
 
-    /// Keeps it in a folder.
+    /// Stores the authority in a folder.
     pub(crate) fn save(&self, folder: &Path) -> io::Result<()> {
         write_file(&folder.join(AUTHORITY_KEY_FILE), &self.key_pem, 0o600)?;
         write_file(&folder.join(AUTHORITY_FILE), &self.pem, 0o644)
@@ -133,7 +133,7 @@ impl Authority {
     /// A certificate for servers with these names and addresses, and its key.
     pub(crate) fn issue(&self, names: &[String], now: SystemTime) -> Result<Pair, String> {
         let mut params = CertificateParams::new(names).map_err(text)?;
-        // An address would be taken for a name there, and names are constrained apart.
+        // A common name is a domain name for constraints, so it must not be an address.
         let is_domain = |name: &&String| name.parse::<IpAddr>().is_err();
         let common = names.iter().find(is_domain);
         let common = common.map_or("Blitz development certificate", String::as_str);
@@ -142,7 +142,7 @@ impl Authority {
         params.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_epoch(now) - DAY;
         params.not_after = params.not_before + DAY * LEAF_DAYS;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        // A client may show it as well: tests of client certificates need one.
+        // Clients may use it as well: tests of client certificates need one.
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
@@ -157,7 +157,8 @@ impl Authority {
     }
 }
 
-/// What is the same each time that an authority signs; its name tells it from others.
+/// The parameters of an authority's certificate. Its subject is derived from the key, so that it differs
+/// from those of other authorities.
 fn authority_params(
     key: &KeyPair,
     permitted: &[String],
@@ -185,8 +186,8 @@ fn authority_name(params: &CertificateParams, key: &KeyPair) -> String {
     format!("Blitz development CA {id}")
 }
 
-/// This machine as people and programs on it call it.
-pub(crate) fn own_names() -> Vec<String> {
+/// The names and addresses of this machine for local clients.
+pub(crate) fn local_names() -> Vec<String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".into(), "::1".into()];
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_ascii_lowercase();
@@ -196,8 +197,7 @@ pub(crate) fn own_names() -> Vec<String> {
     names
 }
 
-/// Whether a certificate can be for it: a name, perhaps with `*` for its first label, or an
-/// address.
+/// Whether a certificate can contain it: a name, whose first label may be `*`, or an address.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = name.strip_prefix("*.").unwrap_or(name);
     let label = |label: &str| {
@@ -211,7 +211,7 @@ pub(crate) fn is_name(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || plain.len() <= 253 && plain.split('.').all(label)
 }
 
-/// A folder for secrets, which others need not look into.
+/// Makes a folder that only its owner can read.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -219,11 +219,11 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
         .create(folder)
 }
 
-/// Writes a file as a whole or not at all.
+/// Writes a file atomically.
 pub(crate) fn write_file(path: &Path, content: &str, mode: u32) -> io::Result<()> {
     let mut unfinished = PathBuf::from(path).into_os_string();
     unfinished.push(format!(".{}", std::process::id()));
-    // What a process of the same number left behind has perhaps other rights.
+    // A file that an earlier process with the same id has left may have other permissions.
     let _ = fs::remove_file(&unfinished);
     let mut file = fs::OpenOptions::new()
         .write(true)
@@ -239,7 +239,7 @@ fn since_epoch(now: SystemTime) -> Duration {
 }
 
 fn text(error: impl Display) -> String {
-    format!("no certificate could be made: {error}")
+    format!("cannot make a certificate: {error}")
 }
 
 #[cfg(test)]
@@ -255,21 +255,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_authority_of_ours_is_used_again() {
+    fn only_an_authority_of_blitz_is_reused() {
         let folder = std::env::temp_dir().join(format!("blitz-authority-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let now = SystemTime::now();
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let ours = Authority::new(&names, now).unwrap();
         ours.save(&folder).unwrap();
-        let is_ours = |kept: &Authority| kept.pem == ours.pem && kept.permitted == names;
-        assert!(matches!(Authority::load(&folder, now), Kept::Good(kept) if is_ours(&kept)));
+        let is_ours = |stored: &Authority| stored.pem == ours.pem && stored.permitted == names;
+        assert!(
+            matches!(Authority::load(&folder, now), StoredAuthority::Valid(stored) if is_ours(&stored))
+        );
         let key = KeyPair::generate().unwrap();
         let mut params = authority_params(&key, &names, now).unwrap();
         params
             .distinguished_name
-            .push(DnType::CommonName, "somebody else's");
-        let stranger = Authority {
+            .push(DnType::CommonName, "another program's");
+        let other = Authority {
             pem: params.self_signed(&key).unwrap().pem(),
             key_pem: key.serialize_pem(),
             permitted: names.to_vec(),
@@ -278,13 +280,16 @@ mod tests {
         for file in [AUTHORITY_FILE, AUTHORITY_KEY_FILE] {
             fs::remove_file(folder.join(file)).unwrap();
         }
-        stranger.save(&folder).unwrap();
-        assert!(matches!(Authority::load(&folder, now), Kept::Nothing));
+        other.save(&folder).unwrap();
+        assert!(matches!(
+            Authority::load(&folder, now),
+            StoredAuthority::Missing
+        ));
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Whether clients that trust `authority` accept a certificate for `issued` when they ask for
-    /// `name`. It is issued whether or not the authority permits that, as a thief of its key would.
+    /// Whether clients that trust `authority` accept a certificate for `issued` when they connect to
+    /// `name`. The certificate is issued even if the authority does not permit it, as with a stolen key.
     fn is_accepted(authority: &Authority, issued: &[&str], name: &str, now: SystemTime) -> bool {
         let issued: Vec<_> = issued.iter().map(|&name| name.to_owned()).collect();
         let pair = authority.issue(&issued, now).unwrap();
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stolen_authority_impersonates_only_the_names_that_it_was_made_for() {
+    fn a_stolen_authority_can_impersonate_only_its_permitted_names() {
         let now = SystemTime::now();
         let accepts = |authority: &Authority, name: &str| {
             let asked = name.replace('*', "www");
@@ -348,7 +353,7 @@ mod tests {
                     "{names:?}: {name}"
                 );
                 assert!(!accepts(&authority, name), "{names:?}: {name}");
-                // Nor does a good name beside it help.
+                // Not even together with a permitted name.
                 let both = [good[0], name];
                 assert!(!is_accepted(&authority, &both, good[0], now), "{both:?}");
             }
@@ -374,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_without_constraints_is_known_as_one() {
+    fn an_authority_without_constraints_is_detected() {
         let folder = std::env::temp_dir().join(format!("blitz-free-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let now = SystemTime::now();
@@ -388,7 +393,10 @@ mod tests {
             issuer: Issuer::new(params, key),
         };
         free.save(&folder).unwrap();
-        assert!(matches!(Authority::load(&folder, now), Kept::Unconstrained));
+        assert!(matches!(
+            Authority::load(&folder, now),
+            StoredAuthority::Unconstrained
+        ));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,24 +1,25 @@
-//! The value of `--listen`: where to accept connections.
+//! The value of `--listen`: an address to accept connections on.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blitz::serving::Endpoint;
+use blitz::serving::ListenerConfig;
 use blitz_http::Address;
 
-/// Longest path of a unix socket: the kernel has room for 108 bytes, the last of them a NUL.
+/// The longest path of a unix socket: the kernel has room for 108 bytes, including a NUL.
 const UNIX_PATH_MAX: usize = 107;
 
-/// Reads what [`parse`] reads, with or without `h2c://` in front.
-pub(crate) fn parse_endpoint(value: &str) -> Result<Endpoint, String> {
-    Endpoint::read(value, parse)
+/// As [`parse`], with an optional prefix `h2c://`.
+pub(crate) fn parse_listener(value: &str) -> Result<ListenerConfig, String> {
+    ListenerConfig::parse(value, parse)
 }
 
-/// Reads `ADDR:PORT`, `localhost:PORT`, `:PORT` (every address of the machine) or `unix:/path`.
+/// Parses `ADDR:PORT`, `localhost:PORT`, `:PORT` (every address of the machine) or `unix:/path`.
 ///
-/// The error says what is wrong with the value and, in a line of its own, what to write.
+/// # Errors
+/// The problem with the value and, on a second line, the remedy.
 pub(crate) fn parse(value: &str) -> Result<Address, String> {
     if let Some(path) = value.strip_prefix("unix:") {
         return parse_unix(path);
@@ -33,7 +34,7 @@ pub(crate) fn parse(value: &str) -> Result<Address, String> {
     value.parse().map(Address::Tcp).map_err(|_| advice(value))
 }
 
-/// The address of IPv6 that stands for all of IPv4 too, unless the machine knows IPv4 alone.
+/// The unspecified address of IPv6, which includes IPv4, or that of IPv4 if the machine has no IPv6.
 fn every_address() -> IpAddr {
     if Path::new("/proc/net/if_inet6").exists() {
         Ipv6Addr::UNSPECIFIED.into()
@@ -44,14 +45,14 @@ fn every_address() -> IpAddr {
 
 fn parse_unix(path: &str) -> Result<Address, String> {
     if !path.starts_with('/') || path.ends_with('/') {
-        return Err(said(
-            "a unix socket is named by its absolute path",
+        return Err(with_remedy(
+            "a unix socket needs an absolute path",
             "write for example unix:/run/blitz.sock",
         ));
     }
     if path.len() > UNIX_PATH_MAX {
         let length = path.len();
-        return Err(said(
+        return Err(with_remedy(
             &format!("the path has {length} bytes, and Linux takes at most {UNIX_PATH_MAX}"),
             "choose a folder with a shorter name",
         ));
@@ -59,53 +60,53 @@ fn parse_unix(path: &str) -> Result<Address, String> {
     Ok(Address::Unix(Arc::new(PathBuf::from(path))))
 }
 
-/// What the person may have meant by what is no address.
+/// The remedy for a value that is not an address, guessed from its form.
 fn advice(value: &str) -> String {
     if value.parse::<u16>().is_ok() {
         let fix =
             format!("write 127.0.0.1:{value} for this machine only, or :{value} for every address");
-        return said("a port alone does not say on which address", &fix);
+        return with_remedy("this is a port alone, without an address", &fix);
     }
     if let Ok(address) = value.parse::<IpAddr>() {
         let fix = format!("write {}", SocketAddr::new(address, 8080));
-        return said("the port is missing", &fix);
+        return with_remedy("the port is missing", &fix);
     }
     if value == "localhost" {
-        return said("the port is missing", "write localhost:8080");
+        return with_remedy("the port is missing", "write localhost:8080");
     }
     if value.starts_with("https://") {
         let fix = "write --listen-tls with an address and a port: --listen-tls :8443";
-        return said("HTTPS has its own flag", fix);
+        return with_remedy("HTTPS has its own flag, --listen-tls", fix);
     }
     if let Some(rest) = value.strip_prefix("http://") {
         let fix = format!("write {}", rest.split('/').next().unwrap_or_default());
-        return said("an address to listen on is no URL", &fix);
+        return with_remedy("this is a URL, not an address", &fix);
     }
     if let Some(port) = value.strip_prefix("*:") {
-        return said(
-            "an address is a number, or nothing at all",
+        return with_remedy(
+            "an address is numeric, or empty for every address",
             &format!("write :{port}"),
         );
     }
     let port = value.rsplit_once(':').map(|(_, port)| port);
     if let Some(port) = port.filter(|port| port.parse::<u16>().is_err()) {
-        let fix = "write a number from 0 to 65535 after the last colon; 0 takes a free port";
-        return said(&format!("{port:?} is no port"), fix);
+        let fix = "write a number from 0 to 65535 after the last colon; 0 chooses a free port";
+        return with_remedy(&format!("{port:?} is not a port"), fix);
     }
-    said(
-        "this is no address of a machine",
+    with_remedy(
+        "this is not an address to listen on",
         "write ADDR:PORT, such as 127.0.0.1:8080 or [::1]:8080, :PORT for every address, \
          or unix:/path/to.sock",
     )
 }
 
-/// Says why the system refused to listen there.
+/// The message for an address that cannot be listened on.
 pub(crate) fn cannot_bind(flag: &str, address: &Address, cause: &io::Error) -> String {
     let (problem, fix) = match address {
         Address::Tcp(ip) => tcp_refusal(flag, *ip, cause),
         Address::Unix(_) => unix_refusal(cause),
     };
-    said(
+    with_remedy(
         &format!("cannot listen on {}: {problem}", text_of(address)),
         &fix,
     )
@@ -118,7 +119,7 @@ fn tcp_refusal(flag: &str, ip: SocketAddr, cause: &io::Error) -> (String, String
             "another program listens there".into(),
             format!(
                 "choose another port, such as {flag} {}, \
-                 or find who has it: ss -ltnp 'sport = :{port}'",
+                 or find the program: ss -ltnp 'sport = :{port}'",
                 SocketAddr::new(ip.ip(), port.checked_add(1).unwrap_or(8080))
             ),
         ),
@@ -129,12 +130,12 @@ fn tcp_refusal(flag: &str, ip: SocketAddr, cause: &io::Error) -> (String, String
         ),
         io::ErrorKind::AddrNotAvailable => (
             "this machine does not have that address".into(),
-            "`ip address` shows those it has; :PORT listens on all of them".into(),
+            "`ip address` lists its addresses; :PORT listens on all of them".into(),
         ),
         io::ErrorKind::InvalidInput if is_link_local(ip) => (
-            "a link-local address is one of an interface".into(),
+            "a link-local address needs an interface".into(),
             format!(
-                "add the number that `ip link` shows for it: [{}%2]:{port}",
+                "add the number of the interface, which `ip link` shows: [{}%2]:{port}",
                 ip.ip()
             ),
         ),
@@ -150,15 +151,15 @@ fn unix_refusal(cause: &io::Error) -> (String, String) {
     match cause.kind() {
         io::ErrorKind::AddrInUse => (
             "another program listens there".into(),
-            "end the other program, or choose another path".into(),
+            "stop the other program, or choose another path".into(),
         ),
         io::ErrorKind::AlreadyExists => (
             cause.to_string(),
-            "choose another path, or remove what is there if nobody needs it".into(),
+            "choose another path, or remove the file if it is not needed".into(),
         ),
         io::ErrorKind::NotFound => (
             "the folder does not exist".into(),
-            "make it, or choose a path in one that does".into(),
+            "make it, or choose a path in an existing folder".into(),
         ),
         _ => (
             cause.to_string(),
@@ -167,11 +168,12 @@ fn unix_refusal(cause: &io::Error) -> (String, String) {
     }
 }
 
-fn said(problem: &str, fix: &str) -> String {
+/// A message with the remedy on a second line.
+fn with_remedy(problem: &str, fix: &str) -> String {
     format!("{problem}\n  {fix}")
 }
 
-/// The address as `--listen` takes it.
+/// The address in the form of `--listen`.
 pub(crate) fn text_of(address: &Address) -> String {
     match address {
         Address::Tcp(ip) => ip.to_string(),
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_every_form_are_read() {
+    fn addresses_of_every_form_are_parsed() {
         assert_eq!(parse("127.0.0.1:8080"), tcp("127.0.0.1:8080"));
         assert_eq!(parse("[::1]:8080"), tcp("[::1]:8080"));
         assert_eq!(parse("localhost:80"), tcp("127.0.0.1:80"));
@@ -198,43 +200,43 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_for_http2_only_says_so_in_front() {
+    fn the_prefix_h2c_means_http2_only() {
         for (value, http2_only) in [("h2c://127.0.0.1:80", true), ("127.0.0.1:80", false)] {
-            let endpoint = parse_endpoint(value).unwrap();
-            assert_eq!(Ok(endpoint.address), tcp("127.0.0.1:80"));
+            let listener = parse_listener(value).unwrap();
+            assert_eq!(Ok(listener.address), tcp("127.0.0.1:80"));
             assert_eq!(
-                (endpoint.http2_only, endpoint.tls.is_some()),
+                (listener.http2_only, listener.tls.is_some()),
                 (http2_only, false)
             );
         }
         assert!(
-            parse_endpoint("h2c://80")
+            parse_listener("h2c://80")
                 .unwrap_err()
                 .contains("127.0.0.1:80")
         );
         assert!(
             parse("h2c://127.0.0.1:80").is_err(),
-            "HTTPS is spoken there"
+            "a listener for HTTPS has no prefix"
         );
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_advice() {
+    fn invalid_addresses_are_refused_with_a_remedy() {
         let long = format!("unix:/{}", "x".repeat(UNIX_PATH_MAX));
         for (value, problem, fix) in [
             ("8080", "port alone", "127.0.0.1:8080"),
             ("10.0.0.1", "port is missing", "10.0.0.1:8080"),
             ("::1", "port is missing", "[::1]:8080"),
             ("localhost", "port is missing", "localhost:8080"),
-            ("localhost:99999", "\"99999\" is no port", "0 to 65535"),
-            ("127.0.0.1:http", "\"http\" is no port", "0 to 65535"),
-            (":", "\"\" is no port", "0 to 65535"),
-            ("*:80", "number", "write :80"),
-            ("http://127.0.0.1:80/x", "no URL", "write 127.0.0.1:80"),
+            ("localhost:99999", "\"99999\" is not a port", "0 to 65535"),
+            ("127.0.0.1:http", "\"http\" is not a port", "0 to 65535"),
+            (":", "\"\" is not a port", "0 to 65535"),
+            ("*:80", "numeric", "write :80"),
+            ("http://127.0.0.1:80/x", "a URL", "write 127.0.0.1:80"),
             ("https://127.0.0.1", "its own", ":8443"),
-            ("", "no address", "ADDR:PORT"),
-            ("300.0.0.1:80", "no address", "ADDR:PORT"),
-            ("example.com:80", "no address", "ADDR:PORT"),
+            ("", "not an address", "ADDR:PORT"),
+            ("300.0.0.1:80", "not an address", "ADDR:PORT"),
+            ("example.com:80", "not an address", "ADDR:PORT"),
             ("unix:relative", "absolute", "unix:/run/"),
             ("unix:/run/", "absolute", "unix:/run/"),
             (&long, "108 bytes", "shorter"),
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_system_comes_with_advice() {
+    fn an_error_of_bind_is_reported_with_a_remedy() {
         let refused = |value: &str, kind: io::ErrorKind| {
             cannot_bind("--listen", &parse(value).unwrap(), &io::Error::from(kind))
         };

@@ -26,14 +26,14 @@ Examples:
   blitz run --listen :80 --to /api=http://127.0.0.1:4000 --to http://127.0.0.1:3000
                                                two applications; the longest prefix wins
   blitz run --listen-tls :443 --cert site.pem --key site.key --listen :80 --redirect-https
-                                               HTTPS, and everybody else is sent there
+                                               HTTPS; clear-text requests are redirected to it
   blitz run --listen unix:/run/blitz.sock      listen on a unix socket
   blitz run --to http://127.0.0.1:3000 --trusted-proxies 10.0.0.0/8,192.0.2.7
-                                               believe the load balancers in front
+                                               trust the load balancers in front of Blitz
   blitz cert --out certs dev.example           a certificate for development, with its CA
-  blitz doctor                                 what this machine offers, and what to do
+  blitz doctor                                 check this machine
 
-Exit codes: 0 good, 1 it cannot start or failed, 2 wrong usage.";
+Exit codes: 0 success, 1 environment error or failure, 2 usage error.";
 
 /// An HTTP gateway and server, one reactor per core.
 #[derive(Debug, Parser)]
@@ -49,20 +49,20 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve and forward requests; what blitz does when no command is given
+    /// Serve and forward requests; the default command
     #[command(after_help = EXAMPLES)]
     Run(Box<run::RunArguments>),
-    /// Make a certificate for development, and the authority that issues it
+    /// Issue a certificate for development, with a local authority
     Cert(cert::CertArguments),
-    /// Print the version, the git revision and the I/O driver that this machine allows
+    /// Print the version, the git revision and the I/O driver that this machine supports
     Version,
-    /// Look at this machine: what is good, what is bad, and what to do about it
-    #[command(after_help = "The exit code is 1 when a line is bad.")]
+    /// Check this machine and print the problems with their remedies
+    #[command(after_help = "The exit code is 1 if a line is bad.")]
     Doctor,
 }
 
 fn main() -> ExitCode {
-    // A wrong flag ends here with exit code 2, said by clap.
+    // On a usage error clap prints a message and exits with code 2.
     let arguments = Arguments::parse();
     match arguments.command {
         None => run::run(&arguments.run),

@@ -1,4 +1,4 @@
-//! `blitz run`: the built-in site and the gateway in front of it, until a signal ends them.
+//! `blitz run`: runs the gateway and the built-in site until a signal ends them.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use blitz::serving::{self, EndError, Endpoint, Occasion};
+use blitz::serving::{self, EndError, ListenerConfig, Tick};
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
@@ -20,43 +20,43 @@ use crate::tls::{Tls, TlsArguments};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
 use crate::{announce, listen, tls};
 
-/// A newcomer reaches it as `http://localhost:8080`, and nobody else's machine does.
+/// Reachable as `http://localhost:8080`, and only from this machine.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-/// The same as `https://localhost:8443`.
+/// Reachable as `https://localhost:8443`, and only from this machine.
 const LISTEN_TLS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
-/// The exit code of a process that was interrupted twice: 128 + SIGINT, as shells count.
+/// The exit code after a second INT: 128 + SIGINT, as in shells.
 const INTERRUPTED: u8 = 130;
 
-/// The exit code for wrong words, as clap has it.
+/// The exit code for usage errors, the same as clap's.
 const USAGE: u8 = 2;
 
-/// A process runs at most so many reactors.
+/// The reactor's limit of cores per process.
 const CORES_MAX: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Where to listen: ADDR:PORT, :PORT for every address, or unix:/path; with h2c:// in front,
+    /// Address to listen on: ADDR:PORT, :PORT for every address, or unix:/path; with the prefix h2c://
     /// for HTTP/2 only; may be repeated [default: 127.0.0.1:8080, and 127.0.0.1:8443 for HTTPS]
-    #[arg(long, value_name = "ADDR", value_parser = listen::parse_endpoint)]
-    listen: Vec<Endpoint>,
+    #[arg(long, value_name = "ADDR", value_parser = listen::parse_listener)]
+    listen: Vec<ListenerConfig>,
 
-    /// Where to listen for HTTPS; may be repeated
+    /// Address to listen on for HTTPS; may be repeated
     #[arg(long, value_name = "ADDR", value_parser = listen::parse)]
     listen_tls: Vec<Address>,
 
     #[command(flatten)]
     tls: TlsArguments,
 
-    /// Send requests in clear text to HTTPS, but for /.well-known/acme-challenge/
+    /// Redirect clear-text requests to HTTPS, except /.well-known/acme-challenge/
     #[arg(long)]
     redirect_https: bool,
 
-    /// Tell upstreams who the client has proved to be: Client-Cert, Client-Cert-Chain (RFC 9440)
+    /// Send the client's certificate to upstreams: Client-Cert, Client-Cert-Chain (RFC 9440)
     #[arg(long, requires = "client_ca")]
     client_cert_header: bool,
 
-    /// Where requests go: URL, or PREFIX=URL for paths below PREFIX; may be repeated. URL is
+    /// Target of requests: URL, or PREFIX=URL for paths below PREFIX; may be repeated. URL is
     /// http://HOST:PORT, https://HOST, h2c://HOST:PORT for HTTP/2, or unix:/PATH
     #[arg(long, value_name = "[PREFIX=]URL", value_parser = target)]
     to: Vec<Target>,
@@ -64,37 +64,37 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     upstream_tls: UpstreamTlsArguments,
 
-    /// Proxies in front of this one whose X-Forwarded-* and Forwarded are believed and extended;
-    /// from anybody else they are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
-    /// clients of a unix socket; may be repeated [default: nobody]
+    /// Proxies in front of this one whose X-Forwarded-* and Forwarded fields are trusted and extended;
+    /// those of other clients are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
+    /// clients of a unix socket; may be repeated [default: none]
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy)]
     trusted_proxies: Vec<TrustedProxy>,
 
-    /// How long a client of HTTP/1.1 that has ended its side is kept when nothing of its answer
-    /// leaves: 500ms, 1s, 5m, 0 to cancel at once, or forever
+    /// How long to keep a half-closed HTTP/1.1 client while no byte of its response is sent: 500ms, 1s,
+    /// 5m, 0 to cancel immediately, or forever
     #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s", allow_hyphen_values = true)]
     half_close_grace: Grace,
 
-    /// Let clients in clear text switch to HTTP/2 with Upgrade: h2c, which RFC 9113 removed; never
-    /// for trusted proxies, unix sockets and forwarded requests. Not safe behind a proxy that
-    /// forwards Upgrade and adds no field: later requests pass its access rules
+    /// Allow clear-text clients to switch to HTTP/2 with Upgrade: h2c, which RFC 9113 removed; never
+    /// applies to trusted proxies, unix sockets and forwarded requests. Not safe behind a proxy that
+    /// forwards Upgrade and adds no field: later requests bypass its access rules
     #[arg(long)]
     h2c_upgrade: bool,
 
-    /// How many cores to use, one thread each [default: all]
+    /// Number of cores, with one thread each [default: all]
     #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
     cores: Option<usize>,
 
-    /// How to talk to the kernel; auto takes io_uring where it is allowed
+    /// I/O driver; auto chooses io_uring if the kernel allows it
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     io: Io,
 
-    /// How much to say on standard error; debug names the rule of each refused request
+    /// Log level on standard error; debug logs the violated rule of each refused request
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Log::Info)]
     log: Log,
 }
 
-/// How long a half-closed client is kept; `None` is for ever.
+/// How long a half-closed client is kept; `None` means without limit.
 #[derive(Debug, Clone, Copy)]
 struct Grace(Option<Duration>);
 
@@ -115,7 +115,7 @@ enum Log {
     Trace,
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends the process.
 pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
     log_to_stderr(arguments.log.into());
     match start_and_wait(arguments) {
@@ -124,9 +124,9 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
     }
 }
 
-/// What ends the program other than in order.
+/// An error that ends the process.
 struct Failure {
-    /// What is wrong, and what to do.
+    /// The problem and the remedy.
     text: String,
     code: u8,
 }
@@ -139,47 +139,50 @@ impl Failure {
 }
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
-    let places = Places::of(arguments).map_err(|text| Failure { text, code: USAGE })?;
-    // Before anything that takes time, so that no signal ends the program by default, and to its
-    // very end: a second TERM then does not change the exit code.
+    let listeners = Listeners::of(arguments).map_err(|text| Failure { text, code: USAGE })?;
+    // First, because until then a signal ends the process by the default action; and until the process
+    // ends, so that a second TERM does not change the exit code.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
-    let mut tls = match places.tls.as_slice() {
+    let mut tls = match listeners.tls.as_slice() {
         [] => None,
         _ => Some(Tls::load(&arguments.tls).map_err(failed)?),
     };
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     let mut upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
-    let secure = places.tls.clone();
-    let running = gateway(arguments, places, tls.as_ref())
+    let secure = listeners.tls.clone();
+    let running = gateway(arguments, listeners, tls.as_ref())
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&secure, &error))?;
     announce::announce(&running, tls.as_ref());
-    let keep = |occasion| {
+    let on_tick = |tick| {
         if let Some(tls) = &mut tls {
-            tls.keep(occasion);
+            tls.on_tick(tick);
         }
-        upstream_tls.keep(occasion);
-        if occasion == Occasion::Reload && tls.is_none() && !upstream_tls.has_files() {
-            tracing::info!("there is nothing to read again: no certificate is in use");
+        upstream_tls.on_tick(tick);
+        if tick == Tick::Reload && tls.is_none() && !upstream_tls.has_files() {
+            tracing::info!("nothing to reload: no certificate is in use");
         }
     };
-    let outcome = running.obey_and(signals, keep);
-    outcome.map_err(|error| ended(&error))
+    let ended = running.run_until_signal_with(signals, on_tick);
+    ended.map_err(|error| end_failure(&error))
 }
 
-/// Where to listen.
-struct Places {
-    plain: Vec<Endpoint>,
+/// The listeners for clear text and for TLS.
+struct Listeners {
+    plain: Vec<ListenerConfig>,
     tls: Vec<Address>,
 }
 
-impl Places {
-    /// What the flags say or leave to us; or what is wrong with them together.
-    fn of(arguments: &RunArguments) -> Result<Places, String> {
+impl Listeners {
+    /// The listeners of the flags, or the default ones.
+    ///
+    /// # Errors
+    /// A contradiction between flags, with the remedy.
+    fn of(arguments: &RunArguments) -> Result<Listeners, String> {
         let tls = &arguments.tls;
         tls.check()?;
-        let mut places = Places {
+        let mut listeners = Listeners {
             plain: arguments.listen.clone(),
             tls: arguments.listen_tls.clone(),
         };
@@ -189,32 +192,32 @@ impl Places {
             ("--redirect-https", arguments.redirect_https),
         ];
         let needs_tls = needs_tls.iter().find(|(_, given)| *given);
-        if places.plain.is_empty() && places.tls.is_empty() {
-            places.plain.push(Address::Tcp(LISTEN_DEFAULT).into());
-            // Nobody has asked for it, so that another who has the port is no reason to stop.
+        if listeners.plain.is_empty() && listeners.tls.is_empty() {
+            listeners.plain.push(Address::Tcp(LISTEN_DEFAULT).into());
+            // No flag requests HTTPS, so a port in use is only a warning.
             if needs_tls.is_some() || is_free(LISTEN_TLS_DEFAULT) {
-                places.tls.push(Address::Tcp(LISTEN_TLS_DEFAULT));
+                listeners.tls.push(Address::Tcp(LISTEN_TLS_DEFAULT));
             }
         }
         match needs_tls {
-            Some((flag, _)) if places.tls.is_empty() => Err(format!(
-                "{flag} is for HTTPS, and nothing listens for that\n  \
+            Some((flag, _)) if listeners.tls.is_empty() => Err(format!(
+                "{flag} is for HTTPS, but there is no listener for HTTPS\n  \
                  add for example --listen-tls :8443"
             )),
-            _ => Ok(places),
+            _ => Ok(listeners),
         }
     }
 }
 
 fn is_free(address: SocketAddr) -> bool {
-    let tried = serving::reserve([Address::Tcp(address).into()]);
-    if let Err(error) = &tried {
-        tracing::warn!("no HTTPS: {error}; --listen-tls ADDR takes another port");
+    let reserved = serving::reserve([Address::Tcp(address).into()]);
+    if let Err(error) = &reserved {
+        tracing::warn!("no HTTPS: {error}; choose another port with --listen-tls ADDR");
     }
-    tried.is_ok()
+    reserved.is_ok()
 }
 
-fn gateway(arguments: &RunArguments, places: Places, tls: Option<&Tls>) -> Gateway {
+fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) -> Gateway {
     let config = Config {
         io: arguments.io.into(),
         cores: arguments.cores.unwrap_or_default(),
@@ -232,9 +235,9 @@ fn gateway(arguments: &RunArguments, places: Places, tls: Option<&Tls>) -> Gatew
         ..Options::default()
     };
     let gateway = Gateway::new().config(config).options(options);
-    let gateway = places.plain.into_iter().fold(gateway, Gateway::listen);
+    let gateway = listeners.plain.into_iter().fold(gateway, Gateway::listen);
     let slots = tls.into_iter().cycle().map(Tls::slot);
-    let gateway = places
+    let gateway = listeners
         .tls
         .into_iter()
         .zip(slots)
@@ -244,15 +247,15 @@ fn gateway(arguments: &RunArguments, places: Places, tls: Option<&Tls>) -> Gatew
     arguments.to.iter().cloned().fold(gateway, Gateway::to)
 }
 
-/// Reads a `--to`; clap names flag and value before what this says.
+/// Parses a `--to`. Clap prints the flag and the value before this message.
 fn target(value: &str) -> Result<Target, String> {
-    let said = |error: TargetError| format!("{}\n  {}", error.problem(), error.fix());
-    value.parse().map_err(said)
+    let message = |error: TargetError| format!("{}\n  {}", error.problem(), error.fix());
+    value.parse().map_err(message)
 }
 
 fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
-    let said = |error: TrustedProxyError| format!("{}\n  {}", error.problem(), error.fix());
-    value.trim().parse().map_err(said)
+    let message = |error: TrustedProxyError| format!("{}\n  {}", error.problem(), error.fix());
+    value.trim().parse().map_err(message)
 }
 
 fn grace(value: &str) -> Result<Grace, String> {
@@ -261,7 +264,7 @@ fn grace(value: &str) -> Result<Grace, String> {
         "0" => Ok(Grace(Some(Duration::ZERO))),
         _ => humantime::parse_duration(value)
             .map(|grace| Grace(Some(grace)))
-            .map_err(|_| "this is no duration\n  write 500ms, 1s, 5m, 0 or forever".to_owned()),
+            .map_err(|_| "this is not a duration\n  write 500ms, 1s, 5m, 0 or forever".to_owned()),
     }
 }
 
@@ -269,12 +272,13 @@ fn cores(value: &str) -> Result<usize, String> {
     match value.parse() {
         Ok(cores @ 1..=CORES_MAX) => Ok(cores),
         _ => Err(format!(
-            "this is no number of cores\n  write one from 1 to {CORES_MAX}, or leave out --cores for all"
+            "this is not a number of cores\n  \
+             write one from 1 to {CORES_MAX}, or leave out --cores for all"
         )),
     }
 }
 
-/// `secure` is where TLS was to be spoken.
+/// `secure` are the addresses of `--listen-tls`.
 fn cannot_start(secure: &[Address], error: &StartError) -> Failure {
     match error {
         StartError::Serving(serving::StartError::Listen(address, cause)) => {
@@ -288,21 +292,21 @@ fn cannot_start(secure: &[Address], error: &StartError) -> Failure {
             text: duplicate.to_string(),
             code: USAGE,
         },
-        StartError::Tls(error) => failed(tls::said(error)),
-        StartError::Serving(_) | StartError::Resolve(_) => failed(format!(
-            "{error}\n  `blitz doctor` shows what this machine allows"
-        )),
+        StartError::Tls(error) => failed(tls::message(error)),
+        StartError::Serving(_) | StartError::Resolve(_) => {
+            failed(format!("{error}\n  `blitz doctor` checks this machine"))
+        }
     }
 }
 
-fn ended(error: &EndError) -> Failure {
+fn end_failure(error: &EndError) -> Failure {
     match error {
         EndError::Interrupted => Failure {
             text: error.to_string(),
             code: INTERRUPTED,
         },
-        EndError::ByItself | EndError::Failed(_) => failed(format!(
-            "{error}\n  the lines above say why; `blitz doctor` shows what this machine allows"
+        EndError::ListenersEnded | EndError::Failed(_) => failed(format!(
+            "{error}\n  the log above has the reason; `blitz doctor` checks this machine"
         )),
     }
 }
@@ -314,7 +318,7 @@ fn failed(error: impl fmt::Display) -> Failure {
     }
 }
 
-/// Our own events at `level`, those of libraries only when something is wrong.
+/// Logs events of Blitz at `level`, and those of libraries only from WARN on.
 fn log_to_stderr(level: LevelFilter) {
     let filter = Targets::new()
         .with_default(level.min(LevelFilter::WARN))
@@ -360,15 +364,15 @@ mod tests {
 
     use super::*;
 
-    /// Waiting for a signal then, it would look alive to everybody but its clients.
+    /// Without listeners the process must not continue to wait for signals.
     #[test]
-    fn a_gateway_that_listens_nowhere_any_more_is_a_failure() {
-        let (done, outcome) = channel();
+    fn a_gateway_whose_listeners_have_ended_is_a_failure() {
+        let (done, ended) = channel();
         thread::spawn(move || {
             let signals = Signals::install().expect("signals can be waited for");
             let site = blitz::builtin::app()
                 .into_service()
-                .expect("it is built in");
+                .expect("the built-in site is valid");
             let running = Gateway::new()
                 .listen(Address::Tcp(([127, 0, 0, 1], 0).into()))
                 .start(move || {
@@ -377,13 +381,15 @@ mod tests {
                 });
             done.send(
                 running
-                    .expect("it starts")
-                    .obey(&signals)
-                    .map_err(|error| ended(&error)),
+                    .expect("the gateway starts")
+                    .run_until_signal(&signals)
+                    .map_err(|error| end_failure(&error)),
             )
         });
-        let outcome = outcome.recv_timeout(Duration::from_secs(10));
-        let failure = outcome.expect("it is noticed").expect_err("no signal came");
+        let ended = ended.recv_timeout(Duration::from_secs(10));
+        let failure = ended
+            .expect("the end is noticed")
+            .expect_err("there was no signal");
         assert_eq!(failure.code, 1);
         assert!(
             failure.text.contains("stopped listening"),

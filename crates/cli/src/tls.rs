@@ -1,10 +1,10 @@
-//! TLS of `blitz run`: from flags to certificates, of one's own or for development.
+//! TLS of `blitz run`: the flags, and the certificates that they name, or the development certificate.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use blitz::serving::Occasion;
-use blitz::{CertificateKeeper, Certificates};
+use blitz::serving::Tick;
+use blitz::{CertificateReloader, Certificates};
 use blitz_http::{TlsConfigError, TlsSlot};
 use clap::{Args, ValueEnum};
 
@@ -12,21 +12,21 @@ use crate::development::{self, Development};
 
 #[derive(Debug, Args)]
 pub(crate) struct TlsArguments {
-    /// A certificate with its chain, in PEM, for all --listen-tls; may be repeated, each with its
-    /// --key in the same order: the name that a client asks for decides, the first is the default.
-    /// HUP reads the files again [default: a development certificate for localhost]
+    /// Certificate with its chain, in PEM, for all --listen-tls; may be repeated, each with its --key in
+    /// the same order. The client's server name selects one; the first is the default. HUP reads the
+    /// files again [default: a development certificate for localhost]
     #[arg(long, value_name = "FILE")]
     cert: Vec<PathBuf>,
 
-    /// The key of a certificate, in PEM; as many as --cert, in the same order
+    /// Key of a certificate, in PEM; as many as --cert, in the same order
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
 
-    /// Ask clients for certificates that the authorities in this file (PEM) have issued
+    /// Request client certificates, issued by an authority in this file (PEM)
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
 
-    /// Whether a client without a certificate is let in [default: required]
+    /// Whether clients need a certificate [default: required]
     #[arg(long, value_enum, value_name = "MODE", requires = "client_ca")]
     client_auth: Option<ClientAuthMode>,
 }
@@ -38,7 +38,7 @@ enum ClientAuthMode {
 }
 
 impl TlsArguments {
-    /// Whether certificates of one's own are given.
+    /// Whether --cert or --key is given.
     pub(crate) fn has_certificates(&self) -> bool {
         !self.cert.is_empty() || !self.key.is_empty()
     }
@@ -47,7 +47,10 @@ impl TlsArguments {
         self.client_ca.is_some()
     }
 
-    /// What is wrong with the flags as such, and what to write.
+    /// Checks the flags.
+    ///
+    /// # Errors
+    /// The problem and the remedy.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (certificates, keys) = (self.cert.len(), self.key.len());
         if certificates == keys {
@@ -62,15 +65,15 @@ impl TlsArguments {
 
 /// The TLS of all listeners.
 pub(crate) struct Tls {
-    keeper: CertificateKeeper,
+    reloader: CertificateReloader,
     development: Option<Development>,
 }
 
 impl Tls {
-    /// Reads the files, or has a development certificate made.
+    /// Reads the files, or makes a development certificate.
     ///
     /// # Errors
-    /// Which file is at fault, why, and what to do.
+    /// The invalid file, the reason, and the remedy.
     pub(crate) fn load(arguments: &TlsArguments) -> Result<Tls, String> {
         let now = SystemTime::now();
         let mut pairs = arguments.cert.iter().zip(&arguments.key);
@@ -92,14 +95,15 @@ impl Tls {
             };
         }
         Ok(Tls {
-            keeper: CertificateKeeper::load(certificates, now).map_err(|error| said(&error))?,
+            reloader: CertificateReloader::load(certificates, now)
+                .map_err(|error| message(&error))?,
             development,
         })
     }
 
-    /// Where listeners find it.
+    /// The slot that listeners read the current certificates from.
     pub(crate) fn slot(&self) -> TlsSlot {
-        self.keeper.slot()
+        self.reloader.slot()
     }
 
     /// The development certificate, if it is in use.
@@ -107,20 +111,21 @@ impl Tls {
         self.development.as_ref()
     }
 
-    /// The first name of the first certificate, as far as it is a whole one.
+    /// The first name of the first certificate that is not a wildcard.
     pub(crate) fn first_name(&self) -> Option<String> {
-        let current = self.keeper.slot().current();
+        let current = self.reloader.slot().current();
         let first = current.certificates().next()?;
         let mut names = first.names().iter();
         names.find(|name| !name.starts_with('*')).cloned()
     }
 
-    /// Does what there is to do while others serve.
-    pub(crate) fn keep(&mut self, occasion: Occasion) {
-        self.keeper.keep(occasion, SystemTime::now());
+    /// Reloads the files or does periodic work.
+    pub(crate) fn on_tick(&mut self, tick: Tick) {
+        self.reloader.on_tick(tick, SystemTime::now());
     }
 }
 
-pub(crate) fn said(error: &TlsConfigError) -> String {
+/// The error with its remedy.
+pub(crate) fn message(error: &TlsConfigError) -> String {
     blitz::Error::from(error).to_string()
 }

@@ -1,63 +1,62 @@
-//! TLS towards upstreams of `blitz run`: from flags to settings, and from changed files to the next
-//! ones.
+//! TLS of `blitz run` towards upstreams: the flags, the settings that they name, and their reload.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use blitz::serving::{Occasion, ValidityWatch, why_unusable};
+use blitz::serving::{Tick, ValidityWatch, unusable_reason};
 use blitz_http::{CaSet, Certificate, ClientTls, ClientTlsSlot, TlsConfigError};
 use clap::Args;
 
-use crate::tls::said;
+use crate::tls::message;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UpstreamTlsArguments {
-    /// The authorities (PEM) whose word about upstreams is believed; HUP reads the file again
+    /// Authorities (PEM) that are trusted for upstreams; HUP reads the file again
     /// [default: the well-known ones]
     #[arg(long, value_name = "FILE")]
     upstream_ca: Option<PathBuf>,
 
-    /// The certificate (PEM) that upstreams are shown, if they ask for one; HUP reads it again
+    /// Client certificate (PEM) for upstreams that request one; HUP reads the file again
     #[arg(long, value_name = "FILE", requires = "upstream_key")]
     upstream_cert: Option<PathBuf>,
 
-    /// Its key, in PEM
+    /// Key of --upstream-cert, in PEM
     #[arg(long, value_name = "FILE", requires = "upstream_cert")]
     upstream_key: Option<PathBuf>,
 }
 
-/// What upstreams over TLS are spoken to with, and the files that it comes from.
+/// The TLS settings for upstreams, and their files.
 pub(crate) struct UpstreamTls {
     slot: ClientTlsSlot,
     arguments: UpstreamTlsArguments,
-    /// What the files had in them.
+    /// The contents of the files when they were read.
     contents: Contents,
     certificate: Option<Certificate>,
     validity: ValidityWatch,
 }
 
-/// Of each file, as far as it could be read.
+/// The contents of each file; `None` if it is not given or not readable.
 type Contents = [Option<Vec<u8>>; 3];
 
 impl UpstreamTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// Which file is at fault, why, and what to do.
+    /// The invalid file, the reason, and the remedy.
     pub(crate) fn load(arguments: &UpstreamTlsArguments) -> Result<UpstreamTls, String> {
         let contents = arguments.contents();
-        let (tls, certificate) = arguments.read().map_err(|error| said(&error))?;
+        let (tls, certificate) = arguments.read().map_err(|error| message(&error))?;
         Ok(UpstreamTls {
             slot: ClientTlsSlot::from(tls),
             arguments: arguments.clone(),
             contents,
-            validity: ValidityWatch::begin(certificate.iter(), SystemTime::now()),
+            validity: ValidityWatch::start(certificate.iter(), SystemTime::now()),
             certificate,
         })
     }
 
-    /// Where the gateway finds it.
+    /// The slot that the gateway reads the current settings from.
     pub(crate) fn slot(&self) -> ClientTlsSlot {
         self.slot.clone()
     }
@@ -67,39 +66,39 @@ impl UpstreamTls {
         self.arguments.upstream_ca.is_some() || self.arguments.upstream_cert.is_some()
     }
 
-    /// Does what there is to do while others serve.
-    pub(crate) fn keep(&mut self, occasion: Occasion) {
+    /// Reloads the files or does periodic work.
+    pub(crate) fn on_tick(&mut self, tick: Tick) {
         let now = SystemTime::now();
-        match occasion {
-            Occasion::Reload if self.has_files() => self.reload(now),
-            Occasion::Reload => {}
-            Occasion::Routine => self.validity.look_daily(self.certificate.iter(), now),
+        match tick {
+            Tick::Reload if self.has_files() => self.reload(now),
+            Tick::Reload => {}
+            Tick::Periodic => self.validity.check_daily(self.certificate.iter(), now),
         }
     }
 
-    /// Good files replace what is in use, for connections to come; bad ones do not, and those that
-    /// are what they were leave the connections alone that were made with them.
+    /// Valid files that have changed apply to new connections and retire existing ones. Invalid and
+    /// unchanged files have no effect.
     fn reload(&mut self, now: SystemTime) {
         let contents = self.arguments.contents();
         if contents == self.contents {
             tracing::info!("the files for upstreams over TLS have not changed");
             return;
         }
-        let read = self.arguments.read().map_err(|error| said(&error));
+        let read = self.arguments.read().map_err(|error| message(&error));
         let checked = read.and_then(|(tls, certificate)| {
-            let unusable = certificate.iter().find_map(|it| why_unusable(it, now));
+            let unusable = certificate.iter().find_map(|it| unusable_reason(it, now));
             unusable.map_or(Ok((tls, certificate)), Err)
         });
         match checked {
             Ok((tls, certificate)) => {
-                self.validity.look(certificate.iter(), now);
+                self.validity.check(certificate.iter(), now);
                 self.slot.replace(tls);
                 (self.contents, self.certificate) = (contents, certificate);
                 tracing::info!("the files for upstreams over TLS were read again");
             }
             Err(problem) => {
                 tracing::error!(
-                    "upstreams over TLS go on with the old files, the new ones are bad: {problem}"
+                    "the TLS settings for upstreams stay, because the new files are invalid: {problem}"
                 );
             }
         }

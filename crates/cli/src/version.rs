@@ -1,11 +1,11 @@
-//! `blitz version`: what this is, where it was built from and how it would do I/O here.
+//! `blitz version`: the version, the git revision and the I/O driver of this machine.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use blitz_http::probe;
 
-/// What `--version` prints after the name.
+/// The text that `--version` prints after the name.
 pub(crate) const LONG: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BLITZ_REVISION"), ")");
 
 /// Prints one line for people and for bug reports.
@@ -17,7 +17,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// The driver that `--io auto` takes on this machine.
+/// The driver that `--io auto` chooses on this machine.
 fn driver() -> String {
     match probe::io_uring() {
         Ok(_) => "I/O by io_uring".to_owned(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use blitz::serving::{self, EndError, Endpoint, Occasion, Serving};
+use blitz::serving::{self, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, ClientTls, ClientTlsSlot, Config, Cores, H2cUpgrade, Peer, ServeOptions, Service,
     Signals, TlsConfigError, TlsSlot, UpstreamTls,
@@ -31,7 +31,7 @@ const COUNTERS_PATIENCE: Duration = Duration::from_secs(1);
 /// the service that [`Gateway::start`] is given.
 #[derive(Debug, Default)]
 pub struct Gateway {
-    listen: Vec<Endpoint>,
+    listen: Vec<ListenerConfig>,
     targets: Vec<Target>,
     upstream_tls: Option<ClientTlsSlot>,
     options: Options,
@@ -70,7 +70,7 @@ impl Gateway {
 
     /// Listens there too; of an address alone, in clear text.
     #[must_use]
-    pub fn listen(mut self, endpoint: impl Into<Endpoint>) -> Gateway {
+    pub fn listen(mut self, endpoint: impl Into<ListenerConfig>) -> Gateway {
         self.listen.push(endpoint.into());
         self
     }
@@ -79,7 +79,7 @@ impl Gateway {
     /// handshakes that begin later.
     #[must_use]
     pub fn listen_tls(self, address: Address, tls: TlsSlot) -> Gateway {
-        self.listen(Endpoint::secure(address, tls))
+        self.listen(ListenerConfig::secure(address, tls))
     }
 
     /// Adds a target.
@@ -164,7 +164,7 @@ fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     routes: &Routes<Target>,
     upstream_tls: Option<ClientTlsSlot>,
     options: Options,
-    endpoints: &[Endpoint],
+    endpoints: &[ListenerConfig],
     fallback: F,
 ) -> Result<impl Fn() -> (Rc<Core<S>>, ServeOptions) + Send + Sync + use<S, F>, StartError> {
     let names = start_resolving(&names(routes), &options.name_servers);
@@ -200,9 +200,9 @@ fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<H2cUpgrade>> {
 }
 
 /// The port of the first listener over TLS; 443 if somebody in front speaks it.
-fn https_port(endpoints: &[Endpoint]) -> u16 {
+fn https_port(endpoints: &[ListenerConfig]) -> u16 {
     let ports = endpoints.iter().filter_map(|endpoint| match endpoint {
-        Endpoint {
+        ListenerConfig {
             address: Address::Tcp(address),
             tls: Some(_),
             ..
@@ -248,8 +248,8 @@ fn names(routes: &Routes<Target>) -> Vec<(String, u16)> {
 impl Running {
     /// Where it listens, port 0 replaced by the port that was free.
     #[must_use]
-    pub fn endpoints(&self) -> &[Endpoint] {
-        self.serving.endpoints()
+    pub fn listeners(&self) -> &[ListenerConfig] {
+        self.serving.listeners()
     }
 
     /// The targets in the order in which they are asked.
@@ -283,17 +283,22 @@ impl Running {
     ///
     /// # Errors
     /// [`EndError`]: the end came in another way.
-    pub fn obey(self, signals: &Signals) -> Result<(), EndError> {
-        self.serving.obey(signals, self.drain_timeout)
+    pub fn run_until_signal(self, signals: &Signals) -> Result<(), EndError> {
+        self.serving.run_until_signal(signals, self.drain_timeout)
     }
 
-    /// As [`Running::obey`], and calls `keep` on the calling thread when there may be something to
+    /// As [`Running::run_until_signal`], and calls `keep` on the calling thread when there may be something to
     /// do for those who serve.
     ///
     /// # Errors
     /// [`EndError`]: the end came in another way.
-    pub fn obey_and(self, signals: &Signals, keep: impl FnMut(Occasion)) -> Result<(), EndError> {
-        self.serving.obey_and(signals, self.drain_timeout, keep)
+    pub fn run_until_signal_with(
+        self,
+        signals: &Signals,
+        keep: impl FnMut(Tick),
+    ) -> Result<(), EndError> {
+        self.serving
+            .run_until_signal_with(signals, self.drain_timeout, keep)
     }
 
     /// The proxy's and HTTP's counters, summed over the cores. Cores that have ended, or do not

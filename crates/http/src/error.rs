@@ -9,7 +9,6 @@ use blitz_reactor::Chunk;
 use crate::counters::count;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
-
 use crate::tls::TlsError;
 
 /// Why no more of a received body will come.

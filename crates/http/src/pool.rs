@@ -25,8 +25,9 @@ use crate::error::ClientError;
 use crate::free_list::FreeList;
 use crate::tls::{News, Offer, Target, TlsKey, UpstreamTls};
 use crate::transport::{Resting, Transport};
-pub(crate) use lifetime::{Lease, Lifetime, count_retired};
 use shared::InUse;
+
+pub(crate) use lifetime::{Lease, Lifetime, count_retired};
 
 /// The upstream connections of a core. Cloning gives another handle to the same pool.
 #[derive(Clone)]

@@ -1,8 +1,8 @@
 //! The physical limit of relaying: a bare ring that forwards bytes and parses nothing.
 //!
-//! Every client gets one connection to the backend and what either side sends goes to the other,
-//! out of the buffer it was received in. `cargo xtask bench h1` compares the proxies with it. It
-//! stands alone on purpose: nothing of the reactor is in the number the reactor is measured against.
+//! Each client has one connection to the backend. Bytes of either side are sent to the other from the
+//! buffer that they were received into. `cargo xtask bench h1` compares the proxies with it. It uses no
+//! code of the reactor, because the reactor is measured against it.
 //!
 //! ```text
 //! limit_relay [--listen ADDR] [--to ADDR]
@@ -85,7 +85,7 @@ const CONNECT: u64 = 2 << 32;
 const RECEIVE: u64 = 3 << 32;
 const SEND: u64 = 4 << 32;
 
-/// Received bytes on their way out.
+/// Received bytes to send.
 #[derive(Clone, Copy)]
 struct Piece {
     buffer: u16,
@@ -97,7 +97,7 @@ struct Piece {
 #[derive(Default)]
 struct Side {
     peer: RawFd,
-    /// What goes out on this socket; the first is being sent.
+    /// The send queue of this socket; the first is being sent.
     queue: VecDeque<Piece>,
     /// A receive, or the connecting before it, is under way.
     receiving: bool,
@@ -114,11 +114,11 @@ struct Relay<'a> {
     completions: CompletionQueue<'a>,
     buffers: BufferRing,
     sides: Vec<Side>,
-    /// Descriptors whose receive ended for want of a buffer.
+    /// Descriptors whose receive ended for lack of a buffer.
     starved: VecDeque<RawFd>,
     /// Pairs that are open.
     open: usize,
-    /// Sends pushed in this turn: their completions come at once and are no reason to return.
+    /// Sends pushed in this turn: their completions arrive at once and do not end the wait.
     sends: usize,
     counters: Counters,
 }
@@ -131,7 +131,7 @@ impl Relay<'_> {
         // Without a timespec the kernel returns at every minimum wait, events or none.
         let mut args = SubmitArgs::new().timespec(&limit);
         if want > 1 {
-            // One send that has to wait for its client must not hold up all the others.
+            // One send that waits for its client must not delay all others.
             args = args.min_wait_usec(self.options.min_wait_us);
         }
         self.submissions.sync();
@@ -255,7 +255,7 @@ impl Relay<'_> {
         }
     }
 
-    /// FIN goes on behind the bytes before it.
+    /// Forwards FIN after the bytes before it.
     fn end(&mut self, fd: RawFd) -> io::Result<()> {
         let peer = self.side(fd).peer;
         if self.side(peer).queue.is_empty() {
@@ -287,7 +287,7 @@ impl Relay<'_> {
 
     fn sent(&mut self, fd: RawFd, result: i32) -> io::Result<()> {
         let Some(mut piece) = self.side(fd).queue.pop_front() else {
-            unreachable!("a send completes that was never made");
+            unreachable!("every completion of a send has a send");
         };
         if !self.side(fd).broken && result > 0 && (result as u32) < piece.length {
             piece.offset += result as u32;
@@ -442,7 +442,7 @@ impl BufferRing {
 fn pages(bytes: usize) -> io::Result<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-    // SAFETY: a fresh anonymous mapping touches nobody's memory.
+    // SAFETY: a new anonymous mapping overlaps no other memory.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -450,7 +450,7 @@ fn pages(bytes: usize) -> io::Result<*mut u8> {
     Ok(address.cast())
 }
 
-// ------------------------------------------------------------------------- the surroundings
+// ---------------------------------------------------------------------- signals and options
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -580,7 +580,7 @@ impl Options {
     }
 
     /// How many receives to wait for: more than one only if many clients are there to send them,
-    /// because a single client would wait out the minimum wait for nobody.
+    /// because with a single client every enter would last the minimum wait.
     fn batch(&self, open: usize) -> usize {
         (open / 6).clamp(1, self.wait_max)
     }

@@ -1,8 +1,8 @@
 //! The physical limit of answering: a bare ring that parses nothing.
 //!
-//! Every receive is answered with one fixed response, so what remains is the cost of the kernel
-//! and of the load. `cargo xtask bench h1` compares the real servers with it. It stands alone on
-//! purpose: nothing of the reactor is in the number that the reactor is measured against.
+//! The answer to every receive is one fixed response, so the cost is that of the kernel and of the load.
+//! `cargo xtask bench h1` compares the real servers with it. It uses no code of the reactor, because the
+//! reactor is measured against it.
 //!
 //! ```text
 //! limit_responder [--listen ADDR] [--io uring|epoll] [--response FILE]
@@ -25,7 +25,7 @@ use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opc
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n\
     content-length: 13\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nHello, World!";
 
-/// Answers per connection that may wait for a slow client before it is dropped.
+/// Most responses that wait for a slow client; then the connection is dropped.
 const QUEUED_RESPONSES_MAX: u32 = 64;
 const BACKLOG: i32 = 4096;
 const SUBMISSIONS: u32 = 1024;
@@ -104,11 +104,11 @@ const SEND: u64 = 3 << 32;
 /// outlives the ring; only the offset of an unfinished one has to be remembered.
 #[derive(Default, Clone)]
 struct Connection {
-    /// Responses that have been asked for and not fully sent.
+    /// Responses that are not fully sent.
     owed: u32,
     /// Bytes of the current response that the kernel has taken.
     sent: usize,
-    /// The client is gone: close when the last send has completed.
+    /// The client has disconnected: close when the last send has completed.
     ended: bool,
 }
 
@@ -120,10 +120,10 @@ struct Responder<'a> {
     completions: CompletionQueue<'a>,
     buffers: BufferRing,
     connections: Vec<Connection>,
-    /// Descriptors whose receive ended for want of a buffer.
+    /// Descriptors whose receive ended for lack of a buffer.
     starved: VecDeque<RawFd>,
     open: usize,
-    /// Sends pushed in this turn: their completions come at once and are no reason to return.
+    /// Sends pushed in this turn: their completions arrive at once and do not end the wait.
     sends: usize,
     counters: &'a mut Counters,
 }
@@ -136,7 +136,7 @@ impl Responder<'_> {
         // Without a timespec the kernel returns at every minimum wait, events or none.
         let mut args = SubmitArgs::new().timespec(&limit);
         if want > 1 {
-            // One send that has to wait for its client must not hold up all the others.
+            // One send that waits for its client must not delay all others.
             args = args.min_wait_usec(self.options.min_wait_us);
         }
         self.submissions.sync();
@@ -343,7 +343,7 @@ impl BufferRing {
 fn pages(bytes: usize) -> io::Result<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-    // SAFETY: a fresh anonymous mapping touches nobody's memory.
+    // SAFETY: a new anonymous mapping overlaps no other memory.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -418,7 +418,7 @@ fn answer(fd: RawFd, ending: bool, response: &[u8], input: &mut [u8], counters: 
         let bytes = response.as_ptr().cast();
         // SAFETY: `response` is valid for its length.
         let sent = unsafe { libc::send(fd, bytes, response.len(), libc::MSG_NOSIGNAL) };
-        // A client that does not read its answers is none that this program is for.
+        // Clients that do not read their responses are not supported.
         if sent != response.len() as isize {
             return close(fd);
         }
@@ -438,7 +438,7 @@ fn watch(poll: RawFd, fd: RawFd) -> io::Result<()> {
     check(unsafe { libc::epoll_ctl(poll, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
 }
 
-// ------------------------------------------------------------------------- the surroundings
+// ---------------------------------------------------------------------- signals and options
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -575,7 +575,7 @@ impl Options {
     }
 
     /// How many receives to wait for: more than one only if many clients are there to send them,
-    /// because a single client would wait out the minimum wait for nobody.
+    /// because with a single client every enter would last the minimum wait.
     fn batch(&self, open: usize) -> usize {
         (open / 6).clamp(1, self.wait_max)
     }

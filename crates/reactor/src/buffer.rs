@@ -1,5 +1,5 @@
-//! Memory that bytes live in: the receive pool and its [`Slice`]s, pooled growable
-//! [`Buffer`]s, and [`Chunk`]s on their way out.
+//! Memory for bytes: the receive pool and its [`Slice`]s, growable [`Buffer`]s from a free list, and
+//! [`Chunk`]s to send.
 
 mod chunk;
 mod growable;
@@ -8,6 +8,6 @@ mod slice;
 
 pub use chunk::Chunk;
 pub use growable::Buffer;
-pub(crate) use growable::forget_kept;
+pub(crate) use growable::free_unused;
 pub(crate) use pool::{BUFFER_BYTES, Pool, RATION_BYTES};
 pub use slice::Slice;

@@ -1,4 +1,4 @@
-//! The state of one core, and the loop that turns it.
+//! The state of one core, and its loop.
 
 #[cfg(feature = "simulation")]
 mod stepped;
@@ -6,7 +6,6 @@ mod stepped;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
-use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -16,38 +15,38 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{Driver, DriverKind, IoChoice, Patience, Workers};
+use crate::driver::{Driver, DriverKind, IoChoice, RingHandle, WaitPolicy, Workers};
 use crate::executor::{self, Tasks};
 use crate::mailbox::{self, Mailbox};
 use crate::socket::{self, SocketTable, Sockets};
-use crate::timer::{Clock, Random, Target, Wheel};
+use crate::timer::{Clock, Random, TimerTarget, Wheel};
 use crate::trim::Trim;
 
-/// How long the end of a core waits for the last completions.
+/// The longest wait for the last completions when a core ends.
 const END_TIME: Duration = Duration::from_secs(1);
 
-/// Everything that a core has to itself. Parts are borrowed one by one and never across a call
-/// into a task or handler.
+/// Everything that one core owns. Its parts are borrowed one by one, and never while a task or
+/// handler runs.
 pub(crate) struct Core {
-    /// The core's mailbox number, which its wakers carry.
+    /// The index of the core's mailbox, which its wakers contain.
     pub(crate) slot: u16,
-    /// Its place among the cores that were started together.
+    /// The index of this core among those that were started together.
     pub(crate) index: usize,
     pub(crate) clock: Clock,
     pub(crate) random: RefCell<Random>,
     pub(crate) wheel: RefCell<Wheel>,
     pub(crate) tasks: RefCell<Tasks>,
     pub(crate) mailbox: Arc<Mailbox>,
-    /// Most sockets that are open before accepting rests (rule 20).
+    /// With this many open sockets accepting is paused (rule 20).
     pub(crate) sockets_max: usize,
     sockets: RefCell<SocketTable>,
-    /// Behind the sockets, because their driver receives into it until it is closed.
+    /// Declared, and so dropped, after the sockets: the driver receives into it until it is closed.
     pub(crate) pool: Rc<Pool>,
     pub(crate) counters: Arc<CounterCells>,
     trim: Trim,
 }
 
-/// What a core is opened with.
+/// The parameters of [`Core::open`].
 pub(crate) struct Settings {
     pub(crate) index: usize,
     pub(crate) io: IoChoice,
@@ -73,8 +72,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&Core) -> R) -> R {
 #[inline]
 pub(crate) fn try_with<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
     let current = CURRENT.get();
-    // SAFETY: `Core::run` sets the pointer to itself for its own duration, on its own thread,
-    // and clears it before the core goes.
+    // SAFETY: `Current` sets the pointer to a core that is borrowed for as long, on its own thread,
+    // and clears it before the core is dropped.
     unsafe { current.as_ref() }.map(f)
 }
 
@@ -86,7 +85,7 @@ impl Core {
         Core::open_with(settings, |pool, mailbox| Driver::open(io, pool, mailbox))
     }
 
-    /// As [`Core::open`], with a driver of the caller's.
+    /// As [`Core::open`], with the driver that `open` returns.
     pub(crate) fn open_with(
         settings: Settings,
         open: impl FnOnce(&Rc<Pool>, &Arc<Mailbox>) -> io::Result<Driver>,
@@ -112,7 +111,7 @@ impl Core {
         })
     }
 
-    /// The sockets, for one command.
+    /// Borrows the sockets for one command.
     pub(crate) fn sockets(&self) -> Sockets<'_> {
         Sockets {
             table: self.sockets.borrow_mut(),
@@ -124,7 +123,7 @@ impl Core {
         self.sockets.borrow().driver.kind()
     }
 
-    /// The time at this moment, which goes on within a turn.
+    /// The current time, which also moves within a turn.
     pub(crate) fn time(&self) -> Instant {
         self.sockets.borrow().driver.now()
     }
@@ -134,7 +133,7 @@ impl Core {
         self.clock.wall(|| self.sockets.borrow().driver.wall())
     }
 
-    /// Who does what blocks.
+    /// The threads that run blocking jobs.
     pub(crate) fn workers(&self) -> Workers {
         self.sockets.borrow().driver.workers()
     }
@@ -143,19 +142,19 @@ impl Core {
         &self.mailbox
     }
 
-    /// What the core has counted so far.
+    /// The counters of this core.
     pub(crate) fn read_counters(&self) -> Counters {
         self.counters.read()
     }
 
-    /// Wakes the core behind another ring; false if that must be done in another way.
-    pub(crate) fn message_ring(&self, ring: RawFd) -> bool {
-        // A message posted while the table is in use takes the other way.
+    /// Wakes the core of another ring; false if the caller has to use the eventfd.
+    pub(crate) fn message_ring(&self, ring: RingHandle) -> bool {
+        // While the table is borrowed the caller uses the eventfd.
         let table = self.sockets.try_borrow_mut();
         table.is_ok_and(|mut table| table.driver.message_ring(ring))
     }
 
-    /// Runs until `main` is done, then closes everything that is left.
+    /// Runs until `main` is done, then closes all sockets and drops all tasks.
     pub(crate) fn run<F: Future>(&self, main: F) -> io::Result<F::Output> {
         let _current = Current::enter(self);
         let mut main = pin!(main);
@@ -168,7 +167,7 @@ impl Core {
                     return Ok(output);
                 }
                 Err(error) => {
-                    // What can still be closed in order is.
+                    // Closes gracefully what can still be closed; the first error is reported.
                     let _ = self.end();
                     return Err(error);
                 }
@@ -176,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Runs what is ready, and one turn of the loop; ready once `main` is done.
+    /// Runs the ready tasks and one turn of the loop; ready once `main` is done.
     fn step<F: Future + ?Sized>(
         &self,
         main: Pin<&mut F>,
@@ -191,30 +190,30 @@ impl Core {
         Ok(Poll::Pending)
     }
 
-    /// One turn: start sends, wait, take in what happened, wake whom it concerns.
+    /// One turn: starts sends, waits, handles the reports of the driver, and wakes tasks.
     fn turn(&self, at_most: Option<Duration>) -> io::Result<()> {
         self.resume_waiting();
         let mut sockets = self.sockets();
         sockets.start_sends();
-        sockets.feed_starved();
-        let wait = self.wait_time(&mut sockets, at_most);
-        let patience = Patience {
-            wait,
-            busy: sockets.table.busy(self.clock.tick()),
-            thorough: self.tasks.borrow().is_any_held_back(),
+        sockets.resume_starved();
+        let timeout = self.wait_time(&mut sockets, at_most);
+        let policy = WaitPolicy {
+            timeout,
+            busy_sockets: sockets.table.busy(self.clock.tick()),
+            reap_all: self.tasks.borrow().is_any_held_back(),
         };
         sockets
             .table
             .driver
-            .turn(patience, &self.pool, &self.counters)?;
+            .turn(policy, &self.pool, &self.counters)?;
         let now = sockets.table.driver.now();
         drop(sockets);
         self.clock.update(now);
-        // All reports in one guard, and what is left after a panic in the next.
-        while !self.guard(|| self.take_in_reports()) {}
-        self.drop_dead();
-        let mail = self.sockets.borrow_mut().driver.take_mail();
-        if mail {
+        // One guard for all reports; after a panic the next guard handles those that are left.
+        while !self.guard(|| self.handle_reports()) {}
+        self.drop_sent();
+        let notified = self.sockets.borrow_mut().driver.take_notified();
+        if notified {
             mailbox::drain(self);
         }
         self.fire_timers();
@@ -222,18 +221,18 @@ impl Core {
         Ok(())
     }
 
-    fn take_in_reports(&self) {
+    fn handle_reports(&self) {
         loop {
-            let outcome = self.sockets().next_outcome();
-            if matches!(outcome, socket::Outcome::Nothing) {
+            let action = self.sockets().next_action();
+            if matches!(action, socket::Action::None) {
                 break;
             }
-            outcome.carry_out();
+            action.run();
         }
     }
 
-    /// Runs what calls handlers: one that panics ends its connection, not the core. Whether none
-    /// did.
+    /// Runs code that calls handlers. A handler that panics ends its connection, not the core. Returns
+    /// whether `work` completed.
     fn guard(&self, work: impl FnOnce()) -> bool {
         let done = catch_unwind(AssertUnwindSafe(work)).is_ok();
         if !done {
@@ -242,13 +241,13 @@ impl Core {
         done
     }
 
-    /// Drops what was sent, if dropping it may run foreign code.
-    fn drop_dead(&self) {
-        let dead = std::mem::take(&mut self.sockets.borrow_mut().dead);
-        drop(dead);
+    /// Drops the sent chunks whose drop may run code of other crates.
+    fn drop_sent(&self) {
+        let to_drop = std::mem::take(&mut self.sockets.borrow_mut().to_drop);
+        drop(to_drop);
     }
 
-    /// How long the driver may wait: not at all while there is work.
+    /// How long the driver may wait: zero while there is work, `None` for no limit.
     fn wait_time(&self, sockets: &mut Sockets<'_>, at_most: Option<Duration>) -> Option<Duration> {
         if self.tasks.borrow().any_ready() || sockets.table.is_busy() {
             return Some(Duration::ZERO);
@@ -265,10 +264,10 @@ impl Core {
             .min()
     }
 
-    /// Gives memory back some time after a burst; how long it is until then.
+    /// Gives memory back to the operating system some time after a burst. Returns the time until then.
     fn try_trim(&self, sockets: &mut Sockets<'_>) -> Option<Duration> {
         let count = self.tasks.borrow().len() + sockets.table.len() + self.pool.held();
-        let wait = self.trim.note(count, self.clock.now())?;
+        let wait = self.trim.record(count, self.clock.now())?;
         let driver = &mut sockets.table.driver;
         if wait.is_zero() && self.trim.give_back(count, driver, &self.pool) {
             self.counters.trims.add(1);
@@ -277,12 +276,12 @@ impl Core {
         Some(wait)
     }
 
-    /// Resumes those that were parked although they had news. Each at most once per turn.
+    /// Resumes the sockets that were readable when they were parked, each at most once per turn.
     fn resume_waiting(&self) {
         let waiting = self.sockets.borrow().resumes_waiting();
         for _ in 0..waiting {
-            let outcome = self.sockets().next_to_resume();
-            self.guard(|| outcome.carry_out());
+            let action = self.sockets().next_parked_readable();
+            self.guard(|| action.run());
         }
     }
 
@@ -291,26 +290,26 @@ impl Core {
         self.wheel
             .borrow_mut()
             .advance(self.clock.tick(), |target| match target {
-                Target::Task(waker) => waker.wake(),
-                Target::Socket(key) => late.push(key),
+                TimerTarget::Task(waker) => waker.wake(),
+                TimerTarget::Socket(key) => late.push(key),
             });
         for key in late {
-            let outcome = self.sockets().expired(key);
-            self.guard(|| outcome.carry_out());
+            let action = self.sockets().expired(key);
+            self.guard(|| action.run());
         }
     }
 
     /// Drops the tasks, closes the sockets and waits for the last completions, so that no
     /// operation outlives the memory it was given.
     fn end(&self) -> io::Result<()> {
-        // What was queued last leaves, as far as the kernel takes it at once.
+        // Sends the queued bytes that the kernel takes without waiting.
         self.turn(Some(Duration::ZERO))?;
         let more = self.sockets().large_sends();
         for _ in 0..more {
             self.turn(Some(Duration::ZERO))?;
         }
         loop {
-            // A task may own sockets and more tasks, so it is dropped outside the borrow.
+            // A task may own sockets and other tasks, so it is dropped outside the borrow.
             let task = self.tasks.borrow_mut().remove_any();
             if task.is_none() {
                 break;
@@ -319,9 +318,9 @@ impl Core {
         let handlers = self.sockets().close_all();
         drop(handlers);
         self.sockets().close_listeners();
-        self.tasks.borrow_mut().forget_ready();
+        self.tasks.borrow_mut().clear_ready();
         let deadline = self.clock.now() + END_TIME;
-        // At least one turn, without waiting: the drops may have queued wakes for other cores.
+        // At least one turn, without waiting: the drops may have queued messages to other rings.
         self.turn(Some(Duration::ZERO))?;
         while self.clock.now() < deadline && self.sockets().anything_pending() {
             self.turn(Some(END_TIME / 10))?;
@@ -356,9 +355,9 @@ impl Drop for Current {
     }
 }
 
-impl socket::Outcome {
-    fn carry_out(self) {
-        if let socket::Outcome::Resume(parking, key, cause) = self {
+impl socket::Action {
+    fn run(self) {
+        if let socket::Action::Resume(parking, key, cause) = self {
             socket::resume(parking, key, cause);
         }
     }

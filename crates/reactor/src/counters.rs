@@ -1,13 +1,13 @@
-//! What a core counts.
+//! The counters of a core.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One count, written by its core alone and read by anybody.
+/// One counter, written by its core only and read by any thread.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// A load and a store, both plain moves: with one writer no update is lost.
+    /// A load and a store, both plain moves: with a single writer no update is lost.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.0
@@ -19,14 +19,14 @@ impl Count {
     }
 }
 
-/// Declares the counters once: as cells of a core, and as the numbers that others see.
+/// Declares the counters once: as the cells of a core, and as a snapshot for readers.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What the cores have counted since they were started.
+        /// A snapshot of the counters since the cores were started.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
 
-        /// The counters of one core.
+        /// The cells of one core.
         #[derive(Debug, Default)]
         pub(crate) struct CounterCells { $(pub(crate) $name: Count,)* }
 
@@ -38,7 +38,7 @@ macro_rules! counters {
 
         impl Counters {
             /// Names and values, in the order of declaration.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+            pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
         }
@@ -58,25 +58,25 @@ counters! {
     turns,
     /// System calls that submit or wait (`io_uring_enter`, `epoll_wait`).
     enters,
-    /// Operations handed to io_uring.
+    /// Operations submitted to io_uring.
     sqes,
-    /// Completions reaped from io_uring; reports of the epoll driver.
+    /// Completions of io_uring; reports of the epoll driver.
     cqes,
     /// Connections accepted.
     accepted,
-    /// Times that accepting rested, at the limit of sockets or for want of descriptors.
+    /// Pauses of accepting, at the limit of sockets or for lack of descriptors.
     accept_paused,
     /// Bytes received.
     received_bytes,
-    /// Bytes that the kernel took for sending.
+    /// Bytes that the kernel accepted for sending.
     sent_bytes,
-    /// Receives that found the pool empty and waited in line.
+    /// Receives that found the pool empty and were queued.
     no_buffers,
-    /// Connections shed because they held the most while nobody could receive.
+    /// Connections that were shed because they held the most memory while no socket could receive.
     shed,
-    /// Times that a task could begin nothing more, because enough had begun in the turn.
+    /// Tasks that were held back because the admission budget of the turn was spent.
     held_back,
-    /// Times that memory went back to the operating system after a burst.
+    /// Times that memory was given back to the operating system after a burst.
     trims,
     /// Wakes from other threads that found the mailbox full.
     mailbox_overflows,

@@ -1,13 +1,15 @@
-//! The operation set, and the drivers that carry it out (one folder each, same file names).
+//! The operations, and the drivers that execute them: one folder each, with the same file names.
 //!
-//! An operation is started with the socket's key and reports back as an [`Event`] of a later
-//! turn. Receiving and accepting may report several times (`more`); every operation reports a
-//! last time, also when it was cancelled, and only then may its memory and descriptor go.
+//! An operation is started with the socket's key and reports an [`Event`] in a later turn. Receiving
+//! and accepting may report several times (`more`). Every operation reports a last time, also when it
+//! was cancelled; only then are its memory and descriptor released.
 
 mod epoll;
+mod notify;
+pub mod probe;
 #[cfg(feature = "simulation")]
 pub(crate) mod sim;
-pub(crate) mod system;
+mod system;
 mod uring;
 
 use std::io;
@@ -17,13 +19,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use self::system::RawAddress;
 use crate::buffer::{Pool, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Address, Pending, Shape, SocketKey};
-use system::{RawAddress, UnixListener};
+use crate::socket::{Address, Pending, SocketKey};
 
-pub(crate) use uring::probe as probe_uring;
+pub(crate) use self::notify::{Notifier, RingHandle};
+pub(crate) use self::system::{
+    Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener, enlarge_descriptor_table,
+    is_aborted_by_peer, is_cancelled, pin_to, processors, raise_descriptor_limit, reserve,
+    set_processors, trim_heap,
+};
 
 /// Which driver to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,7 +65,7 @@ impl std::fmt::Display for DriverKind {
     }
 }
 
-/// What a driver calls a socket or listener that it has open.
+/// A socket or listener that a driver has open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle(RawFd);
 
@@ -72,22 +79,22 @@ impl Handle {
     }
 }
 
-/// A listener that was opened.
+/// A listener that a driver has opened.
 pub(crate) struct Listening {
     pub(crate) handle: Handle,
-    /// Where it listens, with the port that was settled.
+    /// The bound address, with the actual port.
     pub(crate) address: Address,
-    /// Keeps the file of a unix socket.
+    /// Removes the file of a unix socket when the last core drops it.
     pub(crate) file: Option<Arc<UnixListener>>,
 }
 
-/// Who does what blocks.
+/// The threads that run blocking jobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Workers {
-    /// Threads of the process.
+    /// The pool of the process.
     #[default]
     Threads,
-    /// The calling thread, at once.
+    /// The calling thread, immediately.
     #[cfg(feature = "simulation")]
     Caller,
 }
@@ -102,7 +109,7 @@ impl Workers {
     }
 }
 
-/// What an operation reports.
+/// The report of an operation.
 pub(crate) enum Event {
     Accepted {
         listener: u32,
@@ -124,32 +131,32 @@ pub(crate) enum Event {
     },
 }
 
-/// What a receive reports.
+/// The result of a receive.
 pub(crate) enum Received {
     Bytes(Slice),
     /// FIN.
     End,
-    /// The pool was empty (rule 2).
+    /// The pool had no free buffer (rule 2).
     NoBuffers,
-    /// It ended without news: cancelled, or its limit was reached.
+    /// The operation ended without a result: it was cancelled, or its limit was reached.
     Nothing,
     Failed(i32),
 }
 
-/// How a driver waits.
+/// How a driver waits for completions.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    /// At most this long; `None` waits until something happens.
-    pub(crate) wait: Option<Duration>,
-    /// Sockets that are busy: with many of them, waiting a moment for several reports costs
-    /// nobody anything and saves system calls.
-    pub(crate) busy: usize,
-    /// Whether more begins once what has happened is known: the driver then finds out about as much
-    /// of it as it can, not only about as much as one call tells.
-    pub(crate) thorough: bool,
+pub(crate) struct WaitPolicy {
+    /// The longest wait; `None` waits until a completion arrives.
+    pub(crate) timeout: Option<Duration>,
+    /// Sockets that received recently. With many of them the driver waits a moment for several
+    /// completions, which saves system calls and does not raise the median latency.
+    pub(crate) busy_sockets: usize,
+    /// Whether tasks are held back until running requests are done. The driver then reaps all
+    /// completions that are available, not only those that one system call returns.
+    pub(crate) reap_all: bool,
 }
 
-/// A driver. An enum, not a type parameter: the choice is made at run time and costs a
+/// A driver. An enum instead of a type parameter, because the choice is made at run time; it costs a
 /// predictable branch.
 pub(crate) enum Driver {
     Uring(Box<uring::Uring>),
@@ -158,7 +165,7 @@ pub(crate) enum Driver {
     Sim(Box<sim::Sim>),
 }
 
-/// Passes a call on to the driver that is there.
+/// Calls the method of the active driver.
 macro_rules! each {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {
@@ -170,7 +177,7 @@ macro_rules! each {
     };
 }
 
-/// Returns what the simulated driver says, if that is the driver.
+/// Returns the result of the simulated driver, if that is active.
 macro_rules! if_simulated {
     ($self:ident, $driver:ident => $call:expr) => {
         #[cfg(feature = "simulation")]
@@ -202,20 +209,20 @@ impl Driver {
         }
     }
 
-    /// The time at this moment.
+    /// The current time.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         if_simulated!(self, sim => sim.now());
         Instant::now()
     }
 
-    /// Wall-clock time at this moment.
+    /// The current wall-clock time.
     pub(crate) fn wall(&self) -> SystemTime {
         if_simulated!(self, sim => sim.wall());
         SystemTime::now()
     }
 
-    /// A seed for jitter and choices.
+    /// A seed for the core's generator of random numbers.
     pub(crate) fn entropy(&self) -> u64 {
         if_simulated!(self, sim => sim.entropy());
         system::entropy()
@@ -231,7 +238,7 @@ impl Driver {
         matches!(self, Driver::Epoll(_))
     }
 
-    /// Opens a socket that will connect to `address`.
+    /// Opens a socket for connecting to `address`.
     pub(crate) fn open_socket(&mut self, address: &Address) -> io::Result<Handle> {
         if_simulated!(self, sim => Ok(sim.open_socket(address)));
         system::open(address, self.nonblocking())
@@ -255,13 +262,13 @@ impl Driver {
         system::local(handle.fd()).ok().flatten()
     }
 
-    /// Sends FIN. An error means that the connection is gone, which receiving reports.
+    /// Sends FIN. Errors are ignored, because receiving reports a broken connection.
     pub(crate) fn shutdown_write(&mut self, handle: Handle) {
         if_simulated!(self, sim => sim.shutdown_write(handle));
         system::shutdown_write(handle.fd());
     }
 
-    /// Makes the coming close send RST.
+    /// Makes the next close send RST.
     pub(crate) fn reset_on_close(&mut self, handle: Handle) {
         if_simulated!(self, sim => sim.reset_on_close(handle));
         system::linger_zero(handle.fd());
@@ -271,12 +278,12 @@ impl Driver {
     pub(crate) fn close(&mut self, handle: Handle) {
         if_simulated!(self, sim => sim.close(handle));
         if let Driver::Epoll(epoll) = self {
-            epoll.forget(handle.fd());
+            epoll.unwatch(handle.fd());
         }
         system::close(handle.fd());
     }
 
-    /// A socket begins to exist.
+    /// Prepares the driver for operations on a new socket.
     pub(crate) fn register(&mut self, socket: SocketKey, handle: Handle) {
         if_simulated!(self, sim => sim.register(socket, handle));
         if let Driver::Epoll(epoll) = self {
@@ -284,17 +291,17 @@ impl Driver {
         }
     }
 
-    /// Accepts until cancelled or failed.
+    /// Accepts connections until it is cancelled or fails.
     pub(crate) fn accept(&mut self, listener: u32, handle: Handle) {
         each!(self, driver => driver.accept(listener, handle.fd()));
     }
 
-    /// Ends accepting; the last report still comes.
+    /// Cancels accepting; its last report follows.
     pub(crate) fn cancel_accept(&mut self, listener: u32, handle: Handle) {
         each!(self, driver => driver.cancel_accept(listener, handle.fd()));
     }
 
-    /// Connects to the address that the socket was opened for.
+    /// Connects a socket to the address that it was opened for.
     pub(crate) fn connect(&mut self, socket: SocketKey, handle: Handle, address: &Address) {
         if_simulated!(self, sim => sim.connect(socket, handle));
         let address = RawAddress::new(address).expect("a socket was opened for it");
@@ -306,42 +313,42 @@ impl Driver {
         }
     }
 
-    /// Receives at most `limit` bytes in all, then reports a last time (rule 1). The driver may
-    /// end it earlier.
+    /// Receives at most `limit` bytes in total, then reports a last time (rule 1). The driver may end
+    /// the operation earlier.
     pub(crate) fn receive(&mut self, socket: SocketKey, handle: Handle, limit: usize) {
         each!(self, driver => driver.receive(socket, handle.fd(), limit));
     }
 
-    /// Sends some or all of `shape`, whose memory the caller keeps until the report.
-    pub(crate) fn send(&mut self, socket: SocketKey, handle: Handle, shape: Shape) {
-        each!(self, driver => driver.send(socket, handle.fd(), shape));
+    /// Sends some or all bytes of `buffers`. The caller keeps their memory until the report.
+    pub(crate) fn send(&mut self, socket: SocketKey, handle: Handle, buffers: SendBuffers) {
+        each!(self, driver => driver.send(socket, handle.fd(), buffers));
     }
 
-    /// Ends one pending operation; its last report still comes.
+    /// Cancels one pending operation; its last report follows.
     pub(crate) fn cancel(&mut self, socket: SocketKey, handle: Handle, operation: Pending) {
         each!(self, driver => driver.cancel(socket, handle.fd(), operation));
     }
 
-    /// Wakes the core behind another ring; false if this driver has no ring.
-    pub(crate) fn message_ring(&mut self, ring: RawFd) -> bool {
+    /// Wakes the core of another ring; false if this driver has no ring.
+    pub(crate) fn message_ring(&mut self, ring: RingHandle) -> bool {
         match self {
-            Driver::Uring(uring) => uring.message_ring(ring),
+            Driver::Uring(uring) => uring.message_ring(ring.0),
             _ => false,
         }
     }
 
-    /// How many receives can be started without running out of buffers at once.
+    /// How many receives can be started with the buffers that are free.
     pub(crate) fn buffers_ready(&mut self, pool: &Pool) -> usize {
         match self {
             Driver::Uring(uring) => uring.buffers_ready(pool),
             _ if pool.available() == 0 => 0,
-            // Each takes a buffer when it has received, or a ration and none.
+            // A receive takes a buffer when it completes; a ration takes none.
             _ => pool.free(),
         }
     }
 
-    /// Takes back the buffers beyond those that a core begins with, and lends no others for as long
-    /// as these suffice; false if the kernel may have filled some that were not looked at.
+    /// Reduces the buffers that are lent to the kernel to the initial number; false if unhandled
+    /// completions may refer to buffers.
     pub(crate) fn shrink(&mut self, pool: &Pool) -> bool {
         match self {
             Driver::Uring(uring) => uring.shrink(pool),
@@ -349,17 +356,17 @@ impl Driver {
         }
     }
 
-    /// One turn: hands over what was started, and waits. What is reported is then taken with the
-    /// driver's own `next`, until there is none.
+    /// One turn: submits the started operations and waits. The caller then takes the reports one by one
+    /// with the driver's own `next`.
     pub(crate) fn turn(
         &mut self,
-        patience: Patience,
+        policy: WaitPolicy,
         pool: &Rc<Pool>,
         counters: &CounterCells,
     ) -> io::Result<()> {
         match self {
-            Driver::Uring(uring) => uring.turn(patience, pool, counters),
-            Driver::Epoll(epoll) => epoll.turn(patience, counters),
+            Driver::Uring(uring) => uring.turn(policy, pool, counters),
+            Driver::Epoll(epoll) => epoll.turn(policy, counters),
             #[cfg(feature = "simulation")]
             Driver::Sim(sim) => {
                 sim.turn(pool, counters);
@@ -368,8 +375,8 @@ impl Driver {
         }
     }
 
-    /// Whether the mailbox was rung since the last question.
-    pub(crate) fn take_mail(&mut self) -> bool {
-        each!(self, driver => std::mem::take(&mut driver.mail))
+    /// Whether another thread has notified the core since the last call.
+    pub(crate) fn take_notified(&mut self) -> bool {
+        each!(self, driver => std::mem::take(&mut driver.notified))
     }
 }

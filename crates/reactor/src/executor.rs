@@ -1,6 +1,6 @@
-//! Tasks of one core: futures that never leave their thread, run in the order they were woken.
+//! Tasks of one core: futures that stay on their thread and run in the order in which they are woken.
 
-mod beginning;
+mod admission;
 mod blocking;
 mod pool_future;
 mod tasks;
@@ -12,17 +12,17 @@ use std::task::Poll;
 use crate::core;
 use tasks::run;
 
-pub use beginning::{begun, poll_begin};
+pub use admission::{consume_admission, poll_admission};
 pub use blocking::blocking;
 pub use pool_future::PoolFuture;
-pub(crate) use pool_future::forget_kept;
+pub(crate) use pool_future::free_unused;
 pub(crate) use tasks::{Tasks, main_waker, run_ready};
 pub(crate) use waker::{TaskId, wake_local};
 
 /// Starts a task on the calling core.
 ///
-/// Its future comes from the core's pool and returns there. A task that panics is dropped and
-/// counted; its neighbours go on.
+/// The memory of its future comes from the core's pool and returns to it. A task that panics is dropped
+/// and counted; other tasks continue.
 ///
 /// # Panics
 /// If the thread runs no reactor.
@@ -31,8 +31,8 @@ pub fn spawn(future: impl Future<Output = ()> + 'static) -> TaskKey {
     core::with(|core| TaskKey(core.tasks.borrow_mut().insert(core.slot, future)))
 }
 
-/// As [`spawn`], and gives the task its first turn before it returns: for handlers that are called
-/// with something to work on, whose memory is still in the cache. `None` if it was done with that.
+/// As [`spawn`], and polls the task once before it returns, while the handler's input is still in the
+/// processor's cache. `None` if that completes the task.
 ///
 /// # Panics
 /// If the thread runs no reactor.
@@ -45,20 +45,20 @@ pub fn spawn_now(future: impl Future<Output = ()> + 'static) -> Option<TaskKey> 
     })
 }
 
-/// Names a task of this core; dropping it does nothing.
+/// The key of a task of this core. Dropping the key does not affect the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TaskKey(TaskId);
 
 impl TaskKey {
-    /// Drops the task if it still exists and is not the one that is running.
+    /// Drops the task, unless it has ended or is running.
     pub fn abort(self) {
-        // The future may own sockets and more tasks, so it is dropped outside the borrow.
+        // The future may own sockets and other tasks, so it is dropped outside the borrow.
         let future = core::with(|core| core.tasks.borrow_mut().remove(self.0));
         drop(future);
     }
 }
 
-/// Lets every other ready task, and the sockets, have a turn.
+/// Lets every other ready task run, and the sockets be served, before the caller continues.
 pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {

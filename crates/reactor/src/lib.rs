@@ -1,12 +1,12 @@
 //! One reactor per core: sockets, timers, tasks and buffers, on io_uring or epoll.
 //!
 //! This is the only crate of Blitz with unsafe code, and the only one that calls the operating
-//! system for sockets, time or chance. A core is a thread that owns everything it touches: its
-//! ring, listeners, connections, timers and buffers. Nothing of it is `Send`; other threads reach
-//! it through a mailbox.
+//! system for sockets, time or randomness. A core is a thread that owns everything it uses: its
+//! ring, listeners, connections, timers and buffers. None of these is `Send`; other threads reach
+//! the core through its mailbox.
 //!
-//! A turn of the loop runs the tasks that are ready, starts what they queued, makes one system
-//! call that submits and waits, and takes in what was reported. Time stands still within a turn.
+//! A turn of the loop runs the ready tasks, starts the operations that they queued, makes one system
+//! call that submits and waits, and handles the completions. The clock does not move within a turn.
 //!
 //! ```
 //! use blitz_reactor::{Address, Config, Listener, Socket, block_on, spawn};
@@ -37,7 +37,6 @@ mod driver;
 mod executor;
 mod mailbox;
 mod per_core;
-pub mod probe;
 mod signal;
 #[cfg(feature = "simulation")]
 pub mod simulation;
@@ -45,7 +44,7 @@ mod socket;
 mod timer;
 mod trim;
 
-/// Declares values that every core has for itself, as `thread_local!` does for threads.
+/// Declares values of which each core has its own, as `thread_local!` does for threads.
 #[cfg(not(feature = "simulation"))]
 #[macro_export]
 macro_rules! core_local {
@@ -58,8 +57,10 @@ macro_rules! core_local {
 
 pub use buffer::{Buffer, Chunk, Slice};
 pub use counters::Counters;
-pub use driver::{DriverKind, IoChoice};
-pub use executor::{PoolFuture, TaskKey, begun, blocking, poll_begin, spawn, spawn_now, yield_now};
+pub use driver::{DriverKind, IoChoice, probe};
+pub use executor::{
+    PoolFuture, TaskKey, blocking, consume_admission, poll_admission, spawn, spawn_now, yield_now,
+};
 pub use per_core::{
     Config, Cores, block_on, charge, core_index, counters, discharge, fair_share, sockets_open,
     start,

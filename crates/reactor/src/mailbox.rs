@@ -1,60 +1,53 @@
-//! What other threads say to a core: a bounded queue and a wake (rule 6).
+//! Messages from other threads to a core: a bounded queue and a notification (rule 6).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::core::{self, Core};
+use crate::core::Core;
+use crate::driver::{Notifier, RingHandle};
 use crate::executor::{TaskId, wake_local};
 
-/// Most reactors of one process, over its life at one time.
+/// Most reactors of one process at a time.
 const REACTORS_MAX: usize = 1 << 12;
 
-/// Most messages that wait for one core.
+/// Most queued messages of one core.
 const MESSAGES_MAX: usize = 4_096;
 
-/// Something for a core to do.
+/// A request to a core.
 pub(crate) enum Message {
     Wake(TaskId),
     Run(Box<dyn FnOnce() + Send>),
 }
 
-/// The way into one core from outside.
+/// The queue of messages to one core, and the means to wake it.
 pub(crate) struct Mailbox {
     messages: ArrayQueue<Message>,
-    /// A wake is under way; the next post needs none.
+    /// The core was notified and has not read its messages yet; further messages need no notification.
     notified: AtomicBool,
-    /// Wakes were lost for want of room; the core then wakes every task it has.
+    /// Wakes were lost because the queue was full; the core then wakes all of its tasks.
     overflowed: AtomicBool,
-    /// The core's ring, to wake it from another ring; -1 without.
-    ring: AtomicI32,
-    event: OwnedFd,
-    taken: AtomicBool,
+    notifier: Notifier,
+    /// A core uses this mailbox.
+    claimed: AtomicBool,
 }
 
 static MAILBOXES: [OnceLock<Arc<Mailbox>>; REACTORS_MAX] =
     [const { OnceLock::new() }; REACTORS_MAX];
 
-/// Slots are claimed one at a time; this is never on the way of a message.
+/// Serialises claims; messages do not take it.
 static CLAIM: Mutex<()> = Mutex::new(());
 
 impl Mailbox {
-    /// Claims a free mailbox and its slot for a new core.
+    /// Claims a free mailbox for a new core; returns it with its index.
     pub(crate) fn claim() -> io::Result<(u16, Arc<Mailbox>)> {
         let _claim = CLAIM.lock().unwrap_or_else(PoisonError::into_inner);
-        for (slot, place) in MAILBOXES.iter().enumerate() {
-            let mailbox = match place.get() {
-                Some(mailbox) => mailbox,
-                None => {
-                    let fresh = Arc::new(Mailbox::new()?);
-                    place.get_or_init(|| fresh)
-                }
-            };
-            if !mailbox.taken.swap(true, Ordering::AcqRel) {
+        for (slot, cell) in MAILBOXES.iter().enumerate() {
+            let mailbox = cell.get_or_init(|| Arc::new(Mailbox::new()));
+            if !mailbox.claimed.swap(true, Ordering::AcqRel) {
                 while mailbox.messages.pop().is_some() {}
                 mailbox.overflowed.store(false, Ordering::Release);
                 mailbox.notified.store(false, Ordering::Release);
@@ -66,52 +59,43 @@ impl Mailbox {
         )))
     }
 
-    fn new() -> io::Result<Mailbox> {
-        // SAFETY: a plain system call; the descriptor it returns is ours alone.
-        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Mailbox {
+    fn new() -> Mailbox {
+        Mailbox {
             messages: ArrayQueue::new(MESSAGES_MAX),
             notified: AtomicBool::new(false),
             overflowed: AtomicBool::new(false),
-            ring: AtomicI32::new(-1),
-            // SAFETY: just made, owned by nobody else.
-            event: unsafe { OwnedFd::from_raw_fd(event) },
-            taken: AtomicBool::new(false),
-        })
+            notifier: Notifier::default(),
+            claimed: AtomicBool::new(false),
+        }
     }
 
-    /// Gives the slot up and drops what nobody reads any more.
+    /// Releases the mailbox and drops its unread messages.
     pub(crate) fn release(&self) {
-        self.ring.store(-1, Ordering::Release);
+        self.notifier.clear_ring();
         while self.messages.pop().is_some() {}
-        self.taken.store(false, Ordering::Release);
+        self.claimed.store(false, Ordering::Release);
     }
 
     /// Whether a core reads this mailbox.
     pub(crate) fn is_open(&self) -> bool {
-        self.taken.load(Ordering::Acquire)
+        self.claimed.load(Ordering::Acquire)
     }
 
-    /// Whether the core was woken and has not looked yet.
+    /// Whether the core was notified and has not read its messages yet.
     #[cfg(feature = "simulation")]
     pub(crate) fn is_notified(&self) -> bool {
         self.notified.load(Ordering::Acquire)
     }
 
-    /// The descriptor that becomes readable with a wake.
-    pub(crate) fn event(&self) -> RawFd {
-        self.event.as_raw_fd()
+    /// The notifier of the core that reads this mailbox.
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
-    /// From now on other rings wake this core through its ring.
-    pub(crate) fn set_ring(&self, ring: RawFd) {
-        self.ring.store(ring, Ordering::Release);
-    }
-
-    /// Leaves a message, or hands it back when the queue is full.
+    /// Queues a message and notifies the core.
+    ///
+    /// # Errors
+    /// The message, if the queue is full.
     pub(crate) fn post(&self, message: Message) -> Result<(), Message> {
         self.messages.push(message)?;
         self.notify();
@@ -122,26 +106,15 @@ impl Mailbox {
         if self.notified.swap(true, Ordering::AcqRel) {
             return;
         }
-        let ring = self.ring.load(Ordering::Acquire);
-        let through_ring =
-            ring >= 0 && core::try_with(|core| core.message_ring(ring)).unwrap_or(false);
-        if !through_ring {
-            self.ring_bell();
-        }
-    }
-
-    fn ring_bell(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes are written from a live array; a full counter already wakes.
-        unsafe { libc::write(self.event(), one.as_ptr().cast(), one.len()) };
+        self.notifier.notify();
     }
 }
 
-/// Wakes the core behind `ring` by its event descriptor, after a message to the ring has failed.
-pub(crate) fn ring_bell(ring: RawFd) {
-    let known = MAILBOXES.iter().map_while(OnceLock::get);
-    for mailbox in known.filter(|mailbox| mailbox.ring.load(Ordering::Acquire) == ring) {
-        mailbox.ring_bell();
+/// Wakes the core of `ring` by its eventfd, after a message to the ring has failed.
+pub(crate) fn notify_by_event(ring: RingHandle) {
+    let claimed = MAILBOXES.iter().map_while(OnceLock::get);
+    for mailbox in claimed.filter(|mailbox| mailbox.notifier.has_ring(ring)) {
+        mailbox.notifier.notify_by_event();
     }
 }
 
@@ -156,13 +129,11 @@ pub(crate) fn post_wake(core: u16, id: TaskId) {
     }
 }
 
-/// Does what the messages say. Called by the core once it was woken.
+/// Handles the queued messages. The core calls it after a notification.
 pub(crate) fn drain(core: &Core) {
     let mailbox = &core.mailbox;
-    let mut counter = [0u8; 8];
-    // SAFETY: eight bytes are read into a live array; the descriptor does not block.
-    unsafe { libc::read(mailbox.event(), counter.as_mut_ptr().cast(), counter.len()) };
-    // Cleared first: whoever posts after this line wakes us again.
+    mailbox.notifier.clear();
+    // Cleared before reading: a message that is posted after this line notifies the core again.
     mailbox.notified.swap(false, Ordering::AcqRel);
     if mailbox.overflowed.swap(false, Ordering::AcqRel) {
         core.counters.mailbox_overflows.add(1);

@@ -1,4 +1,4 @@
-//! One pinned thread per core, sharing nothing.
+//! One pinned thread per core; cores share no state.
 
 use std::future::Future;
 use std::io;
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::core::{self, Core, Settings};
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{DriverKind, IoChoice, system};
+use crate::driver::{self, DriverKind, IoChoice};
 use crate::mailbox::{Mailbox, Message};
 use crate::signal;
 
@@ -17,14 +17,14 @@ use crate::signal;
 pub struct Config {
     /// Which driver to use.
     pub io: IoChoice,
-    /// Number of cores; 0 means all that the process may run on.
+    /// Number of cores; 0 means one per processor that the process may run on.
     pub cores: usize,
     /// Pin each thread to its processor.
     pub pin: bool,
-    /// Most sockets of a core before accepting rests; 0 means 90 % of the descriptors that the
-    /// process may have, divided by the cores (rule 20).
+    /// With this many sockets a core pauses accepting; 0 means 90 % of the descriptors that the process
+    /// may open, divided by the number of cores (rule 20).
     pub sockets_max: usize,
-    /// Seed of [`random_u64`](crate::random_u64); `None` takes the operating system's.
+    /// Seed of [`random_u64`](crate::random_u64); `None` takes one from the operating system.
     pub seed: Option<u64>,
 }
 
@@ -43,11 +43,10 @@ impl Default for Config {
 impl Config {
     fn settings(&self, index: usize, cores: usize) -> Settings {
         let sockets_max = match self.sockets_max {
-            0 => (system::raise_nofile() * 9 / 10) as usize / cores,
+            0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
             max => max,
         };
-        // Before the first thread starts, since a process that has none need not wait for it.
-        system::enlarge_descriptor_table();
+        driver::enlarge_descriptor_table();
         Settings {
             index,
             io: self.io,
@@ -58,7 +57,7 @@ impl Config {
     }
 }
 
-/// The running cores. Dropping it does not stop them.
+/// The running cores. Dropping this value does not stop them.
 pub struct Cores {
     threads: Vec<JoinHandle<io::Result<()>>>,
     mailboxes: Vec<Arc<Mailbox>>,
@@ -67,14 +66,14 @@ pub struct Cores {
     fallback: Option<String>,
 }
 
-/// What a thread tells before it begins to work.
+/// The first message of a core's thread: its core is open, or the error.
 type Opened = io::Result<(Arc<Mailbox>, DriverKind)>;
 
-/// Starts one thread per core. Each runs the future of `main(index)` until it is done, closes
-/// what is left, and ends. All cores have the same driver.
+/// Starts one thread per core. Each runs the future of `main(index)` until it is done, closes its
+/// sockets, drops its tasks, and ends. All cores use the same driver.
 ///
 /// # Errors
-/// If a thread or its driver cannot be opened; the other threads end by themselves.
+/// If a thread cannot be started or its driver cannot be opened; the other threads then end.
 pub fn start<F, Fut>(config: &Config, main: F) -> io::Result<Cores>
 where
     F: Fn(usize) -> Fut + Send + Sync + 'static,
@@ -84,7 +83,7 @@ where
     if config.io != IoChoice::Auto {
         return start_with(config, &main);
     }
-    // Memory limits may allow a ring for some cores only; then none has one.
+    // Memory limits may allow rings for some cores only; then all cores use epoll.
     let with = |io| Config {
         io,
         ..config.clone()
@@ -106,8 +105,8 @@ where
     F: Fn(usize) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + 'static,
 {
-    let processors = system::processors();
-    system::note_processors(&processors);
+    let processors = driver::processors();
+    driver::set_processors(&processors);
     let count = if config.cores == 0 {
         processors.len()
     } else {
@@ -120,26 +119,26 @@ where
         driver: DriverKind::Epoll,
         fallback: None,
     };
-    // No core begins to work before all are open: the senders of `go` are dropped on an error.
+    // No core runs before all are open: on an error the senders are dropped, and the threads end.
     let mut starters = Vec::new();
     for index in 0..count {
         let settings = config.settings(index, count);
         cores.counters.push(Arc::clone(&settings.counters));
         let processor = config.pin.then(|| processors[index % processors.len()]);
         let (opened, was_opened) = mpsc::sync_channel::<Opened>(1);
-        let (go, may_go) = mpsc::sync_channel::<()>(1);
+        let (starter, start) = mpsc::sync_channel::<()>(1);
         let main = Arc::clone(main);
         let thread = thread::Builder::new().name(format!("blitz-core-{index}"));
         cores.threads.push(thread.spawn(move || {
             signal::block_in_thread();
-            // A container may forbid pinning; the core works without.
-            processor.map(system::pin_to);
+            // A container may forbid pinning; the core runs unpinned then.
+            processor.map(driver::pin_to);
             let core = match Core::open(settings) {
                 Ok(core) => core,
                 Err(error) => return opened.send(Err(error)).map_err(io::Error::other),
             };
-            let told = opened.send(Ok((Arc::clone(core.mailbox()), core.driver())));
-            if told.is_ok() && may_go.recv().is_ok() {
+            let sent = opened.send(Ok((Arc::clone(core.mailbox()), core.driver())));
+            if sent.is_ok() && start.recv().is_ok() {
                 core.run(async { main(index).await })
             } else {
                 Ok(())
@@ -148,38 +147,39 @@ where
         let (mailbox, driver) = was_opened.recv().map_err(io::Error::other)??;
         cores.mailboxes.push(mailbox);
         cores.driver = driver;
-        starters.push(go);
+        starters.push(starter);
     }
-    for go in starters {
-        // It can only fail if the thread has panicked, which `join` reports.
-        let _ = go.send(());
+    for starter in starters {
+        // Fails only if the thread has panicked, which `join` reports.
+        let _ = starter.send(());
     }
     Ok(cores)
 }
 
 impl Cores {
-    /// How many there are.
+    /// The number of cores.
     pub fn count(&self) -> usize {
         self.threads.len()
     }
 
-    /// The driver that is active.
+    /// The active driver.
     pub fn driver(&self) -> DriverKind {
         self.driver
     }
 
-    /// Why [`IoChoice::Auto`] did not take io_uring, in words for a person.
+    /// Why [`IoChoice::Auto`] chose epoll, as a message for people; `None` if it did not.
     pub fn fallback_reason(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
-    /// Runs `job` once on every core, soon, with the core's index. It must not wait or panic.
+    /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
+    /// panic.
     pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
         let job = Arc::new(job);
         for (index, mailbox) in self.mailboxes.iter().enumerate() {
             let job = Arc::clone(&job);
             let mut message = Message::Run(Box::new(move || job(index)));
-            // A full mailbox empties within a turn, unless its core is gone.
+            // A core empties a full mailbox within a turn, unless it has ended.
             while let Err(back) = mailbox.post(message) {
                 if !mailbox.is_open() {
                     break;
@@ -190,17 +190,16 @@ impl Cores {
         }
     }
 
-    /// What all cores together have counted.
+    /// The sums of all cores' counters.
     pub fn counters(&self) -> Counters {
         sum(&self.counters)
     }
 
-    /// Waits until every core has ended. With `BLITZ_REACTOR_COUNTERS` in the environment, the
-    /// sums of the counters are then written to standard error as one line of JSON, for
-    /// benchmarks.
+    /// Waits until every core has ended. If the environment contains `BLITZ_REACTOR_COUNTERS`, the sums
+    /// of the counters are then written to standard error as one line of JSON, for benchmarks.
     ///
     /// # Errors
-    /// The first error of a driver, or that a core panicked.
+    /// The first error of a driver, or an error for a core that panicked.
     pub fn join(self) -> io::Result<()> {
         let mut first = Ok(());
         for thread in self.threads {
@@ -228,7 +227,7 @@ fn sum(counters: &[Arc<CounterCells>]) -> Counters {
         .fold(Counters::default(), |a, b| a + b)
 }
 
-/// Runs one reactor on the calling thread until `future` is done: for tests and tools.
+/// Runs a single core on the calling thread until `future` is done: for tests and tools.
 ///
 /// # Errors
 /// If the driver cannot be opened or fails.
@@ -236,33 +235,33 @@ pub fn block_on<F: Future>(config: &Config, future: F) -> io::Result<F::Output> 
     Core::open(config.settings(0, 1))?.run(future)
 }
 
-/// Place of the calling core among those that were started together.
+/// The index of the calling core among those that were started together.
 pub fn core_index() -> usize {
     core::with(|core| core.index)
 }
 
-/// What the calling core has counted.
+/// The counters of the calling core.
 pub fn counters() -> Counters {
     core::with(Core::read_counters)
 }
 
-/// Bytes that one stream should hold at most, by what is left of the core's receive memory
-/// (rule 4): code that forwards asks before it takes more.
+/// The most bytes that one stream should hold, given the core's free receive memory (rule 4). Code that
+/// forwards content checks this limit before it takes more.
 pub fn fair_share() -> usize {
     core::with(|core| core.pool.fair_share())
 }
 
-/// Counts bytes against what the calling core may hold, as if they had been received.
+/// Counts bytes against the calling core's memory limit, as if they had been received.
 pub fn charge(bytes: usize) {
     core::with(|core| core.pool.charge(bytes));
 }
 
-/// Ends what [`charge`] began; on a thread without a reactor, which has ended, it does nothing.
+/// Takes back a [`charge`]. Does nothing on a thread whose reactor has ended.
 pub fn discharge(bytes: usize) {
     core::try_with(|core| core.pool.discharge(bytes));
 }
 
-/// Sockets that are open on the calling core.
+/// The number of open sockets of the calling core.
 pub fn sockets_open() -> usize {
     core::with(|core| core.sockets().table.len())
 }

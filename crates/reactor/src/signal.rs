@@ -1,8 +1,9 @@
-//! Signals: handled for the whole process, waited for by one thread.
+//! Signals: handlers for the whole process, and one thread that waits for them.
 //!
 //! The kernel delivers a signal to any thread that does not block it, and a program may have started
-//! threads before it serves. A mask of the calling thread would leave those with the default action,
-//! which ends the process. So each signal has a handler, which notes it and wakes the waiting thread.
+//! threads before it serves. A signal mask of the calling thread would leave the default action, which
+//! ends the process, in the other threads. So each signal has a handler that records it and wakes the
+//! waiting thread.
 
 use std::io;
 use std::mem;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// The signals that a server obeys.
+/// The signals that a server handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// HUP: reload.
@@ -28,7 +29,7 @@ pub enum Signal {
     User2,
 }
 
-/// The most urgent first: a burst of HUP must not delay the end.
+/// By urgency: a burst of HUP must not delay the shutdown.
 const ALL: [(libc::c_int, Signal); 6] = [
     (libc::SIGINT, Signal::Interrupt),
     (libc::SIGTERM, Signal::Terminate),
@@ -38,14 +39,14 @@ const ALL: [(libc::c_int, Signal); 6] = [
     (libc::SIGUSR2, Signal::User2),
 ];
 
-/// Signals that have arrived and were not taken: one bit each, in the order of [`ALL`].
-static ARRIVED: AtomicU32 = AtomicU32::new(0);
+/// Signals that [`Signals::wait`] has not returned yet: one bit each, in the order of [`ALL`].
+static PENDING: AtomicU32 = AtomicU32::new(0);
 
-/// The eventfd that wakes the waiting thread. Once made, it stays open, because a handler may be
-/// running on any thread at any time.
+/// The eventfd that wakes the waiting thread. It is never closed, because a handler may run on any
+/// thread at any time.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
-/// How the process handled the signals before, while a [`Signals`] exists.
+/// The previous handlers of the process, while a [`Signals`] exists.
 static INSTALLED: Mutex<Installed> = Mutex::new(Installed {
     users: 0,
     previous: None,
@@ -56,43 +57,42 @@ struct Installed {
     previous: Option<[libc::sigaction; ALL.len()]>,
 }
 
-/// The signals of this process, to wait for. They are handled as before once the last one is
-/// dropped.
+/// Handles the signals of this process. Dropping the last `Signals` restores the previous handlers.
 #[derive(Debug)]
 pub struct Signals(());
 
 impl Signals {
-    /// Handles the signals of the whole process from now on, whichever threads it has, so that they
-    /// come only through [`Signals::wait`]. A handler that the program had installed is not called
-    /// meanwhile; threads that block a signal go on blocking it, but for the calling one.
+    /// Installs handlers for the whole process and all of its threads, so that signals arrive through
+    /// [`Signals::wait`] only. Handlers of the program are not called until they are restored. The
+    /// calling thread unblocks the signals; other threads keep their masks.
     ///
     /// # Errors
-    /// What `eventfd(2)` or `sigaction(2)` report.
+    /// The error of `eventfd(2)` or `sigaction(2)`.
     pub fn install() -> io::Result<Signals> {
         let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
         if installed.users == 0 {
             open_wake()?;
-            ARRIVED.store(0, Ordering::Release);
+            PENDING.store(0, Ordering::Release);
             installed.previous = Some(install_handlers()?);
         }
         installed.users += 1;
-        // Some thread has to take them, and whoever started the process may have blocked them.
+        // At least one thread has to receive them; the parent process may have blocked them.
         change_mask(libc::SIG_UNBLOCK);
         Ok(Signals(()))
     }
 
-    /// The time of day, for the thread that waits for signals: it is no core, which has a
-    /// [clock](crate::wall_clock) of its own.
+    /// Wall-clock time for the thread that waits for signals. Cores use their own
+    /// [clock](crate::wall_clock).
     #[must_use]
     pub fn wall_clock(&self) -> SystemTime {
         SystemTime::now()
     }
 
-    /// The next signal, or `None` after `timeout`, or before if nothing came. Signals of one kind
-    /// that arrive before the first of them is taken count as one.
+    /// The next signal, or `None` after `timeout` or a spurious wake. Equal signals that arrive before
+    /// the first of them is returned count as one.
     ///
     /// # Errors
-    /// What `ppoll(2)` reports.
+    /// The error of `ppoll(2)`.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
         if let Some(signal) = take() {
             return Ok(Some(signal));
@@ -120,8 +120,8 @@ impl Signals {
             };
         }
         let mut count = 0u64;
-        // SAFETY: the descriptor stays open, and the value is live and as long as it says. There may
-        // be nothing to read, which is an error that does not matter.
+        // SAFETY: the descriptor stays open, and the value is live and has this length. Reading an
+        // empty counter is an error, which is ignored.
         unsafe { libc::read(wake, (&raw mut count).cast(), size_of::<u64>()) };
         Ok(take())
     }
@@ -139,32 +139,33 @@ impl Drop for Signals {
     }
 }
 
-/// Keeps the signals from interrupting this thread, which has better things to do; others take them.
+/// Blocks the signals in this thread, so that they do not interrupt its waits; other threads receive
+/// them.
 pub(crate) fn block_in_thread() {
     change_mask(libc::SIG_BLOCK);
 }
 
-/// The most urgent signal that has arrived.
+/// Takes the most urgent pending signal.
 fn take() -> Option<Signal> {
-    let arrived = ARRIVED.load(Ordering::Acquire);
-    let (_, signal) = ALL.get(arrived.trailing_zeros() as usize)?;
-    ARRIVED.fetch_and(!(arrived & arrived.wrapping_neg()), Ordering::AcqRel);
+    let pending = PENDING.load(Ordering::Acquire);
+    let (_, signal) = ALL.get(pending.trailing_zeros() as usize)?;
+    PENDING.fetch_and(!(pending & pending.wrapping_neg()), Ordering::AcqRel);
     Some(*signal)
 }
 
-/// The handler. It may interrupt any code of any thread, so it does only what signal-safety(7)
-/// allows, and leaves `errno` as it was.
-extern "C" fn note(number: libc::c_int) {
-    // SAFETY: the address is that of this thread's `errno`, which lives as long as the thread.
+/// The handler. It may interrupt any code of any thread, so it makes only calls that signal-safety(7)
+/// allows, and restores `errno`.
+extern "C" fn handle_signal(number: libc::c_int) {
+    // SAFETY: the address of this thread's `errno`, which lives as long as the thread.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
     if let Some(at) = ALL.iter().position(|(known, _)| *known == number) {
-        ARRIVED.fetch_or(1 << at, Ordering::AcqRel);
+        PENDING.fetch_or(1 << at, Ordering::AcqRel);
         let one = 1u64;
         let wake = WAKE.load(Ordering::Acquire);
-        // SAFETY: the descriptor stays open, and the value is live and as long as it says. It does
-        // not block; if the counter is full, the thread is being woken anyway.
+        // SAFETY: the descriptor stays open, and the value is live and has this length. The call does
+        // not block; a full counter wakes the thread as well.
         unsafe { libc::write(wake, (&raw const one).cast(), size_of::<u64>()) };
     }
     // SAFETY: as above.
@@ -180,24 +181,24 @@ fn open_wake() -> io::Result<()> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and ours alone.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     WAKE.store(fd.into_raw_fd(), Ordering::Release);
     Ok(())
 }
 
-/// Installs the handler for each signal; gives what was there before.
+/// Installs the handler for each signal; returns the previous actions.
 fn install_handlers() -> io::Result<[libc::sigaction; ALL.len()]> {
     // SAFETY: all zeros is a valid action, the default one.
     let mut previous: [libc::sigaction; ALL.len()] = unsafe { mem::zeroed() };
     for (at, (number, _)) in ALL.iter().enumerate() {
         // SAFETY: as above.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
-        action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        // Calls of other threads that can go on do so.
+        action.sa_sigaction = handle_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // Interrupted system calls of other threads are restarted.
         action.sa_flags = libc::SA_RESTART;
-        // SAFETY: both actions are live; the mask is initialised before it is used; the handler does
-        // only what is allowed while anything else is interrupted.
+        // SAFETY: both actions are live; the mask is initialised before it is used; the handler makes
+        // only async-signal-safe calls.
         let set = unsafe {
             libc::sigemptyset(&raw mut action.sa_mask);
             libc::sigaction(*number, &raw const action, &raw mut previous[at])
@@ -211,23 +212,23 @@ fn install_handlers() -> io::Result<[libc::sigaction; ALL.len()]> {
     Ok(previous)
 }
 
-/// Puts back what was there before, unless somebody else has put something there since.
+/// Restores the previous actions, except where the program has installed another handler meanwhile.
 fn restore_handlers(previous: &[libc::sigaction]) {
-    let ours = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    let ours = handle_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     for ((number, _), previous) in ALL.iter().zip(previous) {
-        // SAFETY: all zeros is a valid action; all of them are live; what is put back is what the
-        // kernel has given.
+        // SAFETY: all zeros is a valid action; all of them are live; the kernel has returned the
+        // previous actions.
         unsafe {
             let mut current: libc::sigaction = mem::zeroed();
-            let known = libc::sigaction(*number, std::ptr::null(), &raw mut current) == 0;
-            if known && current.sa_sigaction == ours {
+            let is_read = libc::sigaction(*number, std::ptr::null(), &raw mut current) == 0;
+            if is_read && current.sa_sigaction == ours {
                 libc::sigaction(*number, previous, std::ptr::null_mut());
             }
         }
     }
 }
 
-/// Blocks or unblocks the signals in this thread and in those that it starts from now on.
+/// Blocks or unblocks the signals in this thread and in threads that it starts later.
 fn change_mask(how: libc::c_int) {
     // SAFETY: the set is initialised by `sigemptyset`, the numbers are valid signals, and the mask
     // is that of this thread only. It cannot fail with a valid `how`.

@@ -1,4 +1,4 @@
-//! Stream sockets: what the crates above hold, and the table behind it.
+//! Stream sockets: the handles for the crates above, and the table behind them.
 
 mod address;
 mod commands;
@@ -22,14 +22,13 @@ use crate::buffer::{Chunk, Slice};
 use crate::core;
 
 pub use address::Address;
-pub(crate) use entry::{Outcome, Parking, Pending};
+pub(crate) use entry::{Action, Parking, Pending};
 pub use listener::Listener;
-pub(crate) use outgoing::Shape;
 pub(crate) use slab::SocketKey;
 pub(crate) use table::{SocketTable, Sockets};
 
-/// One stream socket of this core. Dropping it cancels what is under way and closes at once,
-/// without sending what is queued; see [`Socket::finish`] for the polite end.
+/// One stream socket of this core. Dropping it cancels pending operations and closes immediately,
+/// without sending the queue; [`Socket::finish`] closes gracefully.
 #[derive(Debug)]
 pub struct Socket {
     key: SocketKey,
@@ -44,34 +43,34 @@ impl Socket {
         }
     }
 
-    /// Connects to `address`. Dropping the future gives the attempt up.
+    /// Connects to `address`. Dropping the future cancels the attempt.
     ///
     /// # Errors
-    /// What `connect(2)` reports, or that no descriptor is left.
+    /// The error of `connect(2)`, or of `socket(2)` if no descriptor is left.
     pub async fn connect(address: &Address) -> io::Result<Socket> {
         let socket = core::with(|core| core.sockets().connect(address).map(Socket::new))?;
         poll_fn(|cx| core::with(|core| core.sockets().poll_connected(socket.key, cx))).await?;
         Ok(socket)
     }
 
-    /// The other end; `None` on a unix socket.
+    /// The peer's address; `None` on a unix socket.
     pub fn peer(&self) -> Option<SocketAddr> {
         core::with(|core| core.sockets().peer(self.key))
     }
 
-    /// This end; `None` on a unix socket.
+    /// The local address; `None` on a unix socket.
     pub fn local(&self) -> Option<SocketAddr> {
         core::with(|core| core.sockets().local(self.key))
     }
 
-    /// Most bytes that may be received and not yet taken (rule 1); 16 KiB at first, 0 to stop.
-    /// Taking bytes opens the window again by as much. A smaller window holds back what comes
-    /// later, not what the kernel was already asked for.
+    /// Sets the receive window: most bytes that may be received and unread (rule 1). It is 16 KiB at
+    /// first; 0 stops receiving. Reading bytes opens the window by their number. A smaller window does not
+    /// affect the receive that is pending.
     pub fn set_window(&self, bytes: usize) {
         core::with(|core| core.sockets().set_window(self.key, bytes));
     }
 
-    /// The next received bytes; `None` after FIN, from then on. An error stays, too.
+    /// The next received bytes; `None` after FIN. Later calls return the same end or error.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Slice>>> {
         core::with(|core| core.sockets().poll_receive(self.key, Some(cx)))
     }
@@ -79,12 +78,12 @@ impl Socket {
     /// As [`Socket::poll_recv`].
     ///
     /// # Errors
-    /// What `recv(2)` reports: mostly that the peer has reset the connection.
+    /// The error of `recv(2)`, mostly that the peer has reset the connection.
     pub async fn recv(&self) -> io::Result<Option<Slice>> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// What [`Socket::recv`] would give without waiting.
+    /// As [`Socket::recv`], without waiting; `None` if nothing is readable.
     pub fn try_recv(&self) -> Option<io::Result<Option<Slice>>> {
         match core::with(|core| core.sockets().poll_receive(self.key, None)) {
             Poll::Ready(received) => Some(received),
@@ -99,13 +98,13 @@ impl Socket {
         }
     }
 
-    /// Received bytes that wait to be taken.
+    /// The number of received and unread bytes.
     pub fn unread_bytes(&self) -> usize {
         core::with(|core| core.sockets().unread_bytes(self.key))
     }
 
-    /// Queues bytes. All that is queued in a turn leaves together, in order, at its end; a
-    /// failure is reported by [`Socket::send_room`].
+    /// Queues bytes. All bytes that are queued in a turn are sent together, in order, at its end;
+    /// [`Socket::send_room`] reports a failure.
     #[inline]
     pub fn send(&self, chunk: impl Into<Chunk>) {
         let chunk = chunk.into();
@@ -114,12 +113,12 @@ impl Socket {
         }
     }
 
-    /// Bytes queued that the kernel has not taken.
+    /// The number of queued bytes that the kernel has not taken.
     pub fn queued(&self) -> usize {
         core::with(|core| core.sockets().queued(self.key))
     }
 
-    /// Ready when at most `below` bytes are queued, or sending has failed.
+    /// Ready when at most `below` bytes are queued, or with the error if sending has failed.
     pub fn poll_send_room(&self, cx: &mut Context<'_>, below: usize) -> Poll<io::Result<()>> {
         core::with(|core| core.sockets().poll_send_room(self.key, cx, below))
     }
@@ -127,56 +126,56 @@ impl Socket {
     /// As [`Socket::poll_send_room`].
     ///
     /// # Errors
-    /// What sending failed with; it stays.
+    /// The error that sending has failed with; later calls return it again.
     pub async fn send_room(&self, below: usize) -> io::Result<()> {
         poll_fn(|cx| self.poll_send_room(cx, below)).await
     }
 
-    /// Says that the owner is to send next: see [`Socket::has_received_first`].
+    /// Declares that the owner sends next: see [`Socket::has_received_first`].
     pub fn expect_to_send_first(&self) {
         core::with(|core| core.sockets().expect_to_send_first(self.key));
     }
 
-    /// Whether bytes arrived before the kernel had taken the first byte that was sent after
+    /// Whether bytes arrived before the kernel took the first byte that was sent after
     /// [`Socket::expect_to_send_first`].
     pub fn has_received_first(&self) -> bool {
         core::with(|core| core.sockets().has_received_first(self.key))
     }
 
-    /// Says how many received and queued bytes the owner holds because of this socket, beside those
-    /// that the socket knows of. When the core holds all that it may, the one with the most is shed:
-    /// its calls fail (rule 4).
+    /// Sets the number of received and queued bytes that the owner holds for this socket, in addition to
+    /// those in the socket. When the core's memory is exhausted, the socket with the most is shed: its
+    /// calls fail (rule 4).
     pub fn note_held(&self, bytes: usize) {
         core::with(|core| core.sockets().note_held(self.key, bytes));
     }
 
-    /// When the kernel last took a byte, or the oldest queued byte was queued: what a deadline
-    /// for stalled sends counts from.
+    /// When the kernel last took a byte, or the oldest queued byte was queued. Deadlines for stalled sends
+    /// start at this time.
     pub fn send_progress(&self) -> Instant {
         core::with(|core| core.sockets().send_progress(self.key))
     }
 
-    /// Sends FIN after what is queued.
+    /// Sends the queue, then FIN.
     pub fn shutdown_write(&self) {
         core::with(|core| core.sockets().shutdown_write(self.key));
     }
 
-    /// The polite end, which needs no task (rule 16): sends what is queued, then FIN, discards
-    /// at most 64 KiB or 2 s of input, closes. A close with unread input would destroy the
-    /// answer that was just sent.
+    /// Closes gracefully, without a task (rule 16): sends the queue, then FIN, discards at most 64 KiB or
+    /// 2 s of input, and closes. A close with unread input would send RST, which can destroy the response
+    /// at the peer.
     pub fn finish(self) {
         core::with(|core| core.sockets().finish(self.key));
         std::mem::forget(self);
     }
 
-    /// Closes with RST, after what is queued, if that leaves within 2 s.
+    /// Closes with RST, after sending the queue if that takes at most 2 s.
     pub fn abort(self) {
         core::with(|core| core.sockets().abort(self.key));
         std::mem::forget(self);
     }
 
-    /// Gives the socket into the core's keeping until bytes, FIN or an error arrive, or
-    /// the time `within` is over; then `resume` gets it back, once (rule 5).
+    /// Parks the socket: the core owns it until bytes, FIN or an error arrive, or the time `within` is
+    /// over; then `resume` gets it back, once (rule 5).
     #[inline]
     pub fn park(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Parked {
         core::with(|core| core.sockets().park(self.key, resume, tag, within));
@@ -185,7 +184,7 @@ impl Socket {
         parked
     }
 
-    /// As [`Socket::park`], but for no longer than until the deadline of the last time.
+    /// As [`Socket::park`], but at most until the deadline of the previous time.
     pub fn park_again(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Parked {
         core::with(|core| core.sockets().park_again(self.key, resume, tag, within));
         let parked = Parked(self.key);
@@ -196,43 +195,43 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // A core that is gone has closed its sockets.
+        // A core that has ended has closed its sockets.
         core::try_with(|core| core.sockets().close(self.key));
     }
 }
 
-/// Gets a parked socket back.
+/// The handler of a parked socket.
 pub trait Resume {
-    /// Called on the socket's core with what [`Socket::park`] was given.
+    /// Called on the socket's core with the tag that was passed to [`Socket::park`].
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause);
 }
 
-/// Why a parked socket came back.
+/// Why a parked socket is resumed.
 #[derive(Debug)]
 pub enum Cause {
     /// The next received bytes.
     Received(Slice),
-    /// FIN or an error waits in [`Socket::recv`].
+    /// [`Socket::recv`] will return FIN or an error.
     Ended,
     /// The deadline has passed.
     Expired,
 }
 
-/// Names a parked socket; dropping it does nothing.
+/// The key of a parked socket. Dropping the key does not affect the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parked(SocketKey);
 
 impl Parked {
-    /// Takes the socket back, if it is still parked and has nothing to say.
+    /// Takes the socket back, if it is still parked and not readable.
     pub fn unpark(self) -> Option<Socket> {
-        // The handler may own anything, so it is dropped outside the borrow.
+        // The handler may own sockets, so it is dropped outside the borrow.
         let resume = core::with(|core| core.sockets().unpark(self.0))?;
         drop(resume);
         Some(Socket::new(self.0))
     }
 }
 
-/// Hands a socket to its handler. Called with no table borrowed.
+/// Passes a socket to its handler. Called while the table is not borrowed.
 #[inline]
 pub(crate) fn resume(parking: Parking, key: SocketKey, cause: Cause) {
     parking.resume.resume(Socket::new(key), parking.tag, cause);

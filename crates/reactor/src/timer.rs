@@ -1,4 +1,4 @@
-//! Time of the loop: the clock that stands still within a turn, timers, and chance.
+//! The clock, which does not move within a turn, timers, and random numbers.
 
 mod clock;
 mod wheel;
@@ -11,36 +11,36 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::core::{self, Core};
 
 pub(crate) use clock::{Clock, Random, ticks_up};
-pub(crate) use wheel::{Target, TimerKey, Wheel};
+pub(crate) use wheel::{TimerKey, TimerTarget, Wheel};
 
-/// Time of this turn of the loop; it does not move while a task runs.
+/// The time of this turn of the loop. It does not move while a task runs.
 pub fn now() -> Instant {
     core::with(|core| core.clock.now())
 }
 
-/// Wall-clock time of this turn.
+/// The wall-clock time of this turn.
 pub fn wall_clock() -> SystemTime {
     core::with(Core::wall)
 }
 
-/// Sixty-four random bits: from the operating system's generator, or from the seed of
+/// Sixty-four random bits from a generator that is seeded by the operating system or by
 /// [`Config::seed`](crate::Config). Not for keys (rule 7).
 pub fn random_u64() -> u64 {
     core::with(|core| core.random.borrow_mut().next())
 }
 
-/// Ready after `duration`, to the millisecond, never early.
+/// Ready after `duration`, rounded up to a millisecond, never early.
 pub fn sleep(duration: Duration) -> Timer {
     sleep_until(now() + duration)
 }
 
-/// Ready at `at`, to the millisecond, never early.
+/// Ready at `at`, rounded up to a millisecond, never early.
 pub fn sleep_until(at: Instant) -> Timer {
     Timer { at, key: None }
 }
 
-/// A deadline as a future. Moving it to a later time costs a store, so one timer can guard a
-/// connection through all of its phases.
+/// A deadline as a future. Moving it to a later time costs one store, so one timer can serve all phases
+/// of a connection.
 #[derive(Debug)]
 pub struct Timer {
     at: Instant,
@@ -76,7 +76,7 @@ impl Future for Timer {
                 return Poll::Ready(());
             }
             let mut wheel = core.wheel.borrow_mut();
-            let target = Target::Task(cx.waker().clone());
+            let target = TimerTarget::Task(cx.waker().clone());
             match self.key {
                 Some(key) if wheel.retarget(key, &target) => {}
                 _ => self.key = Some(wheel.insert(core.clock.tick_after(at), target)),
@@ -89,13 +89,13 @@ impl Future for Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            // A core that is gone has no timers either.
+            // A core that has ended has dropped its timers.
             core::try_with(|core| core.wheel.borrow_mut().cancel(key));
         }
     }
 }
 
-/// The time of a [`timeout`] was over first.
+/// The duration of a [`timeout`] has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed;
 

@@ -1,35 +1,34 @@
-//! Memory that a burst has used goes back to the operating system.
+//! Gives memory back to the operating system after a burst.
 //!
-//! Free lists and the allocator keep what a busy moment needed, which serves the next such moment;
-//! but one that does not come again would leave a core with many times the memory that it needs.
+//! Free lists and the allocator keep the memory of a burst for the next one. If no other burst follows,
+//! the core would keep many times the memory that it needs.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::buffer::{self, Pool};
-use crate::driver::Driver;
+use crate::driver::{self, Driver};
 use crate::executor;
 
-/// Tasks, sockets and full buffers at a time from which on a core has been busy enough to look for
-/// memory to give back.
+/// A burst has at least this many tasks, sockets and filled buffers at a time.
 const BURST_MIN: usize = 512;
 
-/// How long there have to be less than half as many.
+/// A burst is over after fewer than half as many for this long.
 const QUIET_TIME: Duration = Duration::from_secs(2);
 
-/// Finds out when a burst is over.
+/// Detects the end of a burst.
 #[derive(Default)]
 pub(crate) struct Trim {
-    /// The most at a time since memory was last given back.
+    /// The largest count since memory was last given back.
     peak: Cell<usize>,
     quiet_since: Cell<Option<Instant>>,
 }
 
 impl Trim {
-    /// Notes how many tasks, sockets and full buffers there are; how long it is until memory may be
-    /// given back, if there is a burst to wait for the end of.
+    /// Records the number of tasks, sockets and filled buffers. Returns the time until memory is given
+    /// back, if a burst is ending.
     #[inline]
-    pub(crate) fn note(&self, count: usize, now: Instant) -> Option<Duration> {
+    pub(crate) fn record(&self, count: usize, now: Instant) -> Option<Duration> {
         let peak = self.peak.get();
         if count >= peak {
             self.peak.set(count);
@@ -43,28 +42,19 @@ impl Trim {
         Some((since + QUIET_TIME).saturating_duration_since(now))
     }
 
-    /// Gives memory back, unless the driver has reports that may be about buffers. Whether it did.
+    /// Gives memory back; false if the driver has completions that may refer to buffers.
     #[cold]
     pub(crate) fn give_back(&self, count: usize, driver: &mut Driver, pool: &Pool) -> bool {
         if !driver.shrink(pool) {
             return false;
         }
         pool.give_back_memory();
-        buffer::forget_kept();
-        executor::forget_kept();
-        give_heap_back();
+        buffer::free_unused();
+        executor::free_unused();
+        driver::trim_heap();
         self.peak.set(count);
         self.quiet_since.set(None);
         true
-    }
-}
-
-/// The allocator's free pages, wherever they are in the heap.
-fn give_heap_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: a plain call of the C library, which locks what it works on.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }
 
@@ -76,14 +66,14 @@ mod tests {
     fn a_burst_is_over_when_half_of_it_is_gone_for_a_while() {
         let (trim, start) = (Trim::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(trim.note(BURST_MIN - 1, at(0)), None);
-        assert_eq!(trim.note(1, at(0)), None, "that was no burst");
-        assert_eq!(trim.note(1_000, at(1)), None);
-        assert_eq!(trim.note(501, at(1)), None);
-        assert_eq!(trim.note(500, at(2)), Some(QUIET_TIME));
-        assert_eq!(trim.note(400, at(3)), Some(QUIET_TIME / 2));
-        assert_eq!(trim.note(501, at(3)), None, "it goes on");
-        assert_eq!(trim.note(10, at(4)), Some(QUIET_TIME));
-        assert_eq!(trim.note(10, at(7)), Some(Duration::ZERO));
+        assert_eq!(trim.record(BURST_MIN - 1, at(0)), None);
+        assert_eq!(trim.record(1, at(0)), None, "that was no burst");
+        assert_eq!(trim.record(1_000, at(1)), None);
+        assert_eq!(trim.record(501, at(1)), None);
+        assert_eq!(trim.record(500, at(2)), Some(QUIET_TIME));
+        assert_eq!(trim.record(400, at(3)), Some(QUIET_TIME / 2));
+        assert_eq!(trim.record(501, at(3)), None, "it goes on");
+        assert_eq!(trim.record(10, at(4)), Some(QUIET_TIME));
+        assert_eq!(trim.record(10, at(7)), Some(Duration::ZERO));
     }
 }

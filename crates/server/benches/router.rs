@@ -9,7 +9,7 @@ use blitz::router::{Pattern, Router, RouterBuilder};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 
-/// Words of an ordinary API, so that names share beginnings as they do in life.
+/// Words of an ordinary API, so that names share prefixes as in real ones.
 const NOUNS: [&str; 10] = [
     "accounts",
     "articles",
@@ -23,7 +23,7 @@ const NOUNS: [&str; 10] = [
     "users",
 ];
 
-/// Five routes for each resource of each version: the shape of a large REST service.
+/// Five routes for each resource of each version, as in a large REST service.
 fn routes(count: usize) -> Router<usize> {
     let mut builder = RouterBuilder::default();
     for index in 0..count {

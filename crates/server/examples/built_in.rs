@@ -1,5 +1,5 @@
-//! The built-in endpoints as a server of their own. Stopping it shows a drain: ask for
-//! `/delay?ms=800`, send TERM, and the answer still comes.
+//! A server with the built-in endpoints. To see it drain, request `/delay?ms=800` and send TERM: the response
+//! still arrives.
 
 use std::time::Duration;
 

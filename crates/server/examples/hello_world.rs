@@ -1,5 +1,5 @@
-//! Says hello on http://localhost:8080/ and `/hello`; `BLITZ_LISTEN`, `BLITZ_CORES` and `BLITZ_IO`
-//! change where and how.
+//! A greeting on http://localhost:8080/ and `/hello`. `BLITZ_LISTEN`, `BLITZ_CORES` and `BLITZ_IO` change the
+//! address, the number of cores and the driver.
 
 use blitz::App;
 

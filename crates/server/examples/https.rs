@@ -1,5 +1,5 @@
-//! Says hello on https://localhost:8443/ with a certificate and its key:
-//! `cargo run --example https -- localhost.pem localhost.key`, such as `blitz cert` makes.
+//! A greeting on https://localhost:8443/ with a certificate and its key, for example of `blitz cert`:
+//! `cargo run --example https -- localhost.pem localhost.key`.
 //!
 //! A third argument is the address to listen on. HUP reads the files again.
 

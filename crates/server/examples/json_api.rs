@@ -1,4 +1,4 @@
-//! A small JSON service: typed paths, shared state, and errors that explain themselves.
+//! A small JSON service: typed paths, shared state, and problem responses.
 //!
 //! ```sh
 //! curl -i localhost:8080/notes -H 'content-type: application/json' -d '{"text": "buy milk"}'

@@ -1,4 +1,4 @@
-//! Content that is made or used while it travels, in bounded memory.
+//! Content that is streamed in bounded memory.
 //!
 //! ```sh
 //! curl -N localhost:8080/clock                                 # a line each second
@@ -19,7 +19,7 @@ fn main() -> blitz::Result {
         .run()
 }
 
-/// Ends when the client goes away: the handler is dropped where it waits.
+/// Ends when the client disconnects: the handler's future is dropped.
 fn clock() -> Response {
     Response::stream(async |writer| {
         for second in 0.. {
@@ -30,7 +30,7 @@ fn clock() -> Response {
     })
 }
 
-/// `send` waits for room, so a slow reader slows the counting down.
+/// `send` waits for room, so the handler is as slow as its reader.
 fn numbers(Path(count): Path<u64>) -> Response {
     let lines = Response::stream(async move |writer| {
         for start in (0..count).step_by(1000) {
@@ -43,7 +43,7 @@ fn numbers(Path(count): Path<u64>) -> Response {
     lines.content_type("text/plain; charset=utf-8")
 }
 
-/// Adler-32 of what is uploaded; a client that is too slow is cut off by the default deadlines.
+/// Adler-32 of the uploaded content; the default timeouts end a client that is too slow.
 async fn checksum(mut body: Body) -> Result<String, Problem> {
     let (mut low, mut high, mut bytes) = (1_u32, 0_u32, 0_u64);
     while let Some(chunk) = body.chunk().await? {

@@ -1,4 +1,4 @@
-//! `App`: what a server is told before it runs.
+//! `App`: the routes and settings of a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::run::{self, Settings};
 use crate::service::Service;
 use crate::site::States;
 
-/// Most bytes of content that extractors read whole, unless the app says otherwise.
+/// Default for the most bytes of content that extractors buffer.
 const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// A server in the making: routes, state, middleware, and where to listen.
+/// The builder of a server: routes, states, middleware, and addresses to listen on.
 ///
 /// ```no_run
 /// use blitz::App;
@@ -31,12 +31,12 @@ const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// }
 /// ```
 ///
-/// Where the program says nothing, the environment may: `BLITZ_LISTEN` (addresses, separated by
-/// commas), `BLITZ_CORES` (a number) and `BLITZ_IO` (`auto`, `uring` or `epoll`). Without either,
-/// it listens on `127.0.0.1:8080` and uses all cores.
+/// Settings that the program does not set are taken from environment variables: `BLITZ_LISTEN`
+/// (addresses, separated by commas), `BLITZ_CORES` (a number) and `BLITZ_IO` (`auto`, `uring` or
+/// `epoll`). Without either, the server listens on `127.0.0.1:8080` and uses all cores.
 ///
-/// Mistakes, such as two routes for the same paths, are reported by [`run`](App::run) or
-/// [`build`](App::build) before anything is served.
+/// [`run`](App::run) and [`build`](App::build) report mistakes, such as two routes for the same paths,
+/// before the server accepts connections.
 #[must_use]
 pub struct App {
     pub(crate) drafts: Vec<Draft>,
@@ -47,14 +47,14 @@ pub struct App {
     pub(crate) settings: Settings,
 }
 
-/// A route as it was given.
+/// A route before the app is built.
 pub(crate) struct Draft {
-    /// `None` is every method that has no route of its own.
+    /// `None` means every method without a route of its own.
     pub(crate) method: Option<Method>,
     pub(crate) pattern: String,
     pub(crate) handler: DynHandler,
     pub(crate) check: fn(&Setup<'_>) -> std::result::Result<(), String>,
-    /// Those of the app it was nested with.
+    /// The middleware of the nested app that it comes from.
     pub(crate) layers: Vec<DynMiddleware>,
 }
 
@@ -97,25 +97,25 @@ impl App {
 
     /// Adds a route: a method, a [pattern](crate::router) and a handler.
     ///
-    /// `HEAD` is answered by the route of `GET`, `OPTIONS` with the methods that the path has, and
-    /// any other method with 405, unless there is a route for it.
+    /// For methods without a route, the route of `GET` answers `HEAD`, the response to `OPTIONS` lists the
+    /// allowed methods, and any other method is a 405.
     pub fn route<M, H: Handler<M>>(self, method: Method, pattern: &str, handler: H) -> App {
         self.draft(Some(method), pattern, handler)
     }
 
-    /// Adds a route for all methods that have none of their own on this path.
+    /// Adds a route for all methods without a route of their own on this path.
     pub fn any<M, H: Handler<M>>(self, pattern: &str, handler: H) -> App {
         self.draft(None, pattern, handler)
     }
 
-    /// Answers paths that no route matches; otherwise they are 404.
+    /// Sets the handler for paths that no route matches; the default response is 404.
     pub fn fallback<M, H: Handler<M>>(mut self, handler: H) -> App {
         self.fallback = erase(handler);
         self
     }
 
-    /// Adds all routes of another app below `prefix`. Its middleware stays around its routes only;
-    /// its states join this app's; its fallback, addresses and limits do not count.
+    /// Adds all routes of another app below `prefix`. The other app's middleware applies to its routes
+    /// only; its states are added to this app's; its fallback, addresses and limits are ignored.
     pub fn nest(mut self, prefix: &str, app: App) -> App {
         let prefix = prefix.trim_end_matches('/');
         self.drafts.extend(app.drafts.into_iter().map(|mut draft| {
@@ -127,8 +127,8 @@ impl App {
         self
     }
 
-    /// Puts a [middleware](crate::middleware) around everything this app answers, 404 and 405
-    /// included. The first one added is the outermost.
+    /// Adds a [middleware](crate::middleware) to all routes of this app, including 404 and 405. The first
+    /// one added is the outermost.
     pub fn wrap<F, R, K>(mut self, middleware: F) -> App
     where
         F: Fn(Request, Next) -> R + Send + Sync + 'static,
@@ -140,34 +140,35 @@ impl App {
         self
     }
 
-    /// Sets a value that all cores share, for [`State<T>`](crate::extract::State).
+    /// Sets a state that all cores share, for [`State<T>`](crate::extract::State).
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> App {
         let value = Arc::new(value);
         self.states.set(move || Arc::clone(&value));
         self
     }
 
-    /// Gives each core a value of its own, for [`Local<T>`](crate::extract::Local).
+    /// Sets a state of which each core has its own, for [`Local<T>`](crate::extract::Local).
     pub fn local<T: 'static>(mut self, make: impl Fn() -> T + Send + Sync + 'static) -> App {
         self.states.set(make);
         self
     }
 
-    /// Most bytes of content that extractors such as `Json` read; beyond: 413. Default: 2 MiB.
+    /// Sets the most bytes of content that extractors such as `Json` read; larger content is a 413.
+    /// Default: 2 MiB.
     pub fn body_bytes_max(mut self, bytes: usize) -> App {
         self.body_bytes_max = bytes;
         self
     }
 
     /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all interfaces,
-    /// or `unix:/path`. With `h2c://` in front, HTTP/2 is all that is spoken there.
+    /// or `unix:/path`. With the prefix `h2c://` the listener accepts only HTTP/2.
     pub fn listen(mut self, address: impl Into<String>) -> App {
         self.settings.listen.push(address.into());
         self
     }
 
-    /// Adds an address to listen on for HTTPS, over HTTP/2 and HTTP/1.1 as the client likes. Each may
-    /// have certificates of its own.
+    /// Adds an address to listen on for HTTPS; ALPN negotiates HTTP/2 or HTTP/1.1. Each address may have
+    /// its own certificates.
     pub fn listen_tls(mut self, address: impl Into<String>, certificates: Certificates) -> App {
         self.settings
             .listen_tls
@@ -175,49 +176,49 @@ impl App {
         self
     }
 
-    /// Number of cores to serve on; by default all that the process may use.
+    /// Sets the number of cores; the default is all that the process may use.
     pub fn cores(mut self, cores: usize) -> App {
         self.settings.cores = Some(cores);
         self
     }
 
-    /// How to talk to the kernel; by default io_uring, or epoll where that is not allowed.
+    /// Sets the I/O driver; the default is io_uring, or epoll if the kernel does not allow io_uring.
     pub fn io(mut self, choice: IoChoice) -> App {
         self.settings.io = Some(choice);
         self
     }
 
-    /// Bounds and deadlines, in place of the defaults.
+    /// Replaces the default limits and timeouts.
     pub fn limits(mut self, limits: Limits) -> App {
         self.settings.limits = limits;
         self
     }
 
-    /// Value of the `Server` field; by default there is none.
+    /// Sets the value of the `Server` field; by default responses have none.
     pub fn server_name(mut self, name: impl Into<String>) -> App {
         self.settings.server_name = Some(name.into());
         self
     }
 
-    /// Lets clients in clear text switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2). By
-    /// default they do not, because RFC 9113 removed it, and behind a proxy that forwards `Upgrade`
-    /// the later requests of a switched connection pass the proxy's access rules. Clients of unix
-    /// sockets and forwarded requests never switch.
+    /// Allows clear-text clients to switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2). Off by
+    /// default, because RFC 9113 removed it, and because behind a proxy that forwards `Upgrade` the later
+    /// requests of a switched connection bypass the proxy's access rules. It never applies to unix
+    /// sockets and forwarded requests.
     pub fn h2c_upgrade(mut self, is_allowed: bool) -> App {
         self.settings.h2c_upgrade = is_allowed;
         self
     }
 
-    /// How long requests may go on after the signal to stop. Default: 30 s.
+    /// Sets how long requests may continue after the signal to stop. Default: 30 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> App {
         self.settings.drain_timeout = timeout;
         self
     }
 
-    /// Checks and packs everything, for whoever serves it.
+    /// Checks the app and builds its service.
     ///
     /// # Errors
-    /// A pattern that cannot be used, two routes for the same paths, a state that is missing.
+    /// An invalid pattern, two routes for the same paths, or a missing state.
     pub fn build(self) -> Result<Service> {
         crate::build::site(self).map(|site| Service(Arc::new(site)))
     }
@@ -230,12 +231,12 @@ impl App {
         self.build()
     }
 
-    /// Serves until a signal ends it: TERM and QUIT let running requests finish, INT does not. HUP
-    /// reads [`Certificates`] again.
+    /// Serves until a signal ends the server: TERM and QUIT let running requests finish, INT does not. HUP
+    /// reads the files of [`Certificates`] again.
     ///
     /// # Errors
-    /// What [`build`](App::build) finds, an address or a certificate that cannot be used, or a
-    /// failing reactor.
+    /// Those of [`build`](App::build), an address or a certificate that cannot be used, or a failure of
+    /// the reactor.
     pub fn run(mut self) -> Result<(), Error> {
         let settings = std::mem::take(&mut self.settings);
         run::run(self.build()?, settings)

@@ -11,17 +11,17 @@ use crate::response::Response;
 
 /// Most arenas a core keeps for later requests.
 const KEPT_MAX: usize = 64;
-/// An arena that has grown larger than this is given back to the system.
+/// A larger arena is freed instead of kept.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 thread_local! {
-    static SHELF: RefCell<Vec<Bump>> = const { RefCell::new(Vec::new()) };
+    static FREE_LIST: RefCell<Vec<Bump>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A bump allocator for one request; everything in it is freed at once when it is dropped.
+/// A bump allocator for one request; dropping it frees all of its allocations at once.
 ///
-/// Its memory goes back to the core and serves the next request, so steady traffic asks the
-/// system for nothing.
+/// Its memory returns to the core and is reused by later requests, so steady traffic allocates nothing
+/// from the system.
 ///
 /// ```
 /// use blitz::{App, extract::{Arena, Path}};
@@ -34,15 +34,15 @@ thread_local! {
 /// # App::new().get("/shout/{word}", shout).build().unwrap();
 /// ```
 pub struct Arena {
-    /// Empty only while it is dropped.
+    /// `None` only while it is dropped.
     bump: Option<Bump>,
 }
 
 impl Arena {
-    /// An empty arena, from the core's shelf if there is one.
+    /// An empty arena, from the core's free list if that has one.
     pub fn take() -> Arena {
-        let kept = SHELF
-            .try_with(|shelf| shelf.borrow_mut().pop())
+        let kept = FREE_LIST
+            .try_with(|list| list.borrow_mut().pop())
             .ok()
             .flatten();
         Arena {
@@ -55,7 +55,7 @@ impl Deref for Arena {
     type Target = Bump;
 
     fn deref(&self) -> &Bump {
-        self.bump.as_ref().expect("only drop empties it")
+        self.bump.as_ref().expect("only drop takes it")
     }
 }
 
@@ -68,11 +68,11 @@ impl Drop for Arena {
         if bump.allocated_bytes() > KEPT_BYTES_MAX {
             return;
         }
-        // While the thread ends the shelf may be gone already; then the memory simply is freed.
-        let _ = SHELF.try_with(|shelf| {
-            let mut shelf = shelf.borrow_mut();
-            if shelf.len() < KEPT_MAX {
-                shelf.push(bump);
+        // While the thread ends, the free list may be gone already; then the arena is freed.
+        let _ = FREE_LIST.try_with(|list| {
+            let mut list = list.borrow_mut();
+            if list.len() < KEPT_MAX {
+                list.push(bump);
             }
         });
     }

@@ -1,4 +1,4 @@
-//! From the routes as they were given to the site that serves them.
+//! Builds the site from the routes of an app.
 
 use blitz_http::{Method, Name, Status};
 
@@ -13,7 +13,7 @@ use crate::response::{IntoResponse, Response};
 use crate::router::{Pattern, RouterBuilder};
 use crate::site::{METHODS, MethodTable, Route, RouteId, Site, States};
 
-/// Methods in the order in which `Allow` names them.
+/// Methods in the order of `Allow`.
 const NAMED: [Method; 9] = [
     Method::Get,
     Method::Head,
@@ -26,7 +26,7 @@ const NAMED: [Method; 9] = [
     Method::Connect,
 ];
 
-/// Checks and packs an app.
+/// Checks an app and builds its site.
 pub(crate) fn site(app: App) -> Result<Site> {
     let mut routes = Routes {
         layers: app.layers,
@@ -47,7 +47,7 @@ pub(crate) fn site(app: App) -> Result<Site> {
         }
         *slot = Some(routes.add(draft, &pattern));
     }
-    let not_found = routes.add_own("", app.fallback);
+    let not_found = routes.add_implied("", app.fallback);
     let mut all = PathRoutes::default();
     all.methods[Method::Get as usize] = Some(not_found);
     let server_wide = methods(&all, "*", &mut routes);
@@ -80,7 +80,7 @@ impl PathRoutes {
     }
 }
 
-/// The routes so far, and the middleware around all of them.
+/// The routes that were added, and the middleware of all of them.
 struct Routes {
     layers: Vec<DynMiddleware>,
     list: Vec<Route>,
@@ -99,8 +99,8 @@ impl Routes {
         })
     }
 
-    /// A route that the app did not name, below its own middleware only.
-    fn add_own(&mut self, text: &str, handler: DynHandler) -> RouteId {
+    /// Adds a route that the app did not declare, with the app's own middleware only.
+    fn add_implied(&mut self, text: &str, handler: DynHandler) -> RouteId {
         let (text, layers) = (text.to_owned(), self.layers.clone());
         self.push(Route {
             text,
@@ -116,7 +116,7 @@ impl Routes {
     }
 }
 
-/// Fills in what the app did not say: HEAD, OPTIONS and 405
+/// Adds the implied routes: HEAD, OPTIONS and 405
 /// ([RFC 9110, section 15.5.6](https://www.rfc-editor.org/rfc/rfc9110#section-15.5.6)).
 fn methods(path: &PathRoutes, text: &str, routes: &mut Routes) -> MethodTable {
     let given = |method: Method| path.methods[method as usize];
@@ -135,12 +135,12 @@ fn methods(path: &PathRoutes, text: &str, routes: &mut Routes) -> MethodTable {
     let allow = allowed.join(", ");
     let options = path
         .any
-        .unwrap_or_else(|| routes.add_own(text, answer_options(allow.clone())));
-    let refused = routes.add_own(text, refuse_method(allow));
+        .unwrap_or_else(|| routes.add_implied(text, answer_options(allow.clone())));
+    let refused = routes.add_implied(text, refuse_method(allow));
     let other = path.any.unwrap_or(refused);
     let mut table = [other; METHODS];
     table[Method::Options as usize] = options;
-    // No App is a forward proxy, and a trace would show what gateways added.
+    // An App is not a forward proxy, and TRACE would disclose fields that gateways have added.
     table[Method::Connect as usize] = refused;
     table[Method::Trace as usize] = refused;
     table[Method::Head as usize] = given(Method::Get).unwrap_or(other);
@@ -166,7 +166,7 @@ fn refuse_method(allow: String) -> DynHandler {
     })
 }
 
-/// What the handler of a route needs must be there.
+/// Checks that the route and the app provide what the extractors of its handler need.
 fn check(draft: &Draft, pattern: &Pattern, states: &States) -> Result {
     let setup = Setup {
         param_names: pattern.names(),
@@ -186,7 +186,7 @@ fn conflict(draft: &Draft, other: &str) -> Error {
         "`{}` and `{method} {other}` match the same paths",
         name(draft)
     ))
-    .with_remedy("Keep one of the two, or give a parameter a kind, as in `{id:u64}`.")
+    .with_remedy("Remove one of the two, or restrict a parameter, for example `{id:u64}`.")
 }
 
 fn name(draft: &Draft) -> String {

@@ -1,4 +1,4 @@
-//! The endpoints that a server has before anybody configures it, written as any app is.
+//! The built-in endpoints of a server without configuration, written as an ordinary app.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use crate::{App, Json, Method, Problem, Request, Response, Status};
 const DATA_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
 /// Longest wait of `/delay`.
 const DELAY_MS_MAX: u64 = 60_000;
-/// What `/data` sends again and again.
+/// The block that `/data` repeats.
 static BLOCK: [u8; 32 * 1024] = block();
 
 /// An app with the built-in endpoints.
@@ -37,8 +37,8 @@ struct Health {
     status: &'static str,
 }
 
-/// The endpoints, for people: as a page for browsers, as text for others.
-#[allow(clippy::needless_pass_by_value)] // the shape of a handler
+/// The list of endpoints: HTML for browsers, text for other clients.
+#[allow(clippy::needless_pass_by_value)] // the signature of a handler
 fn welcome(request: Request) -> Response {
     let accept = request.fields().get_str(Name::Accept).unwrap_or_default();
     if accept.contains("text/html") {
@@ -48,7 +48,7 @@ fn welcome(request: Request) -> Response {
     }
 }
 
-/// Whether new requests should be sent here: not while this server drains.
+/// The readiness probe: 503 while the server drains.
 fn ready() -> Response {
     if crate::is_draining() {
         let problem = Problem::new(Status::SERVICE_UNAVAILABLE);
@@ -63,7 +63,7 @@ struct Stamp {
     timestamp: f64,
 }
 
-/// Seconds since 1970, with the precision of the event loop.
+/// A message and the time in seconds since 1970, with the precision of the event loop.
 fn json() -> Json<Stamp> {
     let since = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
     let timestamp = since.as_millis() as f64 / 1000.0;
@@ -82,7 +82,7 @@ async fn echo(mut request: Request) -> Result<Response, ContentError> {
         return Ok(Response::text(format!("{}\n", request.path())));
     };
     let length = body.length();
-    // Whoever waits for 100 Continue would take an answer for a refusal and send nothing.
+    // A client that expects 100 Continue would take an early final response for a refusal.
     let mut next = body.chunk().await?;
     let send_back = async move |writer: &mut crate::Writer| {
         while let Some(chunk) = next {
@@ -107,7 +107,7 @@ struct Size {
     size: u64,
 }
 
-/// Exactly `size` bytes, never more than a little of them in memory.
+/// Exactly `size` bytes, of which at most a few blocks are in memory.
 fn data(Query(Size { size }): Query<Size>) -> Result<Response, Problem> {
     if size > DATA_BYTES_MAX {
         return Err(Problem::bad_request(format!(
@@ -143,7 +143,7 @@ async fn delay(Query(Delay { ms }): Query<Delay>) -> Result<String, Problem> {
     Ok(format!("waited {ms} ms\n"))
 }
 
-/// Lines of 64 bytes, so that what arrives can be looked at.
+/// Lines of 64 bytes, which are readable in a terminal.
 const fn block() -> [u8; 32 * 1024] {
     let mut block = [0; 32 * 1024];
     let mut at = 0;

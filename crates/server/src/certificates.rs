@@ -1,4 +1,4 @@
-//! Certificates for HTTPS: from files to what listeners show, and from changed files to the next.
+//! Certificates for HTTPS: read from files, and read again on HUP.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -8,19 +8,19 @@ use blitz_http::{
 };
 
 use crate::error::Error;
-use crate::serving::Occasion;
+use crate::serving::Tick;
 
-/// Tickets are good for two of these.
+/// The time between two changes of the ticket keys. Tickets are valid for two such periods.
 const TICKET_KEYS_CHANGE: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// How often somebody is told of a certificate that is about to expire.
-const VALIDITY_LOOK: Duration = Duration::from_secs(24 * 60 * 60);
+/// The time between two warnings of a certificate that expires soon.
+const VALIDITY_CHECK: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The certificates of a listener, with their keys, and what it asks of its clients.
+/// The certificates of a listener, with their keys, and its rule for client certificates.
 ///
-/// Files are in PEM. They are read when the server starts and, while it runs, again on HUP: good
-/// ones are for connections to come, and bad ones change nothing. Of several certificates the name
-/// that a client asks for decides; the first is the default.
+/// Files are in PEM. They are read when the server starts, and again on HUP. Valid files apply to new
+/// connections; existing connections continue. If a file is invalid, nothing changes. Of several
+/// certificates the one for the client's server name (SNI) is used; the first is the default.
 ///
 /// ```no_run
 /// use blitz::{App, Certificates};
@@ -45,13 +45,12 @@ enum Pair {
     Given(Certificate),
 }
 
-/// Who has to show a certificate.
+/// Whether clients need a certificate; the file contains the authorities.
 #[derive(Debug, Clone)]
 enum Clients {
-    Nobody,
-    /// Whoever wants to; the file has the authorities.
-    Some(PathBuf),
-    All(PathBuf),
+    None,
+    Optional(PathBuf),
+    Required(PathBuf),
 }
 
 impl Certificates {
@@ -60,11 +59,11 @@ impl Certificates {
     pub fn from_files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Certificates {
         Certificates {
             pairs: vec![Pair::Files(certificate.into(), key.into())],
-            clients: Clients::Nobody,
+            clients: Clients::None,
         }
     }
 
-    /// Adds another, for other names.
+    /// Adds another certificate and its key, for other names.
     #[must_use]
     pub fn and_files(
         mut self,
@@ -76,18 +75,18 @@ impl Certificates {
         self
     }
 
-    /// Lets nobody in who has no certificate that an authority in this file (PEM) has issued.
-    /// The request's [`Peer`](crate::Peer) says who the client is.
+    /// Requires a client certificate that an authority in this file (PEM) has issued. The request's
+    /// [`Peer`](crate::Peer) contains it.
     #[must_use]
     pub fn require_clients(mut self, authorities: impl Into<PathBuf>) -> Certificates {
-        self.clients = Clients::All(authorities.into());
+        self.clients = Clients::Required(authorities.into());
         self
     }
 
-    /// As [`require_clients`](Certificates::require_clients), but lets clients in that have none.
+    /// As [`require_clients`](Certificates::require_clients), but accepts clients without a certificate.
     #[must_use]
     pub fn ask_clients(mut self, authorities: impl Into<PathBuf>) -> Certificates {
-        self.clients = Clients::Some(authorities.into());
+        self.clients = Clients::Optional(authorities.into());
         self
     }
 
@@ -100,28 +99,28 @@ impl Certificates {
             });
         }
         let client_auth = match &self.clients {
-            Clients::Nobody => ClientAuth::None,
-            Clients::Some(file) => ClientAuth::Optional(CaSet::load(file)?),
-            Clients::All(file) => ClientAuth::Required(CaSet::load(file)?),
+            Clients::None => ClientAuth::None,
+            Clients::Optional(file) => ClientAuth::Optional(CaSet::load(file)?),
+            Clients::Required(file) => ClientAuth::Required(CaSet::load(file)?),
         };
         builder.client_auth(client_auth).build()
     }
 }
 
 impl From<Certificate> for Certificates {
-    /// One that is no file, and stays as it is.
+    /// A certificate in memory, which is never read again.
     fn from(certificate: Certificate) -> Certificates {
         Certificates {
             pairs: vec![Pair::Given(certificate)],
-            clients: Clients::Nobody,
+            clients: Clients::None,
         }
     }
 }
 
-/// Certificates in use, kept by the thread that waits for signals: see
-/// [`Serving::obey_and`](crate::serving::Serving::obey_and).
+/// Reloads the certificates in use, on the thread that waits for signals: see
+/// [`Serving::run_until_signal_with`](crate::serving::Serving::run_until_signal_with).
 #[derive(Debug)]
-pub struct CertificateKeeper {
+pub struct CertificateReloader {
     slot: TlsSlot,
     certificates: Certificates,
     keys: TicketKeys,
@@ -129,19 +128,19 @@ pub struct CertificateKeeper {
     validity: ValidityWatch,
 }
 
-impl CertificateKeeper {
-    /// Reads the files, and warns of what is about to expire.
+impl CertificateReloader {
+    /// Reads the files, and warns of certificates that expire soon.
     ///
     /// # Errors
-    /// Which file is at fault, why, and what to do.
+    /// The invalid file, the reason, and the remedy.
     pub fn load(
         certificates: Certificates,
         now: SystemTime,
-    ) -> Result<CertificateKeeper, TlsConfigError> {
+    ) -> Result<CertificateReloader, TlsConfigError> {
         let keys = TicketKeys::new()?;
         let snapshot = certificates.read(&keys)?;
-        Ok(CertificateKeeper {
-            validity: ValidityWatch::begin(snapshot.certificates(), now),
+        Ok(CertificateReloader {
+            validity: ValidityWatch::start(snapshot.certificates(), now),
             slot: TlsSlot::new(snapshot),
             certificates,
             keys,
@@ -149,21 +148,20 @@ impl CertificateKeeper {
         })
     }
 
-    /// Where listeners find what is in use.
+    /// The slot that listeners read the current certificates from.
     #[must_use]
     pub fn slot(&self) -> TlsSlot {
         self.slot.clone()
     }
 
-    /// Does what there is to do while others serve: on HUP the files are read again; every day
-    /// somebody is told of certificates that expire within 30 days; every six hours the keys of
-    /// session tickets change.
-    pub fn keep(&mut self, occasion: Occasion, now: SystemTime) {
-        match occasion {
-            Occasion::Reload => self.reload(now),
-            Occasion::Routine => {
+    /// Reads the files again on HUP. Otherwise warns once a day of certificates that expire within 30
+    /// days, and changes the keys of session tickets every six hours.
+    pub fn on_tick(&mut self, tick: Tick, now: SystemTime) {
+        match tick {
+            Tick::Reload => self.reload(now),
+            Tick::Periodic => {
                 let current = self.slot.current();
-                self.validity.look_daily(current.certificates(), now);
+                self.validity.check_daily(current.certificates(), now);
                 if has_passed(TICKET_KEYS_CHANGE, self.keys_made, now) {
                     self.change_keys(now);
                 }
@@ -171,29 +169,32 @@ impl CertificateKeeper {
         }
     }
 
-    /// Good files replace what is in use, for handshakes to come; bad ones do not.
+    /// Reads the files. If all are valid, they apply to new handshakes; otherwise nothing changes.
     fn reload(&mut self, now: SystemTime) {
         let snapshot = self.certificates.read(&self.keys);
-        let checked = snapshot.map_err(said).and_then(|snapshot| {
+        let checked = snapshot.map_err(message).and_then(|snapshot| {
             let mut certificates = snapshot.certificates();
-            let unusable = certificates.find_map(|certificate| why_unusable(certificate, now));
+            let unusable = certificates.find_map(|certificate| unusable_reason(certificate, now));
             drop(certificates);
             unusable.map_or(Ok(snapshot), Err)
         });
         match checked {
             Ok(snapshot) => {
-                self.validity.look(snapshot.certificates(), now);
+                self.validity.check(snapshot.certificates(), now);
                 let certificates = snapshot.certificates().count();
                 self.slot.replace(snapshot);
                 tracing::info!(certificates, "the certificates were read again");
             }
             Err(problem) => {
-                tracing::error!("the certificates in use stay, the new ones are bad: {problem}");
+                tracing::error!(
+                    "the certificates in use stay, because the new ones are invalid: {problem}"
+                );
             }
         }
     }
 
-    /// Whoever learns a key can read the sessions that it resumed, so none is used for long.
+    /// Changes the ticket keys. Who learns a key can read the sessions that were resumed with it, so no
+    /// key is used for long.
     fn change_keys(&mut self, now: SystemTime) {
         self.keys_made = now;
         let keys = self.keys.rotated();
@@ -210,35 +211,35 @@ impl CertificateKeeper {
     }
 }
 
-/// Whether it is that long ago, or the clock was set back.
+/// Whether `time` has passed since `since`, or the clock was set back.
 fn has_passed(time: Duration, since: SystemTime, now: SystemTime) -> bool {
     now.duration_since(since).is_ok_and(|passed| passed >= time) || now < since
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "an error that ends here")]
-fn said(error: TlsConfigError) -> String {
+#[allow(clippy::needless_pass_by_value, reason = "the error is used up here")]
+fn message(error: TlsConfigError) -> String {
     Error::from(&error).to_string()
 }
 
-/// Looks at how long certificates are valid, and warns of those that are to be replaced.
+/// Checks the validity of certificates, and warns of those that have to be replaced.
 #[derive(Debug)]
 pub struct ValidityWatch {
-    looked: SystemTime,
+    checked: SystemTime,
 }
 
 impl ValidityWatch {
-    /// Begins with a look.
-    pub fn begin<'a>(
+    /// Checks once, and starts the daily checks.
+    pub fn start<'a>(
         certificates: impl Iterator<Item = &'a Certificate>,
         now: SystemTime,
     ) -> ValidityWatch {
-        let mut watch = ValidityWatch { looked: now };
-        watch.look(certificates, now);
+        let mut watch = ValidityWatch { checked: now };
+        watch.check(certificates, now);
         watch
     }
 
-    /// Looks now.
-    pub fn look<'a>(
+    /// Checks now.
+    pub fn check<'a>(
         &mut self,
         certificates: impl Iterator<Item = &'a Certificate>,
         now: SystemTime,
@@ -246,8 +247,8 @@ impl ValidityWatch {
         warn(&self.problems(certificates, now));
     }
 
-    /// Looks if the last time was a day ago.
-    pub fn look_daily<'a>(
+    /// Checks if the last check was a day ago.
+    pub fn check_daily<'a>(
         &mut self,
         certificates: impl Iterator<Item = &'a Certificate>,
         now: SystemTime,
@@ -260,7 +261,7 @@ impl ValidityWatch {
         certificates: impl Iterator<Item = &'a Certificate>,
         now: SystemTime,
     ) -> Vec<String> {
-        match has_passed(VALIDITY_LOOK, self.looked, now) {
+        match has_passed(VALIDITY_CHECK, self.checked, now) {
             true => self.problems(certificates, now),
             false => Vec::new(),
         }
@@ -271,12 +272,12 @@ impl ValidityWatch {
         certificates: impl Iterator<Item = &'a Certificate>,
         now: SystemTime,
     ) -> Vec<String> {
-        self.looked = now;
-        let said = |certificate: &Certificate| {
+        self.checked = now;
+        let warning = |certificate: &Certificate| {
             let problem = certificate.validity_problem(now)?;
-            Some(said_of_validity(certificate, &problem))
+            Some(validity_message(certificate, &problem))
         };
-        certificates.filter_map(said).collect()
+        certificates.filter_map(warning).collect()
     }
 }
 
@@ -286,25 +287,28 @@ fn warn(problems: &[String]) {
     }
 }
 
-/// Why a certificate that can be read must not take the place of another, and what to do: it is
-/// valid no more, or not yet.
+/// The reason, with the remedy, why a readable certificate must not replace another: it has expired, or
+/// is not valid yet.
 #[must_use]
-pub fn why_unusable(certificate: &Certificate, now: SystemTime) -> Option<String> {
+pub fn unusable_reason(certificate: &Certificate, now: SystemTime) -> Option<String> {
     let problem = certificate.validity_problem(now)?;
     let is_usable = matches!(problem, ValidityProblem::ExpiresSoon(_));
-    (!is_usable).then(|| said_of_validity(certificate, &problem))
+    (!is_usable).then(|| validity_message(certificate, &problem))
 }
 
-/// What to tell those who look after a certificate, and what to do about it.
-fn said_of_validity(certificate: &Certificate, problem: &ValidityProblem) -> String {
+/// The message for the administrator, with the remedy.
+fn validity_message(certificate: &Certificate, problem: &ValidityProblem) -> String {
     match certificate.file() {
         Some(file) => format!(
-            "{}: the certificate {problem}; put a new one in its place and send HUP",
+            "{}: the certificate {problem}; replace the file and send HUP",
             file.display()
         ),
         None => {
-            let name = certificate.names().first().map_or("nobody", String::as_str);
-            format!("the certificate for {name} {problem}; a restart takes a new one")
+            let name = certificate
+                .names()
+                .first()
+                .map_or("no name", String::as_str);
+            format!("the certificate for {name} {problem}; restart to use a new one")
         }
     }
 }
@@ -317,8 +321,8 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// A keeper of a certificate that expires `days` after the time that is returned with it.
-    fn keeper(days: u32) -> (CertificateKeeper, SystemTime) {
+    /// A reloader of a certificate, and the time `days` before the certificate expires.
+    fn reloader(days: u32) -> (CertificateReloader, SystemTime) {
         let mut params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2030, 1, 1);
@@ -326,61 +330,61 @@ mod tests {
         let pem = params.self_signed(&key).unwrap().pem();
         let made = Certificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
         let now = made.not_after() - DAY * days;
-        let keeper = CertificateKeeper::load(made.into(), now).unwrap();
-        (keeper, now)
+        let reloader = CertificateReloader::load(made.into(), now).unwrap();
+        (reloader, now)
     }
 
-    fn due_warnings(keeper: &mut CertificateKeeper, now: SystemTime) -> Vec<String> {
-        let current = keeper.slot.current();
-        keeper.validity.due_problems(current.certificates(), now)
-    }
-
-    #[test]
-    fn a_certificate_that_has_expired_takes_the_place_of_none() {
-        let (mut keeper, start) = keeper(10);
-        let before = keeper.slot.current();
-        keeper.keep(Occasion::Reload, start + DAY * 11);
-        assert!(Arc::ptr_eq(&before, &keeper.slot.current()));
-        keeper.keep(Occasion::Reload, start + DAY * 9);
-        assert!(!Arc::ptr_eq(&before, &keeper.slot.current()));
+    fn due_warnings(reloader: &mut CertificateReloader, now: SystemTime) -> Vec<String> {
+        let current = reloader.slot.current();
+        reloader.validity.due_problems(current.certificates(), now)
     }
 
     #[test]
-    fn from_30_days_before_the_end_somebody_is_told_once_a_day() {
-        let (mut keeper, start) = keeper(33);
-        let mut told = Vec::new();
+    fn an_expired_certificate_does_not_replace_a_valid_one() {
+        let (mut reloader, start) = reloader(10);
+        let before = reloader.slot.current();
+        reloader.on_tick(Tick::Reload, start + DAY * 11);
+        assert!(Arc::ptr_eq(&before, &reloader.slot.current()));
+        reloader.on_tick(Tick::Reload, start + DAY * 9);
+        assert!(!Arc::ptr_eq(&before, &reloader.slot.current()));
+    }
+
+    #[test]
+    fn a_warning_is_logged_daily_from_30_days_before_the_expiry() {
+        let (mut reloader, start) = reloader(33);
+        let mut warnings = Vec::new();
         for hour in 0..35 * 24 {
             let now = start + Duration::from_secs(60 * 60) * hour;
-            let said = due_warnings(&mut keeper, now);
-            told.extend(said.into_iter().map(|said| (hour, said)));
+            let due = due_warnings(&mut reloader, now);
+            warnings.extend(due.into_iter().map(|warning| (hour, warning)));
         }
-        let hours: Vec<_> = told.iter().map(|(hour, _)| *hour).collect();
+        let hours: Vec<_> = warnings.iter().map(|(hour, _)| *hour).collect();
         let expected: Vec<_> = (4..35).map(|day| day * 24).collect();
         assert_eq!(hours, expected);
         let ends = "the certificate for a.example expires in 29 days";
-        assert!(told[0].1.starts_with(ends), "{}", told[0].1);
-        let last = &told.last().unwrap().1;
+        assert!(warnings[0].1.starts_with(ends), "{}", warnings[0].1);
+        let last = &warnings.last().unwrap().1;
         assert!(last.contains("expired 1 days ago"), "{last}");
     }
 
     #[test]
-    fn a_clock_that_was_set_back_silences_nobody() {
-        let (mut keeper, start) = keeper(10);
+    fn a_clock_that_is_set_back_does_not_suppress_warnings() {
+        let (mut reloader, start) = reloader(10);
         assert!(
-            due_warnings(&mut keeper, start).is_empty(),
-            "said at the start"
+            due_warnings(&mut reloader, start).is_empty(),
+            "the warning was logged at the start"
         );
-        assert_eq!(due_warnings(&mut keeper, start - DAY * 5).len(), 1);
-        assert!(due_warnings(&mut keeper, start - DAY * 5).is_empty());
+        assert_eq!(due_warnings(&mut reloader, start - DAY * 5).len(), 1);
+        assert!(due_warnings(&mut reloader, start - DAY * 5).is_empty());
     }
 
     #[test]
     fn ticket_keys_change_every_six_hours() {
-        let (mut keeper, start) = keeper(100);
-        let before = keeper.keys_made;
-        keeper.keep(Occasion::Routine, start + TICKET_KEYS_CHANGE / 2);
-        assert_eq!(keeper.keys_made, before);
-        keeper.keep(Occasion::Routine, start + TICKET_KEYS_CHANGE);
-        assert_eq!(keeper.keys_made, start + TICKET_KEYS_CHANGE);
+        let (mut reloader, start) = reloader(100);
+        let before = reloader.keys_made;
+        reloader.on_tick(Tick::Periodic, start + TICKET_KEYS_CHANGE / 2);
+        assert_eq!(reloader.keys_made, before);
+        reloader.on_tick(Tick::Periodic, start + TICKET_KEYS_CHANGE);
+        assert_eq!(reloader.keys_made, start + TICKET_KEYS_CHANGE);
     }
 }

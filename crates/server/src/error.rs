@@ -1,13 +1,13 @@
-//! Errors of starting and running a server, in words for the person at the terminal.
+//! Errors of starting and running a server, as messages for the terminal.
 
 use std::fmt;
 
-/// What `main` of a server returns.
+/// The result of a server's `main`.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// Why a server could not start or keep running, and what to do about it.
+/// Why a server could not start or keep running, and the remedy.
 ///
-/// `Debug` reads like `Display`, because that is what a failing `main` prints.
+/// `Debug` is the same as `Display`, because a failing `main` prints `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     problem: String,
@@ -15,7 +15,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error described by one sentence without a full stop.
+    /// An error with a message: one sentence without a full stop.
     pub fn new(problem: impl Into<String>) -> Error {
         Error {
             problem: problem.into(),
@@ -23,7 +23,7 @@ impl Error {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds the remedy.
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Error {
         self.remedy = Some(remedy.into());
@@ -49,10 +49,10 @@ impl fmt::Debug for Error {
 
 impl From<&blitz_http::TlsConfigError> for Error {
     fn from(error: &blitz_http::TlsConfigError) -> Error {
-        let said = Error::new(error.to_string());
+        let message = Error::new(error.to_string());
         match error.remedy() {
-            "" => said,
-            remedy => said.with_remedy(remedy),
+            "" => message,
+            remedy => message.with_remedy(remedy),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a handler can ask for: its arguments say it, and their types take it from the request.
+//! Extractors: the types of a handler's arguments, which are made from the request.
 //!
 //! ```
 //! use blitz::{App, extract::{Json, Path, Query, State}};
@@ -37,27 +37,27 @@ pub use head::{Headers, Query};
 pub use path::Path;
 pub use state::{Local, Shared, State};
 
-/// Made from the head of a request, at once.
+/// An extractor that uses the head of a request only.
 pub trait FromRequest: Sized {
-    /// Takes what it needs.
+    /// Makes the value.
     ///
     /// # Errors
     /// The response to send instead of calling the handler.
     fn from_request(request: &mut Request) -> Result<Self, Response>;
 
-    /// Finds, before anything is served, what would fail for every request.
+    /// Checks, before the server starts, for errors that would affect every request.
     ///
     /// # Errors
-    /// What is missing, as a sentence about the handler.
+    /// The missing state or parameter, as a sentence about the handler.
     fn check(setup: &Setup<'_>) -> Result<(), String> {
         let _ = setup;
         Ok(())
     }
 }
 
-/// Made from the content of a request, once it has arrived.
+/// An extractor that reads the content of a request.
 pub trait FromBody: Sized {
-    /// Reads the content.
+    /// Reads the content and makes the value.
     ///
     /// # Errors
     /// The response to send instead of calling the handler.
@@ -66,21 +66,21 @@ pub trait FromBody: Sized {
     /// As [`FromRequest::check`].
     ///
     /// # Errors
-    /// What is missing, as a sentence about the handler.
+    /// The missing state or parameter, as a sentence about the handler.
     fn check(setup: &Setup<'_>) -> Result<(), String> {
         let _ = setup;
         Ok(())
     }
 }
 
-/// What is known about a route when the app is built.
+/// The properties of a route that are known when the app is built.
 pub struct Setup<'a> {
     pub(crate) param_names: &'a [Box<str>],
     pub(crate) states: &'a States,
 }
 
 impl Setup<'_> {
-    /// Names of the route's parameters.
+    /// The names of the route's parameters.
     pub fn param_names(&self) -> &[Box<str>] {
         self.param_names
     }

@@ -7,25 +7,25 @@ use crate::outcome::{IntoOutcome, Outcome};
 use crate::request::Request;
 use crate::response::IntoResponse;
 
-/// A function or closure that answers requests, with up to eight arguments.
+/// A function or closure that handles requests, with up to eight arguments.
 ///
-/// Each argument says what the handler needs: [`FromRequest`] types in any order, and as the last
-/// one possibly a [`FromBody`] type; or the [`Request`] as a whole, alone. It returns something
-/// that is [`IntoResponse`], or a future of that. A handler that is no future is answered at once
-/// and costs no allocation, unless it needs the body.
+/// The arguments are [`FromRequest`] types in any order, of which the last one may be a [`FromBody`] type
+/// instead; or the whole [`Request`] as the only argument. The result is a type that is [`IntoResponse`],
+/// or a future of one. A handler that is not async and does not read the body responds immediately,
+/// without an allocation.
 ///
-/// Handlers are built once and shared by all cores, hence `Send` and `Sync`; their futures stay on
+/// Handlers are built once and shared by all cores, so they are `Send` and `Sync`. Their futures stay on
 /// the core that called them, and need not be.
 ///
-/// `Marker` tells the shapes apart for the compiler and is always inferred.
+/// `Marker` distinguishes the kinds of functions for the compiler and is always inferred.
 pub trait Handler<Marker>: Send + Sync + 'static {
-    /// Starts to answer.
+    /// Calls the handler.
     fn call(&self, request: Request) -> Outcome;
 
-    /// Finds, before anything is served, what would fail for every request.
+    /// Checks, before the server starts, for errors that would affect every request.
     ///
     /// # Errors
-    /// What is missing, as a sentence about the handler.
+    /// The missing state or parameter, as a sentence about the handler.
     fn check(setup: &Setup<'_>) -> Result<(), String> {
         let _ = setup;
         Ok(())
@@ -35,12 +35,12 @@ pub trait Handler<Marker>: Send + Sync + 'static {
 /// A handler without the type of its function.
 pub(crate) type DynHandler = Box<dyn Fn(Request) -> Outcome + Send + Sync>;
 
-/// Forgets the type of a handler.
+/// Erases the type of a handler.
 pub(crate) fn erase<M>(handler: impl Handler<M>) -> DynHandler {
     Box::new(move |request| handler.call(request))
 }
 
-/// Marks a handler that takes the request as a whole.
+/// Marks a handler that takes the whole request.
 pub enum WholeRequest {}
 /// Marks a handler whose arguments come from the head.
 pub enum FromHead {}
@@ -117,7 +117,7 @@ macro_rules! handler_from_content {
     };
 }
 
-/// Applies a macro to each beginning of a list, the empty one included.
+/// Applies a macro to each prefix of a list, including the empty one.
 macro_rules! for_each_arity {
     ($apply:ident: $($done:ident)* ;) => { $apply!($($done)*); };
     ($apply:ident: $($done:ident)* ; $next:ident $($more:ident)*) => {

@@ -9,9 +9,9 @@
 //! }
 //! ```
 //!
-//! A handler is a function; its arguments [say what it needs](extract), and what it returns
-//! [becomes the response](IntoResponse). It may be async. Handlers are shared by all cores, while
-//! each request stays on the core that received it, so futures need not be `Send`.
+//! A handler is a function. Its arguments [are extracted](extract) from the request, and its result
+//! [becomes the response](IntoResponse). It may be async. Handlers are shared by all cores, while each
+//! request stays on the core that received it, so futures need not be `Send`.
 
 mod app;
 mod arena;
@@ -33,7 +33,7 @@ pub mod serving;
 mod site;
 
 pub use app::App;
-pub use certificates::{CertificateKeeper, Certificates};
+pub use certificates::{CertificateReloader, Certificates};
 pub use error::{Error, Result};
 pub use extract::Json;
 pub use handler::Handler;
@@ -50,7 +50,7 @@ pub use blitz_http::{
     Version, blocking, now, sleep, spawn, timeout, wall_clock,
 };
 
-/// Whether the calling core has been told to stop and only finishes what runs.
+/// Whether the calling core is draining: it accepts no connections and finishes running requests.
 pub fn is_draining() -> bool {
     blitz_http::Drain::of_core().is_triggered()
 }

@@ -1,4 +1,4 @@
-//! What stands around handlers: a function of a request and of what comes next.
+//! Middleware: functions around handlers, which take a request and the next function.
 //!
 //! ```
 //! use blitz::{App, Next, Request, Status};
@@ -23,27 +23,27 @@ use blitz_http::{Name, random_u64};
 
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::site::Core;
+use crate::site::CoreSite;
 
 /// A middleware without the type of its function.
 pub(crate) type DynMiddleware = Arc<dyn Fn(Request, Next) -> Outcome + Send + Sync>;
 
-/// The way on to the handler.
+/// The rest of the chain: the following middleware, then the handler.
 pub struct Next {
-    core: Rc<Core>,
-    /// How many of the route's layers have been passed.
+    core: Rc<CoreSite>,
+    /// The number of middleware functions that were called.
     depth: usize,
 }
 
 impl Next {
-    pub(crate) fn start(core: Rc<Core>) -> Next {
+    pub(crate) fn start(core: Rc<CoreSite>) -> Next {
         Next { core, depth: 0 }
     }
 
     /// Calls the next middleware, or the handler.
     ///
-    /// The outcome can be awaited. A middleware that only changes the response uses
-    /// [`Outcome::map`] instead, so that an answer that is ready stays so.
+    /// The outcome can be awaited. Middleware that only changes the response should use [`Outcome::map`]
+    /// instead, so that a ready response stays ready.
     pub fn run(self, request: Request) -> Outcome {
         let core = Rc::clone(&self.core);
         let route = core.site().route(request.route);
@@ -60,7 +60,7 @@ impl Next {
     }
 }
 
-/// Keeps the request's `X-Request-Id` or makes one, for the handler and in the response.
+/// Adds `X-Request-Id` to the request, unless it has a valid one, and copies it to the response.
 pub fn request_id() -> impl Fn(Request, Next) -> Outcome + Send + Sync + 'static {
     |mut request, next| {
         let id: Box<[u8]> = match request.fields().get(Name::XRequestId) {
@@ -78,10 +78,10 @@ pub fn request_id() -> impl Fn(Request, Next) -> Outcome + Send + Sync + 'static
     }
 }
 
-/// Adds a field to every response that does not have it.
+/// Adds a field to every response without it.
 ///
 /// # Panics
-/// If HTTP forbids the name or the value.
+/// If the name or the value is invalid in HTTP.
 pub fn default_header(
     name: &'static str,
     value: &'static str,
@@ -89,7 +89,7 @@ pub fn default_header(
     let valid = blitz_http::Fields::default()
         .try_append(name, value)
         .is_ok();
-    assert!(valid, "`{name}: {value}` is no header field");
+    assert!(valid, "`{name}: {value}` is not a valid header field");
     move |request, next| {
         next.run(request).map(move |mut response| {
             if !response.fields().contains(name) {
@@ -100,7 +100,7 @@ pub fn default_header(
     }
 }
 
-/// What may be repeated into logs and upstreams: short, and of harmless characters.
+/// Whether an identifier is safe for logs and upstreams: short, and of harmless characters.
 fn is_request_id(id: &[u8]) -> bool {
     const ID_BYTES_MAX: usize = 128;
     let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);

@@ -1,4 +1,4 @@
-//! What calling a handler gives: a response at once, or a future of one.
+//! The result of a handler: a response, or a future of one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,16 +8,16 @@ use blitz_http::PoolFuture;
 
 use crate::response::{IntoResponse, Response};
 
-/// A response, now or later. What is ready is never boxed.
+/// A response, or a future of one. A ready response is not boxed.
 pub enum Outcome {
-    /// The handler had all it needed.
+    /// The handler has returned a response.
     Ready(Response),
-    /// The handler waits for something.
+    /// The handler is async, or waits for the content.
     Later(PoolFuture<Response>),
 }
 
 impl Outcome {
-    /// Changes the response when it is there; a ready one at once.
+    /// Changes the response once it is available; a ready one immediately.
     #[must_use]
     pub fn map(self, change: impl FnOnce(Response) -> Response + 'static) -> Outcome {
         match self {
@@ -43,7 +43,7 @@ impl IntoFuture for Outcome {
 
 /// The future of an [`Outcome`].
 pub enum OutcomeFuture {
-    /// Until it is polled.
+    /// A ready response; `None` after it was polled.
     Ready(Option<Response>),
     /// Polls the handler.
     Later(PoolFuture<Response>),
@@ -64,13 +64,13 @@ impl Future for OutcomeFuture {
     }
 }
 
-/// Whatever a handler or a middleware may return: a response of some kind, or a future of one.
+/// Types that a handler or middleware may return: a response, or a future of one.
 ///
-/// `Kind` tells the two apart for the compiler and is always inferred.
+/// `Kind` distinguishes the two for the compiler and is always inferred.
 pub trait IntoOutcome<Kind> {
-    /// Now or later.
+    /// Converts the value.
     fn into_outcome(self) -> Outcome;
-    /// As a future, to be awaited inside one that is boxed already.
+    /// Converts the value to a future, for callers that are futures themselves.
     fn resolve(self) -> impl Future<Output = Response>;
 }
 

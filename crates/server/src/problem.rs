@@ -1,5 +1,5 @@
-//! Errors for clients: `application/problem+json` where they accept it, else plain text
-//! ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)).
+//! Error responses: `application/problem+json` ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)), or
+//! plain text if the client prefers it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::response::{IntoResponse, Response};
 
-/// An error answer. It takes its final form when it is sent, after every middleware has seen it.
+/// An error response. Its format is chosen when it is sent, after all middleware has run.
 ///
 /// ```
 /// use blitz::{Problem, Status};
@@ -20,7 +20,7 @@ use crate::response::{IntoResponse, Response};
 /// # assert_eq!(find(1).unwrap_err().status(), Status::NOT_FOUND);
 /// ```
 ///
-/// Any other error becomes a 500 with `?`: its text goes to the log, never to the client.
+/// With `?` any other error becomes a 500; its text is logged and not sent to the client.
 pub struct Problem(Box<Inner>);
 
 struct Inner {
@@ -32,7 +32,7 @@ struct Inner {
 }
 
 impl Problem {
-    /// A problem that is described by its status alone.
+    /// A problem with a status and no details.
     pub fn new(status: Status) -> Problem {
         let members = Map::new();
         Problem(Box::new(Inner {
@@ -44,7 +44,7 @@ impl Problem {
         }))
     }
 
-    /// 400 with a sentence about what is wrong with the request.
+    /// 400 with a sentence that describes the error in the request.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Problem {
         Problem::new(Status::BAD_REQUEST).detail(detail)
     }
@@ -56,7 +56,7 @@ impl Problem {
         self
     }
 
-    /// A URI that names the kind of problem, and a short title that is always the same for it.
+    /// Sets the problem type: a URI, and a short title that is the same for all problems of the type.
     #[must_use]
     pub fn kind(
         mut self,
@@ -68,14 +68,14 @@ impl Problem {
         self
     }
 
-    /// Adds a member for machines; it appears in the JSON form only.
+    /// Adds an extension member, which appears only in JSON.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<Value>) -> Problem {
         self.0.members.insert(name.into(), value.into());
         self
     }
 
-    /// The status it is sent with.
+    /// The status of the response.
     pub fn status(&self) -> Status {
         self.0.status
     }
@@ -88,7 +88,7 @@ impl Problem {
         self.0.title.as_deref().unwrap_or_else(reason)
     }
 
-    /// Content type and content, for a client that prefers text or does not.
+    /// The content type and the content, as text or as JSON.
     pub(crate) fn render(&self, as_text: bool) -> (&'static str, Vec<u8>) {
         if as_text {
             let mut text = format!("{} {}", self.0.status.code(), self.title());
@@ -145,7 +145,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Whether the client would rather read plain text than JSON
+/// Whether the client prefers plain text to JSON
 /// ([RFC 9110, section 12.5.1](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.1)).
 pub(crate) fn prefers_text(fields: &Fields) -> bool {
     match fields.get(Name::Accept) {
@@ -157,8 +157,8 @@ pub(crate) fn prefers_text(fields: &Fields) -> bool {
     }
 }
 
-/// The best quality, in thousandths, that `Accept` gives to one of these types; of the ranges
-/// that cover a type the most exact one counts.
+/// The highest quality, in thousandths, that `Accept` gives to one of these types. Of the ranges that
+/// match a type, the most specific one applies.
 fn quality(fields: &Fields, kind: &str, subtypes: &[&str]) -> u16 {
     let (mut exactness_best, mut quality_best) = (0, 0);
     for value in fields.get_all(Name::Accept) {
@@ -192,7 +192,7 @@ fn quality(fields: &Fields, kind: &str, subtypes: &[&str]) -> u16 {
     quality_best
 }
 
-/// `q=0.75` in thousandths; a malformed weight counts as none.
+/// `q=0.75` in thousandths; a malformed weight is ignored.
 fn parse_quality(parameter: &str) -> Option<u16> {
     let weight = parameter
         .strip_prefix("q=")
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_the_choice_where_nothing_speaks_against_it() {
+    fn json_is_the_default() {
         assert!(!prefers_text(&Fields::default()));
         assert!(!accept("*/*"));
         assert!(!accept("application/json"));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_the_choice_of_those_who_ask_for_it() {
+    fn text_is_chosen_if_accept_prefers_it() {
         assert!(accept("text/plain"));
         assert!(accept("text/*, */*;q=0.1"));
         assert!(accept("text/html"));

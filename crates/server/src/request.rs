@@ -1,4 +1,4 @@
-//! The request as a handler sees it.
+//! The request that a handler receives.
 
 use std::rc::Rc;
 
@@ -6,20 +6,20 @@ use blitz_http::{Fields, Method, Peer, Pooled, RequestHead};
 
 use crate::extract::Body;
 use crate::router::Params;
-use crate::site::{Core, RouteId};
+use crate::site::{CoreSite, RouteId};
 
-/// A request: its head, where its parameters are, and a body that may still be arriving.
+/// A request: its head, the ranges of its parameters, and a body that may be incomplete.
 pub struct Request {
     pub(crate) head: Pooled<RequestHead>,
     pub(crate) params: Params,
     pub(crate) route: RouteId,
     pub(crate) body: Option<Body>,
     pub(crate) peer: Rc<Peer>,
-    pub(crate) core: Rc<Core>,
+    pub(crate) core: Rc<CoreSite>,
 }
 
 impl Request {
-    /// The method; of one that is not registered, [`head`](Request::head) knows the name.
+    /// The method; [`head`](Request::head) has the name of an unregistered one.
     pub fn method(&self) -> Method {
         self.head.method
     }
@@ -29,7 +29,7 @@ impl Request {
         self.head.path()
     }
 
-    /// What follows the `?`, still percent-encoded.
+    /// The query without the `?`, still percent-encoded.
     pub fn query(&self) -> Option<&str> {
         self.head.query()
     }
@@ -44,17 +44,17 @@ impl Request {
         &self.head
     }
 
-    /// The whole head, to change. The route stays what it is.
+    /// The whole head, mutable. Changes do not affect the route.
     pub fn head_mut(&mut self) -> &mut RequestHead {
         &mut self.head
     }
 
-    /// The two ends of the connection it came on.
+    /// The addresses and the TLS properties of the connection.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// The route that was matched, as it was written; empty where none was.
+    /// The pattern of the matched route; empty if none has matched.
     pub fn route(&self) -> &str {
         self.core.site().route(self.route).text()
     }
@@ -73,7 +73,7 @@ impl Request {
         names.iter().map(|name| &**name).zip(values)
     }
 
-    /// Takes the body, which can be done once; what is not taken is discarded.
+    /// Takes the body, once. A body that is not taken is discarded.
     pub fn take_body(&mut self) -> Option<Body> {
         self.body.take()
     }

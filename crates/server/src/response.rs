@@ -1,4 +1,4 @@
-//! Responses: a head, and content that is there already or made while it is sent.
+//! Responses: a head, and content that is complete or streamed.
 
 use blitz_http::{
     AsName, BodyLength, Buffer, Chunk, Fields, InvalidField, Name, PoolFuture, Pooled,
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::extract::ContentError;
 use crate::problem::Problem;
 
-/// An answer to a request.
+/// A response to a request.
 ///
 /// ```
 /// use blitz::{Response, Status};
@@ -23,17 +23,17 @@ pub struct Response {
     content: Content,
 }
 
-/// What follows the head.
+/// The content of a response.
 pub(crate) enum Content {
     Empty,
-    /// All of it, sent in one buffer with the head where that is cheapest.
+    /// Complete content, sent in one buffer with the head if that is cheaper.
     Whole(Chunk),
-    /// Gets its form when it is sent.
+    /// Rendered when it is sent.
     Problem(Problem),
     Stream(Stream),
 }
 
-/// Content that is made while it is sent.
+/// Content that is produced while it is sent.
 pub(crate) struct Stream {
     pub(crate) length: BodyLength,
     pub(crate) produce: Producer,
@@ -42,7 +42,7 @@ pub(crate) struct Stream {
 pub(crate) type Producer = Box<dyn FnOnce(SendBody) -> PoolFuture<()>>;
 
 impl Response {
-    /// A status and nothing else.
+    /// A response with a status and without content.
     pub fn new(status: Status) -> Response {
         Response {
             head: Pooled::response(status),
@@ -65,7 +65,8 @@ impl Response {
         Response::whole("application/octet-stream", bytes.into())
     }
 
-    /// `application/json`; a value that cannot be written as JSON is logged and becomes a 500.
+    /// `application/json`. If the value cannot be serialized, the error is logged and the response is a
+    /// 500.
     pub fn json(value: &impl serde::Serialize) -> Response {
         let mut text = Vec::with_capacity(128);
         match serde_json::to_writer(&mut text, value) {
@@ -89,17 +90,17 @@ impl Response {
     pub fn redirect(status: Status, location: impl AsRef<[u8]>) -> Response {
         let location = location.as_ref();
         if !is_location(location) {
-            tracing::error!(location = %location.escape_ascii(), "no location for a redirect");
+            tracing::error!(location = %location.escape_ascii(), "the location of a redirect is invalid");
             return Response::problem(Problem::new(Status::INTERNAL_SERVER_ERROR));
         }
         Response::new(status).header(Name::Location, location)
     }
 
-    /// Content that is made while it is sent, of a length not known before.
+    /// Content of unknown length that is produced while it is sent.
     ///
-    /// [`Writer::send`] waits until the client has taken enough of what was sent before, so memory
-    /// stays bounded. If `produce` returns an error, or panics, the response is cut off in a way
-    /// the client can see. For HEAD it is never called.
+    /// [`Writer::send`] waits until the client has read enough of the earlier content, so memory stays
+    /// bounded. If `produce` returns an error or panics, the response is aborted, so that the client
+    /// detects the truncation. For HEAD `produce` is not called.
     ///
     /// ```
     /// use blitz::{App, Response};
@@ -134,12 +135,12 @@ impl Response {
         self
     }
 
-    /// Adds a field. One that HTTP forbids, such as a value with a line break, is left out and
-    /// logged; [`try_header`](Response::try_header) reports it instead.
+    /// Adds a field. An invalid field, such as a value with a line break, is omitted and logged;
+    /// [`try_header`](Response::try_header) returns an error instead.
     #[must_use]
     pub fn header(mut self, name: impl AsName, value: impl AsRef<[u8]>) -> Response {
         if let Err(error) = self.head.fields.try_append(name, value) {
-            tracing::error!(%error, "a response header was left out");
+            tracing::error!(%error, "an invalid response header was omitted");
         }
         self
     }
@@ -147,7 +148,7 @@ impl Response {
     /// Adds a field.
     ///
     /// # Errors
-    /// [`InvalidField`] if HTTP forbids the name or the value.
+    /// [`InvalidField`] if the name or the value is invalid in HTTP.
     pub fn try_header(
         mut self,
         name: impl AsName,
@@ -169,12 +170,12 @@ impl Response {
         self.head.status
     }
 
-    /// The header section so far; framing and `Date` are added when it is sent.
+    /// The header section; framing fields and `Date` are added when it is sent.
     pub fn fields(&self) -> &Fields {
         &self.head.fields
     }
 
-    /// The header section, to change.
+    /// The header section, mutable.
     pub fn fields_mut(&mut self) -> &mut Fields {
         &mut self.head.fields
     }
@@ -187,7 +188,7 @@ impl Response {
         }
     }
 
-    /// Whether it is a redirect that says where to, or none at all.
+    /// Whether it is not a redirect, or has a valid `Location`.
     pub(crate) fn is_complete(&self) -> bool {
         match self.head.status.code() {
             301 | 302 | 303 | 307 | 308 => {
@@ -224,11 +225,11 @@ impl Response {
                         .body
                         .finish(writer.trailers.as_ref())
                         .map_err(StreamError::from),
-                    // Dropped unfinished, the body is cut off.
+                    // Dropping the unfinished body aborts the response.
                     Err(error) => Err(error),
                 };
                 if let Err(error) = finished {
-                    tracing::debug!(%error, "a streamed response was cut off");
+                    tracing::debug!(%error, "a streamed response was aborted");
                 }
             })
         });
@@ -242,7 +243,7 @@ impl Response {
     }
 }
 
-/// Whether this can be the value of `Location`.
+/// Whether this is a valid value of `Location`.
 fn is_location(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(u8::is_ascii_graphic)
 }
@@ -254,22 +255,22 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Sends bytes, after waiting for room.
+    /// Waits for room, then sends bytes.
     ///
     /// # Errors
-    /// The client went away or stopped reading; the handler has nothing left to do.
+    /// If the client has closed the connection or stopped reading; the handler should return.
     pub async fn send(&mut self, bytes: impl Into<Chunk>) -> Result<(), SendError> {
         self.body.data(bytes.into()).await
     }
 
-    /// Fields to send after the content, where the version of HTTP allows them.
+    /// Sets the trailer section, which is sent after the content if the version of HTTP allows it.
     pub fn set_trailers(&mut self, trailers: Fields) {
         self.trailers = Some(trailers);
     }
 }
 
-/// Why a streamed response ends early; any error becomes one with `?`. The client sees the
-/// response cut off, and the log has the reason at debug level.
+/// Why a streamed response is aborted; any error becomes one with `?`. The reason is logged at debug
+/// level.
 #[derive(Debug)]
 pub struct StreamError(Box<dyn std::error::Error>);
 
@@ -291,9 +292,9 @@ impl std::fmt::Display for StreamError {
     }
 }
 
-/// Whatever a handler may return.
+/// Types that a handler may return.
 pub trait IntoResponse {
-    /// The response it stands for.
+    /// Converts the value to a response.
     fn into_response(self) -> Response;
 }
 

@@ -1,7 +1,7 @@
-//! From a path to a route: a radix tree with typed parameters.
+//! The router: a radix tree with typed parameters.
 //!
-//! Literals come before parameters, parameters before a catch-all, and the search steps back
-//! where a more exact route turns out not to fit:
+//! Literals have precedence over parameters, and parameters over a catch-all. The search backtracks if a
+//! more specific route does not match the rest of the path:
 //!
 //! ```
 //! use blitz::router::{Pattern, RouterBuilder};
@@ -28,7 +28,7 @@ use tree::{Branch, Tree};
 pub use pattern::{Kind, PARAMS_MAX, Pattern, PatternError, Token};
 pub use tree::Params;
 
-/// Collects routes; a route is its shape, the names of parameters do not count.
+/// Collects routes. Patterns that differ only in the names of parameters are the same route.
 #[derive(Debug)]
 pub struct RouterBuilder<T> {
     root: Branch,
@@ -45,7 +45,7 @@ impl<T> Default for RouterBuilder<T> {
 }
 
 impl<T: Default> RouterBuilder<T> {
-    /// What is kept for the shape of `pattern`; the default value if it is new.
+    /// The value of the route of `pattern`; the default value if the route is new.
     pub fn entry(&mut self, pattern: &Pattern) -> &mut T {
         let slot = self.root.slot(pattern.tokens());
         let index = *slot.get_or_insert(self.values.len() as u32) as usize;
@@ -72,13 +72,13 @@ pub struct Router<T> {
 }
 
 impl<T> Router<T> {
-    /// The best route for a normalised path, and where its parameters lie in it.
+    /// The most specific route of a normalised path, and the ranges of its parameters in the path.
     pub fn find(&self, path: &str) -> Option<(&T, Params)> {
         let (value, params) = self.tree.find(path)?;
         Some((&self.values[value as usize], params))
     }
 
-    /// The value of each route, in the order in which the routes were first named.
+    /// The value of each route, in the order in which the routes were added.
     pub fn values(&self) -> &[T] {
         &self.values
     }

@@ -1,4 +1,4 @@
-//! Running a built app: settings, environment, announcement.
+//! Runs a built app: settings, environment variables, start message.
 
 use std::env::VarError;
 use std::io::{self, ErrorKind};
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use blitz_http::{Address, Config, Cores, IoChoice, Limits, Peer, ServeOptions, Signals};
 
-use crate::certificates::{CertificateKeeper, Certificates};
+use crate::certificates::{CertificateReloader, Certificates};
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::serving::{self, Endpoint, StartError};
+use crate::serving::{self, ListenerConfig, StartError};
 
-/// Where a server listens if nobody says otherwise.
+/// The default address to listen on.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
-/// How a server runs, as far as it was said.
+/// The settings of a server; `None` and empty lists are filled in from the environment.
 pub(crate) struct Settings {
     pub(crate) listen: Vec<String>,
     pub(crate) listen_tls: Vec<(String, Certificates)>,
@@ -45,26 +45,26 @@ impl Default for Settings {
     }
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends the server.
 pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
-    // Before anything that takes time, so that no signal ends the program by default.
+    // First, because until then a signal ends the program by the default action.
     let signals = Signals::install().map_err(|error| cannot("wait for signals", &error))?;
-    ask_environment(&mut settings)?;
-    let wanted: Result<Vec<Endpoint>> = settings
+    apply_environment(&mut settings)?;
+    let configs: Result<Vec<ListenerConfig>> = settings
         .listen
         .iter()
-        .map(|text| parse_endpoint(text))
+        .map(|text| parse_listener(text))
         .collect();
-    let mut wanted = wanted?;
-    let mut keepers = Vec::with_capacity(settings.listen_tls.len());
+    let mut configs = configs?;
+    let mut reloaders = Vec::with_capacity(settings.listen_tls.len());
     for (text, certificates) in settings.listen_tls {
         let address = parse_address(&text)?;
-        let keeper = CertificateKeeper::load(certificates, signals.wall_clock());
-        let keeper = keeper.map_err(|error| Error::from(&error))?;
-        wanted.push(Endpoint::secure(address, keeper.slot()));
-        keepers.push(keeper);
+        let reloader = CertificateReloader::load(certificates, signals.wall_clock());
+        let reloader = reloader.map_err(|error| Error::from(&error))?;
+        configs.push(ListenerConfig::secure(address, reloader.slot()));
+        reloaders.push(reloader);
     }
-    let endpoints = serving::reserve(wanted).map_err(cannot_start)?;
+    let listeners = serving::reserve(configs).map_err(cannot_start)?;
     let config = Config {
         io: settings.io.unwrap_or_default(),
         cores: settings.cores.unwrap_or_default(),
@@ -86,23 +86,23 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         };
         (service.on_core(), options)
     };
-    let serving = serving::start(endpoints, &config, make).map_err(cannot_start)?;
-    announce(serving.endpoints(), serving.cores());
-    // After an error the caller's `main` ends, and what is left of the cores with it.
-    let keep = |occasion| {
+    let serving = serving::start(listeners, &config, make).map_err(cannot_start)?;
+    announce(serving.listeners(), serving.cores());
+    // After an error `main` returns, and the process ends together with its cores.
+    let on_tick = |tick| {
         let now = signals.wall_clock();
-        keepers
+        reloaders
             .iter_mut()
-            .for_each(|keeper| keeper.keep(occasion, now));
+            .for_each(|reloader| reloader.on_tick(tick, now));
     };
     serving
-        .obey_and(&signals, drain_timeout, keep)
+        .run_until_signal_with(&signals, drain_timeout, on_tick)
         .map_err(|error| Error::new(error.to_string()))
 }
 
-/// Says where it listens and how.
-fn announce(endpoints: &[Endpoint], cores: &Cores) {
-    let urls: Vec<String> = endpoints.iter().map(url).collect();
+/// Prints the listeners, the driver and the number of cores.
+fn announce(listeners: &[ListenerConfig], cores: &Cores) {
+    let urls: Vec<String> = listeners.iter().map(url).collect();
     let driver = cores.driver();
     let plural = if cores.count() == 1 { "core" } else { "cores" };
     eprintln!(
@@ -115,8 +115,8 @@ fn announce(endpoints: &[Endpoint], cores: &Cores) {
     }
 }
 
-/// Fills in from the environment what the program did not say.
-fn ask_environment(settings: &mut Settings) -> Result {
+/// Fills in settings that the program did not set from environment variables.
+fn apply_environment(settings: &mut Settings) -> Result {
     if settings.listen.is_empty() && settings.listen_tls.is_empty() {
         let addresses = variable("BLITZ_LISTEN")?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
         settings.listen.extend(
@@ -129,8 +129,9 @@ fn ask_environment(settings: &mut Settings) -> Result {
         && let Some(cores) = variable("BLITZ_CORES")?
     {
         let number = cores.parse().map_err(|_| {
-            let remedy = "Give a number, or 0 for all cores.";
-            Error::new(format!("BLITZ_CORES is `{cores}`, which is no number")).with_remedy(remedy)
+            let remedy = "Set it to a number, or to 0 for all cores.";
+            Error::new(format!("BLITZ_CORES is `{cores}`, which is not a number"))
+                .with_remedy(remedy)
         })?;
         settings.cores = Some(number);
     }
@@ -142,15 +143,16 @@ fn ask_environment(settings: &mut Settings) -> Result {
             "uring" => IoChoice::Uring,
             "epoll" => IoChoice::Epoll,
             _ => {
-                let remedy = "Choose `auto`, `uring` or `epoll`.";
-                return Err(Error::new(format!("BLITZ_IO is `{io}`")).with_remedy(remedy));
+                let remedy = "Set it to `auto`, `uring` or `epoll`.";
+                let problem = format!("BLITZ_IO is `{io}`, which is not a driver");
+                return Err(Error::new(problem).with_remedy(remedy));
             }
         });
     }
     Ok(())
 }
 
-/// An environment variable; one that is empty counts as not set.
+/// An environment variable; an empty one counts as not set.
 fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
@@ -160,8 +162,8 @@ fn variable(name: &str) -> Result<Option<String>> {
     }
 }
 
-fn parse_endpoint(text: &str) -> Result<Endpoint> {
-    Endpoint::read(text, parse_address)
+fn parse_listener(text: &str) -> Result<ListenerConfig> {
+    ListenerConfig::parse(text, parse_address)
 }
 
 fn parse_address(text: &str) -> Result<Address> {
@@ -173,7 +175,7 @@ fn parse_address(text: &str) -> Result<Address> {
     match found.ok().and_then(|mut addresses| addresses.next()) {
         Some(address) => Ok(Address::Tcp(address)),
         None => Err(
-            Error::new(format!("`{text}` is no address to listen on")).with_remedy(
+            Error::new(format!("`{text}` is not an address to listen on")).with_remedy(
                 "Write an address and a port, such as 127.0.0.1:8080, [::1]:8080 or :8080, \
              or unix:/path/to/socket.",
             ),
@@ -181,13 +183,13 @@ fn parse_address(text: &str) -> Result<Address> {
     }
 }
 
-fn url(endpoint: &Endpoint) -> String {
-    let scheme = match (&endpoint.tls, endpoint.http2_only) {
+fn url(listener: &ListenerConfig) -> String {
+    let scheme = match (&listener.tls, listener.http2_only) {
         (Some(_), _) => "https",
         (None, true) => "h2c",
         (None, false) => "http",
     };
-    match &endpoint.address {
+    match &listener.address {
         Address::Tcp(address) => format!("{scheme}://{address}"),
         Address::Unix(path) => format!("unix:{}", path.display()),
     }
@@ -200,14 +202,14 @@ fn cannot_start(error: StartError) -> Error {
     };
     match error.kind() {
         ErrorKind::AddrInUse => failure.with_remedy(
-            "Another program has this address. Stop it (`ss -ltnp` shows which it is), or choose \
-             another with `.listen(..)` or BLITZ_LISTEN.",
+            "Another program listens on this address. Stop it (`ss -ltnp` shows its name), or choose \
+             another address with `.listen(..)` or BLITZ_LISTEN.",
         ),
         ErrorKind::AddrNotAvailable => {
-            failure.with_remedy("This machine has no such address; `ip address` lists its own.")
+            failure.with_remedy("This machine does not have this address; `ip address` lists its own.")
         }
         ErrorKind::AlreadyExists => {
-            failure.with_remedy("Choose another path, or remove what is there if nobody needs it.")
+            failure.with_remedy("Choose another path, or remove the file if it is not needed.")
         }
         ErrorKind::PermissionDenied => failure.with_remedy(
             "Ports below 1024 need the capability CAP_NET_BIND_SERVICE; \

@@ -1,4 +1,4 @@
-//! The app as the service of a core: requests in, answers out.
+//! The service of a core: dispatches requests to handlers and sends their responses.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,24 +14,24 @@ use crate::outcome::Outcome;
 use crate::problem::{Problem, prefers_text};
 use crate::request::Request;
 use crate::response::{Content, Response};
-use crate::site::{Core, Site, dispatch};
+use crate::site::{CoreSite, Site, dispatch};
 
-/// A built app. It may go to any core, where [`on_core`](Service::on_core) makes it serve.
+/// A built app. It may be sent to any core, where [`on_core`](Service::on_core) makes the core's service.
 #[derive(Clone)]
 pub struct Service(pub(crate) Arc<Site>);
 
 impl Service {
-    /// The service of the calling core, to be made once per core.
+    /// Makes the service of the calling core; call it once per core.
     pub fn on_core(&self) -> Rc<CoreService> {
         Rc::new(CoreService {
-            core: Rc::new(Core::new(Arc::clone(&self.0))),
+            core: Rc::new(CoreSite::new(Arc::clone(&self.0))),
         })
     }
 }
 
 /// A built app on one core.
 pub struct CoreService {
-    core: Rc<Core>,
+    core: Rc<CoreSite>,
 }
 
 impl blitz_http::Service for CoreService {
@@ -55,7 +55,7 @@ impl blitz_http::Service for CoreService {
         };
         match caught(|| dispatch(request)) {
             Ok(Outcome::Ready(response)) => send(response, responder, as_text),
-            Ok(Outcome::Later(handler)) => Answer::Awaited {
+            Ok(Outcome::Later(handler)) => ResponseFuture::Awaited {
                 handler,
                 responder: Some(responder),
                 as_text,
@@ -65,8 +65,8 @@ impl blitz_http::Service for CoreService {
     }
 }
 
-/// An answer under way; most are done when it is first seen.
-enum Answer {
+/// The future of a response; most are done before the first poll.
+enum ResponseFuture {
     Done,
     Awaited {
         handler: PoolFuture<Response>,
@@ -76,15 +76,15 @@ enum Answer {
     Streaming(PoolFuture<()>),
 }
 
-impl Future for Answer {
+impl Future for ResponseFuture {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         loop {
             match this {
-                Answer::Done => return Poll::Ready(()),
-                Answer::Awaited {
+                ResponseFuture::Done => return Poll::Ready(()),
+                ResponseFuture::Awaited {
                     handler,
                     responder,
                     as_text,
@@ -99,26 +99,26 @@ impl Future for Answer {
                     let as_text = *as_text;
                     *this = send(response, responder, as_text);
                 }
-                Answer::Streaming(stream) => {
-                    // After a panic the unfinished body is dropped, which cuts it off.
+                ResponseFuture::Streaming(stream) => {
+                    // After a panic the unfinished body is dropped, which aborts the response.
                     ready!(caught(|| Pin::new(stream).poll(cx)).unwrap_or(Poll::Ready(())));
-                    *this = Answer::Done;
+                    *this = ResponseFuture::Done;
                 }
             }
         }
     }
 }
 
-/// Gives the answer to the client, as far as it is there.
-fn send(mut response: Response, responder: Responder, as_text: bool) -> Answer {
+/// Sends a response; the content of a streamed one is sent by the returned future.
+fn send(mut response: Response, responder: Responder, as_text: bool) -> ResponseFuture {
     if !response.is_complete() {
         let status = response.status();
-        tracing::error!(%status, "a handler redirects without a valid Location");
+        tracing::error!(%status, "a handler returned a redirect without a valid Location");
         response = Response::problem(Problem::new(Status::INTERNAL_SERVER_ERROR));
     }
     let (mut head, content) = response.into_parts();
     if head.status.is_informational() {
-        tracing::error!(status = %head.status, "a handler answered with an interim status");
+        tracing::error!(status = %head.status, "a handler returned an informational status");
         head.status = Status::INTERNAL_SERVER_ERROR;
     }
     match content {
@@ -132,14 +132,14 @@ fn send(mut response: Response, responder: Responder, as_text: bool) -> Answer {
         Content::Stream(stream) => {
             let body = responder.start(&mut head, stream.length);
             if !body.is_discarding() {
-                return Answer::Streaming((stream.produce)(body));
+                return ResponseFuture::Streaming((stream.produce)(body));
             }
         }
     }
-    Answer::Done
+    ResponseFuture::Done
 }
 
-/// Runs user code; a panic is logged by the panic hook and becomes a 500, not the end of the core.
+/// Runs code of the app. The panic hook logs a panic, and the response is a 500; the core continues.
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Response> {
     catch_unwind(AssertUnwindSafe(run))
         .map_err(|_| Response::problem(Problem::new(Status::INTERNAL_SERVER_ERROR)))

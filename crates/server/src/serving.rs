@@ -1,7 +1,7 @@
-//! One service on every core: listen, start, obey signals, drain, end.
+//! Runs one service on every core: listens, starts, handles signals, drains, and ends.
 //!
-//! This is what [`App::run`](crate::App::run) stands on, and what a program uses that brings a
-//! service of its own, as the gateway does.
+//! [`App::run`](crate::App::run) is built on this module. Programs with a service of their own, such as
+//! the gateway, use it directly.
 
 use std::fmt;
 use std::fs;
@@ -20,57 +20,57 @@ use blitz_http::{
     Address, Config, Cores, Drain, Listener, ServeOptions, Service, Signal, Signals, TlsSlot,
 };
 
-pub use crate::certificates::{ValidityWatch, why_unusable};
+pub use crate::certificates::{ValidityWatch, unusable_reason};
 
-/// Where to listen, and what is spoken there.
+/// The address and the protocols of a listener.
 #[derive(Debug, Clone)]
-pub struct Endpoint {
+pub struct ListenerConfig {
     /// The address.
     pub address: Address,
-    /// With it the listener speaks TLS.
+    /// The TLS settings; `None` for clear text.
     pub tls: Option<TlsSlot>,
-    /// In clear text: nothing but HTTP/2 with prior knowledge (RFC 9113, section 3.3).
+    /// Clear text accepts only HTTP/2 with prior knowledge (RFC 9113, section 3.3).
     pub http2_only: bool,
 }
 
-impl Endpoint {
-    /// A listener that speaks TLS.
+impl ListenerConfig {
+    /// A listener for TLS.
     #[must_use]
-    pub fn secure(address: Address, tls: TlsSlot) -> Endpoint {
-        Endpoint {
+    pub fn secure(address: Address, tls: TlsSlot) -> ListenerConfig {
+        ListenerConfig {
             tls: Some(tls),
             ..address.into()
         }
     }
 
-    /// A listener in clear text; what stands behind `h2c://` is one that speaks HTTP/2 only.
+    /// Parses a listener for clear text; the prefix `h2c://` means HTTP/2 only.
     ///
     /// # Errors
-    /// Those of `parse`, which reads the address.
-    pub fn read<E>(
+    /// Those of `parse`, which parses the address.
+    pub fn parse<E>(
         text: &str,
         parse: impl FnOnce(&str) -> Result<Address, E>,
-    ) -> Result<Endpoint, E> {
+    ) -> Result<ListenerConfig, E> {
         match text.strip_prefix("h2c://") {
-            Some(address) => parse(address).map(Endpoint::h2c),
-            None => parse(text).map(Endpoint::from),
+            Some(address) => parse(address).map(ListenerConfig::h2c),
+            None => parse(text).map(ListenerConfig::from),
         }
     }
 
-    /// A listener in clear text that speaks HTTP/2 only.
+    /// A listener for clear text with HTTP/2 only.
     #[must_use]
-    pub fn h2c(address: Address) -> Endpoint {
-        Endpoint {
+    pub fn h2c(address: Address) -> ListenerConfig {
+        ListenerConfig {
             http2_only: true,
             ..address.into()
         }
     }
 }
 
-impl From<Address> for Endpoint {
-    /// In clear text, every version.
-    fn from(address: Address) -> Endpoint {
-        Endpoint {
+impl From<Address> for ListenerConfig {
+    /// Clear text with all versions of HTTP.
+    fn from(address: Address) -> ListenerConfig {
+        ListenerConfig {
             address,
             tls: None,
             http2_only: false,
@@ -78,66 +78,65 @@ impl From<Address> for Endpoint {
     }
 }
 
-/// Makes sure that nobody else listens on these addresses, and settles port 0 to a free one. To be
-/// done once, before the cores [start].
+/// Checks that no other program listens on these addresses, and replaces port 0 by a free one. Call it
+/// once, before the cores [start].
 ///
 /// # Errors
-/// [`StartError::Listen`] for the first address that cannot be had.
-pub fn reserve(endpoints: impl IntoIterator<Item = Endpoint>) -> Result<Vec<Endpoint>, StartError> {
-    let settled = endpoints.into_iter().map(|endpoint| {
-        let address = &endpoint.address;
-        match spare_files(address).and_then(|()| Listener::reserve(address)) {
-            Ok(address) => Ok(Endpoint {
-                address,
-                ..endpoint
-            }),
-            Err(error) => Err(StartError::Listen(endpoint.address, error)),
+/// [`StartError::Listen`] for the first address that cannot be listened on.
+pub fn reserve(
+    configs: impl IntoIterator<Item = ListenerConfig>,
+) -> Result<Vec<ListenerConfig>, StartError> {
+    let reserved = configs.into_iter().map(|config| {
+        let address = &config.address;
+        match check_path(address).and_then(|()| Listener::reserve(address)) {
+            Ok(address) => Ok(ListenerConfig { address, ..config }),
+            Err(error) => Err(StartError::Listen(config.address, error)),
         }
     });
-    settled.collect()
+    reserved.collect()
 }
 
-/// A socket that nobody serves any more makes way for ours. A file that is no socket refuses
-/// connections just the same, and somebody needs it.
-fn spare_files(address: &Address) -> io::Result<()> {
+/// Refuses a path with a file that is not a socket. Such a file refuses connections as a stale socket
+/// does, but must not be removed.
+fn check_path(address: &Address) -> io::Result<()> {
     let Address::Unix(path) = address else {
         return Ok(());
     };
     match fs::symlink_metadata(&**path) {
         Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "there is something that is no socket",
+            "the path exists and is not a socket",
         )),
-        // What else may be wrong with the path shows when it is bound.
+        // Binding reports other problems of the path.
         _ => Ok(()),
     }
 }
 
-/// Listens on every endpoint and serves on every core; returns once all of them do.
+/// Starts the listeners and the service on every core; returns once all cores serve.
 ///
-/// `make` makes the service of the calling core and says how it is served; whether over TLS, the
-/// endpoint decides.
+/// `make` returns the service of the calling core and its options. The listener's configuration
+/// determines whether it uses TLS.
 ///
 /// # Errors
-/// [`StartError`]; what has started by then is told to end.
+/// [`StartError`]; cores that have started are stopped.
 pub fn start<S: Service>(
-    endpoints: Vec<Endpoint>,
-    config: &Config,
+    configs: Vec<ListenerConfig>,
+    cores: &Config,
     make: impl Fn() -> (Rc<S>, ServeOptions) + Send + Sync + 'static,
 ) -> Result<Serving, StartError> {
     let (started, starts) = channel();
     let ended = Arc::new(AtomicUsize::new(0));
-    let plan = Arc::new(Plan {
-        endpoints: endpoints.clone(),
+    let setup = Arc::new(CoreSetup {
+        configs: configs.clone(),
         make,
         started,
         ended: Arc::clone(&ended),
     });
-    let cores = blitz_http::start(config, move |_| serve_core(Arc::clone(&plan)))
+    let cores = blitz_http::start(cores, move |_| serve_core(Arc::clone(&setup)))
         .map_err(StartError::Start)?;
     let serving = Serving {
         cores,
-        endpoints,
+        configs,
         ended,
     };
     for _ in 0..serving.cores.count() {
@@ -149,14 +148,14 @@ pub fn start<S: Service>(
     Ok(serving)
 }
 
-/// A service at work. Dropping it does not stop it.
+/// A running service. Dropping this value does not stop it.
 pub struct Serving {
     cores: Cores,
-    endpoints: Vec<Endpoint>,
+    configs: Vec<ListenerConfig>,
     ended: Arc<AtomicUsize>,
 }
 
-/// Why a service cannot start.
+/// Why a service could not start.
 #[derive(Debug)]
 pub enum StartError {
     /// An address cannot be listened on.
@@ -165,47 +164,47 @@ pub enum StartError {
     Start(io::Error),
 }
 
-/// Why a service ended that nobody had told to end in order.
+/// Why a service ended other than by a graceful shutdown.
 #[derive(Debug)]
 pub enum EndError {
-    /// A second interrupt; what was running is dropped with the process.
+    /// A second INT arrived; running requests are dropped with the process.
     Interrupted,
-    /// No listener is left, on no core, and no signal asked for that.
-    ByItself,
-    /// A core failed, or signals cannot be waited for.
+    /// The listeners of all cores have ended without a signal.
+    ListenersEnded,
+    /// A core failed, or waiting for signals failed.
     Failed(io::Error),
 }
 
-/// When the thread that waits for signals may do something besides.
+/// An event on the thread that waits for signals, at which it may do other work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occasion {
-    /// HUP: files are to be read again.
+pub enum Tick {
+    /// HUP: read the files again.
     Reload,
-    /// No signal came for a while, a second or less.
-    Routine,
+    /// No signal arrived for at most a second.
+    Periodic,
 }
 
 impl Serving {
-    /// Where it listens, port 0 replaced by the port that was free.
+    /// The listeners, with port 0 replaced by the actual port.
     #[must_use]
-    pub fn endpoints(&self) -> &[Endpoint] {
-        &self.endpoints
+    pub fn listeners(&self) -> &[ListenerConfig] {
+        &self.configs
     }
 
-    /// The cores, with their driver and their own counters.
+    /// The cores, with their driver and counters.
     #[must_use]
     pub fn cores(&self) -> &Cores {
         &self.cores
     }
 
-    /// How many cores serve no more.
+    /// The number of cores that have ended.
     #[must_use]
     pub fn ended(&self) -> usize {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Stops accepting, lets running requests finish, and after `limit` drops what is left. A
-    /// second call can only bring the end nearer.
+    /// Stops accepting, lets running requests finish, and drops the remaining ones after `limit`. A
+    /// second call can only shorten the limit.
     pub fn drain(&self, limit: Duration) {
         self.cores
             .post_all(move |_| Drain::of_core().trigger(limit));
@@ -214,140 +213,143 @@ impl Serving {
     /// Waits until every core has ended.
     ///
     /// # Errors
-    /// A core failed.
+    /// If a core has failed.
     pub fn join(self) -> io::Result<()> {
         self.cores.join()
     }
 
-    /// Serves until a signal ends it: TERM and QUIT let requests finish within `patience`, INT
-    /// drops them. The others have nothing to do here.
+    /// Serves until a signal ends the service: TERM and QUIT let requests finish within
+    /// `drain_timeout`, INT drops them. Other signals have no effect.
     ///
     /// # Errors
-    /// [`EndError`]: the end came in another way.
-    pub fn obey(self, signals: &Signals, patience: Duration) -> Result<(), EndError> {
-        self.obey_and(signals, patience, |_| ())
-    }
-
-    /// As [`Serving::obey`], and calls `keep` on the calling thread when there may be something to
-    /// do for those who serve.
-    ///
-    /// # Errors
-    /// [`EndError`]: the end came in another way.
-    pub fn obey_and(
+    /// [`EndError`]: the service ended without such a signal.
+    pub fn run_until_signal(
         self,
         signals: &Signals,
-        patience: Duration,
-        mut keep: impl FnMut(Occasion),
+        drain_timeout: Duration,
     ) -> Result<(), EndError> {
-        // Cores may also end by themselves, and no signal tells.
-        const LOOK: Duration = Duration::from_secs(1);
-        const LOOK_WHILE_DRAINING: Duration = Duration::from_millis(10);
-        let (mut look, mut told, mut interrupted, mut missing) = (LOOK, false, false, 0);
+        self.run_until_signal_with(signals, drain_timeout, |_| ())
+    }
+
+    /// As [`Serving::run_until_signal`], and calls `on_tick` on the calling thread on HUP and at least
+    /// once per second.
+    ///
+    /// # Errors
+    /// [`EndError`]: the service ended without such a signal.
+    pub fn run_until_signal_with(
+        self,
+        signals: &Signals,
+        drain_timeout: Duration,
+        mut on_tick: impl FnMut(Tick),
+    ) -> Result<(), EndError> {
+        // Cores may also end without a signal.
+        const CHECK: Duration = Duration::from_secs(1);
+        const CHECK_WHILE_DRAINING: Duration = Duration::from_millis(10);
+        let (mut check, mut draining, mut interrupted, mut missing) = (CHECK, false, false, 0);
         loop {
             let ended = self.ended();
             if ended == self.cores.count() {
                 break;
             }
-            if ended > missing && !told {
+            if ended > missing && !draining {
                 missing = ended;
                 let left = self.cores.count() - ended;
                 tracing::error!(
                     ended,
                     left,
-                    "a core has ended by itself; the others serve on"
+                    "a core has ended without a signal; the others continue"
                 );
             }
-            let limit = match signals.wait(Some(look)).map_err(EndError::Failed)? {
-                Some(Signal::Terminate | Signal::Quit) => patience,
+            let limit = match signals.wait(Some(check)).map_err(EndError::Failed)? {
+                Some(Signal::Terminate | Signal::Quit) => drain_timeout,
                 Some(Signal::Interrupt) if interrupted => return Err(EndError::Interrupted),
                 Some(Signal::Interrupt) => {
                     interrupted = true;
                     Duration::ZERO
                 }
                 Some(Signal::Hangup) => {
-                    keep(Occasion::Reload);
+                    on_tick(Tick::Reload);
                     continue;
                 }
                 Some(Signal::User1 | Signal::User2) => continue,
                 None => {
-                    keep(Occasion::Routine);
+                    on_tick(Tick::Periodic);
                     continue;
                 }
             };
-            (look, told) = (LOOK_WHILE_DRAINING, true);
+            (check, draining) = (CHECK_WHILE_DRAINING, true);
             self.drain(limit);
         }
         self.join().map_err(EndError::Failed)?;
-        if told {
+        if draining {
             Ok(())
         } else {
-            Err(EndError::ByItself)
+            Err(EndError::ListenersEnded)
         }
     }
 }
 
-/// What every core starts from.
-struct Plan<F> {
-    endpoints: Vec<Endpoint>,
+/// The input of every core.
+struct CoreSetup<F> {
+    configs: Vec<ListenerConfig>,
     make: F,
     started: Sender<Result<(), StartError>>,
     ended: Arc<AtomicUsize>,
 }
 
-/// Serves on the calling core and tells how that went.
-async fn serve_core<S, F>(plan: Arc<Plan<F>>)
+/// Serves on the calling core and reports whether it started.
+async fn serve_core<S, F>(setup: Arc<CoreSetup<F>>)
 where
     S: Service,
     F: Fn() -> (Rc<S>, ServeOptions),
 {
-    let mut life = Life {
-        started: Some(plan.started.clone()),
-        ended: Arc::clone(&plan.ended),
+    let mut status = CoreStatus {
+        started: Some(setup.started.clone()),
+        ended: Arc::clone(&setup.ended),
     };
-    match bind(&plan.endpoints) {
+    match bind(&setup.configs) {
         Ok(listeners) => {
-            let (service, options) = (plan.make)();
-            life.say(Ok(()));
+            let (service, options) = (setup.make)();
+            status.report(Ok(()));
             serve_all(listeners, &service, &options).await;
         }
-        Err(error) => life.say(Err(error)),
+        Err(error) => status.report(Err(error)),
     }
 }
 
-/// Listens on every endpoint and serves on the calling core until it is drained: for programs that
-/// start their cores themselves.
+/// Starts the listeners and serves on the calling core until it is drained: for programs that start
+/// their cores themselves.
 ///
 /// # Errors
 /// [`StartError::Listen`].
 pub async fn serve_on_core<S: Service>(
-    endpoints: &[Endpoint],
+    configs: &[ListenerConfig],
     make: impl FnOnce() -> (Rc<S>, ServeOptions),
 ) -> Result<(), StartError> {
-    let listeners = bind(endpoints)?;
+    let listeners = bind(configs)?;
     let (service, options) = make();
     serve_all(listeners, &service, &options).await;
     Ok(())
 }
 
-fn bind(endpoints: &[Endpoint]) -> Result<Vec<(Listener, &Endpoint)>, StartError> {
-    let bound = endpoints.iter().map(|endpoint| {
-        let bound = Listener::bind(&endpoint.address);
-        let listener =
-            bound.map_err(|error| StartError::Listen(endpoint.address.clone(), error))?;
-        Ok((listener, endpoint))
+fn bind(configs: &[ListenerConfig]) -> Result<Vec<(Listener, &ListenerConfig)>, StartError> {
+    let bound = configs.iter().map(|config| {
+        let bound = Listener::bind(&config.address);
+        let listener = bound.map_err(|error| StartError::Listen(config.address.clone(), error))?;
+        Ok((listener, config))
     });
     bound.collect()
 }
 
 async fn serve_all<S: Service>(
-    listeners: Vec<(Listener, &Endpoint)>,
+    listeners: Vec<(Listener, &ListenerConfig)>,
     service: &Rc<S>,
     options: &ServeOptions,
 ) {
-    let serving = listeners.into_iter().map(|(listener, endpoint)| {
+    let serving = listeners.into_iter().map(|(listener, config)| {
         let options = ServeOptions {
-            tls: endpoint.tls.clone(),
-            http2_only: endpoint.http2_only,
+            tls: config.tls.clone(),
+            http2_only: config.http2_only,
             ..options.clone()
         };
         Box::pin(blitz_http::serve(
@@ -359,35 +361,36 @@ async fn serve_all<S: Service>(
     all(serving.collect()).await;
 }
 
-/// A core that serves; dropped however it ends, by a panic or a failing driver too.
-struct Life {
-    /// Who waits for it to start, until it was said how that went.
+/// Reports the start and the end of a core. It is dropped in every case, also after a panic or a failure
+/// of the driver.
+struct CoreStatus {
+    /// Receives the result of the start; `None` once it was sent.
     started: Option<Sender<Result<(), StartError>>>,
     ended: Arc<AtomicUsize>,
 }
 
-impl Life {
-    fn say(&mut self, outcome: Result<(), StartError>) {
+impl CoreStatus {
+    fn report(&mut self, result: Result<(), StartError>) {
         if let Some(started) = self.started.take() {
-            // The receiver has gone only if another core failed to start as well.
-            let _ = started.send(outcome);
+            // The receiver is gone only if another core has failed to start.
+            let _ = started.send(result);
         }
     }
 }
 
-impl Drop for Life {
+impl Drop for CoreStatus {
     fn drop(&mut self) {
-        self.say(Err(ended_early()));
+        self.report(Err(ended_early()));
         self.ended.fetch_add(1, Ordering::Release);
     }
 }
 
-/// It has panicked, and the panic said why.
+/// The error for a core that panicked while it started; the panic hook has logged the reason.
 fn ended_early() -> StartError {
     StartError::Start(io::Error::other("a core ended while it started"))
 }
 
-/// Waits for all of them.
+/// Waits for all futures.
 async fn all<F: Future<Output = ()>>(mut serving: Vec<Pin<Box<F>>>) {
     poll_fn(|cx| {
         serving.retain_mut(|serving| serving.as_mut().poll(cx).is_pending());
@@ -420,8 +423,8 @@ impl fmt::Display for EndError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EndError::Interrupted => f.write_str("interrupted"),
-            EndError::ByItself => {
-                f.write_str("every core has stopped listening, and no signal asked for that")
+            EndError::ListenersEnded => {
+                f.write_str("every core has stopped listening without a signal")
             }
             EndError::Failed(error) => write!(f, "cannot keep running: {error}"),
         }

@@ -1,4 +1,4 @@
-//! The app as it serves: built once, shared by all cores, never changed.
+//! The built app: immutable, and shared by all cores.
 
 use std::any::{Any, TypeId};
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::router::{Params, Router};
 
-/// Index of a route in its site.
+/// The index of a route in its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RouteId(pub(crate) u32);
 
-/// A handler and all that belongs to it.
+/// A handler with its pattern, parameters and middleware.
 pub(crate) struct Route {
     pub(crate) text: String,
     pub(crate) param_names: Vec<Box<str>>,
@@ -43,26 +43,26 @@ impl Route {
     }
 }
 
-/// Number of variants of [`Method`].
+/// The number of variants of [`Method`].
 pub(crate) const METHODS: usize = Method::Other as usize + 1;
 
-/// The route of each method on one path; one that is not allowed has the route that says so.
+/// The route of each method on one path; methods that are not allowed have the route that answers 405.
 pub(crate) type MethodTable = [RouteId; METHODS];
 
-/// Everything that was said about the app.
+/// The routes, states and limits of an app.
 pub(crate) struct Site {
     pub(crate) router: Router<MethodTable>,
     pub(crate) routes: Vec<Route>,
     /// For paths that no route matches.
     pub(crate) not_found: RouteId,
-    /// For `OPTIONS *`, and for what has no path at all.
+    /// For `OPTIONS *`, and for targets without a path.
     pub(crate) server_wide: MethodTable,
     pub(crate) states: States,
     pub(crate) body_bytes_max: usize,
 }
 
 impl Site {
-    /// The route of a request, and where its parameters are.
+    /// The route of a request, and the ranges of its parameters.
     pub(crate) fn find(&self, head: &RequestHead) -> (RouteId, Params) {
         match self.router.find(head.path()) {
             Some((methods, params)) => (methods[head.method as usize], params),
@@ -77,13 +77,13 @@ impl Site {
         &self.routes[id.0 as usize]
     }
 
-    /// Most bytes of content that extractors read whole.
+    /// Most bytes of content that extractors buffer.
     pub(crate) fn body_bytes_max(&self) -> usize {
         self.body_bytes_max
     }
 }
 
-/// What makes the states of a core.
+/// The constructors of a core's states.
 #[derive(Default)]
 pub(crate) struct States(pub(crate) Vec<(TypeId, MakeState)>);
 
@@ -94,7 +94,7 @@ impl States {
         self.0.iter().any(|(id, _)| *id == TypeId::of::<T>())
     }
 
-    /// Adds the states of a nested app; where both have a type, ours stays.
+    /// Adds the states of a nested app; if both have a state of one type, ours stays.
     pub(crate) fn join(&mut self, other: States) {
         for (id, make) in other.0 {
             if !self.0.iter().any(|(known, _)| *known == id) {
@@ -103,7 +103,7 @@ impl States {
         }
     }
 
-    /// Adds a state, in place of one of the same type.
+    /// Adds a state; it replaces one of the same type.
     pub(crate) fn set<T: 'static>(&mut self, make: impl Fn() -> T + Send + Sync + 'static) {
         self.0.retain(|(id, _)| *id != TypeId::of::<T>());
         self.0
@@ -111,21 +111,22 @@ impl States {
     }
 }
 
-/// A core's handles to the site, so that requests touch no shared counter.
-pub(crate) struct Core {
+/// A core's handles to the site and its states. Requests clone handles of the core, so that they change no
+/// atomic reference count.
+pub(crate) struct CoreSite {
     site: Arc<Site>,
     states: Box<[(TypeId, Rc<dyn Any>)]>,
 }
 
-impl Core {
-    pub(crate) fn new(site: Arc<Site>) -> Core {
+impl CoreSite {
+    pub(crate) fn new(site: Arc<Site>) -> CoreSite {
         let states = site
             .states
             .0
             .iter()
             .map(|(id, make)| (*id, make()))
             .collect();
-        Core { site, states }
+        CoreSite { site, states }
     }
 
     pub(crate) fn site(&self) -> &Site {
@@ -141,7 +142,7 @@ impl Core {
     }
 }
 
-/// Sends a request through the layers of its route to the handler.
+/// Passes a request through the middleware of its route to the handler.
 pub(crate) fn dispatch(request: Request) -> Outcome {
     let core = Rc::clone(&request.core);
     let route = core.site().route(request.route);

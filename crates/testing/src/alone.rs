@@ -7,9 +7,8 @@ use std::thread;
 /// Set for the process in which a test runs alone.
 const ALONE: &str = "BLITZ_TEST_ALONE";
 
-/// Whether the calling test has its process for itself, as one must that counts what the whole
-/// process does. If not, it is run once more in a process of its own, and has passed when this
-/// returns.
+/// Whether the calling test is the only one in its process, which tests that measure the whole process
+/// need. If not, runs the test again in a separate process, and returns if that has passed.
 ///
 /// ```no_run
 /// # fn allocations() -> usize { 0 }
@@ -26,14 +25,17 @@ pub fn is_alone() -> bool {
         return true;
     }
     let test = thread::current();
-    let name = test.name().expect("a test's thread has its name");
+    let name = test.name().expect("the thread of a test has its name");
     let ran = Command::new(env::current_exe().expect("the test binary has a path"))
         .args([name, "--exact", "--test-threads=1"])
         .env(ALONE, "1")
         .output()
         .expect("the test binary starts");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    // A name that matches no test would pass as well, with nothing run.
-    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+    let output = String::from_utf8_lossy(&ran.stdout);
+    // The process also succeeds if the name matches no test.
+    assert!(
+        ran.status.success() && output.contains("1 passed"),
+        "{output}"
+    );
     false
 }

@@ -1,9 +1,9 @@
-//! A client that sends exactly what it is told and reads one response at a time.
+//! A client that sends bytes unchanged and reads one response at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use crate::PATIENCE;
+use crate::IO_TIMEOUT;
 
 /// One connection.
 #[derive(Debug)]
@@ -11,14 +11,14 @@ pub struct Client {
     reader: BufReader<TcpStream>,
 }
 
-/// A response, read to its end.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
     pub status: u16,
     /// Names in lower case, values trimmed, in order.
     pub fields: Vec<(String, String)>,
-    /// The content, chunks put together.
+    /// The content, without chunked coding.
     pub body: Vec<u8>,
 }
 
@@ -26,14 +26,14 @@ impl Client {
     /// Connects.
     ///
     /// # Panics
-    /// When nobody accepts.
+    /// When the connection is not accepted.
     pub fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens");
+        let stream = TcpStream::connect_timeout(&address, IO_TIMEOUT).expect("a server listens");
         stream
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(IO_TIMEOUT))
             .expect("a timeout can be set");
         stream
-            .set_write_timeout(Some(PATIENCE))
+            .set_write_timeout(Some(IO_TIMEOUT))
             .expect("a timeout can be set");
         stream.set_nodelay(true).expect("nodelay can be set");
         Client {
@@ -41,7 +41,7 @@ impl Client {
         }
     }
 
-    /// Sends `bytes` as they are.
+    /// Sends `bytes` unchanged.
     ///
     /// # Panics
     /// When they cannot be sent.
@@ -49,13 +49,13 @@ impl Client {
         self.reader
             .get_mut()
             .write_all(bytes.as_ref())
-            .expect("the peer takes bytes");
+            .expect("the bytes can be sent");
     }
 
-    /// Sends FIN; reading goes on.
+    /// Sends FIN; the response can still be read.
     ///
     /// # Panics
-    /// When the connection is already gone.
+    /// When the connection is closed already.
     pub fn finish(&mut self) {
         self.reader
             .get_ref()
@@ -63,16 +63,16 @@ impl Client {
             .expect("the connection is open");
     }
 
-    /// Asks for `path` and reads the answer.
+    /// Sends a GET request for `path` and reads the response.
     pub fn get(&mut self, path: &str) -> Response {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
         self.response()
     }
 
-    /// Reads the next response, informational ones included.
+    /// Reads the next response, which may be informational.
     ///
     /// # Panics
-    /// When the bytes are no response, or end before it does.
+    /// When the response is malformed or incomplete.
     pub fn response(&mut self) -> Response {
         let first = self.line();
         let status = first
@@ -89,10 +89,10 @@ impl Client {
         response
     }
 
-    /// Reads until the peer closes; a reset counts as the end.
+    /// Reads until the peer closes or resets the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // What came before a reset is what counts.
+        // An error is a reset; the bytes before it were received.
         let _ = self.reader.read_to_end(&mut bytes);
         bytes
     }
@@ -128,7 +128,7 @@ impl Client {
         let mut bytes = vec![0; length];
         self.reader
             .read_exact(&mut bytes)
-            .expect("the body is as long as it says");
+            .expect("the body has the declared length");
         bytes
     }
 

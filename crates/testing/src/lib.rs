@@ -1,8 +1,7 @@
-//! Peers that the tests of Blitz share: an HTTP/1.1 client and an upstream made of plain blocking
-//! sockets, with nothing of Blitz inside, so that they cannot share its mistakes; and tables of raw messages with what
-//! has to become of them.
+//! Shared by the tests of Blitz: an HTTP/1.1 client and an upstream on blocking sockets, which use no code of
+//! Blitz, so that they cannot have its errors; and tables of raw messages with the expected results.
 //!
-//! They panic when something is not as the test says; every wait is bounded.
+//! The peers panic on unexpected input, and every wait is bounded.
 
 #![forbid(unsafe_code)]
 
@@ -20,5 +19,5 @@ pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};
 pub use upstream::{Request, Upstream};
 
-/// How long any read or write may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of a read or write.
+pub const IO_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! Raw requests, hostile, odd and good, with what has to become of them.
+//! Raw requests, valid and invalid, with the expected results.
 
-/// The section that the row rests on (RFC 9112 unless another RFC is named), the bytes, and the
+/// The section that the row tests (RFC 9112 unless another RFC is named), the bytes, and the
 /// transcript: `METHOD target @authority [scheme] [=length] [flags]`, content in quotes,
 /// `trailers [..]`, `end`, `held ".."`, or `refused status rule`.
 pub type RequestRow = (&'static str, &'static str, &'static str);

@@ -1,6 +1,6 @@
-//! Raw responses, good, odd and hostile, as a client sees them.
+//! Raw responses, valid and invalid, with the expected results of a client.
 
-/// The section that the row rests on (RFC 9112 unless another RFC is named), the request's method,
+/// The section that the row tests (RFC 9112 unless another RFC is named), the request's method,
 /// the bytes, and the transcript: `status [=length] [tunnel]`, content in quotes, `trailers [..]`,
 /// `end`, `end by close`, `reusable`, or `refused 502 rule`.
 pub type ResponseRow = (&'static str, &'static str, &'static str, &'static str);

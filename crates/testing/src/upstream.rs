@@ -1,11 +1,11 @@
-//! An upstream that answers as the test says, with a thread per connection.
+//! An upstream with responses of the test, and a thread per connection.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use crate::PATIENCE;
+use crate::IO_TIMEOUT;
 
 /// A listening upstream; it accepts until the test process ends.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Request {
 }
 
 impl Upstream {
-    /// Starts an upstream that writes the bytes `answer` returns, and then reads on.
+    /// Starts an upstream that sends the bytes that `answer` returns for each request.
     ///
     /// # Panics
     /// When no port is free.
@@ -42,7 +42,7 @@ impl Upstream {
         Upstream { address }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -65,7 +65,7 @@ impl Request {
 
 fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Vec<u8>) {
     stream
-        .set_write_timeout(Some(PATIENCE))
+        .set_write_timeout(Some(IO_TIMEOUT))
         .expect("a timeout can be set");
     let mut reader = BufReader::new(stream);
     let mut writer = stream;

@@ -1,18 +1,18 @@
-//! What `/proc` and `/sys` say. Each check takes the root of the tree, so tests can bring one.
+//! Checks that read `/proc` and `/sys`. Each takes the root of the tree, so that tests can pass their own.
 
 use std::fs;
 use std::path::Path;
 
 use super::Check;
 
-/// Below this many open files a busy gateway meets the limit before the machine is busy.
+/// With a lower limit of open files a gateway reaches the limit before the machine is busy.
 const NOFILE_GOOD: u64 = 16_384;
-/// What the rings and their buffers of one core may need to lock.
+/// The memory that the rings and buffers of one core may lock.
 const MEMLOCK_GOOD_BYTES: u64 = 8 << 20;
-/// The kernel's own default since Linux 5.4; older defaults (128) drop connections in a burst.
+/// The kernel's default since Linux 5.4; older defaults (128) drop connections in a burst.
 const BACKLOG_GOOD: u64 = 4096;
 
-/// How many files, and so connections, a process may have open.
+/// The limit of open files, and so of connections, of a process.
 pub(super) fn nofile(root: &Path) -> Check {
     const NAME: &str = "nofile";
     let Some((soft, hard)) = process_limit(root, "Max open files") else {
@@ -32,12 +32,12 @@ pub(super) fn nofile(root: &Path) -> Check {
     };
     Check::bad(
         NAME,
-        format!("{limit} open files, so fewer connections than that"),
+        format!("{limit} open files limit the number of connections"),
         advice,
     )
 }
 
-/// How much memory the rings may lock.
+/// The limit of memory that the rings may lock.
 pub(super) fn memlock(root: &Path) -> Check {
     const NAME: &str = "memlock";
     match process_limit(root, "Max locked memory") {
@@ -57,12 +57,12 @@ pub(super) fn memlock(root: &Path) -> Check {
     }
 }
 
-/// How many finished handshakes may wait to be accepted.
+/// The limit of connections that wait to be accepted.
 pub(super) fn somaxconn(root: &Path) -> Check {
     backlog(root, "somaxconn", "net/core/somaxconn")
 }
 
-/// How many handshakes may be under way on one listener.
+/// The limit of incomplete handshakes of one listener.
 pub(super) fn tcp_max_syn_backlog(root: &Path) -> Check {
     backlog(root, "tcp_max_syn_backlog", "net/ipv4/tcp_max_syn_backlog")
 }
@@ -79,7 +79,7 @@ fn backlog(root: &Path, name: &'static str, key: &str) -> Check {
     }
 }
 
-/// How many received packets may wait for a core. A small number is fine until packets drop.
+/// The limit of received packets that wait for a core. A small number suffices until packets are dropped.
 pub(super) fn netdev_max_backlog(root: &Path) -> Check {
     const NAME: &str = "netdev_max_backlog";
     let Some(value) = read_number(root, "proc/sys/net/core/netdev_max_backlog") else {
@@ -87,7 +87,7 @@ pub(super) fn netdev_max_backlog(root: &Path) -> Check {
     };
     match packets_dropped(root) {
         _ if value >= BACKLOG_GOOD => Check::good(NAME, value.to_string()),
-        Some(0) => Check::good(NAME, format!("{value}, and no packet was dropped so far")),
+        Some(0) => Check::good(NAME, format!("{value}, no packet was dropped so far")),
         Some(dropped) => Check::bad(
             NAME,
             format!("{value}, and {dropped} packets were dropped since the machine started"),
@@ -95,8 +95,8 @@ pub(super) fn netdev_max_backlog(root: &Path) -> Check {
         ),
         None => Check::unknown(
             NAME,
-            format!("{value}; whether packets were dropped is hidden"),
-            "if requests vanish under load: sysctl -w net.core.netdev_max_backlog=16384",
+            format!("{value}; the count of dropped packets cannot be read"),
+            "if packets are lost under load: sysctl -w net.core.netdev_max_backlog=16384",
         ),
     }
 }
@@ -108,25 +108,25 @@ fn packets_dropped(root: &Path) -> Option<u64> {
     text.lines().map(dropped).sum()
 }
 
-/// Whether the cores run at full speed when there is work.
+/// Whether the processors run at full speed under load.
 pub(super) fn governor(root: &Path) -> Check {
     const NAME: &str = "governor";
     match read(root, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref() {
         None => Check::unknown(
             NAME,
-            "not visible, as in most virtual machines",
+            "cannot be read, as in most virtual machines",
             "on real hardware: cpupower frequency-set -g performance",
         ),
         Some("performance") => Check::good(NAME, "performance"),
         Some(other) => Check::bad(
             NAME,
-            format!("{other}: cores speed up late, which the tail of latency shows"),
+            format!("{other}: processors raise their frequency late, which increases tail latency"),
             "cpupower frequency-set -g performance",
         ),
     }
 }
 
-/// Whether reading the clock stays out of the kernel.
+/// Whether reading the clock needs no system call.
 pub(super) fn clock_source(root: &Path) -> Check {
     const NAME: &str = "clock source";
     const FILE: &str = "sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -137,10 +137,10 @@ pub(super) fn clock_source(root: &Path) -> Check {
         ) => Check::good(NAME, format!("{source}, read without a system call")),
         Some(source @ ("hpet" | "acpi_pm" | "jiffies" | "xen")) => Check::bad(
             NAME,
-            format!("{source}: each look at the clock costs a system call or more"),
-            "boot with clocksource=tsc, or ask the host's owner why tsc is unstable",
+            format!("{source}: reading the clock costs a system call or more"),
+            "boot with clocksource=tsc; if tsc is unstable, the host has to be fixed",
         ),
-        Some(other) => Check::unknown(NAME, other.to_owned(), "tsc is known to be fast"),
+        Some(other) => Check::unknown(NAME, other.to_owned(), "prefer tsc, which is fast"),
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
         let check = check(&tree.0);
         assert!(
             check.verdict != Bad || !check.advice.is_empty(),
-            "{check:?} says not what to do"
+            "{check:?} has no advice"
         );
         check.verdict
     }

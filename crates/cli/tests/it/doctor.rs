@@ -1,7 +1,7 @@
 use crate::{blitz, stdout};
 
 #[test]
-fn doctor_has_a_line_for_everything_and_no_colour_in_a_pipe() {
+fn doctor_prints_all_checks_and_no_colour_into_a_pipe() {
     let output = blitz(&["doctor"]);
     let text = stdout(&output);
     let names = [

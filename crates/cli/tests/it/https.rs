@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, PATIENCE, Upstream};
+use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Strea
 
 use crate::{blitz, stderr, stdout};
 
-/// A folder of a test's own, gone with it.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Folder {
         self.0.join(name).display().to_string()
     }
 
-    /// Has `blitz cert` make a pair; gives certificate and key.
+    /// Makes a pair with `blitz cert`; returns certificate and key.
     fn certificate(&self, name: &str) -> (String, String) {
         let output = blitz(&["cert", "--out", &self.file(""), name]);
         assert!(output.status.success(), "{}", stderr(&output));
@@ -49,7 +49,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A test that failed is worth more than what is left of its files.
+        // Errors are ignored, so that they do not hide the failure of a test.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -58,7 +58,7 @@ impl Drop for Folder {
 struct Running {
     child: Child,
     announced: String,
-    /// What it has said on standard error.
+    /// Its standard error.
     said: PathBuf,
 }
 
@@ -98,16 +98,18 @@ impl Running {
             let url = line.strip_prefix("listening on")?.trim();
             url.strip_prefix(scheme)
         });
-        url.expect("it says where it listens").parse().unwrap()
+        url.expect("the start message has the address")
+            .parse()
+            .unwrap()
     }
 
-    /// Sends HUP by the shell's own `kill` and waits until something was said about it.
+    /// Sends HUP with the shell's `kill` and waits for the expected log message.
     fn reload(&self, expected: &str) {
         let before = self.said().matches(expected).count();
         let kill = format!("kill -HUP {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
         assert!(sent.expect("a shell").success());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + IO_TIMEOUT;
         while self.said().matches(expected).count() == before {
             assert!(Instant::now() < deadline, "{}", self.said());
             thread::sleep(Duration::from_millis(10));
@@ -144,14 +146,14 @@ pub(crate) fn config(authority: &Path, own: Option<&(String, String)>) -> Arc<Cl
             )
             .unwrap(),
     };
-    // Whoever resumes a session is shown no certificate.
+    // The server sends no certificate when a session is resumed.
     config.resumption = Resumption::disabled();
     Arc::new(config)
 }
 
 pub(crate) fn connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Stream {
     let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     StreamOwned::new(
         ClientConnection::new(Arc::clone(config), name).unwrap(),
@@ -159,7 +161,7 @@ pub(crate) fn connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig
     )
 }
 
-/// Asks and reads until the server closes.
+/// Sends a request and reads until the server closes.
 pub(crate) fn get(stream: &mut Stream, host: &str, path: &str) -> std::io::Result<String> {
     write!(
         stream,
@@ -172,7 +174,7 @@ pub(crate) fn get(stream: &mut Stream, host: &str, path: &str) -> std::io::Resul
     }
 }
 
-/// The certificate that a new connection is shown.
+/// The certificate that the server sends on a new connection.
 fn shown(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Vec<u8> {
     let mut stream = connect(address, name, config);
     let answer = get(&mut stream, name, "/ping").unwrap();
@@ -185,7 +187,7 @@ fn of_file(file: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_development_certificate_is_made_and_kept() {
+fn a_development_certificate_is_made_and_stored() {
     let folder = Folder::new();
     let ask = || {
         let running = Running::start(&folder, &[]);
@@ -205,7 +207,7 @@ fn a_development_certificate_is_made_and_kept() {
     assert_eq!(ask(), ask());
 }
 
-/// An authority as earlier versions made it: it may issue for any name.
+/// An authority of an earlier version, which may issue for any name.
 fn keep_unconstrained_authority(folder: &Path) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -224,7 +226,7 @@ fn keep_unconstrained_authority(folder: &Path) {
 }
 
 #[test]
-fn an_authority_without_constraints_is_replaced_and_that_is_said() {
+fn an_authority_without_constraints_is_replaced_with_a_message() {
     let folder = Folder::new();
     let authority = folder.0.join("blitz/ca.pem");
     keep_unconstrained_authority(&folder.0.join("blitz"));
@@ -267,7 +269,7 @@ fn the_command_to_try_reaches_the_name_of_the_certificate() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_no_reason_not_to_serve() {
+fn an_unwritable_folder_does_not_prevent_serving() {
     let folder = Folder::new();
     fs::write(folder.0.join("blitz"), "in the way").unwrap();
     let running = Running::start(&folder, &[]);
@@ -280,7 +282,7 @@ fn a_folder_that_cannot_be_written_is_no_reason_not_to_serve() {
 }
 
 #[test]
-fn the_name_that_is_asked_for_decides_which_certificate_is_shown() {
+fn the_server_name_selects_the_certificate() {
     let folder = Folder::new();
     let (a, b) = (
         folder.certificate("a.example"),
@@ -298,7 +300,7 @@ fn the_name_that_is_asked_for_decides_which_certificate_is_shown() {
 }
 
 #[test]
-fn hup_takes_good_files_for_new_connections_and_leaves_bad_ones() {
+fn hup_applies_valid_files_to_new_connections_and_ignores_invalid_ones() {
     let folder = Folder::new();
     let (certificate, key) = folder.certificate("a.example");
     let running = Running::start(&folder, &["--cert", &certificate, "--key", &key]);
@@ -313,7 +315,7 @@ fn hup_takes_good_files_for_new_connections_and_leaves_bad_ones() {
     shown(address, "a.example", &resuming);
 
     fs::remove_file(&certificate).unwrap();
-    running.reload("the new ones are bad");
+    running.reload("the new ones are invalid");
     assert!(
         running
             .said()
@@ -341,7 +343,7 @@ fn hup_takes_good_files_for_new_connections_and_leaves_bad_ones() {
 }
 
 #[test]
-fn clear_text_is_sent_to_https() {
+fn clear_text_is_redirected_to_https() {
     let folder = Folder::new();
     let running = Running::start(&folder, &["--listen", "127.0.0.1:0", "--redirect-https"]);
     let port = running.address("https://").port();
@@ -358,7 +360,7 @@ fn clear_text_is_sent_to_https() {
 }
 
 #[test]
-fn clients_prove_who_they_are_and_the_upstream_hears_it() {
+fn client_certificates_are_verified_and_sent_to_the_upstream() {
     let folder = Folder::new();
     folder.certificate("client.example");
     let authority = folder.file("ca.pem");
@@ -409,7 +411,7 @@ fn clients_prove_who_they_are_and_the_upstream_hears_it() {
 }
 
 #[test]
-fn an_upstream_over_tls_is_verified_and_shown_a_certificate() {
+fn an_upstream_over_tls_is_verified_and_receives_a_certificate() {
     let folder = Folder::new();
     let (certificate, key) = folder.certificate("127.0.0.1");
     let (authority, stranger) = (folder.file("ca.pem"), Folder::new());
@@ -430,7 +432,7 @@ fn an_upstream_over_tls_is_verified_and_shown_a_certificate() {
         let gateway = Running::start(&stranger, &[&flags[..], own].concat());
         assert!(gateway.announced.contains(&url), "{}", gateway.announced);
         let mut client = Client::connect(gateway.address("http://"));
-        // The client's host goes on, and the upstream's certificate must cover that too.
+        // The client's host is forwarded, and the upstream's certificate must cover it as well.
         client.send("GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
         let answer = client.response();
         let said = answer.field("proxy-status").unwrap_or_default().to_owned();
@@ -446,7 +448,7 @@ fn an_upstream_over_tls_is_verified_and_shown_a_certificate() {
 }
 
 #[test]
-fn hup_takes_good_files_for_upstreams_and_leaves_bad_ones() {
+fn hup_applies_valid_files_to_upstreams_and_ignores_invalid_ones() {
     let folder = Folder::new();
     let (certificate, key) = folder.certificate("127.0.0.1");
     let ca = folder.file("ca.pem");
@@ -479,14 +481,14 @@ fn hup_takes_good_files_for_upstreams_and_leaves_bad_ones() {
     let stranger = Folder::new();
     let (other, other_key) = stranger.certificate("127.0.0.1");
     fs::copy(&other_key, &files[2]).unwrap();
-    gateway.reload("go on with the old files");
+    gateway.reload("the new files are invalid");
     assert!(
         gateway.said().contains("does not belong to"),
         "{}",
         gateway.said()
     );
     assert_eq!(status(), 200);
-    // A whole pair that the upstream does not believe.
+    // A valid pair that the upstream does not trust.
     fs::copy(&other, &files[1]).unwrap();
     gateway.reload("were read again");
     assert_eq!(status(), 502);
@@ -497,7 +499,7 @@ fn hup_takes_good_files_for_upstreams_and_leaves_bad_ones() {
 }
 
 #[test]
-fn bad_files_are_named_with_advice() {
+fn invalid_files_are_named_with_a_remedy() {
     let folder = Folder::new();
     let (certificate, key) = folder.certificate("a.example");
     let (_, other_key) = folder.certificate("b.example");
@@ -537,11 +539,11 @@ fn an_authority_issues_more_than_one_certificate_and_files_are_not_overwritten()
     assert_eq!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
     let output = blitz(&["cert", "--out", &folder.file(""), "b.example"]);
     let said = stdout(&output);
-    assert!(said.contains("permits these names as well"), "{said}");
+    assert!(said.contains("now permits these names"), "{said}");
     assert_ne!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
     let output = blitz(&["cert", "--out", &folder.file(""), "a.example"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is there already"));
+    assert!(stderr(&output).contains(" exists"));
     let output = blitz(&["cert", "--out", &folder.file("more")]);
     assert!(
         stdout(&output).contains("curl --cacert"),

@@ -1,13 +1,13 @@
-//! The binary as a person meets it: exit codes and words.
+//! Tests of the binary: exit codes and messages.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod doctor;
 mod https;
 mod run;
+mod usage_errors;
 mod version;
 mod without_flags;
-mod wrong_arguments;
 
 use std::process::{Command, Output};
 

@@ -4,19 +4,19 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, PATIENCE, Upstream};
+use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 
 use crate::{blitz, stderr};
 
 /// A running `blitz`, killed when dropped.
 struct Running {
     child: Child,
-    /// What it said when it had started.
+    /// Its start message.
     announced: Vec<String>,
 }
 
 impl Running {
-    /// Starts on a free port of this machine and waits for the announcement's last line.
+    /// Starts on a free port of this machine and waits for the last line of the start message.
     fn start(flags: &[&str]) -> Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--listen", "127.0.0.1:0", "--cores", "1"])
@@ -27,7 +27,7 @@ impl Running {
         let stdout = child.stdout.take().expect("standard output is a pipe");
         let mut announced = Vec::new();
         for line in BufReader::new(stdout).lines() {
-            announced.push(line.expect("the announcement is text"));
+            announced.push(line.expect("the start message is text"));
             if announced
                 .last()
                 .is_some_and(|line| line.trim().starts_with("try"))
@@ -43,7 +43,7 @@ impl Running {
             .announced
             .iter()
             .find_map(|line| line.trim().strip_prefix("listening on"));
-        let url = line.expect("it says where it listens").trim();
+        let url = line.expect("the start message has the address").trim();
         url.trim_start_matches("http://")
             .parse()
             .expect("an address follows")
@@ -53,7 +53,7 @@ impl Running {
         Client::connect(self.address())
     }
 
-    /// Sends a signal by the shell's own `kill`.
+    /// Sends a signal with the shell's `kill`.
     fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(
@@ -66,7 +66,7 @@ impl Running {
     }
 
     fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + IO_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
                 return status;
@@ -86,7 +86,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn the_built_in_site_answers_and_the_start_says_how_to_ask() {
+fn the_built_in_site_responds_and_the_start_message_has_a_command() {
     let running = Running::start(&[]);
     let text = running.announced.join("\n");
     assert!(text.contains("1 core"), "{text}");
@@ -99,9 +99,9 @@ fn the_built_in_site_answers_and_the_start_says_how_to_ask() {
 }
 
 #[test]
-fn both_drivers_can_be_asked_for() {
+fn both_drivers_can_be_chosen() {
     for io in ["uring", "epoll"] {
-        // A machine that forbids io_uring has to say so; that is the other half of the promise.
+        // On a machine that forbids io_uring the flag must be an error.
         if io == "uring" && !uring_allowed() {
             let output = blitz(&["run", "--listen", "127.0.0.1:0", "--io", io]);
             assert_eq!(output.status.code(), Some(1));
@@ -164,7 +164,7 @@ fn a_listener_for_http2_only_does_not_answer_others() {
     assert!(all.ends_with(&command), "{all}");
     assert_eq!(running.connect().get("/hello").text(), "Hello, World!");
     let mut stream = std::net::TcpStream::connect(only).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
     stream
         .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
@@ -196,7 +196,7 @@ fn interrupt_does_not_wait_for_requests() {
 }
 
 #[test]
-fn an_address_in_use_is_a_failure_with_advice() {
+fn an_address_in_use_is_a_failure_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = blitz(&["run", "--listen", &address]);
@@ -214,7 +214,7 @@ fn a_second_blitz_does_not_share_the_port_of_the_first() {
 }
 
 #[test]
-fn how_long_a_half_closed_client_is_kept_can_be_said() {
+fn half_close_grace_sets_how_long_a_half_closed_client_is_kept() {
     for (grace, is_answered) in [("100ms", false), ("5s", true)] {
         let running = Running::start(&["--half-close-grace", grace]);
         let mut client = running.connect();
@@ -225,7 +225,7 @@ fn how_long_a_half_closed_client_is_kept_can_be_said() {
 }
 
 #[test]
-fn the_switch_to_http2_has_to_be_asked_for() {
+fn the_switch_to_http2_is_off_by_default() {
     for (flags, status) in [(&[][..], 200), (&["--h2c-upgrade"], 101)] {
         let running = Running::start(flags);
         let mut client = running.connect();
@@ -238,7 +238,7 @@ fn the_switch_to_http2_has_to_be_asked_for() {
 }
 
 #[test]
-fn a_trusted_proxy_is_believed_and_a_stranger_is_not() {
+fn fields_of_a_trusted_proxy_are_kept_and_those_of_others_replaced() {
     let upstream = Upstream::start(|request| {
         let chain = request
             .fields

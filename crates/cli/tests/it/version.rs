@@ -14,7 +14,7 @@ fn version_names_revision_and_driver() {
 }
 
 #[test]
-fn the_flag_says_the_same_version() {
+fn the_flag_prints_the_same_version() {
     let output = blitz(&["--version"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).starts_with(concat!("blitz ", env!("CARGO_PKG_VERSION"))));

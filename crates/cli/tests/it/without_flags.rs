@@ -1,5 +1,5 @@
-//! What a start without any flag does. It uses ports that others may have on this machine, so it is
-//! tried in a network of its own, where the kernel lets the caller of `unshare` have one.
+//! A start without flags. It uses fixed ports, which may be in use on this machine, so the tests run in a
+//! separate network namespace if the kernel permits one.
 
 use std::env;
 use std::fs;
@@ -10,23 +10,23 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, PATIENCE};
+use blitz_testing::{Client, IO_TIMEOUT};
 
 const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 const HTTPS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8443);
 
-/// Says to this program that it runs in a network of its own.
+/// Set in the process that runs in a separate network namespace.
 const ALONE: &str = "BLITZ_TEST_NETWORK";
 
-/// Set by those who want no test left out for what the machine lacks.
+/// If set, a test that cannot run on this machine fails instead of being skipped.
 const TRY_ALL: &str = "BLITZ_TRY_ALL";
 
-/// Ways to a new network, for `unshare`: root's, and that of everybody else.
+/// Arguments of `unshare` for a new network namespace: as root, and as another user.
 const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
 
-/// Runs `test` in a new network, as the only test of another process of this program. `name` is its
-/// path.
+/// Runs `test` in a new network namespace, as the only test of another process of this program. `name` is
+/// its path.
 fn alone(name: &str, test: impl FnOnce(&Path)) {
     if let Some(folder) = env::var_os(ALONE) {
         return test(folder.as_ref());
@@ -34,9 +34,9 @@ fn alone(name: &str, test: impl FnOnce(&Path)) {
     let way = match way_to_a_network() {
         Ok(way) => way,
         Err(refused) => {
-            let told = format!("{name} is not tried: it wants a network of its own. {refused}");
+            let told = format!("{name} is skipped: it needs a network namespace. {refused}");
             assert!(env::var_os(TRY_ALL).is_none(), "{told}");
-            // Past the capture of what tests print, which is shown only if they fail.
+            // Written directly, because the output of passed tests is not shown.
             return io::stderr()
                 .write_all(format!("{told}\n").as_bytes())
                 .unwrap();
@@ -60,8 +60,10 @@ fn alone(name: &str, test: impl FnOnce(&Path)) {
     assert!(told.contains("1 passed"), "{told}");
 }
 
-/// What makes `unshare` give this caller a network; or what every way to one fails with, and what to
-/// do about it.
+/// The arguments of `unshare` that work here.
+///
+/// # Errors
+/// The error of each attempt, and the remedy.
 fn way_to_a_network() -> Result<&'static [&'static str], String> {
     let mut refused = String::new();
     for way in WAYS {
@@ -78,7 +80,7 @@ fn way_to_a_network() -> Result<&'static [&'static str], String> {
     }
     Err(refused
         + "It takes unshare (on Debian: apt-get install util-linux), ip (apt-get install iproute2) and \
-           leave to make namespaces")
+           permission to make namespaces")
 }
 
 /// `blitz` without flags, killed when dropped.
@@ -102,7 +104,7 @@ impl Started {
     }
 
     fn until_said(&self, what: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + IO_TIMEOUT;
         loop {
             let said = fs::read_to_string(&self.said).unwrap();
             if said.contains(what) {
@@ -145,8 +147,8 @@ fn http_is_on_8080_and_https_on_8443() {
 }
 
 #[test]
-fn a_taken_8443_is_a_warning_and_a_taken_8080_the_end() {
-    let name = "without_flags::a_taken_8443_is_a_warning_and_a_taken_8080_the_end";
+fn port_8443_in_use_is_a_warning_and_port_8080_in_use_an_error() {
+    let name = "without_flags::port_8443_in_use_is_a_warning_and_port_8080_in_use_an_error";
     alone(name, |folder| {
         let taken = TcpListener::bind(HTTPS).unwrap();
         let started = Started::new(folder, "one");
@@ -156,7 +158,7 @@ fn a_taken_8443_is_a_warning_and_a_taken_8080_the_end() {
             "{said}"
         );
         assert!(
-            said.contains("--listen-tls ADDR takes another port"),
+            said.contains("choose another port with --listen-tls ADDR"),
             "{said}"
         );
         assert!(!said.contains("https://"), "{said}");

@@ -86,7 +86,7 @@ fn fewest_allocations(io: blitz_http::IoChoice, case: &'static Case) -> usize {
     let proxy = Proxy::to(io, &[&target]);
     let mut client = TcpStream::connect(proxy.address).unwrap();
     client
-        .set_read_timeout(Some(blitz_testing::PATIENCE))
+        .set_read_timeout(Some(blitz_testing::IO_TIMEOUT))
         .unwrap();
     let mut round = || {
         let before = ALLOCATOR.stats();

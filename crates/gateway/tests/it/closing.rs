@@ -30,7 +30,7 @@ scenarios! {
         peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         eventually("the upstream has the request", || upstream.heads().len() == 1);
         peer.reset();
-        assert!(cancelled.recv_timeout(blitz_testing::PATIENCE).unwrap());
+        assert!(cancelled.recv_timeout(blitz_testing::IO_TIMEOUT).unwrap());
 
     }
 
@@ -48,7 +48,7 @@ scenarios! {
         peer.head();
         peer.exactly(100_000).unwrap();
         peer.reset();
-        cancelled.recv_timeout(blitz_testing::PATIENCE).unwrap();
+        cancelled.recv_timeout(blitz_testing::IO_TIMEOUT).unwrap();
     }
 
     fn a_truncated_request_body_never_looks_complete_to_the_upstream(io) {
@@ -66,7 +66,7 @@ scenarios! {
             peer.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n{part}"));
             eventually("the upstream has the head", || upstream.heads().len() == 1);
             peer.finish();
-            let seen = seen.recv_timeout(blitz_testing::PATIENCE).unwrap();
+            let seen = seen.recv_timeout(blitz_testing::IO_TIMEOUT).unwrap();
             let seen = String::from_utf8(seen).unwrap();
             assert!(!seen.contains("0\r\n\r\n") && seen.len() <= part.len(), "{seen:?}");
         }

@@ -186,7 +186,7 @@ scenarios! {
         assert!(peer.head().unwrap().line.contains(" 403 "));
         assert_eq!(peer.exactly(2).unwrap(), b"no");
         peer.send("0\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n");
-        let followed = followed.recv_timeout(blitz_testing::PATIENCE).unwrap();
+        let followed = followed.recv_timeout(blitz_testing::IO_TIMEOUT).unwrap();
         let body = b"5\r\nhello\r\n";
         assert!(body.starts_with(&followed), "{:?}", String::from_utf8_lossy(&followed));
     }

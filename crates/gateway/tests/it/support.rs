@@ -14,14 +14,14 @@ use blitz_gateway::{Counters, Gateway, Options, Running};
 use blitz_http::{
     Address, ClientTls, Config, Exchange, IoChoice, Pooled, Status, TlsSlot, service_fn,
 };
-use blitz_testing::{Client, PATIENCE};
+use blitz_testing::{Client, IO_TIMEOUT};
 use rustls::{ServerConnection, StreamOwned};
 use socket2::SockRef;
 
 use crate::tls_support::Authority;
 
 /// The longest wait of the HTTP/2 peers, which other crates have too.
-pub(crate) const SOON: Duration = PATIENCE;
+pub(crate) const SOON: Duration = IO_TIMEOUT;
 
 /// Runs each scenario once per driver.
 macro_rules! scenarios {
@@ -78,7 +78,7 @@ impl Proxy {
             gateway = gateway.to(target.parse().unwrap());
         }
         let running = gateway.start(|| Rc::new(service_fn(built_in))).unwrap();
-        let Address::Tcp(address) = running.endpoints()[0].address else {
+        let Address::Tcp(address) = running.listeners()[0].address else {
             panic!("not a TCP address")
         };
         Proxy {
@@ -293,7 +293,7 @@ pub(crate) fn dead_port() -> u16 {
 
 /// Waits until something is so.
 pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + IO_TIMEOUT;
     while !check() {
         assert!(Instant::now() < deadline, "never: {what}");
         thread::sleep(Duration::from_millis(5));
@@ -339,10 +339,10 @@ impl Peer {
         match &stream {
             Stream::Tcp(tcp) => {
                 tcp.set_nodelay(true).unwrap();
-                tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-                tcp.set_write_timeout(Some(PATIENCE)).unwrap();
+                tcp.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+                tcp.set_write_timeout(Some(IO_TIMEOUT)).unwrap();
             }
-            Stream::Unix(unix) => unix.set_read_timeout(Some(PATIENCE)).unwrap(),
+            Stream::Unix(unix) => unix.set_read_timeout(Some(IO_TIMEOUT)).unwrap(),
             Stream::Tls(_) => {}
         }
         Peer {

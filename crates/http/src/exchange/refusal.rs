@@ -1,8 +1,8 @@
 //! What the core responds on its own.
 
-use blitz_proto::{Error, Fields, Status};
-
 use std::rc::Rc;
+
+use blitz_proto::{Error, Fields, Status};
 
 use super::framing::ServerFraming;
 use super::respond::send_response;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{BodyLength, Fields, Limits, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::{Code, Connection, Event, Received, StreamId};
-
 use rustls::{ServerConnection, StreamOwned};
 
 use crate::support::SOON;

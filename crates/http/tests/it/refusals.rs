@@ -1,5 +1,6 @@
-use blitz_http::{Chunk, Name, ServeOptions};
 use std::rc::Rc;
+
+use blitz_http::{Chunk, Name, ServeOptions};
 
 use crate::support::{Server, on_each_driver, options};
 

@@ -1,4 +1,4 @@
-//! Bytes on their way out.
+//! Bytes to send.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -7,19 +7,19 @@ use bytes::Bytes;
 
 use super::{Buffer, Slice};
 
-/// Bytes to send, owned by the send until the kernel has taken the last of them.
+/// Bytes to send. A socket owns them until the kernel has taken the last one.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Start of what is left.
+    /// Start of the remaining bytes.
     bytes: NonNull<u8>,
-    /// Bytes that are left.
+    /// The number of remaining bytes.
     left: usize,
     owner: Owner,
 }
 
-/// Keeps the bytes, which stay at their place as long as it does and is not changed.
+/// Owns the bytes. They do not move while their owner lives unchanged.
 #[derive(Debug)]
-#[expect(dead_code, reason = "held for the sake of their drop")]
+#[expect(dead_code, reason = "the owners are only dropped")]
 enum Owner {
     Slice(Slice),
     Buffer(Buffer),
@@ -29,13 +29,13 @@ enum Owner {
 }
 
 impl Chunk {
-    /// Bytes that are left.
+    /// The number of remaining bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.left
     }
 
-    /// Whether nothing is left.
+    /// Whether no bytes remain.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.left == 0
@@ -47,13 +47,13 @@ impl Chunk {
     /// If there are fewer.
     pub fn advance(&mut self, n: usize) {
         assert!(n <= self.left, "cannot advance {n} of {} bytes", self.left);
-        // SAFETY: as many bytes are left, so this stays inside, or just behind.
+        // SAFETY: at least `n` bytes remain, so the pointer stays inside them or at their end.
         self.bytes = unsafe { self.bytes.add(n) };
         self.left -= n;
     }
 
-    /// The first `n` bytes; `self` keeps the rest. Received and shared bytes are shared between the
-    /// two, others are copied into pooled memory.
+    /// Splits off the first `n` bytes. Received and shared bytes are shared between the two chunks, others
+    /// are copied into pooled memory.
     ///
     /// # Panics
     /// If there are fewer.
@@ -79,22 +79,9 @@ impl Chunk {
         head
     }
 
-    /// Dropping it may run code that is not ours (`Bytes::from_owner`).
+    /// Whether dropping it may run code of other crates (`Bytes::from_owner`).
     pub(crate) fn is_foreign(&self) -> bool {
         matches!(self.owner, Owner::Shared(_))
-    }
-
-    /// Moves a small received slice into pooled memory, so that it stops pinning a receive
-    /// buffer (rule 3).
-    pub fn unpin(self) -> Chunk {
-        match &self.owner {
-            Owner::Slice(_) => {
-                let mut copy = Buffer::take();
-                copy.extend_from_slice(&self);
-                copy.into()
-            }
-            _ => self,
-        }
     }
 }
 
@@ -103,7 +90,7 @@ impl Deref for Chunk {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: a part of what the owner keeps; nobody writes to it.
+        // SAFETY: a range of the owner's bytes, which nothing changes.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.left) }
     }
 }

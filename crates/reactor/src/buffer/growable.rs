@@ -1,34 +1,34 @@
-//! Growable buffers whose memory is used again.
+//! Growable buffers from a free list.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// A buffer that grew beyond this goes back to the allocator, not to the pool.
+/// A buffer with a larger capacity is returned to the allocator instead of the free list.
 const CAPACITY_KEPT_MAX: usize = 64 * 1024;
 
-/// Most buffers that one core keeps: one for each of as many connections at work at a time.
+/// Most buffers of the free list: one for each of as many active connections.
 const BUFFERS_KEPT_MAX: usize = 1024;
 
-/// Most bytes that the kept buffers have room for together.
+/// Most bytes of capacity in the free list.
 const BYTES_KEPT_MAX: usize = 8 * 1024 * 1024;
 
 thread_local! {
-    static KEPT: RefCell<Kept> = const {
-        RefCell::new(Kept {
+    static FREE_LIST: RefCell<FreeList> = const {
+        RefCell::new(FreeList {
             buffers: Vec::new(),
             bytes: 0,
         })
     };
 }
 
-struct Kept {
+struct FreeList {
     buffers: Vec<Vec<u8>>,
-    /// Room in all of them.
+    /// Their total capacity.
     bytes: usize,
 }
 
-impl Kept {
+impl FreeList {
     fn pop(&mut self) -> Option<Vec<u8>> {
         let buffer = self.buffers.pop()?;
         self.bytes -= buffer.capacity();
@@ -44,25 +44,25 @@ impl Kept {
     }
 }
 
-/// A growable byte buffer, empty at first, whose memory returns to the core when dropped.
+/// A growable byte buffer whose memory returns to the core's free list when it is dropped.
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// An empty buffer, with the capacity that its last user left.
+    /// Takes an empty buffer from the free list, with the capacity that it has from its previous use.
     pub fn take() -> Buffer {
-        let kept = KEPT.try_with(|kept| kept.borrow_mut().pop());
-        Buffer(kept.ok().flatten().unwrap_or_default())
+        let buffer = FREE_LIST.try_with(|free| free.borrow_mut().pop());
+        Buffer(buffer.ok().flatten().unwrap_or_default())
     }
 }
 
-/// Gives the memory of the kept buffers to the allocator.
-pub(crate) fn forget_kept() {
-    let kept = KEPT.try_with(|kept| {
-        let mut kept = kept.borrow_mut();
-        kept.bytes = 0;
-        std::mem::take(&mut kept.buffers)
+/// Returns the memory of the free list to the allocator.
+pub(crate) fn free_unused() {
+    let buffers = FREE_LIST.try_with(|free| {
+        let mut free = free.borrow_mut();
+        free.bytes = 0;
+        std::mem::take(&mut free.buffers)
     });
-    drop(kept);
+    drop(buffers);
 }
 
 impl From<Vec<u8>> for Buffer {
@@ -76,8 +76,8 @@ impl Drop for Buffer {
         let mut bytes = std::mem::take(&mut self.0);
         if (1..=CAPACITY_KEPT_MAX).contains(&bytes.capacity()) {
             bytes.clear();
-            // The thread may be ending; then the allocator takes the memory.
-            let _ = KEPT.try_with(|kept| kept.borrow_mut().push(bytes));
+            // While the thread ends, the allocator takes the memory.
+            let _ = FREE_LIST.try_with(|free| free.borrow_mut().push(bytes));
         }
     }
 }

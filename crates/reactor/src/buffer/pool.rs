@@ -1,67 +1,52 @@
-//! The core's receive memory: one mapping cut into buffers, a free list and a count of views each.
+//! The core's receive memory: one mapping, divided into buffers, with a free list and a reference count
+//! for each buffer.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::ops::Range;
 use std::ptr::NonNull;
+
+use crate::driver::Mapping;
 
 /// Bytes that one receive can fill. A TLS record of 16 KiB with its overhead fits.
 pub(crate) const BUFFER_BYTES: usize = 16 * 1024 + 512;
 
-/// Distance of two buffers. An odd number of cache lines, so that the first lines of the
-/// buffers, which small requests touch, spread over all sets of the caches.
+/// The distance between two buffers: an odd number of cache lines. So the first lines of the buffers,
+/// which small requests occupy, are distributed over all sets of the caches.
 const STRIDE: usize = BUFFER_BYTES + 64;
 
-/// Most buffers of one core: just under 64 MiB (rule 4). The map costs no memory until touched.
+/// Most buffers of one core: just under 64 MiB (rule 4). The mapping occupies no memory until it is used.
 const BUFFERS_MAX: u16 = 3_900;
 
-/// The unit in which memory goes back. Where pages are larger, the kernel refuses parts of them.
-const PAGE_BYTES: usize = 4096;
-
-/// Bytes that are in nobody's share: a quarter. Only rations are received into it.
+/// Bytes that belong to no share: a quarter of the pool. Only rations use them.
 const RESERVE_BYTES: usize = BUFFERS_MAX as usize * BUFFER_BYTES / 4;
 
-/// What every socket may receive at a time however little is left of the shares. Rations are copied and
-/// take no buffer of the pool, so that thousands of stalled streams leave some for a newcomer.
+/// A ration: bytes that every socket may receive at a time even when shares are smaller. Rations are
+/// copied and occupy no buffer of the pool, so that thousands of stalled streams leave buffers for new
+/// connections.
 pub(crate) const RATION_BYTES: usize = 1024;
 
-/// How many equal shares the rest is cut into: one of an idle core is 64 KiB.
+/// The number of equal shares of the free memory; one share of an idle core is 64 KiB.
 const SHARES: usize = 768;
 
-/// Receive buffers of one core, handed out by number and counted by view.
+/// Receive buffers of one core, identified by number, with a count of the views of each.
 ///
-/// The free list is a stack: under light load the same few warm buffers serve everybody, and
-/// memory that a burst touched is not touched again.
+/// The free list is a stack: under light load the same few buffers are used, which are in the cache, and
+/// the memory that a burst used stays unused.
 pub(crate) struct Pool {
-    memory: NonNull<u8>,
-    /// Views of each buffer; 0 means free or lent to the driver.
+    memory: Mapping,
+    /// The number of views of each buffer; 0 means free or lent to the driver.
     views: Box<[Cell<u32>]>,
     free: RefCell<Vec<u16>>,
-    /// Buffers with views.
+    /// The number of buffers with views.
     held: Cell<usize>,
-    /// Bytes that were copied out of scarce buffers and are still held.
+    /// Bytes outside the pool that count against its limit.
     copied: Cell<usize>,
 }
 
 impl Pool {
     /// Maps the core's receive memory.
     pub(crate) fn new() -> io::Result<Pool> {
-        let bytes = STRIDE * usize::from(BUFFERS_MAX);
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let memory = Mapping::sparse(STRIDE * usize::from(BUFFERS_MAX))?;
         Ok(Pool {
             memory,
             views: vec![Cell::new(0); usize::from(BUFFERS_MAX)].into_boxed_slice(),
@@ -71,41 +56,33 @@ impl Pool {
         })
     }
 
-    /// Buffers that nobody holds.
+    /// The number of free buffers.
     pub(crate) fn free(&self) -> usize {
         self.free.borrow().len()
     }
 
-    /// Bytes that can still be received before the core holds all that it may.
+    /// Bytes that can be received before the core reaches its limit.
     pub(crate) fn available(&self) -> usize {
         let buffers = usize::from(BUFFERS_MAX) - self.held.get();
         (buffers * BUFFER_BYTES).saturating_sub(self.copied.get())
     }
 
-    /// Less than half is available: small slices are copied out of their buffers (rule 3).
+    /// Whether less than half is available. Small slices are then copied out of their buffers (rule 3).
     pub(crate) fn is_scarce(&self) -> bool {
         self.available() < usize::from(BUFFERS_MAX) * BUFFER_BYTES / 2
     }
 
-    /// Bytes held elsewhere on the core's behalf, which count against what may be received.
+    /// Counts bytes outside the pool against its limit.
     pub(crate) fn charge(&self, bytes: usize) {
         self.copied.set(self.copied.get() + bytes);
     }
 
-    /// They are held no more.
+    /// Takes back a [`Pool::charge`].
     pub(crate) fn discharge(&self, bytes: usize) {
         self.copied.set(self.copied.get() - bytes);
     }
 
-    pub(super) fn count_copy(&self, bytes: usize) {
-        self.copied.set(self.copied.get() + bytes);
-    }
-
-    pub(super) fn uncount_copy(&self, bytes: usize) {
-        self.copied.set(self.copied.get() - bytes);
-    }
-
-    /// Takes a buffer for the driver to fill, unless only the reserve is left.
+    /// Lends a buffer to the driver, which fills it; `None` if only the reserve is left.
     pub(crate) fn lend(&self) -> Option<u16> {
         if self.available() <= RESERVE_BYTES {
             None
@@ -114,12 +91,12 @@ impl Pool {
         }
     }
 
-    /// Whether shares are smaller than a ration, so that rations are received.
+    /// Whether shares are smaller than a ration, so that sockets receive rations.
     pub(crate) fn is_rationed(&self) -> bool {
         self.fair_share() < RATION_BYTES
     }
 
-    /// Takes back a lent buffer that was not filled.
+    /// Takes back a lent buffer that the driver has not filled.
     pub(crate) fn give_back(&self, id: u16) {
         assert_eq!(
             self.views[usize::from(id)].get(),
@@ -129,61 +106,48 @@ impl Pool {
         self.free.borrow_mut().push(id);
     }
 
-    /// What one stream may hold, by what is left for all but the reserve: a 768th of it, 64 KiB at
-    /// best (rule 4). The more is held by those who cannot pass it on, the less may each newcomer
-    /// hold, so that thousands of them leave something free (dynamic thresholds, Choudhury and Hahne
-    /// 1998).
+    /// The bytes that one stream may hold: a 768th of the available memory without the reserve, at most
+    /// 64 KiB (rule 4). The more memory stalled streams hold, the less may a further one hold, so that
+    /// thousands of them leave some free (dynamic thresholds, Choudhury and Hahne 1998).
     pub(crate) fn fair_share(&self) -> usize {
         self.available().saturating_sub(RESERVE_BYTES) / SHARES
     }
 
-    /// Buffers that have views.
+    /// The number of buffers with views.
     #[inline]
     pub(crate) fn held(&self) -> usize {
         self.held.get()
     }
 
-    /// Lets the memory of all buffers go that have no views. Nobody may have filled one of those that
-    /// are lent; they may be filled later.
+    /// Gives the memory of all buffers without views back to the operating system. The driver must not
+    /// have filled one of those that it has lent; it may fill them later.
     pub(crate) fn give_back_memory(&self) {
-        // Those that are used next lie together.
+        // Sorted, so that the buffers that are used next are adjacent.
         self.free.borrow_mut().sort_unstable_by(|a, b| b.cmp(a));
         let mut id = 0;
         for run in self.views.chunk_by(|a, b| (a.get() == 0) == (b.get() == 0)) {
             if run.iter().all(|views| views.get() == 0) {
-                self.let_go(id..id + run.len());
+                // SAFETY: these buffers have no views, and the driver has filled none of those that
+                // are lent to it.
+                unsafe { self.memory.discard(id * STRIDE..(id + run.len()) * STRIDE) };
             }
             id += run.len();
         }
     }
 
-    /// Lets the whole pages of these buffers go.
-    fn let_go(&self, ids: Range<usize>) {
-        let start = (ids.start * STRIDE).next_multiple_of(PAGE_BYTES);
-        let end = ids.end * STRIDE / PAGE_BYTES * PAGE_BYTES;
-        if start < end {
-            // SAFETY: whole pages inside the mapping, of buffers that nobody has a view of; they are
-            // zeroes when they are used next. A failure changes nothing.
-            unsafe {
-                let first = self.memory.add(start);
-                libc::madvise(first.as_ptr().cast(), end - start, libc::MADV_DONTNEED);
-            }
-        }
-    }
-
-    /// Where a buffer lies. Valid for [`BUFFER_BYTES`] as long as the pool lives.
+    /// The address of a buffer. Valid for [`BUFFER_BYTES`] as long as the pool lives.
     pub(crate) fn address(&self, id: u16) -> NonNull<u8> {
         assert!(id < BUFFERS_MAX, "the pool has no buffer {id}");
         // SAFETY: the offset is inside the mapping, which has BUFFERS_MAX strides.
-        unsafe { self.memory.add(usize::from(id) * STRIDE) }
+        unsafe { self.memory.start().add(usize::from(id) * STRIDE) }
     }
 
-    /// How many views a buffer has.
+    /// The number of views of a buffer.
     pub(super) fn views(&self, id: u16) -> u32 {
         self.views[usize::from(id)].get()
     }
 
-    /// Counts one more view of a buffer.
+    /// Adds a view of a buffer.
     pub(super) fn retain(&self, id: u16) {
         let views = &self.views[usize::from(id)];
         if views.get() == 0 {
@@ -192,7 +156,7 @@ impl Pool {
         views.set(views.get() + 1);
     }
 
-    /// Counts one view less; the last one frees the buffer.
+    /// Removes a view of a buffer; removing the last one frees the buffer.
     pub(super) fn release(&self, id: u16) {
         let views = &self.views[usize::from(id)];
         let left = views.get() - 1;
@@ -204,55 +168,35 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length; every Slice holds the pool
-        // alive, so no view is left.
-        unsafe {
-            libc::munmap(
-                self.memory.as_ptr().cast(),
-                STRIDE * usize::from(BUFFERS_MAX),
-            )
-        };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Pages of the pool that occupy memory.
-    fn resident(pool: &Pool) -> usize {
-        let bytes = STRIDE * usize::from(BUFFERS_MAX);
-        let mut pages = vec![0_u8; bytes.div_ceil(PAGE_BYTES)];
-        // SAFETY: the mapping is live, and there is a byte for each of its pages.
-        let error =
-            unsafe { libc::mincore(pool.memory.as_ptr().cast(), bytes, pages.as_mut_ptr()) };
-        assert_eq!(error, 0);
-        pages.iter().filter(|page| **page & 1 != 0).count()
-    }
-
     #[test]
-    fn memory_of_buffers_without_views_goes_back_and_that_of_others_stays() {
+    fn memory_of_buffers_without_views_is_given_back_and_that_of_others_stays() {
         let pool = Pool::new().unwrap();
         let lent: Vec<u16> = (0..1_000).filter_map(|_| pool.lend()).collect();
         for id in &lent {
             // SAFETY: the buffer is lent to this test alone.
             unsafe { pool.address(*id).as_ptr().write_bytes(7, BUFFER_BYTES) };
         }
-        assert!(resident(&pool) > 4_000);
+        assert!(pool.memory.resident_pages() > 4_000);
         let (kept, rest) = lent.split_at(1);
         pool.retain(kept[0]);
         let (posted, free) = rest.split_at(500);
         free.iter().for_each(|id| pool.give_back(*id));
         pool.give_back_memory();
-        assert!(resident(&pool) < 10, "{} pages are left", resident(&pool));
+        assert!(
+            pool.memory.resident_pages() < 10,
+            "{} pages are left",
+            pool.memory.resident_pages()
+        );
         let at = |id: u16| {
             // SAFETY: as above; a byte inside the buffer.
             unsafe { *pool.address(id).as_ptr().add(BUFFER_BYTES / 2) }
         };
         assert_eq!((at(kept[0]), at(posted[1])), (7, 0));
         let next: Vec<u16> = (0..3).filter_map(|_| pool.lend()).collect();
-        assert!(next.is_sorted(), "they lie together: {next:?}");
+        assert!(next.is_sorted(), "the next buffers are adjacent: {next:?}");
     }
 }

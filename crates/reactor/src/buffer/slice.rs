@@ -1,4 +1,4 @@
-//! A view of received bytes.
+//! Views of received bytes.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -11,9 +11,9 @@ use crate::core;
 
 /// Received bytes: a range of one buffer of the core's pool.
 ///
-/// Cloning and cutting cost a non-atomic count; the buffer is free again when its last slice is
-/// dropped. A slice stays on its core (`!Send`). Hold slices briefly: a slice of one byte keeps a
-/// whole buffer from being received into (rule 3), so copy what must outlive the turn.
+/// Cloning and splitting change a non-atomic reference count; the buffer is free again when its last
+/// slice is dropped. A slice stays on its core (`!Send`). Hold slices briefly: a slice of one byte
+/// occupies a whole buffer (rule 3), so copy bytes that outlive the turn.
 pub struct Slice {
     /// Start of the view.
     bytes: NonNull<u8>,
@@ -22,15 +22,15 @@ pub struct Slice {
     memory: Memory,
 }
 
-/// Where the bytes live; they stay at their place as long as this does.
+/// Owns the bytes, which do not move while it lives.
 enum Memory {
     /// One counted view of a buffer.
     Pooled(Rc<Pool>, u16),
-    /// Out of the pool, because that was scarce (rule 3).
+    /// Bytes outside the pool, for example because the pool was scarce (rule 3).
     Copied(Rc<Copy>),
 }
 
-/// Bytes that left the pool and still count against the core's cap.
+/// Bytes outside the pool that count against the core's limit.
 struct Copy {
     bytes: Buffer,
     pool: Rc<Pool>,
@@ -38,7 +38,7 @@ struct Copy {
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        self.pool.uncount_copy(self.bytes.capacity());
+        self.pool.discharge(self.bytes.capacity());
     }
 }
 
@@ -76,10 +76,10 @@ impl Slice {
         }
     }
 
-    /// Copies the bytes out of the pool if that has become scarce and they would pin more than
-    /// they are, so that nobody who holds small slices keeps the others from receiving.
+    /// Copies the bytes out of the pool if that is scarce and the slice is at most half a buffer, so that
+    /// sockets with small slices do not keep others from receiving.
     #[inline]
-    pub(crate) fn spare_the_pool(&mut self) {
+    pub(crate) fn copy_if_scarce(&mut self) {
         if let Memory::Pooled(pool, _) = &self.memory
             && pool.is_scarce()
             && self.len() <= BUFFER_BYTES / 2
@@ -88,14 +88,14 @@ impl Slice {
         }
     }
 
-    /// The same bytes, out of the pool: for a small view that has to wait for its reader while the
-    /// rest of its buffer is of no use (rule 3). They count against the core's cap as before.
+    /// A copy outside the pool, for a small slice that waits for its reader while the rest of its buffer is
+    /// unused (rule 3). The copy counts against the core's limit.
     #[must_use]
     pub fn copied(&self) -> Slice {
         Slice::gathered(self, self.to_vec())
     }
 
-    /// Small pieces that were gathered, in a slice of the same core as `like`.
+    /// A slice of bytes that were copied together, of the same core as `like`.
     pub(crate) fn gathered(like: &Slice, mut bytes: Vec<u8>) -> Slice {
         assert!(
             bytes.len() <= BUFFER_BYTES,
@@ -109,13 +109,12 @@ impl Slice {
         Slice::of_copy(pool, Buffer::from(bytes))
     }
 
-    /// A ration, which takes no buffer of the pool.
+    /// A ration: a copy, which occupies no buffer of the pool.
     pub(crate) fn ration(pool: &Rc<Pool>, bytes: &[u8]) -> Slice {
         Slice::of_copy(pool, Buffer::from(bytes.to_vec()))
     }
 
-    /// Bytes that were gathered or made by the caller, as if they had been received; they count
-    /// against the core's cap as long as they are held.
+    /// A slice of the caller's bytes. They count against the core's limit, as received bytes do.
     ///
     /// # Panics
     /// If the buffer holds 64 KiB or more.
@@ -129,7 +128,7 @@ impl Slice {
             "{} bytes are too many for a slice",
             bytes.len()
         );
-        pool.count_copy(bytes.capacity());
+        pool.charge(bytes.capacity());
         let copy = Rc::new(Copy {
             bytes,
             pool: Rc::clone(pool),
@@ -141,17 +140,17 @@ impl Slice {
         }
     }
 
-    /// The bytes in view, to be changed in place; `None` if others can see their buffer.
+    /// The bytes in view, to be changed in place; `None` if other slices share their buffer.
     pub fn try_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.memory {
             Memory::Pooled(pool, id) => {
                 if pool.views(*id) > 1 {
                     return None;
                 }
-                // SAFETY: the view lies in what `adopt` was given. The buffer's one view is this,
-                // which the result borrows, so no other can come to be; and the kernel writes to
-                // lent buffers only, which have no view.
-                // JUSTIFICATION: decryption in place spares a copy of all that is received.
+                // SAFETY: the view is inside the bytes that `adopt` was given. It is the buffer's only
+                // view, and the result borrows it, so no other can be created; and the kernel writes
+                // only to lent buffers, which have no view.
+                // JUSTIFICATION: decryption in place avoids a copy of all received bytes.
                 Some(unsafe {
                     std::slice::from_raw_parts_mut(self.bytes.as_ptr(), usize::from(self.len))
                 })
@@ -166,19 +165,19 @@ impl Slice {
         }
     }
 
-    /// Bytes in view.
+    /// The number of bytes in view.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Whether nothing is in view.
+    /// Whether no bytes are in view.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Drops the first `n` bytes from view.
+    /// Removes the first `n` bytes from the view.
     ///
     /// # Panics
     /// If fewer are in view.
@@ -188,19 +187,19 @@ impl Slice {
             "cannot advance {n} of {} bytes",
             self.len()
         );
-        // SAFETY: the view still has as many bytes, so this stays inside, or just behind.
+        // SAFETY: the view has at least `n` bytes, so the pointer stays inside it or at its end.
         self.bytes = unsafe { self.bytes.add(n) };
         self.len -= n as u16;
     }
 
-    /// Cuts the view to its first `n` bytes; a longer `n` changes nothing.
+    /// Shortens the view to its first `n` bytes; a longer `n` changes nothing.
     pub fn truncate(&mut self, n: usize) {
         if n < self.len() {
             self.len = n as u16;
         }
     }
 
-    /// The first `n` bytes; `self` keeps the rest.
+    /// Splits off the first `n` bytes.
     ///
     /// # Panics
     /// If fewer are in view.
@@ -213,7 +212,7 @@ impl Slice {
     /// A second view of `range` of this view.
     ///
     /// # Panics
-    /// If the range does not lie in the view.
+    /// If the range is not inside the view.
     pub fn slice(&self, range: Range<usize>) -> Slice {
         assert!(
             range.start <= range.end && range.end <= self.len(),
@@ -221,7 +220,7 @@ impl Slice {
             self.len()
         );
         Slice {
-            // SAFETY: the range was checked to lie in the view.
+            // SAFETY: the range is inside the view, as asserted.
             bytes: unsafe { self.bytes.add(range.start) },
             len: range.len() as u16,
             memory: self.memory.clone(),
@@ -240,8 +239,8 @@ impl Deref for Slice {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the view never leaves what `adopt` or `gathered` was given: bytes that the
-        // kernel or we have filled, which `memory` keeps and nobody writes to meanwhile.
+        // SAFETY: the view is always inside the bytes that `adopt` or `of_copy` was given: initialised
+        // bytes, which `memory` owns and nothing changes meanwhile.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len()) }
     }
 }
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_free_when_its_last_view_goes() {
+    fn a_buffer_is_free_after_its_last_view_is_dropped() {
         let pool = Rc::new(Pool::new().unwrap());
         let all = pool.free();
         let mut rest = filled(&pool, b"head and body");
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_counts_until_its_last_view_goes() {
+    fn a_copy_counts_until_its_last_view_is_dropped() {
         let pool = Rc::new(Pool::new().unwrap());
         let all = pool.available();
         let copy = Slice::gathered(&filled(&pool, b"x"), vec![7; 1000]);
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn views_never_leave_their_bytes() {
+    fn views_stay_inside_their_bytes() {
         let pool = Rc::new(Pool::new().unwrap());
         let mut slice = filled(&pool, b"0123456789");
         slice.truncate(100);

@@ -1,7 +1,7 @@
-//! epoll, edge-triggered, with the reports of a ring: for kernels and containers without io_uring.
+//! epoll, edge-triggered, with the same reports as io_uring: for kernels and containers without io_uring.
 //!
-//! Readiness is remembered per socket. An operation that finds its socket ready is tried at the
-//! end of the turn; one that would block waits for the next edge.
+//! The driver stores the readiness of each socket. An operation on a ready socket is tried at the end of
+//! the turn; one that would block waits for the next edge.
 
 mod readiness;
 
@@ -12,43 +12,43 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use self::readiness::{Armed, Readiness, Sockets};
-use super::{Event, Handle, Patience, RawAddress, Received, system};
+use super::{Event, Handle, RawAddress, Received, SendBuffers, WaitPolicy, system};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Pending, Shape, SocketKey};
+use crate::socket::{Pending, SocketKey};
 use crate::timer::ticks_up;
 
-/// Edges taken from the kernel in one turn.
+/// Most edges that one turn reads from the kernel.
 const EDGES: usize = 512;
 
-/// Connections accepted by one listener in one turn.
+/// Most connections that one listener accepts in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// Longest wait of one call.
+/// The longest wait of one call.
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// `data` of edges that are not a socket's.
-const MAIL: u64 = u64::MAX;
+/// `data` of edges of other descriptors than sockets.
+const NOTIFIER: u64 = u64::MAX;
 const LISTENER: u64 = 1 << 63;
 
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     edges: Vec<libc::epoll_event>,
     sockets: Sockets,
-    /// Sockets to be tried, each at most once per turn and kind of operation.
+    /// Sockets whose operations are to be tried, each at most once per turn and kind of operation.
     to_receive: VecDeque<(SocketKey, RawFd)>,
     to_send: VecDeque<(SocketKey, RawFd)>,
-    /// How many of these belong to the running turn.
+    /// How many of these belong to the current turn.
     receives_left: usize,
     sends_left: usize,
     listeners: Vec<Listener>,
-    /// Reports that need no system call, and connections that were accepted.
+    /// Reports that need no system call, and accepted connections.
     reports: VecDeque<Event>,
-    /// Reports given since they were last counted.
+    /// Reports returned since they were last counted.
     reported: u64,
-    pub(super) mail: bool,
-    /// The last turn did not look at the kernel's edges.
+    pub(super) notified: bool,
+    /// The last turn did not read edges from the kernel.
     skipped: bool,
 }
 
@@ -61,13 +61,7 @@ struct Listener {
 
 impl Epoll {
     pub(crate) fn open(mailbox: &Mailbox) -> io::Result<Epoll> {
-        // SAFETY: a plain system call; the descriptor it returns is ours alone.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, owned by nobody else.
-        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        let epoll = create()?;
         let this = Epoll {
             epoll,
             edges: vec![libc::epoll_event { events: 0, u64: 0 }; EDGES],
@@ -79,10 +73,10 @@ impl Epoll {
             listeners: Vec::new(),
             reports: VecDeque::new(),
             reported: 0,
-            mail: false,
+            notified: false,
             skipped: false,
         };
-        this.watch(mailbox.event(), libc::EPOLLIN, MAIL)?;
+        this.watch(mailbox.notifier().open_event()?, libc::EPOLLIN, NOTIFIER)?;
         Ok(this)
     }
 
@@ -112,14 +106,14 @@ impl Epoll {
         self.sockets.insert(socket);
         let data = u64::from(socket.generation()) << 32 | u64::from(socket.index());
         if let Err(error) = self.watch(fd, edges, data) {
-            // Out of watches: the first operation reports it.
-            self.sockets.get(socket).broken = error.raw_os_error().unwrap_or(libc::ENOSPC);
+            // The limit of watches is reached: the first operation reports it.
+            self.sockets.get(socket).watch_error = error.raw_os_error().unwrap_or(libc::ENOSPC);
         }
     }
 
-    pub(super) fn forget(&mut self, fd: RawFd) {
-        // A descriptor leaves the set when it is closed, unless a duplicate is open: unix
-        // listeners have one per core.
+    pub(super) fn unwatch(&mut self, fd: RawFd) {
+        // The kernel removes a closed descriptor from the set only if no duplicate is open. Unix
+        // listeners have one duplicate per core.
         // SAFETY: a plain system call; a bad descriptor is an error, not a fault.
         unsafe {
             let epoll = self.epoll.as_raw_fd();
@@ -169,9 +163,12 @@ impl Epoll {
         }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "the ring has to keep it")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "as the io_uring driver, which stores it"
+    )]
     pub(super) fn connect(&mut self, socket: SocketKey, fd: RawFd, address: RawAddress) {
-        // SAFETY: the address is live and as long as it says.
+        // SAFETY: the address is live, and its length is right.
         let connected = unsafe { libc::connect(fd, address.as_ptr(), address.len()) };
         let error = if connected < 0 { last_error() } else { 0 };
         self.sockets.get(socket).fd = Some(fd);
@@ -190,15 +187,15 @@ impl Epoll {
             limit,
             is_ration,
         });
-        if state.readable || state.broken != 0 {
+        if state.readable || state.watch_error != 0 {
             self.to_receive.push_back((socket, fd));
         }
     }
 
-    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
+    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, buffers: SendBuffers) {
         let state = self.sockets.get(socket);
-        state.send = Some(shape);
-        // Tried at once: a socket that was never written to has had no edge yet.
+        state.send = Some(buffers);
+        // Tried immediately: a socket that was never written to has had no edge yet.
         self.to_send.push_back((socket, fd));
     }
 
@@ -225,7 +222,7 @@ impl Epoll {
         self.reports.extend(report);
     }
 
-    pub(super) fn turn(&mut self, patience: Patience, counters: &CounterCells) -> io::Result<()> {
+    pub(super) fn turn(&mut self, policy: WaitPolicy, counters: &CounterCells) -> io::Result<()> {
         counters.cqes.add(std::mem::take(&mut self.reported));
         let listening = self
             .listeners
@@ -233,26 +230,26 @@ impl Epoll {
             .any(|listener| listener.armed && listener.ready);
         let busy = listening || !self.to_receive.is_empty() || !self.reports.is_empty();
         let sending = !self.to_send.is_empty();
-        // When there is only something to send, the kernel is not asked for edges, but never
-        // twice in a row: whoever sends without end must not keep those of others from being seen.
+        // If there are only sends, the turn reads no edges from the kernel, but never twice in a row:
+        // endless sends must not delay the edges of other sockets.
         self.skipped = sending && !busy && !self.skipped;
         if !self.skipped {
-            let at_once = busy || sending;
-            self.take_edges(if at_once {
+            let poll_only = busy || sending;
+            self.take_edges(if poll_only {
                 Some(Duration::ZERO)
             } else {
-                patience.wait
+                policy.timeout
             })?;
             counters.enters.add(1);
             self.try_accepts();
         }
-        // What is started while these are handled waits for the next turn.
+        // Operations that are started while these are handled wait for the next turn.
         self.sends_left = self.to_send.len();
         self.receives_left = self.to_receive.len();
         Ok(())
     }
 
-    /// Tries the next operation of this turn that has something to report.
+    /// Tries the operations of this turn until one has a report.
     #[inline]
     pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Event> {
         let event = self.next_event(pool);
@@ -269,7 +266,7 @@ impl Epoll {
                 return Some(Event::Sent { socket, result });
             }
         }
-        // One receive per socket and turn, so that a fast sender starves nobody.
+        // One receive per socket and turn, so that a fast sender starves no other.
         while self.receives_left > 0 {
             self.receives_left -= 1;
             let (socket, fd) = self.to_receive.pop_front()?;
@@ -284,9 +281,9 @@ impl Epoll {
         self.reports.pop_front()
     }
 
-    /// Waits for edges and notes what became ready.
+    /// Waits for edges and stores the readiness of their sockets.
     fn take_edges(&mut self, wait: Option<Duration>) -> io::Result<()> {
-        // Rounded up: a timer must not find that it was woken too early, again and again.
+        // Rounded up, because a wait that ends before the timer is due would be repeated.
         let timeout = wait.map_or(-1, |wait| ticks_up(wait.min(WAIT_MAX)) as libc::c_int);
         // SAFETY: the kernel writes at most EDGES events into a live buffer of that length.
         let edges = unsafe {
@@ -306,8 +303,8 @@ impl Epoll {
         }
         for edge in 0..edges as usize {
             let libc::epoll_event { events, u64: data } = self.edges[edge];
-            if data == MAIL {
-                self.mail = true;
+            if data == NOTIFIER {
+                self.notified = true;
             } else if data & LISTENER != 0 {
                 let index = (data & !LISTENER) as u32;
                 let listener = self.listeners.iter_mut().find(|l| l.index == index);
@@ -325,7 +322,7 @@ impl Epoll {
     }
 
     fn edge(&mut self, socket: SocketKey, events: u32) {
-        // An edge of a socket that was closed in this turn names an old generation.
+        // An edge of a socket that was closed in this turn has a stale generation.
         let Some(state) = self.sockets.find(socket) else {
             return;
         };
@@ -362,7 +359,7 @@ impl Epoll {
                 }
                 let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
                 let null = std::ptr::null_mut();
-                // SAFETY: no address is asked for.
+                // SAFETY: null pointers mean that no address is returned.
                 let fd = unsafe { libc::accept4(listener.fd, null, null.cast(), flags) };
                 let result = match fd {
                     ..0 => Err(last_error()),
@@ -389,7 +386,7 @@ impl Epoll {
         }
     }
 
-    /// Receives once; `None` if there was nothing after all. Says whether more may come.
+    /// Receives once; `None` if nothing was readable. The flag says whether more reports follow.
     #[inline]
     fn try_receive(
         &mut self,
@@ -417,7 +414,7 @@ impl Epoll {
         received.map(|received| (received, left > 0))
     }
 
-    /// Sends once; `None` if the socket is full.
+    /// Sends once; `None` if the socket's buffer is full.
     #[inline]
     fn try_send(&mut self, socket: SocketKey, fd: RawFd) -> Option<Result<usize, i32>> {
         let state = self.sockets.find(socket)?;
@@ -436,10 +433,10 @@ impl Epoll {
 }
 
 impl Readiness {
-    /// Receives once; `None` if there was nothing after all.
+    /// Receives once; `None` if nothing was readable.
     fn try_receive(&mut self, fd: RawFd, armed: &Armed, pool: &Rc<Pool>) -> Option<Received> {
-        if self.broken != 0 {
-            return Some(Received::Failed(self.broken));
+        if self.watch_error != 0 {
+            return Some(Received::Failed(self.watch_error));
         }
         if armed.is_ration {
             return self.try_receive_ration(fd, armed.limit, pool);
@@ -451,7 +448,7 @@ impl Readiness {
         // SAFETY: the buffer is lent to this call alone and holds BUFFER_BYTES.
         let n = unsafe { libc::recv(fd, pool.address(id).as_ptr().cast(), wanted, 0) };
         if n > 0 {
-            // A short receive emptied the socket: the next bytes make a new edge. A FIN that came
+            // A short receive emptied the socket: the next bytes cause a new edge. A FIN that arrived
             // with them does not, so after a hangup the socket is read to its end.
             self.readable = n as usize == wanted || self.hangup;
             return Some(Received::Bytes(Slice::adopt(pool, id, n as usize)));
@@ -469,7 +466,7 @@ impl Readiness {
         }
         let mut bytes = [0; RATION_BYTES];
         let wanted = limit.min(RATION_BYTES);
-        // SAFETY: the array is ours and no shorter than what is asked for.
+        // SAFETY: the array is live and at least `wanted` bytes long.
         let n = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), wanted, 0) };
         if n > 0 {
             self.readable = n as usize == wanted || self.hangup;
@@ -495,12 +492,21 @@ impl Readiness {
     }
 }
 
-fn try_send(fd: RawFd, shape: &Shape) -> Result<usize, i32> {
-    // SAFETY: the caller of `Epoll::send` keeps what the shape points to until the report.
+/// A new epoll instance.
+pub(super) fn create() -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call; the descriptor it returns is ours alone.
+    unsafe {
+        let fd = system::check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+fn try_send(fd: RawFd, buffers: &SendBuffers) -> Result<usize, i32> {
+    // SAFETY: the caller of `Epoll::send` keeps the buffers until the report.
     let n = unsafe {
-        match *shape {
-            Shape::Piece(bytes, len) => libc::send(fd, bytes.cast(), len, libc::MSG_NOSIGNAL),
-            Shape::Message(message) => libc::sendmsg(fd, message, libc::MSG_NOSIGNAL),
+        match *buffers {
+            SendBuffers::One(bytes, len) => libc::send(fd, bytes.cast(), len, libc::MSG_NOSIGNAL),
+            SendBuffers::Message(message) => libc::sendmsg(fd, message, libc::MSG_NOSIGNAL),
         }
     };
     usize::try_from(n).map_err(|_| last_error())

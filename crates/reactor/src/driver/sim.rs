@@ -15,11 +15,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Event, Handle, Listening, Received};
+use super::{Event, Handle, Listening, Received, SendBuffers};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Address, Pending, Shape, SocketKey};
+use crate::socket::{Address, Pending, SocketKey};
 
 pub use self::conditions::Conditions;
 pub(crate) use self::network::{Id, Moved, Network, Owner, Shared};
@@ -42,7 +42,7 @@ pub(crate) struct Sim {
     reports: VecDeque<Event>,
     /// Reports given since they were last counted.
     reported: u64,
-    pub(super) mail: bool,
+    pub(super) notified: bool,
 }
 
 /// What is under way for one socket.
@@ -51,7 +51,7 @@ struct Operations {
     is_connecting: bool,
     /// Bytes that may still be received.
     receive: Option<usize>,
-    send: Option<Shape>,
+    send: Option<SendBuffers>,
 }
 
 impl Sim {
@@ -65,7 +65,7 @@ impl Sim {
             accepting: Vec::new(),
             reports: VecDeque::new(),
             reported: 0,
-            mail: false,
+            notified: false,
         }
     }
 
@@ -165,21 +165,21 @@ impl Sim {
         self.network.borrow_mut().mark_number(fd as usize);
     }
 
-    pub(super) fn send(&mut self, socket: SocketKey, fd: i32, shape: Shape) {
-        self.operations[socket.index() as usize].send = Some(shape);
+    pub(super) fn send(&mut self, socket: SocketKey, fd: i32, buffers: SendBuffers) {
+        self.operations[socket.index() as usize].send = Some(buffers);
         self.network.borrow_mut().mark_number(fd as usize);
     }
 
     pub(super) fn cancel(&mut self, socket: SocketKey, fd: i32, operation: Pending) {
         let operations = &mut self.operations[socket.index() as usize];
         if operation.has(Pending::SEND)
-            && let Some(shape) = operations.send
+            && let Some(buffers) = operations.send
         {
             let mut network = self.network.borrow_mut();
             let loses = network.happens(|conditions| conditions.cancel_loses);
             drop(network);
             let sent = match loses {
-                true => self.try_send(fd as usize, shape),
+                true => self.try_send(fd as usize, buffers),
                 false => None,
             };
             self.operations[socket.index() as usize].send = None;
@@ -203,7 +203,7 @@ impl Sim {
     pub(super) fn turn(&mut self, pool: &Rc<Pool>, counters: &CounterCells) {
         counters.enters.add(1);
         counters.cqes.add(std::mem::take(&mut self.reported));
-        self.mail |= self.mailbox.is_notified();
+        self.notified |= self.mailbox.is_notified();
         let mut network = self.network.borrow_mut();
         let cost = network.draw(|conditions| &conditions.turn_us);
         network.now += Duration::from_micros(cost);
@@ -280,8 +280,8 @@ impl Sim {
             }
             return;
         }
-        if let Some(shape) = self.operations[place].send
-            && let Some(result) = self.try_send(number, shape)
+        if let Some(buffers) = self.operations[place].send
+            && let Some(result) = self.try_send(number, buffers)
         {
             self.operations[place].send = None;
             self.reports.push_back(Event::Sent { socket, result });
@@ -304,10 +304,10 @@ impl Sim {
     }
 
     /// Sends once; `None` if there is no room.
-    fn try_send(&mut self, number: usize, shape: Shape) -> Option<Result<usize, i32>> {
+    fn try_send(&mut self, number: usize, buffers: SendBuffers) -> Option<Result<usize, i32>> {
         let mut network = self.network.borrow_mut();
         let mut sent = 0;
-        for piece in pieces(&shape) {
+        for piece in pieces(&buffers) {
             let len = network.shorten(piece.len());
             match network.write(number, &piece[..len]) {
                 Moved::Bytes(n) => {
@@ -385,12 +385,12 @@ fn number(handle: Handle) -> usize {
 }
 
 /// The bytes of a send.
-fn pieces(shape: &Shape) -> Vec<&[u8]> {
-    // SAFETY: the caller of `Sim::send` keeps what the shape points to until the report.
+fn pieces(buffers: &SendBuffers) -> Vec<&[u8]> {
+    // SAFETY: the caller of `Sim::send` keeps what the buffers points to until the report.
     unsafe {
-        match *shape {
-            Shape::Piece(bytes, len) => vec![std::slice::from_raw_parts(bytes, len)],
-            Shape::Message(message) => {
+        match *buffers {
+            SendBuffers::One(bytes, len) => vec![std::slice::from_raw_parts(bytes, len)],
+            SendBuffers::Message(message) => {
                 let message = &*message;
                 let vectors = std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen);
                 let piece = |vector: &libc::iovec| {

@@ -1,7 +1,10 @@
-//! What io_uring and epoll have in common: the operating system that they stand on.
+//! System calls that the io_uring and epoll drivers share.
 
 mod address;
+mod event;
+mod memory;
 mod process;
+mod send;
 mod unix;
 mod workers;
 
@@ -9,25 +12,42 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
+use self::process::run_on;
 use self::unix::unix_listener;
 use super::{Handle, Listening};
 use crate::socket::Address;
 
 pub(crate) use self::address::RawAddress;
+pub(crate) use self::event::EventFd;
+pub(crate) use self::memory::{Mapping, trim_heap};
 pub(crate) use self::process::{
-    enlarge_descriptor_table, pin_to, processors, raise_nofile, run_on,
+    enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
 };
+pub(crate) use self::send::{SendBuffers, SendVectors};
 pub(crate) use self::unix::UnixListener;
-pub(crate) use self::workers::{Job, note_processors, submit};
+pub(crate) use self::workers::{Job, set_processors, submit};
 
 /// Connections that may wait to be accepted; the kernel lowers it to `somaxconn`.
 const BACKLOG: libc::c_int = 65_535;
 
-/// Bytes of an accepted connection that the kernel takes beyond what the peer's window lets it send.
-/// Without a limit a peer that reads nothing can have it keep 4 MiB (`tcp_wmem`).
+/// Bytes of an accepted connection that the kernel buffers beyond the peer's receive window. Without
+/// this limit the kernel buffers 4 MiB for a peer that does not read (`tcp_wmem`).
 const UNSENT_MAX: libc::c_int = 256 * 1024;
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+/// The error number of a socket that was shed for lack of receive buffers.
+pub(crate) const NO_BUFFERS: i32 = libc::ENOBUFS;
+
+/// Whether accepting failed because the peer closed the connection before it was accepted.
+pub(crate) fn is_aborted_by_peer(error: i32) -> bool {
+    matches!(error, libc::ECONNABORTED | libc::EINTR | libc::EPROTO)
+}
+
+/// Whether accepting ended because it was cancelled, or because no connection is waiting.
+pub(crate) fn is_cancelled(error: i32) -> bool {
+    matches!(error, libc::ECANCELED | libc::EAGAIN)
+}
+
+pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -35,7 +55,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// A new stream socket for an address of this family.
+/// Opens a stream socket of this address family.
 pub(crate) fn stream_socket(family: libc::c_int, nonblocking: bool) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     // SAFETY: a plain system call; the descriptor it returns is ours alone.
@@ -45,13 +65,13 @@ pub(crate) fn stream_socket(family: libc::c_int, nonblocking: bool) -> io::Resul
     }
 }
 
-/// Binds and listens. With `shared`, every core can bind the same address.
+/// Binds and listens. With `shared` every core can bind the same address.
 pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::Result<OwnedFd> {
     let raw = RawAddress::new(address)?;
     let fd = stream_socket(raw.family(), nonblocking)?;
     if matches!(address, Address::Tcp(_)) {
         set_option(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        // Accepted sockets inherit both, which saves system calls for each.
+        // Accepted sockets inherit both options, which saves two system calls for each.
         set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_MAX)?;
         if shared {
@@ -61,14 +81,14 @@ pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::
     if raw.family() == libc::AF_INET6 {
         set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
     }
-    // SAFETY: the address is live and as long as it says.
+    // SAFETY: the address is live, and its length is right.
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
     // SAFETY: a plain system call on a descriptor of ours.
     check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) })?;
     Ok(fd)
 }
 
-/// Opens a socket that will connect to `address`.
+/// Opens a socket for connecting to `address`.
 pub(super) fn open(address: &Address, nonblocking: bool) -> io::Result<Handle> {
     let fd = stream_socket(RawAddress::new(address)?.family(), nonblocking)?;
     if matches!(address, Address::Tcp(_)) {
@@ -77,7 +97,8 @@ pub(super) fn open(address: &Address, nonblocking: bool) -> io::Result<Handle> {
     Ok(Handle::of(fd.into_raw_fd()))
 }
 
-/// Binds and listens for one of several cores.
+/// Binds and listens for one of several cores: with `SO_REUSEPORT`, or with a duplicate of the unix
+/// socket.
 pub(super) fn listen_for_core(address: &Address, nonblocking: bool) -> io::Result<Listening> {
     let (fd, file) = match address {
         Address::Tcp(_) => (listen(address, true, nonblocking)?, None),
@@ -96,7 +117,7 @@ pub(super) fn listen_for_core(address: &Address, nonblocking: bool) -> io::Resul
     })
 }
 
-/// Finds out whether anybody listens on `address`, and settles port 0 to a free one.
+/// Checks that no other socket listens on `address`, and replaces port 0 by a free one.
 pub(crate) fn reserve(address: &Address) -> io::Result<Address> {
     match address {
         Address::Tcp(_) => {
@@ -107,18 +128,18 @@ pub(crate) fn reserve(address: &Address) -> io::Result<Address> {
     }
 }
 
-/// The IP address of this end, if it has one.
+/// The local IP address; `None` on a unix socket.
 pub(crate) fn local(fd: RawFd) -> io::Result<Option<SocketAddr>> {
-    RawAddress::ask(fd, libc::getsockname).map(|raw| raw.to_ip())
+    RawAddress::of_socket(fd, libc::getsockname).map(|raw| raw.to_ip())
 }
 
-/// The IP address of the other end, if it has one.
+/// The peer's IP address; `None` on a unix socket.
 pub(super) fn peer(fd: RawFd) -> io::Result<Option<SocketAddr>> {
-    RawAddress::ask(fd, libc::getpeername).map(|raw| raw.to_ip())
+    RawAddress::of_socket(fd, libc::getpeername).map(|raw| raw.to_ip())
 }
 
-/// Eight random bytes of the operating system. Should there be none, the address space layout still
-/// tells processes apart, which is all that jitter needs.
+/// Eight random bytes from the operating system. If `getrandom` fails, the address of a local variable
+/// still differs between processes, which suffices for jitter.
 pub(super) fn entropy() -> u64 {
     let mut bytes = [0u8; 8];
     // SAFETY: eight bytes into a live array.
@@ -126,16 +147,16 @@ pub(super) fn entropy() -> u64 {
     u64::from_ne_bytes(bytes) ^ (&raw const bytes).addr() as u64
 }
 
-/// Whether a connection can be made at once. One that would have to wait is an error,
+/// Whether `address` accepts a connection immediately. If the connection has to wait, the error is
 /// `WouldBlock`.
 pub(crate) fn try_connect(address: &Address) -> io::Result<()> {
     let raw = RawAddress::new(address)?;
     let fd = stream_socket(raw.family(), true)?;
-    // SAFETY: the address is live and as long as it says.
+    // SAFETY: the address is live, and its length is right.
     check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) }).map(drop)
 }
 
-/// Chooses whether calls on `fd`, and on its duplicates, wait.
+/// Sets whether calls on `fd`, and on its duplicates, block.
 pub(crate) fn set_nonblocking(fd: &impl AsRawFd, nonblocking: bool) -> io::Result<()> {
     // SAFETY: plain system calls on a descriptor of ours.
     unsafe {
@@ -153,13 +174,13 @@ pub(crate) fn set_option(
     value: libc::c_int,
 ) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the value is live and as long as it says.
+    // SAFETY: the value is live, and its length is right.
     let set =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
     check(set).map(drop)
 }
 
-/// The pending error of a socket, which reading clears.
+/// Reads and clears the pending error of a socket.
 pub(crate) fn take_error(fd: RawFd) -> i32 {
     let mut error: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
@@ -176,13 +197,13 @@ pub(crate) fn take_error(fd: RawFd) -> i32 {
     if got < 0 { libc::EBADF } else { error }
 }
 
-/// Sends FIN. An error means that the connection is gone, which receiving reports.
+/// Sends FIN. Errors are ignored, because receiving reports a broken connection.
 pub(crate) fn shutdown_write(fd: RawFd) {
     // SAFETY: a plain system call; a bad descriptor is an error, not a fault.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Makes the coming close send RST.
+/// Makes the next close send RST.
 pub(crate) fn linger_zero(fd: RawFd) {
     let linger = libc::linger {
         l_onoff: 1,
@@ -190,12 +211,12 @@ pub(crate) fn linger_zero(fd: RawFd) {
     };
     let len = size_of::<libc::linger>() as libc::socklen_t;
     let value = (&raw const linger).cast();
-    // SAFETY: the value is live and as long as it says.
+    // SAFETY: the value is live, and its length is right.
     unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, value, len) };
 }
 
-/// Closes a descriptor that no operation uses any more.
+/// Closes a descriptor that no operation uses.
 pub(crate) fn close(fd: RawFd) {
-    // SAFETY: the caller gives up the descriptor with this call.
+    // SAFETY: the caller owns the descriptor and does not use it afterwards.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }

@@ -1,8 +1,8 @@
 //! io_uring: one ring per core, one enter per turn.
 //!
-//! The ring is single-issuer with deferred task work, so the kernel touches our completions only
-//! inside our own enter. Accepting and receiving are multishot; receives take buffers from a
-//! provided ring and carry a byte limit where the kernel knows one (6.17; probed).
+//! The ring is single-issuer with deferred task work, so the kernel writes completions only inside our
+//! own enter. Accepting and receiving are multishot; receives take buffers from a provided ring, and have
+//! a byte limit if the kernel supports it (6.17; probed).
 
 mod buffer_ring;
 mod operation;
@@ -19,32 +19,32 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use self::buffer_ring::{BufferRing, Rations};
 use self::operation::{Operation, capped_multishot_receive};
-use super::{Event, Handle, Patience, RawAddress, Received};
+use super::{Event, Handle, RawAddress, Received, RingHandle, SendBuffers, WaitPolicy};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES};
 use crate::counters::CounterCells;
 use crate::mailbox::{self, Mailbox};
-use crate::socket::{Pending, Shape, SocketKey};
+use crate::socket::{Pending, SocketKey};
 
 pub(crate) use self::probe::probe;
 
-/// Submissions between two enters; more than that enters early.
+/// Submissions between two enters; more cause an early enter.
 const SUBMISSIONS: u32 = 1_024;
 
 /// Completions that fit before the kernel keeps them in its own overflow list.
 const COMPLETIONS: u32 = 4_096;
 
-/// With this many busy sockets more, one more report is awaited before the loop goes on, for at
-/// most [`MIN_WAIT_US`]. Measured with 1 to 100 busy connections: about a tenth less CPU per
-/// request at 100 and no change of the median latency; below 12 nothing is awaited.
+/// For each further number of busy sockets, an enter waits for one more completion, for at most
+/// [`MIN_WAIT_US`]. Measured with 1 to 100 busy connections: about a tenth less CPU per request at 100,
+/// and no change of the median latency; below 12 it waits for one only.
 const BUSY_PER_REPORT: usize = 6;
 const REPORTS_AWAITED_MAX: usize = 16;
 const MIN_WAIT_US: u32 = 50;
 
-/// See [`Uring::find_out_more`].
+/// See [`Uring::reap_more`].
 const REPORTS_AT_ONCE: usize = 20;
 const REPORTS_WANTED: usize = 256;
 
-/// Longest wait of one enter.
+/// The longest wait of one enter.
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
 /// `IORING_ENTER_GETEVENTS`.
@@ -54,28 +54,28 @@ pub(crate) struct Uring {
     ring: IoUring,
     buffers: BufferRing,
     rations: Rations,
-    /// Receives can be multishot because their total can be limited.
+    /// The kernel limits the total of a multishot receive, so receives are multishot.
     capped_multishot: bool,
-    /// Addresses of connects that are under way.
+    /// Addresses of pending connects.
     connecting: HashMap<SocketKey, Box<RawAddress>>,
     mailbox_event: RawFd,
     mailbox_armed: bool,
-    pub(super) mail: bool,
+    pub(super) notified: bool,
     /// Submissions that the ring had no room for, in order.
     backlog: VecDeque<squeue::Entry>,
-    /// Completions of this turn that were not yet looked at.
+    /// Completions of this turn that are not handled yet.
     unreaped: usize,
     timespec: Timespec,
-    /// The kernel can wait for several completions for a bounded moment (6.12).
+    /// The kernel can wait for several completions for a bounded time (6.12).
     minimum_wait: bool,
-    /// Sends handed over since the last enter; nearly all report within that very call.
+    /// Sends submitted since the last enter; nearly all complete within the next one.
     sends: usize,
     enters: u64,
     submitted: u64,
 }
 
 impl Uring {
-    /// Opens a ring, smaller ones if memory limits forbid the usual size.
+    /// Opens a ring, or a smaller one if memory limits forbid the usual size.
     pub(crate) fn open(pool: &Rc<Pool>, mailbox: &Mailbox) -> io::Result<Uring> {
         let ring = build(SUBMISSIONS, COMPLETIONS)
             .or_else(|error| {
@@ -97,16 +97,17 @@ impl Uring {
         let rations = Rations::register(&ring, pool)?;
         let capped_multishot = probe::capped_multishot(&ring, buffers.group())?;
         let minimum_wait = ring.params().is_feature_min_timeout();
-        mailbox.set_ring(ring.as_raw_fd());
+        let mailbox_event = mailbox.notifier().open_event()?;
+        mailbox.notifier().set_ring(ring.as_raw_fd());
         Ok(Uring {
             ring,
             buffers,
             rations,
             capped_multishot,
             connecting: HashMap::new(),
-            mailbox_event: mailbox.event(),
+            mailbox_event,
             mailbox_armed: false,
-            mail: false,
+            notified: false,
             backlog: VecDeque::new(),
             unreaped: 0,
             timespec: Timespec::new(),
@@ -147,15 +148,15 @@ impl Uring {
         self.push(&entry.user_data(Operation::Receive(socket).pack()));
     }
 
-    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, shape: Shape) {
-        let entry = match shape {
-            Shape::Piece(bytes, len) => {
+    pub(super) fn send(&mut self, socket: SocketKey, fd: RawFd, buffers: SendBuffers) {
+        let entry = match buffers {
+            SendBuffers::One(bytes, len) => {
                 let len = u32::try_from(len).unwrap_or(u32::MAX);
                 opcode::Send::new(Fd(fd), bytes, len)
                     .flags(libc::MSG_NOSIGNAL)
                     .build()
             }
-            Shape::Message(message) => opcode::SendMsg::new(Fd(fd), message)
+            SendBuffers::Message(message) => opcode::SendMsg::new(Fd(fd), message)
                 .flags(libc::MSG_NOSIGNAL as u32)
                 .build(),
         };
@@ -174,7 +175,7 @@ impl Uring {
     }
 
     fn push_cancel(&mut self, operation: Operation) {
-        // Whether it was found or not, the operation itself reports; this one need not.
+        // The cancelled operation reports in any case, so the cancellation need not.
         let entry = opcode::AsyncCancel::new(operation.pack())
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS)
@@ -183,7 +184,7 @@ impl Uring {
     }
 
     pub(super) fn message_ring(&mut self, ring: RawFd) -> bool {
-        let entry = opcode::MsgRingData::new(Fd(ring), 0, Operation::Mail.pack(), None)
+        let entry = opcode::MsgRingData::new(Fd(ring), 0, Operation::Notified.pack(), None)
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS)
             .user_data(Operation::Message(ring).pack());
@@ -213,20 +214,19 @@ impl Uring {
         true
     }
 
-    /// Queues a submission; the next enter takes it along.
+    /// Queues a submission for the next enter.
     fn push(&mut self, entry: &squeue::Entry) {
         if !self.backlog.is_empty() || !self.try_push(entry) {
             self.backlog.push_back(entry.clone());
         }
     }
 
-    /// Puts a submission into the ring, which is full only when a turn starts more than it holds;
-    /// what is in it is then submitted early. False if the kernel takes nothing, because too much
-    /// is completed and not yet reaped.
+    /// Puts a submission into the ring. A full ring is submitted early. False if the kernel takes no
+    /// submission, because too many completions are not reaped yet.
     #[inline]
     fn try_push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: whatever an entry points to is kept until its last completion: sends by the
-        // socket's queue, addresses by `connecting`, received bytes by the pool.
+        // SAFETY: the memory that an entry points to lives until its last completion: sends in the
+        // socket's queue, addresses in `connecting`, received bytes in the pool.
         if unsafe { self.ring.submission().push(entry) }.is_ok() {
             return true;
         }
@@ -238,7 +238,7 @@ impl Uring {
         submitted && unsafe { self.ring.submission().push(entry) }.is_ok()
     }
 
-    /// Puts what found no room into the ring, as far as it goes.
+    /// Moves submissions of the backlog into the ring, as far as they fit.
     fn push_backlog(&mut self) {
         while let Some(entry) = self.backlog.pop_front() {
             if !self.try_push(&entry) {
@@ -249,7 +249,7 @@ impl Uring {
 
     pub(super) fn turn(
         &mut self,
-        patience: Patience,
+        policy: WaitPolicy,
         pool: &Rc<Pool>,
         counters: &CounterCells,
     ) -> io::Result<()> {
@@ -257,8 +257,8 @@ impl Uring {
         self.arm_mailbox();
         self.buffers.refill(pool);
         self.rations.refill(pool);
-        self.enter(patience)?;
-        // What is completed while these are handled waits for the next turn.
+        self.enter(policy)?;
+        // Operations that complete while these are handled wait for the next turn.
         self.unreaped = self.ring.completion().len();
         counters.cqes.add(self.unreaped as u64);
         counters.enters.add(std::mem::take(&mut self.enters));
@@ -300,7 +300,7 @@ impl Uring {
                     }
                 }
                 other => {
-                    self.note(other, more);
+                    self.handle_internal(other, more);
                     continue;
                 }
             });
@@ -308,16 +308,16 @@ impl Uring {
         None
     }
 
-    /// Takes in a completion that is nobody's but the core's own.
+    /// Handles a completion that concerns no socket or listener.
     #[cold]
-    fn note(&mut self, operation: Operation, more: bool) {
+    fn handle_internal(&mut self, operation: Operation, more: bool) {
         match operation {
-            Operation::MailEvent => {
+            Operation::NotifierReadable => {
                 self.mailbox_armed = more;
-                self.mail = true;
+                self.notified = true;
             }
-            Operation::Mail => self.mail = true,
-            Operation::Message(ring) => mailbox::ring_bell(ring),
+            Operation::Notified => self.notified = true,
+            Operation::Message(ring) => mailbox::notify_by_event(RingHandle(ring)),
             _ => {}
         }
     }
@@ -328,29 +328,29 @@ impl Uring {
             let entry = opcode::PollAdd::new(Fd(self.mailbox_event), libc::POLLIN as u32)
                 .multi(true)
                 .build();
-            self.push(&entry.user_data(Operation::MailEvent.pack()));
+            self.push(&entry.user_data(Operation::NotifierReadable.pack()));
         }
     }
 
-    /// Submits and waits. Interruptions and full queues are no errors: what was reported is
-    /// reaped, and the rest is submitted by the next turn.
-    fn enter(&mut self, patience: Patience) -> io::Result<()> {
+    /// Submits and waits. Interruptions and full queues are no errors: the completions are reaped, and the
+    /// next turn submits the rest.
+    fn enter(&mut self, policy: WaitPolicy) -> io::Result<()> {
         self.enters += 1;
         let queued = self.ring.submission().len();
         let sends = std::mem::take(&mut self.sends);
-        let entered = if patience.wait == Some(Duration::ZERO) || !self.backlog.is_empty() {
+        let entered = if policy.timeout == Some(Duration::ZERO) || !self.backlog.is_empty() {
             let known = self.ring.completion().len() + sends;
-            let entered = self.enter_at_once(queued as u32);
-            if patience.thorough && entered.is_ok() {
-                self.find_out_more(known);
+            let entered = self.enter_without_wait(queued as u32);
+            if policy.reap_all && entered.is_ok() {
+                self.reap_more(known);
             }
             entered
         } else {
-            // A minimum wait without a longest wait would end at the minimum, idle or not.
-            self.timespec = Timespec::from(patience.wait.unwrap_or(WAIT_MAX));
+            // A minimum wait without a timeout would always end at the minimum, also when idle.
+            self.timespec = Timespec::from(policy.timeout.unwrap_or(WAIT_MAX));
             let args = SubmitArgs::new().timespec(&self.timespec);
             if self.minimum_wait {
-                let more = (patience.busy / BUSY_PER_REPORT).clamp(1, REPORTS_AWAITED_MAX);
+                let more = (policy.busy_sockets / BUSY_PER_REPORT).clamp(1, REPORTS_AWAITED_MAX);
                 let args = args.min_wait_usec(MIN_WAIT_US);
                 self.ring.submitter().submit_with_args(sends + more, &args)
             } else {
@@ -365,9 +365,9 @@ impl Uring {
         }
     }
 
-    /// Submits, and takes in what has happened without waiting for it.
-    fn enter_at_once(&mut self, queued: u32) -> io::Result<usize> {
-        // Deferred task work is only run by an enter that asks for events.
+    /// Submits and makes completions available, without waiting.
+    fn enter_without_wait(&mut self, queued: u32) -> io::Result<usize> {
+        // The kernel runs deferred task work only in an enter with GETEVENTS.
         // SAFETY: no argument is passed.
         unsafe {
             self.ring
@@ -376,9 +376,10 @@ impl Uring {
         }
     }
 
-    /// An enter that does not wait takes in [`REPORTS_AT_ONCE`] receives, since Linux 6.13. For as long
-    /// as it does, another one may find more. `known` is how many completions there were before.
-    fn find_out_more(&mut self, mut known: usize) {
+    /// Since Linux 6.13 an enter that does not wait completes at most [`REPORTS_AT_ONCE`] receives. While
+    /// an enter reaches this number, another one may find more. `known` is the number of completions
+    /// before.
+    fn reap_more(&mut self, mut known: usize) {
         let enough = known + REPORTS_WANTED;
         loop {
             let found = self.ring.completion().len();
@@ -387,7 +388,7 @@ impl Uring {
             }
             known = found;
             self.enters += 1;
-            if self.enter_at_once(0).is_err() {
+            if self.enter_without_wait(0).is_err() {
                 return;
             }
         }
@@ -396,12 +397,12 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // Wakes of other cores may still be queued.
+        // Messages to other rings may still be queued.
         let _ = self.ring.submit();
     }
 }
 
-/// What a completion of a receive says.
+/// Decodes the completion of a receive.
 #[inline]
 fn received(
     completion: &cqueue::Entry,
@@ -421,9 +422,9 @@ fn received(
         (0, _) => Received::End,
         (error, _) => match -error {
             libc::ENOBUFS => {
-                // Where only rations are left more would not be lent.
+                // If only rations are left, the pool would not lend more.
                 if !pool.is_rationed() {
-                    buffers.ran_dry();
+                    buffers.grow_target();
                 }
                 Received::NoBuffers
             }

@@ -1,4 +1,4 @@
-//! Work that blocks, beside the cores.
+//! Blocking jobs, which run on other threads than the cores'.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,16 +7,16 @@ use std::task::{Poll, Waker};
 
 use crate::core::{self, Core};
 
-/// Runs `job` on the blocking pool and resumes the task, on its own core, with the value.
+/// Runs `job` on the pool of blocking threads and resumes the task, on its own core, with the result.
 ///
 /// Dropping the future does not stop the job. A panic of the job continues in the caller.
 pub async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
     let shared = Arc::new(Mutex::new((None, None::<Waker>)));
-    let theirs = Arc::clone(&shared);
+    let of_job = Arc::clone(&shared);
     let workers = core::try_with(Core::workers).unwrap_or_default();
     workers.submit(Box::new(move || {
         let value = catch_unwind(AssertUnwindSafe(job));
-        let mut shared = lock(&theirs);
+        let mut shared = lock(&of_job);
         shared.0 = Some(value);
         if let Some(waker) = shared.1.take() {
             waker.wake();
@@ -36,7 +36,7 @@ pub async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'stati
     value.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// A job that panicked is caught before it can leave anything half done.
+/// The job's panic is caught before the lock is taken, so the contents are always consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

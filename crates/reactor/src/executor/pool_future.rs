@@ -1,4 +1,4 @@
-//! Boxed futures from recycled memory.
+//! Boxed futures in memory from a free list.
 
 use std::alloc::Layout;
 use std::cell::RefCell;
@@ -9,25 +9,25 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Blocks are sorted by size in steps of this many bytes.
+/// The difference in size between two classes of blocks.
 const CLASS_BYTES: usize = 128;
 
-/// Futures above `CLASSES * CLASS_BYTES` (16 KiB) come straight from the allocator.
+/// Futures larger than `CLASSES * CLASS_BYTES` (16 KiB) use the allocator directly.
 const CLASSES: usize = 128;
 
-/// Most bytes in blocks of one size that a core keeps: a thousand futures of 4 KiB.
+/// Most free bytes of one class that a core keeps: a thousand futures of 4 KiB.
 const BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
 
 const BLOCK_ALIGN: usize = 64;
 
-/// A boxed local future whose memory comes from, and returns to, the core's pool (rule 5).
+/// A boxed local future whose memory comes from the core's pool and returns to it (rule 5).
 pub struct PoolFuture<T: 'static> {
     future: NonNull<u8>,
     table: &'static Table<T>,
     local: PhantomData<Rc<T>>,
 }
 
-/// What is known of the future's type.
+/// The virtual functions of a future's type.
 struct Table<T> {
     layout: Layout,
     poll: unsafe fn(NonNull<u8>, &mut Context<'_>) -> Poll<T>,
@@ -46,7 +46,7 @@ impl<T: 'static> PoolFuture<T> {
             };
         }
         let memory = take(Layout::new::<F>());
-        // SAFETY: `take` gave memory of this layout that nobody else uses.
+        // SAFETY: `take` returned memory of this layout that nothing else uses.
         unsafe { memory.cast::<F>().write(future) };
         PoolFuture {
             future: memory,
@@ -59,14 +59,14 @@ impl<T: 'static> PoolFuture<T> {
 /// # Safety
 /// `future` points to a live `F` that is never moved.
 unsafe fn poll_as<F: Future>(future: NonNull<u8>, cx: &mut Context<'_>) -> Poll<F::Output> {
-    // SAFETY: the caller vouches for the type; the block is not moved until it is dropped.
+    // SAFETY: the caller guarantees the type; the block is not moved until it is dropped.
     unsafe { Pin::new_unchecked(future.cast::<F>().as_mut()) }.poll(cx)
 }
 
 /// # Safety
 /// `future` points to a live `F` that is not used again.
 unsafe fn drop_as<F>(future: NonNull<u8>) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees it.
     unsafe { future.cast::<F>().drop_in_place() };
 }
 
@@ -74,7 +74,7 @@ impl<T: 'static> Future for PoolFuture<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        // SAFETY: the table was made for the type that `new` wrote, and lives as long as we do.
+        // SAFETY: the table is that of the type that `new` wrote.
         unsafe { (self.table.poll)(self.future, cx) }
     }
 }
@@ -83,21 +83,21 @@ impl<T: 'static> Unpin for PoolFuture<T> {}
 
 impl<T: 'static> Drop for PoolFuture<T> {
     fn drop(&mut self) {
-        // SAFETY: the last use of the future; its memory is given back for its own layout.
+        // SAFETY: the last use of the future; its memory is freed with its own layout.
         unsafe { (self.table.drop)(self.future) };
         give_back(self.future, self.table.layout);
     }
 }
 
-/// Free blocks of the core by class.
+/// The core's free blocks by class.
 struct Blocks([Vec<NonNull<u8>>; CLASSES]);
 
 thread_local! {
     static BLOCKS: RefCell<Blocks> = const { RefCell::new(Blocks([const { Vec::new() }; CLASSES])) };
 }
 
-/// Gives the memory of the kept blocks to the allocator.
-pub(crate) fn forget_kept() {
+/// Returns the free blocks to the allocator.
+pub(crate) fn free_unused() {
     let none = Blocks([const { Vec::new() }; CLASSES]);
     let kept = BLOCKS.try_with(|blocks| blocks.replace(none));
     drop(kept);
@@ -107,14 +107,14 @@ impl Drop for Blocks {
     fn drop(&mut self) {
         for (class, blocks) in self.0.iter_mut().enumerate() {
             for block in blocks.drain(..) {
-                // SAFETY: the block was allocated with its class's layout and is in no use.
+                // SAFETY: the block was allocated with the layout of its class and is not in use.
                 unsafe { std::alloc::dealloc(block.as_ptr(), layout_of(class)) };
             }
         }
     }
 }
 
-/// The class that serves a layout, if one does.
+/// The class of blocks for a layout; `None` if the allocator serves it.
 fn class_of(layout: Layout) -> Option<usize> {
     let class = layout.size().div_ceil(CLASS_BYTES).max(1) - 1;
     (class < CLASSES && layout.align() <= BLOCK_ALIGN).then_some(class)
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_future_runs_and_its_memory_serves_the_next() {
+    fn the_memory_of_a_completed_future_is_reused() {
         let mut cx = Context::from_waker(Waker::noop());
         let mut first = PoolFuture::new(async { [7u8; 300] });
         let block = first.future;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn large_and_empty_futures_work_too() {
+    fn large_and_zero_sized_futures_work() {
         let mut cx = Context::from_waker(Waker::noop());
         let large = [3u8; 64 * 1024];
         let mut large = PoolFuture::new(async move { large.iter().map(|&b| u32::from(b)).sum() });
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_future_owns_is_dropped_with_it() {
+    fn dropping_a_future_drops_its_values() {
         let owned = Rc::new(());
         let kept = Rc::clone(&owned);
         let future = PoolFuture::new(async move {

@@ -1,4 +1,4 @@
-//! The table of tasks and the loop that runs those which are ready.
+//! The table of tasks, and the loop that runs the ready ones.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -7,61 +7,61 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::beginning::Beginnings;
+use super::admission::AdmissionBudget;
 use super::{PoolFuture, TaskId};
 use crate::core::Core;
 
-/// How long tasks that have more to do may take in each turn.
+/// The time budget that busy tasks share in each turn, unless the other tasks took longer.
 const BUSY_TIME: Duration = Duration::from_micros(200);
 
-/// Tasks of one core. Slot 0 stands for the main future, which is not in the table.
+/// Tasks of one core. Slot 0 represents the main future, which is not in the table.
 pub(crate) struct Tasks {
-    slots: Vec<Slot>,
+    slots: Vec<TaskSlot>,
     vacant: Vec<u32>,
     ready: VecDeque<TaskId>,
-    /// Those that had a turn and have more to do.
+    /// Tasks that ran and woke themselves.
     busy: VecDeque<TaskId>,
-    pub(super) beginnings: Beginnings,
+    pub(super) admission: AdmissionBudget,
     main_woken: bool,
 }
 
 #[derive(Default)]
-struct Slot {
+struct TaskSlot {
     generation: u32,
-    /// Waits in `ready` or `busy`.
+    /// In `ready` or `busy`.
     queued: bool,
-    /// Waits to begin more.
+    /// Waits for the admission budget.
     held_back: bool,
-    state: State,
+    state: TaskState,
 }
 
 #[derive(Default)]
-enum State {
+enum TaskState {
     #[default]
     Vacant,
     Main,
     Waiting(PoolFuture<()>),
-    /// The future is on the stack of `run_ready`.
+    /// The future is on the stack of `run`.
     Running,
 }
 
 impl Tasks {
     pub(crate) fn new() -> Tasks {
-        let main = Slot {
-            state: State::Main,
-            ..Slot::default()
+        let main = TaskSlot {
+            state: TaskState::Main,
+            ..TaskSlot::default()
         };
         Tasks {
             slots: vec![main],
             vacant: Vec::new(),
             ready: VecDeque::new(),
             busy: VecDeque::new(),
-            beginnings: Beginnings::new(),
+            admission: AdmissionBudget::new(),
             main_woken: true,
         }
     }
 
-    /// Whether the main future was woken since the last question.
+    /// Whether the main future was woken since the last call.
     pub(crate) fn take_main_woken(&mut self) -> bool {
         std::mem::take(&mut self.main_woken)
     }
@@ -70,30 +70,30 @@ impl Tasks {
     pub(super) fn insert(&mut self, core: u16, future: PoolFuture<()>) -> TaskId {
         let id = self.insert_running(core);
         let slot = &mut self.slots[id.slot()];
-        slot.state = State::Waiting(future);
+        slot.state = TaskState::Waiting(future);
         slot.queued = true;
         self.ready.push_back(id);
         id
     }
 
-    /// Adds a task whose future the caller has, to be given to [`run`].
+    /// Adds a task whose future the caller passes to [`run`].
     pub(super) fn insert_running(&mut self, core: u16) -> TaskId {
         let slot = self.vacant.pop().unwrap_or_else(|| {
             assert!(
                 self.slots.len() < TaskId::SLOTS_MAX,
-                "a core holds no more tasks"
+                "a core has no room for more tasks"
             );
-            self.slots.push(Slot::default());
+            self.slots.push(TaskSlot::default());
             (self.slots.len() - 1) as u32
         });
         let entry = &mut self.slots[slot as usize];
-        entry.state = State::Running;
+        entry.state = TaskState::Running;
         entry.queued = false;
         entry.held_back = false;
         TaskId::new(core, slot, entry.generation)
     }
 
-    /// Makes a task ready; a name that has gone stale is ignored.
+    /// Makes a task ready; a stale identifier is ignored.
     pub(super) fn wake(&mut self, id: TaskId) {
         let Some(slot) = self.slots.get_mut(id.slot()) else {
             return;
@@ -102,47 +102,47 @@ impl Tasks {
             return;
         }
         match slot.state {
-            State::Vacant => {}
-            State::Main => self.main_woken = true,
-            State::Waiting(_) => {
+            TaskState::Vacant => {}
+            TaskState::Main => self.main_woken = true,
+            TaskState::Waiting(_) => {
                 slot.queued = true;
                 self.ready.push_back(id);
             }
-            State::Running => {
+            TaskState::Running => {
                 slot.queued = true;
                 self.busy.push_back(id);
             }
         }
     }
 
-    /// See [`super::poll_begin`].
+    /// See [`super::poll_admission`].
     #[inline]
-    pub(super) fn poll_begin(&mut self, id: TaskId) -> Poll<()> {
+    pub(super) fn poll_admission(&mut self, id: TaskId) -> Poll<()> {
         let slot = &mut self.slots[id.slot()];
         assert!(
-            matches!(slot.state, State::Running) && id.is_generation(slot.generation),
-            "only a running task begins something"
+            matches!(slot.state, TaskState::Running) && id.is_generation(slot.generation),
+            "only a running task asks for admission"
         );
-        if !slot.held_back && self.beginnings.allow(id) {
+        if !slot.held_back && self.admission.allow(id) {
             return Poll::Ready(());
         }
         if !std::mem::replace(&mut slot.held_back, true) {
-            self.beginnings.hold_back(id);
+            self.admission.hold_back(id);
         }
         Poll::Pending
     }
 
-    /// Whether a task is held back until others have finished some of what they began.
-    /// Tasks that are not done.
+    /// The number of tasks.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
 
+    /// Whether a task waits for the admission budget.
     pub(crate) fn is_any_held_back(&self) -> bool {
-        self.beginnings.held_back() > 0
+        self.admission.held_back() > 0
     }
 
-    /// Wakes everything: the outcome of a mailbox that overflowed.
+    /// Wakes all tasks, after the mailbox has overflowed.
     pub(crate) fn wake_all(&mut self, core: u16) {
         for slot in 0..self.slots.len() {
             let id = TaskId::new(core, slot as u32, self.slots[slot].generation);
@@ -150,29 +150,29 @@ impl Tasks {
         }
     }
 
-    /// Takes a waiting task out.
+    /// Removes a task that is not running.
     pub(super) fn remove(&mut self, id: TaskId) -> Option<PoolFuture<()>> {
         let slot = self.slots.get_mut(id.slot())?;
-        if !id.is_generation(slot.generation) || !matches!(slot.state, State::Waiting(_)) {
+        if !id.is_generation(slot.generation) || !matches!(slot.state, TaskState::Waiting(_)) {
             return None;
         }
         self.vacate(id)
     }
 
-    /// Takes any task out, for the end of the core.
+    /// Removes any task, when the core ends.
     pub(crate) fn remove_any(&mut self) -> Option<PoolFuture<()>> {
         let slot = self
             .slots
             .iter()
-            .position(|slot| matches!(slot.state, State::Waiting(_)))?;
+            .position(|slot| matches!(slot.state, TaskState::Waiting(_)))?;
         self.vacate(TaskId::new(0, slot as u32, 0))
     }
 
-    /// Forgets who is ready, when nobody is left.
-    pub(crate) fn forget_ready(&mut self) {
+    /// Clears the queues, when no task is left.
+    pub(crate) fn clear_ready(&mut self) {
         self.ready.clear();
         self.busy.clear();
-        self.beginnings.forget();
+        self.admission.clear();
         self.main_woken = false;
     }
 
@@ -190,13 +190,13 @@ impl Tasks {
         slot.queued = false;
         self.vacant.push(id.slot() as u32);
         match std::mem::take(&mut slot.state) {
-            State::Waiting(future) => Some(future),
-            State::Main | State::Running | State::Vacant => None,
+            TaskState::Waiting(future) => Some(future),
+            TaskState::Main | TaskState::Running | TaskState::Vacant => None,
         }
     }
 
-    /// The next task that is ready or, if so asked, busy, marked as running.
-    fn begin(&mut self, busy: bool) -> Option<(TaskId, PoolFuture<()>)> {
+    /// Takes the next ready or busy task and marks it as running.
+    fn take_next(&mut self, busy: bool) -> Option<(TaskId, PoolFuture<()>)> {
         let queue = match busy {
             true => &mut self.busy,
             false => &mut self.ready,
@@ -207,23 +207,27 @@ impl Tasks {
                 continue;
             }
             slot.queued = false;
-            if let State::Waiting(future) = std::mem::replace(&mut slot.state, State::Running) {
+            if let TaskState::Waiting(future) =
+                std::mem::replace(&mut slot.state, TaskState::Running)
+            {
                 return Some((id, future));
             }
         }
         None
     }
 
-    /// The next task that was held back and may begin something, marked as running. One that was
-    /// woken besides keeps its place among those.
-    fn begin_held_back(&mut self) -> Option<(TaskId, PoolFuture<()>)> {
-        while let Some(id) = self.beginnings.admit() {
+    /// Takes the next task that was held back and may start a request, and marks it as running. If it
+    /// was woken as well, it also stays in that queue.
+    fn take_held_back(&mut self) -> Option<(TaskId, PoolFuture<()>)> {
+        while let Some(id) = self.admission.admit() {
             let slot = &mut self.slots[id.slot()];
             if !id.is_generation(slot.generation) {
                 continue;
             }
             slot.held_back = false;
-            if let State::Waiting(future) = std::mem::replace(&mut slot.state, State::Running) {
+            if let TaskState::Waiting(future) =
+                std::mem::replace(&mut slot.state, TaskState::Running)
+            {
                 return Some((id, future));
             }
         }
@@ -231,7 +235,7 @@ impl Tasks {
     }
 
     fn park(&mut self, id: TaskId, future: PoolFuture<()>) {
-        self.slots[id.slot()].state = State::Waiting(future);
+        self.slots[id.slot()].state = TaskState::Waiting(future);
     }
 }
 
@@ -240,47 +244,46 @@ pub(crate) fn main_waker(core: &Core) -> Waker {
     TaskId::new(core.slot, 0, 0).waker()
 }
 
-/// Runs the tasks that are ready now. Those that become ready meanwhile have their turn after the
-/// sockets have had theirs, so that a task that always wakes itself starves nobody.
+/// Runs the tasks that are ready now. Tasks that become ready meanwhile run in the next turn, after the
+/// sockets were served, so that a task that always wakes itself starves no other.
 ///
-/// Tasks that had more to do than a turn allows come last, one after the other for as long as the
-/// others took, or for [`BUSY_TIME`] if that is longer: however many there are, who has little to
-/// do waits for a part of them only. Behind them come those that were held back, as far as more may
-/// be begun.
+/// Light tasks run before busy ones, which woke themselves and share a time budget: as long as the light
+/// tasks took, or [`BUSY_TIME`] if that is longer. Then the tasks that were held back run, as far as the
+/// admission budget allows.
 pub(crate) fn run_ready(core: &Core) {
     let (ready, busy) = {
         let mut tasks = core.tasks.borrow_mut();
-        tasks.beginnings.renew();
+        tasks.admission.renew();
         (tasks.ready.len(), tasks.busy.len())
     };
-    let began = (busy > 1).then(|| core.time());
+    let start = (busy > 1).then(|| core.time());
     for _ in 0..ready {
-        let next = core.tasks.borrow_mut().begin(false);
+        let next = core.tasks.borrow_mut().take_next(false);
         let Some((id, future)) = next else { break };
         run(core, id, future);
     }
-    let others_done = began.map(|began| {
+    let busy_budget = start.map(|start| {
         let now = core.time();
-        ((now - began).max(BUSY_TIME), now)
+        ((now - start).max(BUSY_TIME), now)
     });
     for _ in 0..busy {
-        let next = core.tasks.borrow_mut().begin(true);
+        let next = core.tasks.borrow_mut().take_next(true);
         let Some((id, future)) = next else { break };
         run(core, id, future);
-        if others_done.is_some_and(|(share, since)| core.time() - since >= share) {
+        if busy_budget.is_some_and(|(budget, since)| core.time() - since >= budget) {
             break;
         }
     }
-    let held_back = core.tasks.borrow().beginnings.held_back();
+    let held_back = core.tasks.borrow().admission.held_back();
     for _ in 0..held_back {
-        let next = core.tasks.borrow_mut().begin_held_back();
+        let next = core.tasks.borrow_mut().take_held_back();
         let Some((id, future)) = next else { break };
         run(core, id, future);
     }
-    core.tasks.borrow_mut().beginnings.admitted = None;
+    core.tasks.borrow_mut().admission.admitted = None;
 }
 
-/// Gives a task that is marked as running one turn; whether there is more to do.
+/// Polls a task that is marked as running; false if it is done.
 #[inline]
 pub(super) fn run(core: &Core, id: TaskId, future: PoolFuture<()>) -> bool {
     let waker = id.waker();
@@ -295,14 +298,14 @@ pub(super) fn run(core: &Core, id: TaskId, future: PoolFuture<()>) -> bool {
     let panicked = catch_unwind(turn).is_err();
     if panicked {
         core.counters.task_panics.add(1);
-        // What is left of it may panic once more.
+        // Dropping the future may panic again.
         let _ = catch_unwind(AssertUnwindSafe(|| future = None));
     }
     let mut tasks = core.tasks.borrow_mut();
-    let goes_on = future.is_some();
+    let is_pending = future.is_some();
     match future {
         Some(future) => tasks.park(id, future),
         None => drop(tasks.vacate(id)),
     }
-    goes_on
+    is_pending
 }

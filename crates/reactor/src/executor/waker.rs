@@ -1,4 +1,4 @@
-//! Wakers that hold a name, not a pointer (rule 6).
+//! Wakers that hold an identifier instead of a pointer (rule 6).
 
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
@@ -7,7 +7,7 @@ use crate::{core, mailbox};
 const SLOT_BITS: u32 = 28;
 const GENERATION_BITS: u32 = 24;
 
-/// A task of some core: core, slot in its table, and generation of the slot, in one word.
+/// Identifies a task of the process: core, slot in its table, and generation of the slot, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct TaskId(u64);
 
@@ -24,11 +24,11 @@ impl TaskId {
         )
     }
 
-    /// The task that a waker of this reactor wakes.
+    /// The task of a waker.
     pub(super) fn of(waker: &Waker) -> TaskId {
         assert!(
             std::ptr::eq(waker.vtable(), &raw const TABLE),
-            "a task's own waker is one of this reactor"
+            "the task's own waker is one of this reactor"
         );
         TaskId(waker.data().addr() as u64)
     }
@@ -41,7 +41,7 @@ impl TaskId {
         (self.0 & ((1 << SLOT_BITS) - 1)) as usize
     }
 
-    /// Whether this names the given generation of its slot.
+    /// Whether the slot's current generation is that of the task.
     pub(super) fn is_generation(self, generation: u32) -> bool {
         let mask = (1 << GENERATION_BITS) - 1;
         (self.0 >> SLOT_BITS) & mask == u64::from(generation) & mask
@@ -49,7 +49,7 @@ impl TaskId {
 
     /// A waker for this task. Cloning it copies a word.
     pub(super) fn waker(self) -> Waker {
-        // SAFETY: the functions of TABLE use the data as a number only.
+        // SAFETY: the functions of TABLE use the data only as a number.
         unsafe { Waker::from_raw(raw(self)) }
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn wake_local(core: &core::Core, id: TaskId) {
     core.tasks.borrow_mut().wake(id);
 }
 
-/// The word travels in the pointer, so no address is exposed or kept.
+/// The data pointer contains the word; it is never dereferenced.
 fn raw(id: TaskId) -> RawWaker {
     RawWaker::new(std::ptr::without_provenance(id.0 as usize), &TABLE)
 }

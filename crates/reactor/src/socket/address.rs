@@ -1,16 +1,16 @@
-//! Addresses, as people write them.
+//! Addresses of listeners and peers.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where to listen or connect.
+/// An address to listen on or to connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
     /// An IP address and port.
     Tcp(SocketAddr),
-    /// A unix stream socket by its path.
+    /// The path of a unix stream socket.
     Unix(Arc<PathBuf>),
 }
 

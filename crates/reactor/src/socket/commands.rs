@@ -1,4 +1,4 @@
-//! What the handles of sockets ask of the table.
+//! The commands of socket handles.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ use super::table::{DISCARD_TIME, Sockets};
 use super::{Address, Resume, SocketKey};
 use crate::buffer::{Chunk, Slice};
 
-/// Input that a closing socket discards (rule 16).
+/// Most input that a closing socket discards (rule 16).
 const DISCARD_MAX: usize = 64 * 1024;
 
-/// How long a closing socket may take to send the rest.
+/// How long a closing socket may take to send its queue.
 const FINISH_TIME: Duration = Duration::from_secs(60);
 
-/// See [`Socket`](super::Socket), method by method.
+/// The methods of [`Socket`](super::Socket) are documented there.
 impl Sockets<'_> {
     pub(super) fn connect(&mut self, address: &Address) -> io::Result<SocketKey> {
         let handle = self.table.driver.open_socket(address)?;
@@ -50,13 +50,13 @@ impl Sockets<'_> {
     pub(super) fn peer(&mut self, key: SocketKey) -> Option<SocketAddr> {
         let entry = self.table.entry(key);
         if entry.peer.is_none() {
-            return self.ask_peer(key);
+            return self.read_peer(key);
         }
         entry.peer
     }
 
     #[cold]
-    fn ask_peer(&mut self, key: SocketKey) -> Option<SocketAddr> {
+    fn read_peer(&mut self, key: SocketKey) -> Option<SocketAddr> {
         let table = &mut *self.table;
         let entry = table.slab.get_mut(key)?;
         entry.peer = table.driver.peer(entry.handle);
@@ -109,7 +109,7 @@ impl Sockets<'_> {
         self.table.entry(key).receiving.unread
     }
 
-    /// Queues a chunk, unless nothing can be sent any more.
+    /// Queues a chunk, unless sending has failed.
     #[inline]
     pub(super) fn send(&mut self, key: SocketKey, chunk: Chunk) {
         let now = self.core.clock.now();
@@ -117,19 +117,19 @@ impl Sockets<'_> {
         let entry = table
             .slab
             .get_mut(key)
-            .expect("a handle names a live socket");
+            .expect("a handle refers to a live socket");
         assert!(entry.sending.fin == Fin::No, "nothing is sent after FIN");
         if entry.sending.failed != 0 {
-            // Dropping it may run foreign code, which must not find the table borrowed.
-            return table.dead.push(chunk);
+            // Dropping it may run code of another crate, which may borrow the table.
+            return table.to_drop.push(chunk);
         }
         if entry.sending.queue.is_none() {
             entry.sending.progress = now;
         }
         let queue = &mut entry.sending.queue;
-        let spare = &mut table.queues;
+        let free = &mut table.queues;
         queue
-            .get_or_insert_with(|| spare.pop().unwrap_or_else(Outgoing::new))
+            .get_or_insert_with(|| free.pop().unwrap_or_else(Outgoing::new))
             .push(chunk);
         if !entry.sending.listed && !entry.pending.has(Pending::SEND) {
             entry.sending.listed = true;
@@ -200,7 +200,7 @@ impl Sockets<'_> {
         self.park_until_deadline(key, resume, tag);
     }
 
-    /// The last deadline may have passed while the socket was in use.
+    /// The previous deadline may have passed while the socket was in use.
     pub(super) fn park_again(
         &mut self,
         key: SocketKey,
@@ -222,13 +222,13 @@ impl Sockets<'_> {
         entry.receiving.waker = None;
         entry.sending.waker = None;
         entry.role = Role::Parked(Parking { resume, tag });
-        let is_filed = entry.is_filed();
+        let is_scheduled = entry.is_scheduled();
         let is_armed = entry.pending.has(Pending::RECEIVE);
-        if entry.receiving.has_news() {
+        if entry.receiving.is_readable() {
             self.table.to_resume.push_back(key);
         }
-        if !is_filed {
-            self.file_deadline(key);
+        if !is_scheduled {
+            self.schedule_deadline(key);
         }
         if !is_armed {
             self.arm_receive(key);
@@ -237,7 +237,7 @@ impl Sockets<'_> {
 
     pub(super) fn unpark(&mut self, key: SocketKey) -> Option<Rc<dyn Resume>> {
         let entry = self.table.slab.get_mut(key)?;
-        if entry.receiving.has_news() {
+        if entry.receiving.is_readable() {
             return None;
         }
         self.take_parking(key).map(|parking| parking.resume)

@@ -1,5 +1,4 @@
-//! What the core knows of one socket, in three small machines: who has it, what it has received,
-//! and what it has to send.
+//! The state of one socket, in three small machines: its owner, its receiving and its sending side.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,41 +12,41 @@ use crate::buffer::{BUFFER_BYTES, RATION_BYTES, Slice};
 use crate::driver::Handle;
 use crate::timer::TimerKey;
 
-/// One socket (rule 5: this and a timer is all that an idle connection costs).
-pub(crate) struct Entry {
+/// One socket (rule 5: an idle connection costs this entry and a timer).
+pub(crate) struct SocketEntry {
     pub(super) handle: Handle,
     pub(super) role: Role,
-    /// Operations whose last completion has not come; the descriptor stays open as long.
+    /// Operations without their last completion; until then the descriptor stays open.
     pub(super) pending: Pending,
     pub(super) receiving: Receiving,
     pub(super) sending: Sending,
     pub(super) peer: Option<SocketAddr>,
-    /// The tick at which its role ends.
+    /// The tick at which the role times out.
     pub(super) deadline: u64,
-    /// Its one timer and the tick that this is filed at, which is not after the deadline. It stays
-    /// filed while the socket is in use and the deadline moves on, so that a connection that is
-    /// parked after each request never touches the wheel.
+    /// The socket's only timer, and the tick that it is scheduled at, which is not after the deadline. It
+    /// stays scheduled while the socket is in use and the deadline moves on, so that a connection that
+    /// is parked after each request does not access the timer wheel.
     pub(super) timer: Option<(TimerKey, u64)>,
     /// The last tick in which it received.
     pub(super) active_tick: u64,
-    /// Bytes that its owner holds because of it, as far as it was told.
+    /// Bytes that the owner holds for this socket, as reported with `note_held`.
     pub(super) held: usize,
     pub(super) order: Order,
 }
 
-/// Whether bytes have arrived although it was our turn to send.
+/// Whether bytes have arrived before ours were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Order {
-    /// Nothing is expected of the order.
+    /// Either side may send first.
     #[default]
     Any,
-    /// We are to send first, and the kernel has taken nothing yet.
+    /// We have to send first, and the kernel has taken no byte yet.
     SendFirst,
-    /// The peer was first nevertheless.
+    /// The peer has sent first nevertheless.
     ReceivedFirst,
 }
 
-/// Who has the socket.
+/// The owner of the socket, or the way it is being closed.
 ///
 /// ```text
 ///           park                 bytes, FIN, error, deadline
@@ -57,16 +56,16 @@ pub(super) enum Order {
 ///     │ abort                    │
 ///     ├────────────▶ Resetting ──┤ sent, or late
 ///     │ drop                     ▼
-///     └─────────────────────▶ Closing ──▶ (gone, when nothing is pending)
+///     └─────────────────────▶ Closing ──▶ (removed, when nothing is pending)
 /// ```
 pub(super) enum Role {
-    /// A `Socket` handle has it.
+    /// A `Socket` handle owns it.
     Owned,
-    /// Nobody has it; `resume` is told when something happens.
+    /// The core owns it until it is readable or late; then `resume` gets it.
     Parked(Parking),
-    /// It sends the rest, then FIN, then discards some input, then closes (rule 16).
+    /// It sends its queue, then FIN, then discards some input, then closes (rule 16).
     Finishing { discard_left: usize },
-    /// It sends the rest and resets.
+    /// It sends its queue and resets.
     Resetting,
     /// It waits for its last completions.
     Closing,
@@ -95,7 +94,10 @@ impl Pending {
     }
 
     pub(super) fn add(&mut self, operation: Pending) {
-        assert!(!self.has(operation), "an operation runs once at a time");
+        assert!(
+            !self.has(operation),
+            "one operation of a kind runs at a time"
+        );
         self.0 |= operation.0;
     }
 
@@ -105,7 +107,7 @@ impl Pending {
     }
 }
 
-/// How input ended, if it did.
+/// Whether and how the input has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Open,
@@ -114,30 +116,30 @@ pub(super) enum End {
     Failed(i32),
 }
 
-/// Received bytes that nobody has taken, and what the kernel may still deliver (rule 1).
+/// Received bytes that the owner has not taken, and the window for more (rule 1).
 pub(super) struct Receiving {
-    /// Most bytes that may wait here.
+    /// Most unread bytes.
     pub(super) window: usize,
-    /// Bytes that wait here.
+    /// Unread bytes.
     pub(super) unread: usize,
     first: Option<Slice>,
-    /// Only when more than one slice waits.
+    /// Present if more than one slice is unread.
     more: Option<Box<More>>,
     pub(super) end: End,
-    /// Waits in the line for buffers (rule 2).
+    /// In the queue for buffers (rule 2).
     pub(super) starved: bool,
     pub(super) waker: Option<Waker>,
 }
 
-/// What waits behind the first slice.
+/// Unread bytes behind the first slice.
 #[derive(Default)]
 struct More {
     slices: VecDeque<Slice>,
-    /// Small pieces in a row, gathered: a sender of single bytes pins no buffers (rule 3).
+    /// Consecutive small slices, copied together: a peer that sends single bytes pins no buffers (rule 3).
     small: Vec<u8>,
 }
 
-/// Pieces below this are gathered when they have to wait.
+/// Slices shorter than this are copied together when they are queued.
 const SMALL: usize = 1024;
 
 impl More {
@@ -173,7 +175,7 @@ impl More {
     }
 }
 
-/// Receive window until `set_window` is called: what may be read ahead of a request (rule 17).
+/// Receive window until `set_window` is called: the bytes that are read ahead of a request (rule 17).
 pub(super) const WINDOW_DEFAULT: usize = 16 * 1024;
 
 impl Receiving {
@@ -189,14 +191,9 @@ impl Receiving {
         }
     }
 
-    /// Nothing waits, and more may come: what arrives now is news.
-    pub(super) fn is_clear(&self) -> bool {
-        self.first.is_none() && self.end == End::Open
-    }
-
     pub(super) fn push(&mut self, mut slice: Slice) {
         self.unread += slice.len();
-        slice.spare_the_pool();
+        slice.copy_if_scarce();
         if self.first.is_none() {
             self.first = Some(slice);
         } else {
@@ -223,13 +220,13 @@ impl Receiving {
         Some(slice)
     }
 
-    /// Something to tell the owner: bytes, FIN or an error.
-    pub(super) fn has_news(&self) -> bool {
-        !self.is_clear()
+    /// Whether bytes, FIN or an error are unread.
+    pub(super) fn is_readable(&self) -> bool {
+        self.first.is_some() || self.end != End::Open
     }
 
-    /// How much the kernel may be asked for now. Nothing while more than half of the window is
-    /// taken, so that a slow reader causes few and large receives instead of many small ones.
+    /// Bytes that the next receive may request. Zero while more than half of the window is unread, so
+    /// that a slow reader causes few and large receives instead of many small ones.
     pub(super) fn room(&self, fair_share: usize) -> usize {
         let window = self.window.min(fair_share.max(RATION_BYTES));
         if self.end == End::Open && !self.starved && self.unread * 2 <= window {
@@ -239,7 +236,7 @@ impl Receiving {
         }
     }
 
-    /// Forgets what waits and returns how much it was.
+    /// Drops the unread bytes and returns their number.
     pub(super) fn discard(&mut self) -> usize {
         self.first = None;
         self.more = None;
@@ -247,18 +244,18 @@ impl Receiving {
     }
 }
 
-/// What waits to be sent.
+/// The sending side of a socket.
 pub(super) struct Sending {
-    /// Present while there is something to send.
+    /// Present while bytes are queued.
     pub(super) queue: Option<Box<Outgoing>>,
     /// The error number that sending failed with, or 0.
     pub(super) failed: i32,
-    /// Stands in the list of sockets to be served at the end of the turn.
+    /// In the list of sockets whose sends start at the end of the turn.
     pub(super) listed: bool,
     pub(super) fin: Fin,
-    /// When the kernel last took a byte, or the first was queued.
+    /// When the kernel last took a byte, or the first byte was queued.
     pub(super) progress: Instant,
-    /// Woken at `wake_at` bytes or less.
+    /// Woken when `wake_at` bytes or fewer are queued.
     pub(super) waker: Option<Waker>,
     pub(super) wake_at: usize,
 }
@@ -266,7 +263,7 @@ pub(super) struct Sending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fin {
     No,
-    /// After what is queued.
+    /// Sent after the queue.
     Wanted,
     Sent,
 }
@@ -289,10 +286,10 @@ impl Sending {
     }
 }
 
-impl Entry {
-    /// A socket that its handle owns.
-    pub(crate) fn new(handle: Handle, now: Instant) -> Entry {
-        Entry {
+impl SocketEntry {
+    /// A socket that is owned by its handle.
+    pub(crate) fn new(handle: Handle, now: Instant) -> SocketEntry {
+        SocketEntry {
             handle,
             role: Role::Owned,
             pending: Pending::default(),
@@ -307,21 +304,21 @@ impl Entry {
         }
     }
 
-    /// Bytes that would be free without it: what counts when somebody has to be shed (rule 4).
-    pub(super) fn holds(&self) -> usize {
+    /// Bytes that closing this socket would free; shedding chooses the largest (rule 4).
+    pub(super) fn held_bytes(&self) -> usize {
         self.receiving.unread + self.sending.queued() + self.held
     }
 
     /// Whether the timer will fire no later than the deadline.
     #[inline]
-    pub(super) fn is_filed(&self) -> bool {
+    pub(super) fn is_scheduled(&self) -> bool {
         self.timer.is_some_and(|(_, filed)| filed <= self.deadline)
     }
 }
 
-/// What is left to do after an event, once the tables are free to be used again.
-pub(crate) enum Outcome {
-    Nothing,
-    /// A parked socket has news or is late.
+/// The work that an event causes and that runs once the table is no longer borrowed.
+pub(crate) enum Action {
+    None,
+    /// A parked socket is readable, or its deadline has passed.
     Resume(Parking, SocketKey, super::Cause),
 }

@@ -1,15 +1,15 @@
-//! What the driver and the timers report, and the sends that start at the end of a turn.
+//! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
-use super::entry::{End, Fin, Order, Outcome, Pending, Role};
+use super::entry::{Action, End, Fin, Order, Pending, Role};
 use super::table::{DISCARD_TIME, Sockets, keep, wake};
 use super::{Cause, SocketKey};
 use crate::driver::{Driver, Event, Received};
 
-/// Who has more to send than this gives way to those who have less.
+/// Sends larger than this start after the smaller ones.
 const LARGE_SEND: usize = 16 * 1024;
 
-/// What they may send in a turn, all together. The kernel takes 0.2 ms for that, or 0.7 where it has
-/// to find memory for it first.
+/// Bytes that all large sends may start in one turn. The kernel takes 0.2 ms for that, or 0.7 ms if it
+/// has to allocate memory.
 const LARGE_SENDS_BYTES: usize = 512 * 1024;
 
 /// The turn of the loop.
@@ -36,17 +36,17 @@ impl Sockets<'_> {
         }
     }
 
-    /// Sockets with much to send that wait for their turn.
+    /// The number of large sends that have not started.
     pub(crate) fn large_sends(&self) -> usize {
         self.table.large_sends.len()
     }
 
-    /// Sends what is queued or, after the last byte, FIN; unless it is sending or has failed.
+    /// Sends the queue or, after the last byte, FIN; unless a send is pending or has failed.
     pub(super) fn continue_sending(&mut self, key: SocketKey) {
         self.continue_with(key, LARGE_SEND);
     }
 
-    /// As [`Sockets::continue_sending`]; what is larger than this waits for its turn.
+    /// As [`Sockets::continue_sending`]; a queue larger than `at_once_max` is listed as a large send.
     fn continue_with(&mut self, key: SocketKey, at_once_max: usize) {
         let table = &mut *self.table;
         let Some(entry) = table.slab.get_mut(key) else {
@@ -85,65 +85,65 @@ impl Sockets<'_> {
         }
     }
 
-    /// The next socket that was parked although it had news.
-    pub(crate) fn next_to_resume(&mut self) -> Outcome {
+    /// The next socket that was readable when it was parked.
+    pub(crate) fn next_parked_readable(&mut self) -> Action {
         while let Some(key) = self.table.to_resume.pop_front() {
             if let Some(parking) = self.take_parking(key) {
-                return Outcome::Resume(parking, key, self.news(key));
+                return Action::Resume(parking, key, self.take_cause(key));
             }
         }
-        Outcome::Nothing
+        Action::None
     }
 
-    /// What a socket has to say that is no longer parked.
-    fn news(&mut self, key: SocketKey) -> Cause {
+    /// Why a readable socket is resumed.
+    fn take_cause(&mut self, key: SocketKey) -> Cause {
         let slice = self.table.entry(key).receiving.pop();
         slice.map_or(Cause::Ended, Cause::Received)
     }
 
-    /// A timer of a socket has fired.
-    pub(crate) fn expired(&mut self, key: SocketKey) -> Outcome {
+    /// Handles the timer of a socket.
+    pub(crate) fn expired(&mut self, key: SocketKey) -> Action {
         let Some(entry) = self.table.slab.get_mut(key) else {
-            return Outcome::Nothing;
+            return Action::None;
         };
         entry.timer = None;
         match entry.role {
             Role::Owned | Role::Closing => {}
-            _ if entry.deadline > self.core.clock.tick() => self.file_deadline(key),
+            _ if entry.deadline > self.core.clock.tick() => self.schedule_deadline(key),
             Role::Finishing { .. } => self.close(key),
             Role::Resetting => self.reset(key),
             Role::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
-                    return Outcome::Resume(parking, key, Cause::Expired);
+                    return Action::Resume(parking, key, Cause::Expired);
                 }
             }
         }
-        Outcome::Nothing
+        Action::None
     }
 
-    /// Takes in what the driver reports, until there is something to do about it that needs the
-    /// tables to be free. Most reports lead to nothing of the kind.
+    /// Handles reports of the driver until one causes an action that needs the table not to be borrowed.
+    /// Most reports cause none.
     #[inline]
-    pub(crate) fn next_outcome(&mut self) -> Outcome {
+    pub(crate) fn next_action(&mut self) -> Action {
         loop {
-            // An arm for each driver, so that the compiler sees through from what a completion
-            // says to what is done about it.
-            let outcome = match &mut self.table.driver {
+            // One arm for each driver, so that the compiler can inline from the decoding of a completion
+            // to its handling.
+            let action = match &mut self.table.driver {
                 Driver::Uring(uring) => uring.next(&self.core.pool).map(|event| self.handle(event)),
                 Driver::Epoll(epoll) => epoll.next(&self.core.pool).map(|event| self.handle(event)),
                 #[cfg(feature = "simulation")]
                 Driver::Sim(sim) => sim.next().map(|event| self.handle(event)),
             };
-            match outcome {
-                Some(Outcome::Nothing) => {}
-                Some(outcome) => return outcome,
-                None => return Outcome::Nothing,
+            match action {
+                Some(Action::None) => {}
+                Some(action) => return action,
+                None => return Action::None,
             }
         }
     }
 
     #[inline(always)]
-    fn handle(&mut self, event: Event) -> Outcome {
+    fn handle(&mut self, event: Event) -> Action {
         match event {
             Event::Accepted {
                 listener,
@@ -160,7 +160,7 @@ impl Sockets<'_> {
             }
             Event::Sent { socket, result } => self.sent(socket, result),
         }
-        Outcome::Nothing
+        Action::None
     }
 
     #[cold]
@@ -173,7 +173,7 @@ impl Sockets<'_> {
     }
 
     #[inline(always)]
-    fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Outcome {
+    fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Action {
         let table = &mut *self.table;
         let entry = table
             .slab
@@ -193,13 +193,13 @@ impl Sockets<'_> {
                     .note(&mut entry.active_tick, self.core.clock.tick());
                 match &mut entry.role {
                     // The usual case: the first bytes of a request.
-                    Role::Parked(_) if entry.receiving.is_clear() => {
+                    Role::Parked(_) if !entry.receiving.is_readable() => {
                         let role = std::mem::replace(&mut entry.role, Role::Owned);
                         let Role::Parked(parking) = role else {
-                            unreachable!("just looked at")
+                            unreachable!("the role was matched above")
                         };
-                        slice.spare_the_pool();
-                        return Outcome::Resume(parking, key, Cause::Received(slice));
+                        slice.copy_if_scarce();
+                        return Action::Resume(parking, key, Cause::Received(slice));
                     }
                     Role::Closing | Role::Resetting => {}
                     Role::Finishing { discard_left } => {
@@ -208,7 +208,7 @@ impl Sockets<'_> {
                     Role::Owned | Role::Parked(_) if entry.receiving.end == End::Open => {
                         entry.receiving.push(slice);
                     }
-                    // Shed: what still comes must not look like a stream without a hole.
+                    // Shed: later bytes must not be delivered, because earlier ones were dropped.
                     Role::Owned | Role::Parked(_) => {}
                 }
             }
@@ -217,7 +217,7 @@ impl Sockets<'_> {
             Received::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;
-                // Who waits for a request holds nothing and comes first.
+                // Parked sockets hold no memory and come first.
                 if matches!(entry.role, Role::Parked(_)) {
                     table.starved_idle.push_back(key);
                 } else {
@@ -233,16 +233,16 @@ impl Sockets<'_> {
         self.after_receive(key, more)
     }
 
-    /// Tells whoever has the socket, and goes on receiving.
-    fn after_receive(&mut self, key: SocketKey, more: bool) -> Outcome {
+    /// Wakes the owner, and receives more.
+    fn after_receive(&mut self, key: SocketKey, more: bool) -> Action {
         let entry = self.table.entry(key);
-        let news = entry.receiving.has_news();
-        if news && matches!(entry.role, Role::Parked(_)) {
+        let is_readable = entry.receiving.is_readable();
+        if is_readable && matches!(entry.role, Role::Parked(_)) {
             let role = std::mem::replace(&mut entry.role, Role::Owned);
             let Role::Parked(parking) = role else {
-                unreachable!("just looked at")
+                unreachable!("the role was matched above")
             };
-            return Outcome::Resume(parking, key, self.news(key));
+            return Action::Resume(parking, key, self.take_cause(key));
         }
         match &entry.role {
             Role::Closing => self.remove_if_done(key),
@@ -256,7 +256,7 @@ impl Sockets<'_> {
                 }
             }
             Role::Owned | Role::Parked(_) => {
-                if news {
+                if is_readable {
                     wake(&mut entry.receiving.waker);
                 }
                 if !more {
@@ -264,7 +264,7 @@ impl Sockets<'_> {
                 }
             }
         }
-        Outcome::Nothing
+        Action::None
     }
 
     #[inline(always)]
@@ -284,14 +284,14 @@ impl Sockets<'_> {
         match result {
             Ok(n) => {
                 self.core.counters.sent_bytes.add(n as u64);
-                queue.sent(n, &mut table.dead);
+                queue.sent(n, &mut table.to_drop);
                 sending.progress = now;
                 if entry.order == Order::SendFirst {
                     entry.order = Order::Any;
                 }
             }
             Err(error) => {
-                queue.clear(&mut table.dead);
+                queue.clear(&mut table.to_drop);
                 sending.failed = error;
             }
         }
@@ -309,7 +309,7 @@ impl Sockets<'_> {
                 self.close(key);
             }
             _ if entry.sending.failed != 0 => {}
-            // The usual case: all is sent.
+            // The usual case: all bytes are sent.
             Role::Owned | Role::Parked(_)
                 if entry.sending.queue.is_none() && entry.sending.fin != Fin::Wanted => {}
             _ => self.continue_sending(key),

@@ -1,4 +1,4 @@
-//! Listening sockets: accepting goes on by itself until a bound is met.
+//! Listening sockets: the core accepts connections ahead of its tasks, up to a bound.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,43 +12,42 @@ use std::time::Duration;
 use super::table::Sockets;
 use super::{Address, Socket};
 use crate::core;
-use crate::driver::system::{self, UnixListener};
-use crate::driver::{Driver, Handle};
+use crate::driver::{self, Driver, Handle, UnixListener};
 use crate::timer::sleep;
 
-/// Connections that are accepted ahead of [`Listener::accept`]; then accepting stops.
+/// Most connections that are accepted ahead of [`Listener::accept`]; then accepting stops.
 const AHEAD_MAX: usize = 256;
 
-/// How long accepting rests when the core or the process can hold no more.
-const REST: Duration = Duration::from_millis(20);
+/// How long accepting is paused when the core or the process has no room for another socket.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// A listening socket of this core.
 ///
-/// Each core binds its own (`SO_REUSEPORT`), and the kernel spreads the connections. A unix
-/// socket is bound once and shared.
+/// Each core binds its own (`SO_REUSEPORT`), and the kernel distributes connections among them. A unix
+/// socket is bound once and shared by the cores.
 #[derive(Debug)]
 pub struct Listener {
     index: u32,
     address: Address,
-    /// Keeps the file of a unix socket.
+    /// Removes the file of a unix socket when the last core drops it.
     _file: Option<Arc<UnixListener>>,
     local: PhantomData<Rc<()>>,
 }
 
 impl Listener {
-    /// Makes sure that nobody else listens on `address`, which `SO_REUSEPORT` would hide, and
-    /// settles port 0 to a free one. Called once, before the cores bind.
+    /// Checks that no other socket listens on `address`, which `SO_REUSEPORT` would hide, and replaces
+    /// port 0 by a free one. Called once, before the cores bind.
     ///
     /// # Errors
-    /// What `bind(2)` reports, above all `AddrInUse`.
+    /// The error of `bind(2)`, in particular `AddrInUse`.
     pub fn reserve(address: &Address) -> io::Result<Address> {
-        system::reserve(address)
+        driver::reserve(address)
     }
 
-    /// Binds and starts to listen.
+    /// Binds and listens.
     ///
     /// # Errors
-    /// What `bind(2)` and `listen(2)` report.
+    /// The error of `bind(2)` or `listen(2)`.
     pub fn bind(address: &Address) -> io::Result<Listener> {
         core::with(|core| {
             let mut sockets = core.sockets();
@@ -62,16 +61,15 @@ impl Listener {
         })
     }
 
-    /// Where it listens, with the port that was settled.
+    /// The bound address, with the actual port.
     pub fn local(&self) -> &Address {
         &self.address
     }
 
     /// The next connection.
     ///
-    /// While the core holds as many sockets as it may (rule 20), or the process has no
-    /// descriptor left, accepting rests and is tried again; the kernel's backlog holds the
-    /// newcomers.
+    /// While the core has as many sockets as it may (rule 20), or the process has no descriptor left,
+    /// accepting is paused and retried; new connections wait in the kernel's backlog.
     pub async fn accept(&self) -> Socket {
         loop {
             if !core::with(|core| core.sockets().at_limit()) {
@@ -79,8 +77,8 @@ impl Listener {
                     poll_fn(|cx| core::with(|core| core.sockets().poll_accept(self.index, cx)));
                 match accepted.await {
                     Ok(socket) => return socket,
-                    // The newcomer was gone before it was accepted.
-                    Err(libc::ECONNABORTED | libc::EINTR | libc::EPROTO) => continue,
+                    // The client has closed the connection before it was accepted.
+                    Err(error) if driver::is_aborted_by_peer(error) => continue,
                     Err(_) => {}
                 }
             }
@@ -88,7 +86,7 @@ impl Listener {
                 core.counters.accept_paused.add(1);
                 core.sockets().stop_accepting(self.index);
             });
-            sleep(REST).await;
+            sleep(ACCEPT_PAUSE).await;
         }
     }
 }
@@ -99,26 +97,26 @@ impl Drop for Listener {
     }
 }
 
-/// The listeners of a core. They are few, so they keep their places.
+/// The listeners of a core. They are few, so their indexes are not reused.
 #[derive(Default)]
-pub(super) struct Listeners(Vec<Entry>);
+pub(super) struct Listeners(Vec<ListenerEntry>);
 
-struct Entry {
+struct ListenerEntry {
     /// `None` once it is closed.
     handle: Option<Handle>,
-    /// An accept is under way.
+    /// An accept is pending.
     armed: bool,
     closing: bool,
-    /// The accept was cancelled; its last report is on the way.
+    /// The accept was cancelled; its last report is outstanding.
     stopping: bool,
-    /// Accepted and not yet asked for.
+    /// Accepted ahead of the task.
     ahead: VecDeque<Result<Handle, i32>>,
     waker: Option<Waker>,
 }
 
 impl Listeners {
     fn insert(&mut self, handle: Handle) -> u32 {
-        self.0.push(Entry {
+        self.0.push(ListenerEntry {
             handle: Some(handle),
             armed: false,
             closing: false,
@@ -129,7 +127,7 @@ impl Listeners {
         (self.0.len() - 1) as u32
     }
 
-    /// Closes what is left after a failure.
+    /// Closes all listeners after a failure.
     pub(super) fn close_all(&mut self, driver: &mut Driver) {
         for entry in &mut self.0 {
             let ahead = entry.ahead.drain(..).flatten();
@@ -141,9 +139,9 @@ impl Listeners {
 }
 
 impl Sockets<'_> {
-    /// Takes in a connection, or the end of accepting.
+    /// Handles an accepted connection, or the end of accepting.
     pub(super) fn accepted(&mut self, index: u32, result: Result<Handle, i32>, more: bool) {
-        let most_ahead = self
+        let ahead_max = self
             .core
             .sockets_max
             .saturating_sub(self.table.len())
@@ -153,8 +151,8 @@ impl Sockets<'_> {
         entry.armed = more;
         entry.stopping &= more;
         match result {
-            Ok(newcomer) if entry.closing => table.driver.close(newcomer),
-            Err(libc::ECANCELED | libc::EAGAIN) => {}
+            Ok(connection) if entry.closing => table.driver.close(connection),
+            Err(error) if driver::is_cancelled(error) => {}
             result => entry.ahead.push_back(result),
         }
         if entry.closing && !more {
@@ -164,7 +162,7 @@ impl Sockets<'_> {
                 .for_each(|handle| table.driver.close(handle));
         } else if more
             && !entry.stopping
-            && entry.ahead.len() >= most_ahead
+            && entry.ahead.len() >= ahead_max
             && let Some(handle) = entry.handle
         {
             entry.stopping = true;
@@ -175,7 +173,7 @@ impl Sockets<'_> {
         }
     }
 
-    /// The core holds as many sockets as it may.
+    /// Whether the core has as many sockets as it may.
     fn at_limit(&self) -> bool {
         self.table.len() >= self.core.sockets_max
     }
@@ -219,13 +217,13 @@ impl Sockets<'_> {
         }
     }
 
-    /// Stops accepting, refuses what was accepted ahead, and closes.
+    /// Stops accepting, closes the connections that were accepted ahead, and closes the listener.
     pub(super) fn close_listener(&mut self, index: u32) {
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
         entry.closing = true;
-        for newcomer in entry.ahead.drain(..).flatten() {
-            table.driver.close(newcomer);
+        for connection in entry.ahead.drain(..).flatten() {
+            table.driver.close(connection);
         }
         match entry.handle {
             Some(handle) if entry.armed => table.driver.cancel_accept(index, handle),
@@ -237,7 +235,7 @@ impl Sockets<'_> {
         }
     }
 
-    /// Closes all listeners, for the end of the core.
+    /// Closes all listeners, when the core ends.
     pub(crate) fn close_listeners(&mut self) {
         for index in 0..self.table.listeners.0.len() {
             if !self.table.listeners.0[index].closing {

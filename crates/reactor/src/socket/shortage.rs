@@ -1,23 +1,25 @@
-//! What happens when the receive memory of the core runs out (rule 2 and rule 4).
+//! Exhausted receive memory: sockets wait for buffers, and the largest holder is shed (rule 2 and rule 4).
 
 use std::time::Duration;
 
 use super::SocketKey;
-use super::entry::{End, Entry, Pending, Role};
+use super::entry::{End, Pending, Role, SocketEntry};
 use super::table::{Sockets, wake};
+use crate::driver::NO_BUFFERS;
 
-/// A core that has no buffer for this long sheds its largest holder. Everybody waits meanwhile.
+/// A core without a free buffer for this long sheds its largest holder. All sockets wait meanwhile.
 const STARVED_TIME: Duration = Duration::from_millis(250);
 
-/// How long it waits for the effect before it sheds the next.
+/// The time between two sockets that are shed, so that the first can free its memory.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 
-/// Waiting in line, and shedding.
+/// The queue for buffers, and shedding.
 impl Sockets<'_> {
-    /// Gives buffers that have come back to those who wait for them, first come first served
-    /// (rule 2). While none come back, the largest holder is shed (rule 4).
-    pub(crate) fn feed_starved(&mut self) {
-        self.table.starved_are_fed = false;
+    /// Starts receives of the sockets that wait for buffers, as far as buffers are free: first parked
+    /// sockets, then the others, in order (rule 2). If no buffer becomes free in time, the largest holder
+    /// is shed (rule 4).
+    pub(crate) fn resume_starved(&mut self) {
+        self.table.starved_were_resumed = false;
         if self.table.starved.is_empty() && self.table.starved_idle.is_empty() {
             self.table.starved_since = None;
             return;
@@ -33,7 +35,7 @@ impl Sockets<'_> {
             return;
         }
         self.table.starved_since = None;
-        self.table.starved_are_fed = true;
+        self.table.starved_were_resumed = true;
         for _ in 0..free {
             let table = &mut *self.table;
             let next = table
@@ -48,11 +50,11 @@ impl Sockets<'_> {
         }
     }
 
-    /// When [`Sockets::feed_starved`] must look again even if nothing happens.
+    /// When [`Sockets::resume_starved`] has to run again if no event comes earlier.
     pub(crate) fn starved_wait(&self) -> Option<Duration> {
         let none = self.table.starved.is_empty() && self.table.starved_idle.is_empty();
-        // Those behind the ones that were just fed need not wait for anything.
-        let wait = match self.table.starved_are_fed {
+        // After some were resumed the next ones need not wait.
+        let wait = match self.table.starved_were_resumed {
             true => Duration::ZERO,
             false => SHED_PAUSE,
         };
@@ -66,17 +68,17 @@ impl Sockets<'_> {
                 .slab
                 .get(*key)
                 .filter(|entry| entry.sending.failed == 0);
-            entry.map_or(0, Entry::holds)
+            entry.map_or(0, SocketEntry::held_bytes)
         };
         let largest = table.slab.keys().into_iter().max_by_key(held);
-        // Where handlers hold it all and have not said so there is nobody to shed.
+        // If owners hold all memory without having reported it, there is no socket to shed.
         if let Some(key) = largest.filter(|key| held(key) > 0) {
             self.core.counters.shed.add(1);
-            self.fail(key, libc::ENOBUFS);
+            self.fail(key, NO_BUFFERS);
         }
     }
 
-    /// Ends a socket under its owner, who learns of it from the next call.
+    /// Fails a socket that has an owner; the owner's next call returns the error.
     pub(super) fn fail(&mut self, key: SocketKey, error: i32) {
         let table = &mut *self.table;
         let Some(entry) = table.slab.get_mut(key) else {

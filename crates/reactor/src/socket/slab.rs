@@ -1,12 +1,12 @@
-//! The table of sockets: pages that never move, slots with a generation.
+//! The slab of sockets: pages that never move, and slots with a generation.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::entry::Entry;
+use super::entry::SocketEntry;
 
 const PAGE: usize = 128;
 
-/// Names a socket of this core; stale once the socket is closed.
+/// The key of a socket of this core; stale once the socket is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SocketKey {
     index: u32,
@@ -14,7 +14,7 @@ pub(crate) struct SocketKey {
 }
 
 impl SocketKey {
-    /// Bits of a generation that travel with an operation.
+    /// The bits of a generation that an operation's `user_data` contains.
     pub(crate) const GENERATION_MASK: u32 = (1 << 24) - 1;
 
     pub(crate) fn from_parts(index: u32, generation: u32) -> SocketKey {
@@ -33,19 +33,19 @@ impl SocketKey {
     }
 }
 
-/// Sockets by key. A page is never moved or given back: 10,000 connections grow it without
-/// copying, and the next 10,000 use it again.
+/// Sockets by key. A page is never moved or freed: the slab grows to 10,000 connections without copying,
+/// and the next 10,000 reuse it.
 pub(crate) struct Slab {
-    /// Generation of fresh slots. It differs between the tables of a process, so that a name that
-    /// outlived its core means nothing to the next.
+    /// The generation of new slots. It differs between the slabs of a process, so that a key of an ended
+    /// core is stale in the next one.
     first_generation: u32,
-    pages: Vec<Box<[Slot; PAGE]>>,
+    pages: Vec<Box<[SocketSlot; PAGE]>>,
     vacant: Vec<u32>,
 }
 
-struct Slot {
+struct SocketSlot {
     generation: u32,
-    entry: Option<Entry>,
+    entry: Option<SocketEntry>,
 }
 
 static TABLES: AtomicU32 = AtomicU32::new(0);
@@ -63,11 +63,11 @@ impl Default for Slab {
 }
 
 impl Slab {
-    pub(crate) fn insert(&mut self, entry: Entry) -> SocketKey {
+    pub(crate) fn insert(&mut self, entry: SocketEntry) -> SocketKey {
         if self.vacant.is_empty() {
             let first = (self.pages.len() * PAGE) as u32;
             let generation = self.first_generation;
-            let slot = |_| Slot {
+            let slot = |_| SocketSlot {
                 generation,
                 entry: None,
             };
@@ -81,13 +81,13 @@ impl Slab {
     }
 
     #[inline]
-    pub(crate) fn get(&self, key: SocketKey) -> Option<&Entry> {
+    pub(crate) fn get(&self, key: SocketKey) -> Option<&SocketEntry> {
         let slot = &self.pages.get(key.index as usize / PAGE)?[key.index as usize % PAGE];
         slot.entry.as_ref().filter(|_| slot.names(key))
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: SocketKey) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, key: SocketKey) -> Option<&mut SocketEntry> {
         let page = self.pages.get_mut(key.index as usize / PAGE)?;
         let slot = &mut page[key.index as usize % PAGE];
         if slot.names(key) {
@@ -97,7 +97,7 @@ impl Slab {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: SocketKey) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, key: SocketKey) -> Option<SocketEntry> {
         let slot = self.slot_mut(key.index);
         let entry = if slot.names(key) {
             slot.entry.take()
@@ -111,7 +111,7 @@ impl Slab {
         entry
     }
 
-    /// Sockets in the table.
+    /// The number of sockets.
     pub(crate) fn len(&self) -> usize {
         self.pages.len() * PAGE - self.vacant.len()
     }
@@ -126,12 +126,12 @@ impl Slab {
     }
 
     #[inline]
-    fn slot_mut(&mut self, index: u32) -> &mut Slot {
+    fn slot_mut(&mut self, index: u32) -> &mut SocketSlot {
         &mut self.pages[index as usize / PAGE][index as usize % PAGE]
     }
 }
 
-impl Slot {
+impl SocketSlot {
     #[inline]
     fn names(&self, key: SocketKey) -> bool {
         self.generation == key.generation

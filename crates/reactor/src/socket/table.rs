@@ -1,12 +1,11 @@
-//! All sockets of a core. The commands of their handles, the reports of the driver and the rules of
-//! shortage are in files of their own; here is what they share.
+//! All sockets of a core, and the functions that commands, events and shortage share.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::entry::{Entry, Parking, Pending, Role};
+use super::entry::{Parking, Pending, Role, SocketEntry};
 use super::listener::Listeners;
 use super::outgoing::Outgoing;
 use super::slab::Slab;
@@ -14,46 +13,46 @@ use super::{Resume, SocketKey};
 use crate::buffer::Chunk;
 use crate::core::Core;
 use crate::driver::{Driver, Handle};
-use crate::timer::{Target, ticks_up};
+use crate::timer::{TimerTarget, ticks_up};
 
-/// How long a closing socket discards input, or tries to send what is left before a reset.
+/// How long a closing socket discards input, or sends its queue before a reset.
 pub(super) const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// Send queues that a core keeps for the next sends.
+/// Most empty send queues that a core keeps for later sends.
 const QUEUES_KEPT_MAX: usize = 1024;
 
-/// Queues without content. The kernel holds pointers into the boxes of those in use.
+/// Empty send queues. Boxed, because the kernel has pointers into those in use.
 #[allow(
     clippy::vec_box,
     reason = "a box moves from here to its socket and back"
 )]
-type SpareQueues = Vec<Box<Outgoing>>;
+type FreeQueues = Vec<Box<Outgoing>>;
 
 /// The sockets, listeners and driver of one core.
 pub(crate) struct SocketTable {
     pub(crate) driver: Driver,
     pub(super) listeners: Listeners,
     pub(super) slab: Slab,
-    /// Sockets with something to send at the end of the turn.
+    /// Sockets whose sends start at the end of the turn.
     pub(super) to_send: Vec<SocketKey>,
-    /// Those among them that have much, in order.
+    /// Sockets with large sends, in order.
     pub(super) large_sends: VecDeque<SocketKey>,
-    /// Parked sockets that had news when they were parked.
+    /// Sockets that were readable when they were parked.
     pub(super) to_resume: VecDeque<SocketKey>,
     /// Sockets that wait for receive buffers, in order (rule 2).
     pub(super) starved: VecDeque<SocketKey>,
+    /// Parked sockets that wait for receive buffers, in order.
     pub(super) starved_idle: VecDeque<SocketKey>,
     pub(super) starved_since: Option<Instant>,
-    /// Some were fed in this turn.
-    pub(super) starved_are_fed: bool,
-    pub(super) queues: SpareQueues,
-    /// Chunks that were sent and whose drop may run foreign code, which must not find the table
-    /// borrowed.
-    pub(crate) dead: Vec<Chunk>,
+    /// Receives of some were started in this turn.
+    pub(super) starved_were_resumed: bool,
+    pub(super) queues: FreeQueues,
+    /// Sent chunks whose drop may run code of other crates, which may borrow the table.
+    pub(crate) to_drop: Vec<Chunk>,
     pub(super) activity: Activity,
 }
 
-/// How many sockets receive, by the millisecond: what the driver's patience is chosen by.
+/// The number of sockets that receive, by millisecond, for the driver's wait policy.
 #[derive(Default)]
 pub(super) struct Activity {
     tick: u64,
@@ -62,7 +61,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Notes that a socket has received, whose last receive was in `active_tick`.
+    /// Records that a socket has received, whose previous receive was in `active_tick`.
     pub(super) fn note(&mut self, active_tick: &mut u64, tick: u64) {
         if self.tick != tick {
             self.last_tick = if self.tick + 1 == tick {
@@ -78,7 +77,7 @@ impl Activity {
         }
     }
 
-    /// Sockets that are busy, as far as can be told from the last whole millisecond.
+    /// The number of busy sockets, estimated from the last whole millisecond.
     fn busy(&self, tick: u64) -> usize {
         if self.tick == tick {
             self.last_tick.max(self.this_tick)
@@ -100,24 +99,24 @@ impl SocketTable {
             starved: VecDeque::new(),
             starved_idle: VecDeque::new(),
             starved_since: None,
-            starved_are_fed: false,
+            starved_were_resumed: false,
             queues: Vec::new(),
-            dead: Vec::new(),
+            to_drop: Vec::new(),
             activity: Activity::default(),
         }
     }
 
-    /// Sockets that are open.
+    /// The number of open sockets.
     pub(crate) fn len(&self) -> usize {
         self.slab.len()
     }
 
-    /// Sockets that have received in the last millisecond or so.
+    /// The number of sockets that have received in about the last millisecond.
     pub(crate) fn busy(&self, tick: u64) -> usize {
         self.activity.busy(tick)
     }
 
-    /// Parked sockets that had news when they were parked.
+    /// The number of sockets that were readable when they were parked.
     pub(crate) fn resumes_waiting(&self) -> usize {
         self.to_resume.len()
     }
@@ -127,16 +126,16 @@ impl SocketTable {
         !self.to_send.is_empty() || !self.large_sends.is_empty() || !self.to_resume.is_empty()
     }
 
-    pub(super) fn entry(&mut self, key: SocketKey) -> &mut Entry {
+    pub(super) fn entry(&mut self, key: SocketKey) -> &mut SocketEntry {
         self.slab
             .get_mut(key)
-            .expect("a handle names a live socket")
+            .expect("a handle refers to a live socket")
     }
 }
 
 impl Drop for SocketTable {
-    /// The usual end has closed everything. After a failure or a panic the descriptors must not
-    /// stay: a listener that nobody accepts from would still be given connections.
+    /// Normally everything is closed already. After a failure or a panic the descriptors must not stay
+    /// open: the kernel would still assign connections to a listener.
     fn drop(&mut self) {
         for key in self.slab.keys() {
             if let Some(entry) = self.slab.remove(key) {
@@ -147,20 +146,20 @@ impl Drop for SocketTable {
     }
 }
 
-/// The table together with the rest of the core, for the length of one command.
+/// The table, borrowed for one command, and its core.
 pub(crate) struct Sockets<'a> {
     pub(crate) table: std::cell::RefMut<'a, SocketTable>,
     pub(crate) core: &'a Core,
 }
 
-/// What commands and events have in common.
+/// Shared by commands and events.
 impl Sockets<'_> {
-    /// Adds an accepted or connecting descriptor.
+    /// Adds an accepted or connecting socket.
     pub(super) fn adopt(&mut self, handle: Handle) -> SocketKey {
         let key = self
             .table
             .slab
-            .insert(Entry::new(handle, self.core.clock.now()));
+            .insert(SocketEntry::new(handle, self.core.clock.now()));
         self.table.driver.register(key, handle);
         key
     }
@@ -168,28 +167,28 @@ impl Sockets<'_> {
     /// The tick at which the time `within` will have passed.
     #[inline]
     pub(super) fn deadline(&self, within: Duration) -> u64 {
-        // One more, because the running tick has partly passed.
+        // Plus one, because the current tick has partly passed.
         self.core.clock.tick() + ticks_up(within) + 1
     }
 
-    /// Moves the deadline of a socket; the wheel is only told of one that comes earlier.
+    /// Sets the deadline of a socket; only an earlier one changes the timer wheel.
     pub(super) fn set_deadline(&mut self, key: SocketKey, within: Duration) {
         let deadline = self.deadline(within);
         let entry = self.table.entry(key);
         entry.deadline = deadline;
-        if !entry.is_filed() {
-            self.file_deadline(key);
+        if !entry.is_scheduled() {
+            self.schedule_deadline(key);
         }
     }
 
     #[cold]
-    pub(super) fn file_deadline(&mut self, key: SocketKey) {
+    pub(super) fn schedule_deadline(&mut self, key: SocketKey) {
         let entry = self.table.entry(key);
         let mut wheel = self.core.wheel.borrow_mut();
         if let Some((timer, _)) = entry.timer {
             wheel.cancel(timer);
         }
-        let timer = wheel.insert(entry.deadline, Target::Socket(key));
+        let timer = wheel.insert(entry.deadline, TimerTarget::Socket(key));
         entry.timer = Some((timer, entry.deadline));
     }
 
@@ -210,7 +209,7 @@ impl Sockets<'_> {
         self.close(key);
     }
 
-    /// Cancels what is pending and closes after its last completion.
+    /// Cancels the pending operations and closes the socket after their last completions.
     pub(super) fn close(&mut self, key: SocketKey) {
         let table = &mut *self.table;
         let Some(entry) = table.slab.get_mut(key) else {
@@ -226,7 +225,7 @@ impl Sockets<'_> {
         if entry.pending.is_empty() {
             return self.remove(key);
         }
-        // The kernel may still read what a pending send was given; the rest is dropped.
+        // The send queue stays until the last completion, because the kernel may still read it.
         for operation in [Pending::RECEIVE, Pending::SEND, Pending::CONNECT] {
             if entry.pending.has(operation) {
                 table.driver.cancel(key, entry.handle, operation);
@@ -240,7 +239,7 @@ impl Sockets<'_> {
             return;
         };
         if let Some(mut queue) = entry.sending.queue.take() {
-            queue.clear(&mut table.dead);
+            queue.clear(&mut table.to_drop);
             keep(&mut table.queues, queue);
         }
         table.driver.close(entry.handle);
@@ -251,14 +250,14 @@ impl Sockets<'_> {
         let entry = table
             .slab
             .get_mut(key)
-            .expect("a handle names a live socket");
+            .expect("a handle refers to a live socket");
         if !entry.sending.listed && !entry.pending.has(Pending::SEND) {
             entry.sending.listed = true;
             table.to_send.push(key);
         }
     }
 
-    /// Asks the kernel for input, if there is room and no receive is under way.
+    /// Starts a receive, if the window has room and none is pending.
     pub(super) fn arm_receive(&mut self, key: SocketKey) {
         let table = &mut *self.table;
         let Some(entry) = table.slab.get_mut(key) else {
@@ -279,12 +278,12 @@ impl Sockets<'_> {
         }
     }
 
-    /// Whether completions are still to come.
+    /// Whether completions are outstanding.
     pub(crate) fn anything_pending(&self) -> bool {
         self.table.len() > 0 || self.listeners_pending()
     }
 
-    /// Closes every socket and listener. Parked handlers are returned to be dropped outside.
+    /// Closes every socket. Returns the handlers of parked sockets, to be dropped outside the borrow.
     pub(crate) fn close_all(&mut self) -> Vec<Rc<dyn Resume>> {
         let mut handlers = Vec::new();
         for key in self.table.slab.keys() {
@@ -304,14 +303,15 @@ impl Sockets<'_> {
     }
 }
 
-pub(super) fn keep(queues: &mut SpareQueues, queue: Box<Outgoing>) {
-    assert_eq!(queue.bytes(), 0, "only an empty queue is spare");
+/// Keeps an empty queue for later sends.
+pub(super) fn keep(queues: &mut FreeQueues, queue: Box<Outgoing>) {
+    assert_eq!(queue.bytes(), 0, "only an empty queue is reused");
     if queues.len() < QUEUES_KEPT_MAX {
         queues.push(queue);
     }
 }
 
-/// Waking only lists the task, so it is allowed while the table is borrowed.
+/// Wakes a task. Allowed while the table is borrowed, because waking only queues the task.
 pub(super) fn wake(waker: &mut Option<Waker>) {
     if let Some(waker) = waker.take() {
         waker.wake();

@@ -1,9 +1,9 @@
-//! The core's clock and its generator.
+//! The core's clock and its generator of random numbers.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Time as of the last look, taken once per turn. Ticks are milliseconds since the start.
+/// The time of the current turn, read once per turn. Ticks are milliseconds since the start of the core.
 pub(crate) struct Clock {
     start: Instant,
     now: Cell<Instant>,
@@ -21,7 +21,7 @@ impl Clock {
         }
     }
 
-    /// The driver's clock says that it is `now`.
+    /// Sets the time at the start of a turn.
     #[inline]
     pub(crate) fn update(&self, now: Instant) {
         self.now.set(now);
@@ -33,7 +33,7 @@ impl Clock {
         self.now.get()
     }
 
-    /// Wall-clock time, which is read at most once per turn, and only in turns that ask.
+    /// Wall-clock time, read at most once per turn, on first use.
     pub(crate) fn wall(&self, read: impl FnOnce() -> SystemTime) -> SystemTime {
         let wall = self.wall.get().unwrap_or_else(read);
         self.wall.set(Some(wall));
@@ -50,18 +50,18 @@ impl Clock {
         ticks_up(at.saturating_duration_since(self.start))
     }
 
-    /// How long until a tick.
+    /// The time until a tick.
     pub(crate) fn until(&self, tick: u64) -> Duration {
         (self.start + Duration::from_millis(tick)).saturating_duration_since(self.now())
     }
 }
 
-/// Whole ticks that cover a duration.
+/// A duration in ticks, rounded up.
 pub(crate) fn ticks_up(duration: Duration) -> u64 {
     duration.as_secs() * 1_000 + u64::from(duration.subsec_nanos().div_ceil(1_000_000))
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): jitter and choices, never keys.
+/// SplitMix64 (Steele, Lea, Flood 2014), for jitter and random choices, not for keys.
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -1,8 +1,8 @@
 //! A hierarchical timer wheel (Varghese and Lauck 1987): six levels of 64 slots.
 //!
-//! Level 0 holds the next 64 ticks, one a slot; each higher level is 64 times coarser, and its
-//! timers move down as their time comes near. A deadline that moves later stays where it is filed
-//! and is filed again when that slot comes up, so guarding a busy connection costs a store.
+//! Level 0 holds the next 64 ticks, one per slot; each higher level is 64 times coarser, and its timers
+//! move to lower levels as their deadlines approach. A timer whose deadline moves later stays in its slot
+//! and is linked again when that slot is due, so the deadline of a busy connection costs one store.
 
 use std::task::Waker;
 
@@ -13,40 +13,40 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const NONE: u32 = u32::MAX;
 
-/// Whom a timer wakes.
+/// The task or socket that a timer wakes.
 #[derive(Debug, Clone)]
-pub(crate) enum Target {
+pub(crate) enum TimerTarget {
     Task(Waker),
     Socket(SocketKey),
 }
 
-/// Names a timer; stale once it has fired or was cancelled.
+/// The key of a timer; stale once the timer has fired or was cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimerKey {
     index: u32,
     generation: u32,
 }
 
-struct Entry {
-    /// When it is due; never before the slot that it is filed in.
+struct TimerEntry {
+    /// The tick at which it is due; never before the slot that it is linked in.
     deadline: u64,
-    target: Option<Target>,
+    target: Option<TimerTarget>,
     generation: u32,
     /// Level and slot, as `level * SLOTS + slot`.
-    place: u32,
+    slot_index: u32,
     previous: u32,
     next: u32,
 }
 
 /// The timers of one core.
 pub(crate) struct Wheel {
-    entries: Vec<Entry>,
+    entries: Vec<TimerEntry>,
     vacant: Vec<u32>,
     /// First entry of each slot.
     heads: [u32; LEVELS * SLOTS],
-    /// A bit per slot that is not empty.
+    /// One bit per slot, set if the slot is not empty.
     occupied: [u64; LEVELS],
-    /// Everything due up to here has fired.
+    /// All timers that were due up to this tick have fired.
     elapsed: u64,
 }
 
@@ -62,13 +62,13 @@ impl Wheel {
     }
 
     /// Adds a timer that is due at `deadline`; one in the past is due with the next tick.
-    pub(crate) fn insert(&mut self, deadline: u64, target: Target) -> TimerKey {
+    pub(crate) fn insert(&mut self, deadline: u64, target: TimerTarget) -> TimerKey {
         let index = self.vacant.pop().unwrap_or_else(|| {
-            self.entries.push(Entry {
+            self.entries.push(TimerEntry {
                 deadline: 0,
                 target: None,
                 generation: 0,
-                place: 0,
+                slot_index: 0,
                 previous: NONE,
                 next: NONE,
             });
@@ -78,7 +78,7 @@ impl Wheel {
         entry.deadline = deadline;
         entry.target = Some(target);
         let generation = entry.generation;
-        self.file(index);
+        self.link(index);
         TimerKey { index, generation }
     }
 
@@ -91,18 +91,18 @@ impl Wheel {
         entry.deadline = deadline;
         if earlier {
             self.unlink(key.index);
-            self.file(key.index);
+            self.link(key.index);
         }
         true
     }
 
-    /// Changes whom it wakes; false if the timer has fired.
-    pub(crate) fn retarget(&mut self, key: TimerKey, target: &Target) -> bool {
+    /// Changes the target; false if the timer has fired.
+    pub(crate) fn retarget(&mut self, key: TimerKey, target: &TimerTarget) -> bool {
         let Some(entry) = self.live(key) else {
             return false;
         };
         match (&mut entry.target, target) {
-            (Some(Target::Task(old)), Target::Task(new)) => old.clone_from(new),
+            (Some(TimerTarget::Task(old)), TimerTarget::Task(new)) => old.clone_from(new),
             (old, new) => *old = Some(new.clone()),
         }
         true
@@ -116,14 +116,14 @@ impl Wheel {
         }
     }
 
-    /// Moves time to `now` and calls `fire` for all that is due.
-    pub(crate) fn advance(&mut self, now: u64, mut fire: impl FnMut(Target)) {
-        while let Some((place, at)) = self.next_slot()
+    /// Moves the time to `now` and calls `fire` for every timer that is due.
+    pub(crate) fn advance(&mut self, now: u64, mut fire: impl FnMut(TimerTarget)) {
+        while let Some((slot_index, at)) = self.next_slot()
             && at <= now
         {
             self.elapsed = self.elapsed.max(at);
-            let mut index = std::mem::replace(&mut self.heads[place], NONE);
-            self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+            let mut index = std::mem::replace(&mut self.heads[slot_index], NONE);
+            self.occupied[slot_index / SLOTS] &= !(1 << (slot_index % SLOTS));
             while index != NONE {
                 let entry = &mut self.entries[index as usize];
                 let next = entry.next;
@@ -132,7 +132,7 @@ impl Wheel {
                     self.vacate(index);
                     target.into_iter().for_each(&mut fire);
                 } else {
-                    self.file(index);
+                    self.link(index);
                 }
                 index = next;
             }
@@ -140,7 +140,7 @@ impl Wheel {
         self.elapsed = self.elapsed.max(now);
     }
 
-    /// The tick at which [`Wheel::advance`] has something to do next.
+    /// The next tick at which [`Wheel::advance`] has to be called.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         self.next_slot().map(|(_, at)| at)
     }
@@ -162,8 +162,8 @@ impl Wheel {
         None
     }
 
-    /// Puts an entry into the slot of its deadline, as seen from now.
-    fn file(&mut self, index: u32) {
+    /// Links an entry into the slot of its deadline, relative to the current tick.
+    fn link(&mut self, index: u32) {
         let horizon = (1u64 << (SLOT_BITS * LEVELS as u32)) - 1;
         let wanted = self.entries[index as usize].deadline;
         let at = wanted.clamp(self.elapsed + 1, self.elapsed.saturating_add(horizon / 2));
@@ -171,11 +171,11 @@ impl Wheel {
         let level = ((u64::BITS - 1 - differing.leading_zeros()) / SLOT_BITS) as usize;
         let level = level.min(LEVELS - 1);
         let slot = (at >> (SLOT_BITS * level as u32)) as usize % SLOTS;
-        let place = level * SLOTS + slot;
-        let head = std::mem::replace(&mut self.heads[place], index);
+        let slot_index = level * SLOTS + slot;
+        let head = std::mem::replace(&mut self.heads[slot_index], index);
         self.occupied[level] |= 1 << slot;
         let entry = &mut self.entries[index as usize];
-        entry.place = place as u32;
+        entry.slot_index = slot_index as u32;
         entry.previous = NONE;
         entry.next = head;
         if head != NONE {
@@ -184,26 +184,26 @@ impl Wheel {
     }
 
     fn unlink(&mut self, index: u32) {
-        let Entry {
+        let TimerEntry {
             previous,
             next,
-            place,
+            slot_index,
             ..
         } = self.entries[index as usize];
-        let place = place as usize;
+        let slot_index = slot_index as usize;
         match previous {
-            NONE => self.heads[place] = next,
+            NONE => self.heads[slot_index] = next,
             _ => self.entries[previous as usize].next = next,
         }
         if next != NONE {
             self.entries[next as usize].previous = previous;
         }
-        if self.heads[place] == NONE {
-            self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+        if self.heads[slot_index] == NONE {
+            self.occupied[slot_index / SLOTS] &= !(1 << (slot_index % SLOTS));
         }
     }
 
-    fn live(&mut self, key: TimerKey) -> Option<&mut Entry> {
+    fn live(&mut self, key: TimerKey) -> Option<&mut TimerEntry> {
         let entry = &mut self.entries[key.index as usize];
         (entry.generation == key.generation && entry.target.is_some()).then_some(entry)
     }
@@ -221,15 +221,15 @@ mod tests {
     use super::*;
     use crate::timer::Random;
 
-    fn name(n: u32) -> Target {
-        Target::Socket(SocketKey::from_parts(n, 0))
+    fn name(n: u32) -> TimerTarget {
+        TimerTarget::Socket(SocketKey::from_parts(n, 0))
     }
 
     fn fired(wheel: &mut Wheel, now: u64) -> Vec<u32> {
         let mut names = Vec::new();
         wheel.advance(now, |target| match target {
-            Target::Socket(key) => names.push(key.index()),
-            Target::Task(_) => unreachable!(),
+            TimerTarget::Socket(key) => names.push(key.index()),
+            TimerTarget::Task(_) => unreachable!(),
         });
         names
     }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_timer_never_fires_and_its_place_is_used_again() {
+    fn a_cancelled_timer_never_fires_and_its_entry_is_reused() {
         let mut wheel = Wheel::new();
         let key = wheel.insert(10, name(1));
         wheel.cancel(key);
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(fired(&mut wheel, 10), [2]);
     }
 
-    /// Against a list, over many random steps.
+    /// Compares the wheel with a list over many random steps.
     #[test]
     fn behaves_as_a_sorted_list() {
         let mut random = Random::new(7);

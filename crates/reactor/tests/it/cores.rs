@@ -87,7 +87,7 @@ fn jobs_reach_every_core_and_cores_wake_each_other() {
             |_| sleep(Duration::from_millis(300)),
         )
         .unwrap();
-        // Each core answers by waking a task of the other, which it got by post.
+        // Each core spawns a task that blocking threads wake.
         cores.post_all(move |index| {
             let jobs = jobs.clone();
             spawn(async move {
@@ -97,9 +97,9 @@ fn jobs_reach_every_core_and_cores_wake_each_other() {
                 jobs.send(index).unwrap();
             });
         });
-        let mut heard: Vec<usize> = done.iter().take(2).collect();
-        heard.sort_unstable();
-        assert_eq!(heard, [0, 1]);
+        let mut received: Vec<usize> = done.iter().take(2).collect();
+        received.sort_unstable();
+        assert_eq!(received, [0, 1]);
         cores.join().unwrap();
     }
 }
@@ -157,7 +157,7 @@ fn a_core_wakes_a_task_of_another_core() {
 }
 
 #[test]
-fn an_address_in_use_is_noticed_although_ports_are_shared() {
+fn an_address_in_use_is_detected_despite_shared_ports() {
     let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
         unreachable!()
     };
@@ -200,9 +200,9 @@ fn the_end_of_a_core_closes_its_connections() {
     }
 }
 
-/// A wake that a core posts with its last breath is not lost.
+/// The last messages of a core to other cores are sent.
 #[test]
-fn a_core_that_ends_still_wakes_another() {
+fn a_core_that_ends_still_sends_its_wakes() {
     for io in DRIVERS {
         for _ in 0..20 {
             let (sender, wakers) = mpsc::channel::<Waker>();
@@ -238,7 +238,7 @@ fn a_core_that_ends_still_wakes_another() {
     }
 }
 
-/// A job that panics is counted, and its core goes on.
+/// A job that panics is counted, and its core continues.
 #[test]
 fn a_job_that_panics_does_not_end_its_core() {
     for io in DRIVERS {
@@ -248,9 +248,9 @@ fn a_job_that_panics_does_not_end_its_core() {
         };
         let cores = start(&config, |_| sleep(Duration::from_millis(300))).unwrap();
         cores.post_all(|_| panic!("on purpose"));
-        let (sender, heard) = mpsc::channel();
+        let (sender, received) = mpsc::channel();
         cores.post_all(move |index| sender.send(index).unwrap());
-        assert_eq!(heard.recv(), Ok(0));
+        assert_eq!(received.recv(), Ok(0));
         assert_eq!(cores.counters().task_panics, 1);
         cores.join().unwrap();
     }
@@ -278,7 +278,7 @@ fn a_unix_listener_can_be_closed_and_bound_again() {
 }
 
 #[test]
-fn the_table_of_descriptors_is_large_before_a_core_needs_it() {
+fn the_descriptor_table_is_enlarged_before_the_cores_start() {
     let number = |file: &str, key: &str| -> u64 {
         let text = std::fs::read_to_string(file).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(key));

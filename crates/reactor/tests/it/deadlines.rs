@@ -1,4 +1,4 @@
-//! Time.
+//! Sleeps, timers, timeouts and the clock.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use blitz_reactor::{now, sleep, sleep_until, spawn, timeout, wall_clock};
 use crate::on_both_drivers;
 
 #[test]
-fn sleeping_takes_at_least_its_time_and_hardly_more() {
+fn a_sleep_lasts_at_least_its_duration_and_little_longer() {
     on_both_drivers(|| async {
         for ms in [1, 10, 70] {
             let asked = Duration::from_millis(ms);
@@ -43,7 +43,7 @@ fn a_thousand_sleepers_wake_in_order() {
 }
 
 #[test]
-fn a_timer_that_is_moved_fires_at_its_new_time_only() {
+fn a_timer_that_is_reset_fires_at_its_new_time_only() {
     on_both_drivers(|| async {
         let start = now();
         let mut timer = sleep(Duration::from_millis(10));
@@ -56,7 +56,7 @@ fn a_timer_that_is_moved_fires_at_its_new_time_only() {
 }
 
 #[test]
-fn a_timeout_gives_the_output_or_the_end_of_time() {
+fn a_timeout_returns_the_output_or_elapsed() {
     on_both_drivers(|| async {
         assert_eq!(timeout(Duration::from_secs(5), async { 7 }).await, Ok(7));
         let never = std::future::pending::<()>();
@@ -65,7 +65,7 @@ fn a_timeout_gives_the_output_or_the_end_of_time() {
 }
 
 #[test]
-fn time_stands_still_within_a_turn() {
+fn the_clock_does_not_move_within_a_turn() {
     on_both_drivers(|| async {
         let (then, wall) = (now(), wall_clock());
         std::thread::sleep(Duration::from_millis(3));

@@ -1,4 +1,4 @@
-//! Bounds: buffers, sockets, and one who wants everything.
+//! Bounds of buffers and sockets, and fairness under overload.
 
 use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
@@ -12,19 +12,19 @@ use blitz_reactor::{
 
 use crate::{anywhere, config, listen, on_both_drivers, pattern};
 
-/// Receives from a flood and keeps everything until not even rations are left.
-async fn hoard_everything(hoarder: &Socket) -> Vec<Slice> {
-    let mut hoard = Vec::new();
+/// Receives and keeps slices until not even rations are left.
+async fn receive_until_exhausted(holder: &Socket) -> Vec<Slice> {
+    let mut held = Vec::new();
     loop {
-        let held = blitz_reactor::timeout(Duration::from_millis(50), hoarder.recv()).await;
-        if held.is_err() && counters().no_buffers > 0 {
-            return hoard;
+        let received = blitz_reactor::timeout(Duration::from_millis(50), holder.recv()).await;
+        if received.is_err() && counters().no_buffers > 0 {
+            return held;
         }
-        hoard.extend(held.into_iter().flatten().flatten());
+        held.extend(received.into_iter().flatten().flatten());
     }
 }
 
-/// A socket of the reactor whose other end sends without end.
+/// A socket of the reactor whose peer sends endlessly.
 async fn flooded(outside: &TcpListener) -> (Socket, std::thread::JoinHandle<()>) {
     let socket = Socket::connect(&outside.local_addr().unwrap().into())
         .await
@@ -38,43 +38,46 @@ async fn flooded(outside: &TcpListener) -> (Socket, std::thread::JoinHandle<()>)
     (socket, flood)
 }
 
-/// A socket that finds the pool empty waits in a queue, and all of them continue (rule 2).
+/// Sockets that find the pool empty wait in order, and all are served (rule 2).
 #[test]
-fn an_empty_pool_makes_receivers_wait_in_line() {
+fn receives_wait_in_order_for_an_empty_pool() {
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut others = Vec::new();
-        // More than a driver has buffers in readiness.
+        // More than the buffers that a driver keeps posted.
         for _ in 0..300 {
-            let (server, peer) = crate::with_outsider().await;
+            let (server, peer) = crate::with_blocking_peer().await;
             others.push((server, peer));
         }
-        let (hoarder, flood) = flooded(&outside).await;
-        let hoard = hoard_everything(&hoarder).await;
+        let (holder, flood) = flooded(&outside).await;
+        let held = receive_until_exhausted(&holder).await;
         let before = counters().no_buffers;
         for (_, peer) in &others {
             crate::write_all(peer, b"me too");
         }
         sleep(Duration::from_millis(100)).await;
-        assert!(counters().no_buffers >= before + 30, "nobody has to wait");
-        drop((hoard, hoarder));
+        assert!(
+            counters().no_buffers >= before + 30,
+            "no receive had to wait"
+        );
+        drop((held, holder));
         for (socket, _) in &others {
-            let heard = blitz_reactor::timeout(Duration::from_secs(2), socket.recv()).await;
-            assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"me too");
+            let received = blitz_reactor::timeout(Duration::from_secs(2), socket.recv()).await;
+            assert_eq!(&*received.unwrap().unwrap().unwrap(), b"me too");
         }
         assert_eq!(counters().shed, 0);
         crate::outside(move || flood.join().unwrap()).await;
     });
 }
 
-/// Bytes that wait one by one do not pin a buffer each (rule 3).
+/// Unread single bytes do not occupy a buffer each (rule 3).
 #[test]
-fn single_bytes_that_wait_are_gathered() {
+fn unread_single_bytes_are_copied_together() {
     on_both_drivers(|| async {
-        let (socket, outsider) = crate::with_outsider().await;
-        outsider.set_nodelay(true).unwrap();
+        let (socket, peer_stream) = crate::with_blocking_peer().await;
+        peer_stream.set_nodelay(true).unwrap();
         for byte in pattern(5_000) {
-            crate::write_all(&outsider, &[byte]);
+            crate::write_all(&peer_stream, &[byte]);
             blitz_reactor::yield_now().await;
         }
         sleep(Duration::from_millis(20)).await;
@@ -90,62 +93,62 @@ fn single_bytes_that_wait_are_gathered() {
     });
 }
 
-/// Small slices that are kept do not pin buffers (rule 3).
+/// Small slices that are kept do not occupy buffers (rule 3).
 #[test]
-fn hoarded_slices_leave_the_pool_to_the_others() {
+fn small_slices_that_are_kept_do_not_exhaust_the_pool() {
     on_both_drivers(|| async {
         let (client, server) = crate::pair().await;
-        let mut hoard = Vec::new();
+        let mut held = Vec::new();
         for _ in 0..5_000 {
             client.send("x");
-            hoard.push(server.recv().await.unwrap().unwrap());
+            held.push(server.recv().await.unwrap().unwrap());
         }
         assert_eq!(counters().no_buffers, 0);
-        assert!(hoard.iter().all(|slice| **slice == *b"x"));
+        assert!(held.iter().all(|slice| **slice == *b"x"));
     });
 }
 
 /// While no socket can receive, the largest holder is shed (rule 4).
 #[test]
-fn the_largest_holder_is_shed_when_nobody_can_receive() {
+fn the_largest_holder_is_shed_when_no_socket_can_receive() {
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let (greedy, first) = flooded(&outside).await;
-        let (hoarder, second) = flooded(&outside).await;
-        let hoard = hoard_everything(&hoarder).await;
+        let (holder, second) = flooded(&outside).await;
+        let held = receive_until_exhausted(&holder).await;
         assert!(greedy.unread_bytes() > 0);
         while counters().shed == 0 {
             sleep(Duration::from_millis(20)).await;
         }
-        assert!(greedy.recv().await.is_err() || hoarder.recv().await.is_err());
-        drop((hoard, greedy, hoarder));
+        assert!(greedy.recv().await.is_err() || holder.recv().await.is_err());
+        drop((held, greedy, holder));
         crate::outside(move || (first.join().unwrap(), second.join().unwrap())).await;
     });
 }
 
 /// Bytes that the owner of a socket has taken count if it reports them (rule 4).
 #[test]
-fn an_owner_that_says_what_it_holds_is_shed_for_it() {
+fn bytes_that_an_owner_reports_count_for_shedding() {
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (modest, first) = flooded(&outside).await;
-        let (hoarder, second) = flooded(&outside).await;
-        let mut hoard = hoard_everything(&hoarder).await;
-        hoarder.note_held(hoard.iter().map(Slice::len).sum());
-        // Looked at once: what is hoarded does not come back, so that the next one's turn comes soon.
-        while let Ok(more) = hoarder.recv().await {
-            hoard.extend(more);
+        let (light, first) = flooded(&outside).await;
+        let (holder, second) = flooded(&outside).await;
+        let mut held = receive_until_exhausted(&holder).await;
+        holder.note_held(held.iter().map(Slice::len).sum());
+        // Without a pause: the held bytes are not freed, so another socket would be shed soon.
+        while let Ok(more) = holder.recv().await {
+            held.extend(more);
         }
         assert_eq!(counters().shed, 1);
-        assert!(!matches!(modest.try_recv(), Some(Err(_))));
-        drop((hoard, modest, hoarder));
+        assert!(!matches!(light.try_recv(), Some(Err(_))));
+        drop((held, light, holder));
         crate::outside(move || (first.join().unwrap(), second.join().unwrap())).await;
     });
 }
 
-/// Holding costs more the more is held: many who take nothing leave room for a newcomer.
+/// Shares shrink as memory is held, so many stalled connections leave room for a new one.
 #[test]
-fn a_thousand_stalled_connections_leave_room_for_a_newcomer() {
+fn a_thousand_stalled_connections_leave_room_for_a_new_one() {
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
@@ -168,19 +171,19 @@ fn a_thousand_stalled_connections_leave_room_for_a_newcomer() {
             (16 << 20..64 << 20).contains(&held),
             "{held} bytes are held"
         );
-        let newcomer = Socket::connect(&address.into()).await.unwrap();
+        let connection = Socket::connect(&address.into()).await.unwrap();
         let (mut peer, _) = outside.accept().unwrap();
         peer.write_all(b"hello").unwrap();
-        let heard = blitz_reactor::timeout(Duration::from_millis(500), newcomer.recv()).await;
-        assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"hello");
+        let received = blitz_reactor::timeout(Duration::from_millis(500), connection.recv()).await;
+        assert_eq!(&*received.unwrap().unwrap().unwrap(), b"hello");
         assert_eq!(counters().shed, 0);
     });
 }
 
-/// The same when each has passed some on to a peer that takes nothing, as a gateway does: what everybody
-/// may hold however little is left comes out of a reserve.
+/// The same when each connection has forwarded bytes to a peer that does not read, as in a gateway: rations
+/// come from a reserve.
 #[test]
-fn stalled_connections_that_have_passed_bytes_on_leave_room_for_a_newcomer() {
+fn stalled_connections_of_a_gateway_leave_room_for_a_new_one() {
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
@@ -198,19 +201,19 @@ fn stalled_connections_that_have_passed_bytes_on_leave_room_for_a_newcomer() {
             }
             stalled.push((socket, peer, passed_on));
         }
-        let newcomer = Socket::connect(&address.into()).await.unwrap();
+        let connection = Socket::connect(&address.into()).await.unwrap();
         let (mut peer, _) = outside.accept().unwrap();
         peer.write_all(b"hello").unwrap();
-        let heard = blitz_reactor::timeout(Duration::from_millis(100), newcomer.recv()).await;
-        assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"hello");
+        let received = blitz_reactor::timeout(Duration::from_millis(100), connection.recv()).await;
+        assert_eq!(&*received.unwrap().unwrap().unwrap(), b"hello");
         assert_eq!((counters().no_buffers, counters().shed), (0, 0));
     });
 }
 
-/// Bytes that were asked for while much was free come when little is: nobody receives more than a ration
-/// then, and a newcomer is served.
+/// Receives that were started with much free memory complete with little: then sockets receive rations only,
+/// and a new connection is served.
 #[test]
-fn a_burst_on_connections_that_wait_leaves_room_for_a_newcomer() {
+fn a_burst_on_waiting_connections_leaves_room_for_a_new_one() {
     on_both_drivers(|| async {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
@@ -223,23 +226,23 @@ fn a_burst_on_connections_that_wait_leaves_room_for_a_newcomer() {
             waiting.push((socket, peer));
         }
         sleep(Duration::from_millis(20)).await;
-        // 250 MB together.
+        // 250 MB in total.
         for (_, peer) in &mut waiting {
             let _ = peer.write(&pattern(250_000));
         }
         sleep(Duration::from_millis(300)).await;
-        let newcomer = Socket::connect(&address.into()).await.unwrap();
+        let connection = Socket::connect(&address.into()).await.unwrap();
         let (mut peer, _) = outside.accept().unwrap();
         peer.write_all(b"hello").unwrap();
-        let heard = blitz_reactor::timeout(Duration::from_millis(100), newcomer.recv()).await;
-        assert_eq!(&*heard.unwrap().unwrap().unwrap(), b"hello");
+        let received = blitz_reactor::timeout(Duration::from_millis(100), connection.recv()).await;
+        assert_eq!(&*received.unwrap().unwrap().unwrap(), b"hello");
         assert_eq!(counters().shed, 0);
     });
 }
 
-/// One sender at full speed does not delay the small messages of another (rule 1).
+/// A sender at full speed does not delay small messages on other connections (rule 1).
 #[test]
-fn a_hot_connection_does_not_starve_its_neighbours() {
+fn a_fast_connection_does_not_starve_others() {
     on_both_drivers(|| async {
         let (listener, address) = listen();
         let flood = std::thread::spawn(move || {
@@ -249,9 +252,9 @@ fn a_hot_connection_does_not_starve_its_neighbours() {
         });
         let hot = listener.accept().await;
         hot.set_window(1 << 20);
-        let eaten = Rc::new(Cell::new(0usize));
-        let count = eaten.clone();
-        let eater = spawn(async move {
+        let received = Rc::new(Cell::new(0usize));
+        let count = received.clone();
+        let reader = spawn(async move {
             while let Ok(Some(bytes)) = hot.recv().await {
                 count.set(count.get() + bytes.len());
             }
@@ -267,20 +270,20 @@ fn a_hot_connection_does_not_starve_its_neighbours() {
             sleep(Duration::from_millis(1)).await;
         }
         waits.sort();
-        assert!(eaten.get() > 10 << 20, "the flood flows");
+        assert!(received.get() > 10 << 20, "the fast connection receives");
         assert!(
             waits[180] < Duration::from_millis(50),
             "90 % within {:?}",
             waits[180]
         );
-        eater.abort();
+        reader.abort();
         crate::outside(move || flood.join().unwrap()).await;
     });
 }
 
-/// The limit of open sockets (rule 20).
+/// Rule 20.
 #[test]
-fn at_the_limit_of_sockets_accepting_rests_and_resumes() {
+fn accepting_is_paused_at_the_limit_of_sockets_and_resumes() {
     for io in [IoChoice::Uring, IoChoice::Epoll] {
         let config = Config {
             sockets_max: 10,
@@ -310,14 +313,18 @@ fn at_the_limit_of_sockets_accepting_rests_and_resumes() {
             assert!(counters().accept_paused > 0);
             drop(clients);
             sleep(Duration::from_millis(300)).await;
-            assert_eq!(accepted.get(), 40, "the rest is accepted as room comes");
+            assert_eq!(
+                accepted.get(),
+                40,
+                "the rest is accepted when sockets close"
+            );
         })
         .unwrap();
     }
 }
 
 #[test]
-fn connections_that_come_and_go_leave_nothing_behind() {
+fn closed_connections_leave_no_sockets() {
     on_both_drivers(|| async {
         let listener = Listener::bind(&anywhere()).unwrap();
         let address = listener.local().clone();
@@ -354,9 +361,9 @@ fn connections_that_come_and_go_leave_nothing_behind() {
     });
 }
 
-/// Tasks that have more to do than a turn allows share one turn's time, however many they are.
+/// Busy tasks share one time budget per turn, however many they are.
 #[test]
-fn many_busy_tasks_do_not_keep_a_modest_one_waiting() {
+fn many_busy_tasks_do_not_delay_a_light_one() {
     on_both_drivers(|| async {
         const BUSY: usize = 40;
         let turns = Rc::new(RefCell::new([0_usize; BUSY]));
@@ -372,7 +379,7 @@ fn many_busy_tasks_do_not_keep_a_modest_one_waiting() {
             });
         }
         let all = || turns.borrow().iter().sum::<usize>();
-        // Each has its first.
+        // Each task has run once.
         sleep(Duration::from_micros(100)).await;
         for _ in 0..3 * BUSY {
             let before = all();
@@ -389,22 +396,22 @@ fn many_busy_tasks_do_not_keep_a_modest_one_waiting() {
     });
 }
 
-/// Who sends little does not wait until the kernel has copied what others send.
+/// A small send does not wait until the kernel has copied the large ones.
 #[test]
-fn a_small_answer_leaves_before_many_large_ones() {
+fn a_small_send_starts_before_many_large_ones() {
     const LARGE: usize = 100_000;
     on_both_drivers(|| async {
         let mut others = Vec::new();
         for _ in 0..32 {
-            others.push(crate::with_outsider().await);
+            others.push(crate::with_blocking_peer().await);
         }
-        let (modest, mut peer) = crate::with_outsider().await;
+        let (light, mut peer) = crate::with_blocking_peer().await;
         for (socket, _) in &others {
             socket.send(pattern(LARGE));
         }
-        modest.send("hello");
+        light.send("hello");
         let before = counters().sent_bytes;
-        while modest.queued() > 0 {
+        while light.queued() > 0 {
             blitz_reactor::yield_now().await;
         }
         let sent = counters().sent_bytes - before;
@@ -412,7 +419,7 @@ fn a_small_answer_leaves_before_many_large_ones() {
         let mut bytes = [0; 5];
         peer.read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"hello");
-        // And the others have their turns.
+        // The large ones are sent as well.
         let readers: Vec<_> = others
             .iter()
             .map(|(_, peer)| peer.try_clone().unwrap())

@@ -1,7 +1,7 @@
-//! Every behaviour is shown on both drivers.
+//! Tests of the reactor; each runs on both drivers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod beginning;
+mod admission;
 mod cores;
 mod deadlines;
 mod fairness;
@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use blitz_reactor::{Address, Config, IoChoice, Listener, Socket, block_on};
 
-/// Runs `body` once on io_uring and once on epoll. A machine that forbids io_uring fails here
-/// rather than testing half.
+/// Runs `body` once on io_uring and once on epoll. On a machine without io_uring the tests
+/// fail instead of testing one driver only.
 fn on_both_drivers<F: Future<Output = ()>>(body: impl Fn() -> F) {
     for io in [IoChoice::Uring, IoChoice::Epoll] {
         println!("driver: {io:?}");
@@ -39,7 +39,7 @@ fn anywhere() -> Address {
     Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
-/// A listener of the reactor and where it listens.
+/// A listener of the reactor, and its address.
 fn listen() -> (Listener, SocketAddr) {
     let listener = Listener::bind(&anywhere()).unwrap();
     let Address::Tcp(address) = *listener.local() else {
@@ -55,20 +55,20 @@ async fn pair() -> (Socket, Socket) {
     (client, listener.accept().await)
 }
 
-/// A connection whose other end is a plain blocking socket in the test's hands.
-async fn with_outsider() -> (Socket, TcpStream) {
+/// A connection whose peer is a blocking socket outside the reactor.
+async fn with_blocking_peer() -> (Socket, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = Socket::connect(&listener.local_addr().unwrap().into())
         .await
         .unwrap();
-    let outsider = listener.accept().unwrap().0;
-    outsider
+    let peer_stream = listener.accept().unwrap().0;
+    peer_stream
         .set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
-    (socket, outsider)
+    (socket, peer_stream)
 }
 
-/// All that arrives until FIN.
+/// All bytes until FIN.
 async fn read_to_end(socket: &Socket) -> Vec<u8> {
     let mut all = Vec::new();
     while let Some(bytes) = socket.recv().await.unwrap() {
@@ -77,12 +77,12 @@ async fn read_to_end(socket: &Socket) -> Vec<u8> {
     all
 }
 
-/// Bytes that differ enough to show a mix-up.
+/// Bytes in a pattern that reveals reordering.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 31 % 251) as u8).collect()
 }
 
-/// Runs blocking work of a test beside the reactor.
+/// Runs blocking code of a test outside the reactor.
 async fn outside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
     blitz_reactor::blocking(job).await
 }

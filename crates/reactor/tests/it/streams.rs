@@ -1,4 +1,4 @@
-//! Bytes arrive whole, in order and bounded.
+//! Bytes arrive completely, in order, and within bounds.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -10,11 +10,11 @@ use blitz_reactor::{
 
 use crate::{
     config, listen, on_both_drivers, outside, pair, pattern, read_exactly, read_to_end,
-    with_outsider, write_all,
+    with_blocking_peer, write_all,
 };
 
 #[test]
-fn what_is_sent_arrives_and_fin_ends_it() {
+fn sent_bytes_arrive_and_fin_ends_the_stream() {
     on_both_drivers(|| async {
         let (client, server) = pair().await;
         client.send("one ");
@@ -32,7 +32,7 @@ fn what_is_sent_arrives_and_fin_ends_it() {
 }
 
 #[test]
-fn what_is_queued_in_a_turn_leaves_in_one_send() {
+fn bytes_queued_in_one_turn_are_sent_together() {
     on_both_drivers(|| async {
         let (client, server) = pair().await;
         client.send("head");
@@ -69,7 +69,7 @@ fn large_transfers_are_complete_both_ways_at_once() {
 }
 
 #[test]
-fn a_slow_reader_is_never_sent_more_than_its_window() {
+fn unread_bytes_never_exceed_the_window() {
     on_both_drivers(|| async {
         let (client, server) = pair().await;
         server.set_window(20_000);
@@ -96,7 +96,7 @@ fn a_slow_reader_is_never_sent_more_than_its_window() {
 }
 
 #[test]
-fn the_kernel_takes_a_bounded_amount_for_a_client_that_reads_nothing() {
+fn the_kernel_buffers_a_bounded_amount_for_a_client_that_does_not_read() {
     const LEN: usize = 8 << 20;
     on_both_drivers(|| async {
         let (listener, address) = listen();
@@ -107,7 +107,7 @@ fn the_kernel_takes_a_bounded_amount_for_a_client_that_reads_nothing() {
             server.send(piece.to_vec());
         }
         sleep(Duration::from_millis(300)).await;
-        // What the client's own buffer holds comes on top.
+        // In addition to the client's receive buffer.
         let taken = counters().sent_bytes - sent;
         assert!(taken <= 1 << 20, "{taken} bytes");
         server.finish();
@@ -122,11 +122,11 @@ fn the_kernel_takes_a_bounded_amount_for_a_client_that_reads_nothing() {
 #[test]
 fn a_closed_window_receives_nothing_until_it_opens() {
     on_both_drivers(|| async {
-        let (socket, outsider) = with_outsider().await;
+        let (socket, peer_stream) = with_blocking_peer().await;
         socket.set_window(4_096);
-        // The receive that is already armed may still bring what it was armed for.
+        // The pending receive may still deliver up to its limit.
         socket.set_window(0);
-        write_all(&outsider, &pattern(200_000));
+        write_all(&peer_stream, &pattern(200_000));
         sleep(Duration::from_millis(50)).await;
         assert!(
             socket.unread_bytes() <= 16 << 10,
@@ -137,54 +137,54 @@ fn a_closed_window_receives_nothing_until_it_opens() {
         sleep(Duration::from_millis(50)).await;
         assert_eq!(socket.unread_bytes(), before);
         socket.set_window(64 << 10);
-        drop(outsider);
+        drop(peer_stream);
         assert_eq!(read_to_end(&socket).await, pattern(200_000));
     });
 }
 
 #[test]
-fn what_was_queued_last_leaves_before_the_core_ends() {
+fn queued_bytes_are_sent_before_the_core_ends() {
     for io in [IoChoice::Uring, IoChoice::Epoll] {
-        let mut outsider = block_on(&config(io), async {
-            let (socket, outsider) = with_outsider().await;
+        let mut peer_stream = block_on(&config(io), async {
+            let (socket, peer_stream) = with_blocking_peer().await;
             socket.send("good-bye");
             socket.finish();
-            outsider
+            peer_stream
         })
         .unwrap();
-        let mut heard = String::new();
-        outsider.read_to_string(&mut heard).unwrap();
-        assert_eq!(heard, "good-bye");
+        let mut received = String::new();
+        peer_stream.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "good-bye");
     }
 }
 
-/// Though it is more than a turn starts to send.
+/// Even if they are more than one turn starts.
 #[test]
-fn nor_does_the_core_end_before_much_has_left() {
+fn large_sends_start_before_the_core_ends() {
     const BYTES: usize = 100_000;
     for io in [IoChoice::Uring, IoChoice::Epoll] {
         let outsiders = block_on(&config(io), async {
             let mut pairs = Vec::new();
             for _ in 0..20 {
-                pairs.push(with_outsider().await);
+                pairs.push(with_blocking_peer().await);
             }
-            let sent = pairs.into_iter().map(|(socket, outsider)| {
+            let sent = pairs.into_iter().map(|(socket, peer_stream)| {
                 socket.send(pattern(BYTES));
                 socket.finish();
-                outsider
+                peer_stream
             });
             sent.collect::<Vec<_>>()
         });
-        for mut outsider in outsiders.unwrap() {
-            let mut heard = Vec::new();
-            outsider.read_to_end(&mut heard).unwrap();
-            assert!(heard == pattern(BYTES), "{} bytes", heard.len());
+        for mut peer_stream in outsiders.unwrap() {
+            let mut received = Vec::new();
+            peer_stream.read_to_end(&mut received).unwrap();
+            assert!(received == pattern(BYTES), "{} bytes", received.len());
         }
     }
 }
 
 #[test]
-fn bytes_put_back_come_first() {
+fn unread_bytes_that_are_put_back_come_first() {
     on_both_drivers(|| async {
         let (client, server) = pair().await;
         client.send("GET / and more");
@@ -199,7 +199,7 @@ fn bytes_put_back_come_first() {
 }
 
 #[test]
-fn a_reset_is_an_error_that_stays() {
+fn a_reset_is_a_persistent_error() {
     on_both_drivers(|| async {
         let (client, server) = pair().await;
         client.abort();
@@ -211,7 +211,7 @@ fn a_reset_is_an_error_that_stays() {
 }
 
 #[test]
-fn what_was_queued_arrives_before_a_reset() {
+fn queued_bytes_arrive_before_a_reset() {
     on_both_drivers(|| async {
         let (client, server) = pair().await;
         client.send("half an answer");
@@ -236,7 +236,7 @@ fn sending_to_a_reset_connection_fails() {
 }
 
 #[test]
-fn connecting_to_nobody_is_refused() {
+fn connecting_without_a_listener_is_refused() {
     on_both_drivers(|| async {
         let (listener, address) = listen();
         drop(listener);
@@ -247,9 +247,9 @@ fn connecting_to_nobody_is_refused() {
 }
 
 #[test]
-fn an_attempt_to_connect_can_be_given_up() {
+fn a_pending_connect_can_be_cancelled() {
     on_both_drivers(|| async {
-        // A backlog of one that is full lets nobody in.
+        // A full backlog accepts no connection.
         let address = blackhole().into();
         let attempt = Socket::connect(&address);
         let attempt = blitz_reactor::timeout(Duration::from_millis(50), attempt).await;
@@ -259,7 +259,7 @@ fn an_attempt_to_connect_can_be_given_up() {
     });
 }
 
-/// An address whose SYNs are dropped: a listener that accepts nobody and whose backlog is full.
+/// An address whose SYNs are dropped: a listener that does not accept and whose backlog is full.
 fn blackhole() -> std::net::SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -275,10 +275,10 @@ fn blackhole() -> std::net::SocketAddr {
 }
 
 #[test]
-fn unix_sockets_work_and_their_file_goes_with_the_listener() {
+fn unix_sockets_work_and_the_listener_removes_their_file() {
     on_both_drivers(|| async {
         let path = std::env::temp_dir().join(format!("blitz-reactor-{}.sock", std::process::id()));
-        // A file that a crashed process left behind.
+        // The file of a crashed process.
         drop(std::os::unix::net::UnixListener::bind(&path));
         let address = Address::unix(&path);
         let listener = Listener::bind(&address).unwrap();
@@ -293,9 +293,9 @@ fn unix_sockets_work_and_their_file_goes_with_the_listener() {
     });
 }
 
-/// A file refuses connections as a forgotten socket does, and is not ours to remove.
+/// A file refuses connections like a stale socket, but must not be removed.
 #[test]
-fn a_file_in_the_place_of_a_unix_socket_stays() {
+fn a_file_at_the_path_of_a_unix_socket_is_not_removed() {
     on_both_drivers(|| async {
         let path = std::env::temp_dir().join(format!("blitz-reactor-{}.txt", std::process::id()));
         std::fs::write(&path, "precious").unwrap();
@@ -316,17 +316,17 @@ fn both_ends_know_their_addresses() {
 }
 
 #[test]
-fn a_finished_socket_delivers_its_answer_in_spite_of_unread_input() {
+fn a_finished_socket_delivers_its_queue_despite_unread_input() {
     on_both_drivers(|| async {
-        let (socket, mut outsider) = with_outsider().await;
-        write_all(&outsider, &pattern(30_000));
+        let (socket, mut peer_stream) = with_blocking_peer().await;
+        write_all(&peer_stream, &pattern(30_000));
         socket.recv().await.unwrap();
         socket.send("413 with a reason");
         socket.finish();
         let answer = outside(move || {
-            let answer = read_exactly(&outsider, 17);
+            let answer = read_exactly(&peer_stream, 17);
             let mut rest = Vec::new();
-            outsider.read_to_end(&mut rest).unwrap();
+            peer_stream.read_to_end(&mut rest).unwrap();
             (answer, rest)
         });
         assert_eq!(answer.await, (b"413 with a reason".to_vec(), Vec::new()));
@@ -336,14 +336,14 @@ fn a_finished_socket_delivers_its_answer_in_spite_of_unread_input() {
 }
 
 #[test]
-fn a_finished_socket_does_not_wait_for_a_silent_peer_for_ever() {
+fn a_finished_socket_waits_a_bounded_time_for_a_silent_peer() {
     on_both_drivers(|| async {
-        let (socket, outsider) = with_outsider().await;
+        let (socket, peer_stream) = with_blocking_peer().await;
         socket.send("bye");
         socket.finish();
-        let (outsider, bye) = outside(move || {
-            let bye = read_exactly(&outsider, 3);
-            (outsider, bye)
+        let (peer_stream, bye) = outside(move || {
+            let bye = read_exactly(&peer_stream, 3);
+            (peer_stream, bye)
         })
         .await;
         assert_eq!(bye, b"bye");
@@ -351,16 +351,16 @@ fn a_finished_socket_does_not_wait_for_a_silent_peer_for_ever() {
         assert_eq!(blitz_reactor::sockets_open(), 1);
         sleep(Duration::from_millis(700)).await;
         assert_eq!(blitz_reactor::sockets_open(), 0);
-        drop(outsider);
+        drop(peer_stream);
     });
 }
 
 #[test]
-fn dropping_a_socket_closes_it_and_leaves_nothing() {
+fn dropping_a_socket_closes_it() {
     on_both_drivers(|| async {
-        let (socket, mut outsider) = with_outsider().await;
+        let (socket, mut peer_stream) = with_blocking_peer().await;
         drop(socket);
-        let read = outside(move || outsider.read(&mut [0; 8]).unwrap());
+        let read = outside(move || peer_stream.read(&mut [0; 8]).unwrap());
         assert_eq!(read.await, 0);
         sleep(Duration::from_millis(5)).await;
         assert_eq!(blitz_reactor::sockets_open(), 0);
@@ -368,14 +368,14 @@ fn dropping_a_socket_closes_it_and_leaves_nothing() {
 }
 
 #[test]
-fn a_full_socket_waits_for_its_reader_and_loses_nothing() {
+fn a_full_socket_waits_for_its_reader() {
     const LEN: usize = 8 << 20;
     on_both_drivers(|| async {
-        let (socket, outsider) = with_outsider().await;
+        let (socket, peer_stream) = with_blocking_peer().await;
         socket.send(pattern(LEN));
         sleep(Duration::from_millis(50)).await;
         assert!(socket.queued() > 0, "the kernel does not take it all");
-        let reader = outside(move || read_exactly(&outsider, LEN) == pattern(LEN));
+        let reader = outside(move || read_exactly(&peer_stream, LEN) == pattern(LEN));
         assert!(reader.await);
         socket.send_room(0).await.unwrap();
     });
@@ -397,9 +397,9 @@ fn everything_is_counted() {
     });
 }
 
-/// What a user lends for sending may do anything when it is dropped.
+/// The drop of sent memory may run any code.
 #[test]
-fn foreign_memory_may_use_the_reactor_when_it_is_dropped() {
+fn dropping_sent_memory_may_use_the_reactor() {
     struct Owner(Vec<u8>, u64);
     impl AsRef<[u8]> for Owner {
         fn as_ref(&self) -> &[u8] {
@@ -426,7 +426,7 @@ fn foreign_memory_may_use_the_reactor_when_it_is_dropped() {
     });
 }
 
-/// More than the submission queue of a ring holds.
+/// More than the submission queue holds.
 #[test]
 fn a_turn_may_start_any_number_of_sends() {
     const PAIRS: usize = 700;

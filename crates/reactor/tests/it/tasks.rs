@@ -45,7 +45,7 @@ fn an_aborted_task_is_dropped() {
 }
 
 #[test]
-fn a_task_that_panics_harms_no_other() {
+fn a_task_that_panics_does_not_affect_others() {
     on_both_drivers(|| async {
         let survived = Rc::new(Cell::new(false));
         let other = survived.clone();
@@ -54,7 +54,7 @@ fn a_task_that_panics_harms_no_other() {
             yield_now().await;
             other.set(true);
         });
-        // Telling of the panic may take a while.
+        // Printing the panic may take a while.
         while counters().task_panics == 0 {
             sleep(Duration::from_millis(5)).await;
         }
@@ -65,7 +65,7 @@ fn a_task_that_panics_harms_no_other() {
 }
 
 #[test]
-fn a_waker_works_from_any_thread_and_after_its_task_is_gone() {
+fn a_waker_works_from_any_thread_and_after_its_task_has_ended() {
     on_both_drivers(|| async {
         let slot = Rc::new(RefCell::new(None::<Waker>));
         let polls = Rc::new(Cell::new(0));
@@ -93,7 +93,7 @@ fn a_waker_works_from_any_thread_and_after_its_task_is_gone() {
 }
 
 #[test]
-fn more_wakes_than_the_mailbox_holds_lose_no_task() {
+fn a_full_mailbox_loses_no_wake() {
     on_both_drivers(|| async {
         let woken = Rc::new(Cell::new(0));
         let (sender, wakers) = std::sync::mpsc::channel::<Waker>();
@@ -115,7 +115,7 @@ fn more_wakes_than_the_mailbox_holds_lose_no_task() {
         }
         drop(sender);
         yield_now().await;
-        // While the core sleeps here, nobody empties the mailbox.
+        // While the core blocks here, its mailbox is not read.
         let waking = std::thread::spawn(move || wakers.iter().take(6_000).for_each(Waker::wake));
         waking.join().unwrap();
         sleep(Duration::from_millis(20)).await;
@@ -125,7 +125,7 @@ fn more_wakes_than_the_mailbox_holds_lose_no_task() {
 }
 
 #[test]
-fn blocking_work_leaves_the_core_free() {
+fn blocking_jobs_do_not_block_the_core() {
     on_both_drivers(|| async {
         let ticks = Rc::new(Cell::new(0));
         let theirs = ticks.clone();
@@ -145,7 +145,7 @@ fn blocking_work_leaves_the_core_free() {
 }
 
 #[test]
-fn the_seed_decides_what_is_random() {
+fn random_numbers_follow_from_the_seed() {
     let drawn = RefCell::new(Vec::new());
     on_both_drivers(|| async { drawn.borrow_mut().push((random_u64(), random_u64())) });
     let drawn = drawn.into_inner();

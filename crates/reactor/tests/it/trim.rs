@@ -1,24 +1,24 @@
-//! Memory that a burst has used goes back to the operating system.
+//! Memory is given back to the operating system after a burst.
 
 use std::time::Duration;
 
 use blitz_reactor::{counters, sleep, spawn, yield_now};
 
-use crate::{on_both_drivers, pattern, with_outsider, write_all};
+use crate::{on_both_drivers, pattern, with_blocking_peer, write_all};
 
-/// More than what a core takes for a burst.
+/// More than the minimum of a burst.
 const TASKS: usize = 600;
 
 #[test]
-fn memory_goes_back_once_a_burst_is_over_and_sockets_go_on() {
+fn memory_is_given_back_after_a_burst_and_sockets_keep_working() {
     on_both_drivers(|| async {
-        let (socket, outsider) = with_outsider().await;
+        let (socket, peer_stream) = with_blocking_peer().await;
         for _ in 0..TASKS {
             spawn(sleep(Duration::from_millis(20)));
         }
-        // What is received meanwhile stays what it is.
+        // Bytes that are received meanwhile do not change.
         let sent = pattern(40_000);
-        write_all(&outsider, &sent);
+        write_all(&peer_stream, &sent);
         let mut held = Vec::new();
         while held
             .iter()
@@ -29,7 +29,7 @@ fn memory_goes_back_once_a_burst_is_over_and_sockets_go_on() {
             held.push(socket.recv().await.unwrap().unwrap());
         }
         sleep(Duration::from_millis(1_000)).await;
-        assert_eq!(counters().trims, 0, "it may not be over");
+        assert_eq!(counters().trims, 0, "the burst is not over");
         sleep(Duration::from_millis(1_500)).await;
         assert_eq!(counters().trims, 1);
         let held: Vec<u8> = held
@@ -38,7 +38,7 @@ fn memory_goes_back_once_a_burst_is_over_and_sockets_go_on() {
             .collect();
         assert_eq!(held, sent);
         for round in 0..3_000 {
-            write_all(&outsider, &[round as u8; 100]);
+            write_all(&peer_stream, &[round as u8; 100]);
             let mut left = 100;
             while left > 0 {
                 let bytes = socket.recv().await.unwrap().unwrap();
@@ -51,7 +51,7 @@ fn memory_goes_back_once_a_burst_is_over_and_sockets_go_on() {
 }
 
 #[test]
-fn a_core_that_is_never_busy_keeps_its_memory() {
+fn a_core_without_a_burst_keeps_its_memory() {
     on_both_drivers(|| async {
         for _ in 0..100 {
             spawn(yield_now());
@@ -69,11 +69,11 @@ fn resident_bytes() -> usize {
 }
 
 #[test]
-fn the_memory_of_a_burst_really_goes_back() {
-    // Others would be measured, too.
+fn the_resident_memory_shrinks_after_a_burst() {
+    // The measurement includes other tests of the process.
     if std::env::var_os("BLITZ_TRIM_ALONE").is_none() {
         let ran = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["trim::the_memory_of_a_burst_really_goes_back", "--exact"])
+            .args(["trim::the_resident_memory_shrinks_after_a_burst", "--exact"])
             .env("BLITZ_TRIM_ALONE", "1")
             .output()
             .unwrap();
@@ -83,10 +83,10 @@ fn the_memory_of_a_burst_really_goes_back() {
     }
     on_both_drivers(|| async {
         const BYTES: usize = 24 << 20;
-        let (socket, outsider) = with_outsider().await;
+        let (socket, peer_stream) = with_blocking_peer().await;
         let writer = std::thread::spawn(move || {
-            write_all(&outsider, &vec![7; BYTES]);
-            outsider
+            write_all(&peer_stream, &vec![7; BYTES]);
+            peer_stream
         });
         let mut held = Vec::new();
         let mut received = 0;

@@ -1,5 +1,4 @@
-//! Whose the file of a unix socket is: it is removed only by its owner, and only once nobody listens
-//! on it.
+//! The file of a unix socket is removed only by its owner, or when no process listens on it.
 
 use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
 use std::os::fd::AsRawFd;
@@ -12,7 +11,7 @@ use blitz_reactor::{Address, IoChoice, Listener, block_on, yield_now};
 
 use crate::{config, on_both_drivers};
 
-/// A folder of the test's own, so that the locks of others do not matter.
+/// A separate folder, so that other tests do not hold its lock.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("blitz-unix-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
@@ -21,7 +20,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_socket_that_took_the_place_of_ours_stays() {
+fn a_socket_that_has_replaced_ours_is_not_removed() {
     on_both_drivers(|| async {
         let folder = folder("replaced");
         let path = folder.join("a.sock");
@@ -36,7 +35,7 @@ fn a_socket_that_took_the_place_of_ours_stays() {
 }
 
 #[test]
-fn a_socket_that_somebody_listens_on_is_not_taken() {
+fn a_socket_in_use_is_not_replaced() {
     on_both_drivers(|| async {
         let folder = folder("live");
         let path = folder.join("a.sock");
@@ -53,9 +52,9 @@ fn a_socket_that_somebody_listens_on_is_not_taken() {
     });
 }
 
-/// Somebody who accepts nothing for the moment listens as well, and connecting would wait.
+/// A socket whose server does not accept at the moment is in use, and connecting to it would block.
 #[test]
-fn a_socket_with_a_full_queue_is_not_taken() {
+fn a_socket_with_a_full_backlog_is_not_replaced() {
     on_both_drivers(|| async {
         let folder = folder("full");
         let path = folder.join("a.sock");
@@ -72,8 +71,8 @@ fn a_socket_with_a_full_queue_is_not_taken() {
     });
 }
 
-/// A process that binds each path that it is told and says how that went. It gives the socket up when
-/// the next line comes.
+/// A process that binds each path of its standard input and prints the result. It closes the socket when the
+/// next line arrives.
 #[test]
 #[ignore = "it is the process that the next test starts"]
 fn a_process_that_binds() {
@@ -126,7 +125,7 @@ impl Process {
     fn outcome(&mut self) -> String {
         let line = self.lines.by_ref().map(Result::unwrap);
         let mut outcomes = line.filter_map(|line| Some(line.strip_prefix("outcome ")?.to_owned()));
-        outcomes.next().expect("it says how it went")
+        outcomes.next().expect("the process prints the result")
     }
 }
 
@@ -138,7 +137,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn of_servers_that_start_at_once_on_a_stale_socket_one_gets_it() {
+fn one_of_several_servers_replaces_a_stale_socket() {
     const SERVERS: usize = 4;
     const ROUNDS: usize = 200;
     for io in ["uring", "epoll"] {
@@ -153,7 +152,7 @@ fn of_servers_that_start_at_once_on_a_stale_socket_one_gets_it() {
             let outcomes: Vec<_> = servers.iter_mut().map(Process::outcome).collect();
             let winners = outcomes.iter().filter(|outcome| *outcome == "true").count();
             assert_eq!(winners, 1, "{io}, round {round}");
-            UnixStream::connect(&path).expect("the socket is that of the one that listens");
+            UnixStream::connect(&path).expect("the socket belongs to the listening server");
             for server in &mut servers {
                 server.tell("close");
                 assert_eq!(server.outcome(), "closed");

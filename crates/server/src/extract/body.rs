@@ -1,4 +1,4 @@
-//! The content of a request: as a stream, or read whole within the app's limit.
+//! The content of a request: as a stream, or buffered within the app's limit.
 
 use blitz_http::{
     BodyError, BodyLength, Buffer, Fields, Name, Part, Pooled, RecvBody, Slice, Status,
@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
 
-/// The content as it arrives. Not reading it stops the client from sending more.
+/// The content as a stream. A client cannot send more while the handler does not read.
 ///
 /// ```
 /// use blitz::{App, Problem, extract::Body};
@@ -39,16 +39,16 @@ impl Body {
         }
     }
 
-    /// What the head says about the length.
+    /// The length according to the head.
     pub fn length(&self) -> BodyLength {
         self.source.length()
     }
 
-    /// The next bytes, as they were received; `None` at the end.
+    /// The next received bytes; `None` at the end.
     ///
     /// # Errors
-    /// Why the content ends early. With `?` in a handler that returns [`Problem`] it becomes the
-    /// fitting response.
+    /// Why the content is incomplete. With `?` in a handler that returns [`Problem`] it becomes the
+    /// corresponding response.
     pub async fn chunk(&mut self) -> Result<Option<Slice>, ContentError> {
         loop {
             match self.source.next().await? {
@@ -59,15 +59,15 @@ impl Body {
         }
     }
 
-    /// All of it, at most `limit` bytes.
+    /// The whole content, at most `limit` bytes.
     ///
     /// # Errors
-    /// As [`chunk`](Body::chunk), and if it is larger than `limit`.
+    /// As [`chunk`](Body::chunk), and if the content is larger than `limit`.
     pub async fn read(&mut self, limit: usize) -> Result<Buffer, ContentError> {
         Ok(self.source.read_to_end(limit).await?)
     }
 
-    /// The trailer section, if there was one and the end was reached with [`chunk`](Body::chunk).
+    /// The trailer section, if there is one and [`chunk`](Body::chunk) has reached the end.
     pub fn trailers(&self) -> Option<&Fields> {
         self.trailers.as_deref()
     }
@@ -76,13 +76,16 @@ impl Body {
 impl FromRequest for Body {
     fn from_request(request: &mut Request) -> Result<Self, Response> {
         request.take_body().ok_or_else(|| {
-            tracing::error!(route = request.route(), "the body was taken before");
+            tracing::error!(
+                route = request.route(),
+                "the request body was already taken"
+            );
             Problem::new(Status::INTERNAL_SERVER_ERROR).into_response()
         })
     }
 }
 
-/// Why the content of a request could not be had; as a response it tells the client.
+/// Why the content of a request could not be read. As a response it has the corresponding status.
 #[derive(Debug, Clone)]
 pub struct ContentError(BodyError);
 
@@ -116,7 +119,7 @@ impl IntoResponse for ContentError {
     }
 }
 
-/// Reads the content whole, within the app's limit.
+/// Buffers the content within the app's limit.
 async fn read(mut request: Request) -> Result<Buffer, Response> {
     let limit = request.core.site().body_bytes_max();
     let mut body = Body::from_request(&mut request)?;
@@ -149,10 +152,10 @@ impl FromBody for Vec<u8> {
     }
 }
 
-/// JSON: as an argument, the content read as such; as a result, a response.
+/// JSON: as an argument, the parsed content; as a result, a response.
 ///
-/// A request must say that it is JSON (`application/json` or a `+json` type), otherwise it is
-/// answered with 415; what does not parse with 400, what does not fit the type with 422.
+/// The response is 415 if the content type is not JSON (`application/json` or a `+json` type), 400 if the
+/// content is malformed, and 422 if it does not match the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -193,13 +196,13 @@ impl<T: DeserializeOwned> FromBody for Form<T> {
             .map_err(|error| {
                 let problem = Problem::new(Status::UNPROCESSABLE_CONTENT);
                 problem
-                    .detail(format!("the form does not fit: {error}"))
+                    .detail(format!("the form does not match: {error}"))
                     .into_response()
             })
     }
 }
 
-/// Refuses content whose declared type is not the wanted one.
+/// Rejects content of another type.
 fn expect_type(
     request: &Request,
     accepts: impl Fn(&str) -> bool,

@@ -1,4 +1,4 @@
-//! What the head alone gives: query, header fields, method, peer.
+//! Extractors of the head: query, header fields, method, peer.
 
 use std::ops::Deref;
 
@@ -10,9 +10,9 @@ use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
 
-/// The query, decoded into a struct, a map or a list of pairs; repeated keys may fill a list.
+/// The query, decoded into a struct, a map or a list of pairs; repeated keys can fill a list.
 ///
-/// What does not fit is answered with 400. A missing query counts as an empty one.
+/// The response is 400 if the query does not match the type. A missing query counts as an empty one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
@@ -22,12 +22,12 @@ impl<T: DeserializeOwned> FromRequest for Query<T> {
         serde_html_form::from_str(query)
             .map(Query)
             .map_err(|error| {
-                Problem::bad_request(format!("the query does not fit: {error}")).into_response()
+                Problem::bad_request(format!("the query does not match: {error}")).into_response()
             })
     }
 }
 
-/// The header section, copied out of the request; [`Request::fields`] does not copy.
+/// A copy of the header section; [`Request::fields`] does not copy.
 #[derive(Debug, Clone)]
 pub struct Headers(pub Fields);
 

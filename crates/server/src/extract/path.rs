@@ -14,9 +14,8 @@ use crate::response::{IntoResponse, Response};
 
 /// The parameters of the route: a single value, a tuple in their order, or a struct by name.
 ///
-/// Percent escapes are decoded. A value that does not parse is answered with 400 and says which
-/// parameter is wrong; where such a path should be another route's, say so in the route, as in
-/// `{id:u64}`.
+/// Percent escapes are decoded. If a value does not parse, the response is a 400 that names the parameter.
+/// To leave such paths to another route, restrict the parameter in the pattern, for example `{id:u64}`.
 ///
 /// ```
 /// use blitz::{App, extract::Path};
@@ -33,7 +32,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for Path<T> {
     fn from_request(request: &mut Request) -> Result<Self, Response> {
         let value = T::deserialize(Params { request });
         value.map(Path).map_err(|error| {
-            Problem::bad_request(format!("the path does not fit: {error}")).into_response()
+            Problem::bad_request(format!("the path does not match: {error}")).into_response()
         })
     }
 
@@ -45,7 +44,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for Path<T> {
     }
 }
 
-/// All parameters, as serde sees them.
+/// All parameters, as a serde deserializer.
 struct Params<'r> {
     request: &'r Request,
 }
@@ -62,13 +61,13 @@ impl<'r> Params<'r> {
         match (values.next(), values.next()) {
             (Some((_, only)), None) => Ok(only),
             _ => Err(de::Error::custom(
-                "one value is wanted where the route has several or none",
+                "the type takes one value, but the route has several or none",
             )),
         }
     }
 }
 
-/// Hands each of these to the only parameter.
+/// Forwards each of these methods to the only parameter.
 macro_rules! forward_to_single {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Unfit> {
@@ -236,7 +235,7 @@ impl<'r> IntoDeserializer<'r, Unfit> for Segment<'r> {
     }
 }
 
-/// Why the parameters do not fit the type, for the client.
+/// Why the parameters do not match the type, as a message for the client.
 #[derive(Debug)]
 struct Unfit(String);
 

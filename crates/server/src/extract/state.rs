@@ -1,4 +1,4 @@
-//! Values that the app was given: `State<T>` for all cores, `Local<T>` for each its own.
+//! States of the app: `State<T>` is shared by all cores, of `Local<T>` each core has its own.
 
 use std::any::type_name;
 use std::ops::Deref;
@@ -12,18 +12,18 @@ use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
 
-/// A value given to [`App::state`](crate::App::state), shared by all cores.
+/// The value that was passed to [`App::state`](crate::App::state), shared by all cores.
 ///
-/// Taking it costs no atomic operation: each core has its own handle to it. A handler that needs a
-/// state the app does not have is an error at start.
+/// Extracting it costs no atomic operation, because each core has its own handle. A missing state is an
+/// error at start.
 pub struct State<T: 'static>(pub Shared<T>);
 
 /// A core's handle to a value that all cores share.
-#[allow(clippy::redundant_allocation)] // the outer count is the core's own, and not atomic
+#[allow(clippy::redundant_allocation)] // the outer count belongs to one core and is not atomic
 pub struct Shared<T>(Rc<Arc<T>>);
 
 impl<T> Shared<T> {
-    /// A handle that may leave the core.
+    /// A handle that may be sent to other threads.
     pub fn to_arc(&self) -> Arc<T> {
         Arc::clone(&self.0)
     }
@@ -64,14 +64,14 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
             return Ok(());
         }
         Err(format!(
-            "its handler takes `State<{}>`, which `.state(..)` never set",
+            "its handler takes `State<{}>`, but the app does not set it with `.state(..)`",
             type_name::<T>()
         ))
     }
 }
 
-/// A core's own value, made by the function given to [`App::local`](crate::App::local). It needs
-/// no lock: a `Cell` or a `RefCell` will do.
+/// A core's own value, made by the function that was passed to [`App::local`](crate::App::local). It needs
+/// no lock: a `Cell` or a `RefCell` suffices.
 pub struct Local<T: 'static>(pub Rc<T>);
 
 impl<T: 'static> Deref for Local<T> {
@@ -96,13 +96,13 @@ impl<T: 'static> FromRequest for Local<T> {
             return Ok(());
         }
         Err(format!(
-            "its handler takes `Local<{}>`, which `.local(..)` never set",
+            "its handler takes `Local<{}>`, but the app does not set it with `.local(..)`",
             type_name::<T>()
         ))
     }
 }
 
-/// Unreachable for routes, which are checked at start.
+/// The response if a state is missing. Routes are checked at start, so only middleware can cause it.
 fn missing<T>() -> Response {
     tracing::error!(state = type_name::<T>(), "the app has no such state");
     Problem::new(Status::INTERNAL_SERVER_ERROR).into_response()

@@ -1,11 +1,11 @@
-//! The text of a route, parsed once: `/users/{id:u64}/files/{rest...}`.
+//! Route patterns, parsed once: `/users/{id:u64}/files/{rest...}`.
 
 use std::fmt;
 
-/// Most parameters one pattern may have; they travel in a fixed array.
+/// Most parameters of one pattern; their ranges are in a fixed array.
 pub const PARAMS_MAX: usize = 8;
 
-/// What a parameter accepts, narrowest first: the order in which the kinds are tried.
+/// The kinds of parameters, most specific first: the order in which they are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Hexadecimal with hyphens, 8-4-4-4-12 digits.
@@ -32,7 +32,7 @@ impl Kind {
         ("str", Kind::Text),
     ];
 
-    /// Length of the segment in front of `rest`, if it is of this kind; it is never empty.
+    /// The length of the segment at the start of `rest`, if it is of this kind; it is never 0.
     pub fn measure(self, rest: &[u8]) -> Option<usize> {
         self.measure_end(rest, tail(rest))
     }
@@ -41,7 +41,7 @@ impl Kind {
     #[inline(always)]
     pub(super) fn measure_end(self, rest: &[u8], tail: u64) -> Option<usize> {
         if self == Kind::U64 {
-            // Less than eight digits always fit; more are looked at below.
+            // Fewer than eight digits always fit; more are checked below.
             if let Some(digits) = other_than_digit_in(front(rest, tail)) {
                 let ends = digits >= rest.len() || rest[digits] == b'/';
                 return (ends && digits > 0).then_some(digits);
@@ -75,14 +75,14 @@ impl Kind {
     }
 }
 
-/// One piece of a pattern.
+/// One token of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Token {
-    /// Bytes that must stand there, in the spelling of a normalised path.
+    /// Bytes that the path must have there, in the form of a normalised path.
     Literal(Vec<u8>),
     /// The rest of a segment, at least one byte.
     Param(Kind),
-    /// All that follows, slashes included; may be empty.
+    /// The rest of the path, slashes included; may be empty.
     Rest,
 }
 
@@ -94,7 +94,7 @@ pub struct Pattern {
     names: Vec<Box<str>>,
 }
 
-/// Why a pattern cannot be used, in words for its author.
+/// Why a pattern is invalid, as a message for its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError {
     pattern: String,
@@ -138,22 +138,22 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// The text it was parsed from.
+    /// The text of the pattern.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Its pieces, in order; neighbouring literals are never split.
+    /// The tokens, in order; adjacent literals are one token.
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
     }
 
-    /// The names of its parameters, in order.
+    /// The names of the parameters, in order.
     pub fn names(&self) -> &[Box<str>] {
         &self.names
     }
 
-    /// Takes the literal in front of `remaining` and returns what follows it.
+    /// Takes the literal at the start of `remaining` and returns the rest.
     fn take_literal<'t>(&mut self, remaining: &'t str) -> Result<&'t str, String> {
         let end = remaining.find('{').unwrap_or(remaining.len());
         let (literal, after) = remaining.split_at(end);
@@ -171,7 +171,7 @@ impl Pattern {
                 return Err("`.` and `..` never match: paths are normalised first".into());
             }
         }
-        self.tokens.push(Token::Literal(spell(literal)?));
+        self.tokens.push(Token::Literal(normalize(literal)?));
         Ok(after)
     }
 
@@ -186,7 +186,7 @@ impl Pattern {
         } else if let Some((name, kind)) = braced.split_once(':') {
             let known = Kind::parse(kind).ok_or_else(|| {
                 let names = Kind::NAMES.map(|(name, _)| name).join(", ");
-                format!("`{kind}` is not a kind of parameter; there are {names}")
+                format!("`{kind}` is not a kind of parameter; the kinds are {names}")
             })?;
             (name, Token::Param(known))
         } else {
@@ -195,11 +195,13 @@ impl Pattern {
         let starts_segment =
             matches!(self.tokens.last(), Some(Token::Literal(l)) if l.ends_with(b"/"));
         if token == Token::Rest && !starts_segment {
-            return Err("a catch-all stands right after a `/`".into());
+            return Err("a catch-all must follow a `/`".into());
         }
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         if name.is_empty() || !name.chars().all(is_word) {
-            return Err(format!("`{name}` is no name: use letters, digits and `_`"));
+            return Err(format!(
+                "`{name}` is not a name: use letters, digits and `_`"
+            ));
         }
         if self.names.iter().any(|known| &**known == name) {
             return Err(format!("the parameter `{name}` appears twice"));
@@ -228,12 +230,12 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// Spells a literal as a normalised path does: unreserved escapes decoded, others in upper case,
-/// and everything that cannot stand in a path escaped ([RFC 3986, section 6.2.2]).
+/// Normalises a literal like a path: decodes escapes of unreserved characters, writes other escapes in
+/// upper case, and escapes bytes that a path cannot contain ([RFC 3986, section 6.2.2]).
 ///
 /// [RFC 3986, section 6.2.2]: https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
-fn spell(literal: &str) -> Result<Vec<u8>, String> {
-    let mut spelled = Vec::with_capacity(literal.len());
+fn normalize(literal: &str) -> Result<Vec<u8>, String> {
+    let mut normalized = Vec::with_capacity(literal.len());
     let mut bytes = literal.bytes();
     while let Some(byte) = bytes.next() {
         if byte == b'%' {
@@ -243,20 +245,20 @@ fn spell(literal: &str) -> Result<Vec<u8>, String> {
             if value == 0 {
                 return Err("`%00` is refused in every path".into());
             }
-            push_escaped_unless(&mut spelled, value, is_unreserved(value));
+            push_escaped_unless(&mut normalized, value, is_unreserved(value));
         } else {
             let stays = is_unreserved(byte) || b"!$&'()*+,;=:@/".contains(&byte);
-            push_escaped_unless(&mut spelled, byte, stays);
+            push_escaped_unless(&mut normalized, byte, stays);
         }
     }
-    Ok(spelled)
+    Ok(normalized)
 }
 
-fn push_escaped_unless(spelled: &mut Vec<u8>, byte: u8, stays: bool) {
+fn push_escaped_unless(normalized: &mut Vec<u8>, byte: u8, stays: bool) {
     if stays {
-        spelled.push(byte);
+        normalized.push(byte);
     } else {
-        spelled.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        normalized.extend_from_slice(format!("%{byte:02X}").as_bytes());
     }
 }
 
@@ -294,7 +296,7 @@ fn is_uuid(segment: &[u8]) -> bool {
         })
 }
 
-/// Bytes up to the next `/` or the end, counted eight at a time.
+/// The number of bytes up to the next `/` or the end, found eight bytes at a time.
 #[inline]
 fn segment_len(rest: &[u8], tail: u64) -> usize {
     let mut len = 0;
@@ -309,7 +311,7 @@ fn segment_len(rest: &[u8], tail: u64) -> usize {
     }
 }
 
-/// The last eight bytes of a path as a little-endian word; of a shorter one all, after zeros.
+/// The last eight bytes of a path as a little-endian word; a shorter path is padded with zeros in front.
 #[inline]
 pub(super) fn tail(path: &[u8]) -> u64 {
     match path.last_chunk() {
@@ -320,7 +322,7 @@ pub(super) fn tail(path: &[u8]) -> u64 {
     }
 }
 
-/// The first eight bytes as a little-endian word, filled up with zeros.
+/// The first eight bytes as a little-endian word, padded with zeros.
 #[inline]
 fn front(rest: &[u8], tail: u64) -> u64 {
     match rest.first_chunk() {
@@ -332,16 +334,16 @@ fn front(rest: &[u8], tail: u64) -> u64 {
 
 const ONES: u64 = u64::MAX / 255;
 
-/// Position of the first `/` in a little-endian word: XOR makes it zero, and a zero is the lowest
-/// byte that a subtraction of one turns negative without having been so before.
+/// The position of the first `/` in a little-endian word: XOR makes it zero, and a zero is the lowest byte
+/// that subtracting one makes negative and that was not negative before.
 #[inline]
 fn slash_in(word: u64) -> Option<usize> {
     let zeroed = word ^ (ONES * b'/' as u64);
     first_marked(zeroed.wrapping_sub(ONES) & !zeroed)
 }
 
-/// Position of the first byte that is no digit. Adding makes those above negative, subtracting
-/// those below, and what is carried only reaches bytes after the first.
+/// The position of the first byte that is not a digit. Addition makes the bytes above digits negative,
+/// subtraction those below, and carries affect only bytes after the first one.
 #[inline]
 fn other_than_digit_in(word: u64) -> Option<usize> {
     const ABOVE: u64 = ONES * (0x7f - b'9' as u64);
@@ -349,7 +351,7 @@ fn other_than_digit_in(word: u64) -> Option<usize> {
     first_marked(word.wrapping_add(ABOVE) | word.wrapping_sub(BELOW))
 }
 
-/// Position of the first negative byte.
+/// The position of the first negative byte.
 #[inline]
 fn first_marked(word: u64) -> Option<usize> {
     let marks = word & (ONES << 7);
@@ -361,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_are_measured_as_byte_by_byte() {
+    fn segments_are_measured_like_a_bytewise_search() {
         let bytes = [
             0, b'/', b'0', b'5', b'9', b':', b'-', b'a', 0x7f, 0x80, 0xff,
         ];

@@ -1,11 +1,11 @@
-//! The radix tree: grown as literals and parameters, then packed for matching.
+//! The radix tree: built from literals and parameters, then packed for matching.
 
 use super::pattern::{Kind, PARAMS_MAX, Token, tail};
 
 /// No node, no child, no value.
 const NONE: u32 = u32::MAX;
 
-/// Where the parameters of a match lie in the path that was matched.
+/// The ranges of a match's parameters in the matched path.
 ///
 /// Ranges, so that a match allocates nothing and borrows nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,41 +14,41 @@ pub struct Params {
     ranges: [(u16, u16); PARAMS_MAX],
 }
 
-/// Longest path that is matched, so that ranges stay small. Request lines end long before.
+/// The longest path that is matched, so that ranges are small. Request lines are much shorter.
 const PATH_BYTES_MAX: usize = u16::MAX as usize;
 
 impl Params {
-    /// How many parameters the route has.
+    /// The number of parameters.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether the route has no parameter.
+    /// Whether the route has no parameters.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes of parameter `index`, still percent-encoded, in the `path` that was matched.
+    /// The value of parameter `index` in the matched `path`, still percent-encoded.
     pub fn get<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
         let (start, end) = self.ranges[..self.len()].get(index)?;
         path.get(usize::from(*start)..usize::from(*end))
     }
 }
 
-/// A tree under construction: a literal, then what can follow it.
+/// A node of the tree while it is built: a literal, and the branches that follow it.
 #[derive(Debug, Default)]
 pub(super) struct Branch {
     literal: Vec<u8>,
-    /// Each starts with a byte of its own.
+    /// Their literals differ in the first byte.
     children: Vec<Branch>,
-    /// Sorted by kind, narrowest first.
+    /// Sorted by kind, most specific first.
     params: Vec<(Kind, Branch)>,
     rest: Option<u32>,
     value: Option<u32>,
 }
 
 impl Branch {
-    /// The place where the value of this token sequence is kept.
+    /// The slot for the value of this sequence of tokens.
     pub(super) fn slot(&mut self, tokens: &[Token]) -> &mut Option<u32> {
         match tokens {
             [] => &mut self.value,
@@ -85,7 +85,7 @@ impl Branch {
         child.grow(&literal[shared..])
     }
 
-    /// Keeps the first `at` bytes here and moves everything else into an only child.
+    /// Keeps the first `at` bytes here and moves the rest into a single child.
     fn split(&mut self, at: usize) {
         let mut lower = std::mem::take(self);
         self.literal = lower.literal[..at].to_vec();
@@ -105,7 +105,7 @@ impl Branch {
     }
 }
 
-/// The packed tree. A child is found by one look into a table, whatever the fan-out.
+/// The packed tree. Finding a child is one table look-up for any number of children.
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
@@ -113,33 +113,33 @@ pub(super) struct Tree {
 
 #[derive(Debug)]
 struct Node {
-    /// What must stand here; the byte that led here is left out.
+    /// The literal of the node, without the first byte, which selected the node.
     literal: Box<[u8]>,
-    /// `jumps[byte - first]` is the child that `byte` leads to.
+    /// `jumps[byte - first]` is the child whose literal starts with `byte`.
     jumps: Box<[u32]>,
     first: u8,
-    /// The widest parameter and where it leads; most nodes that have one have no other.
+    /// The least specific parameter and its node; most nodes with parameters have no other.
     widest: Option<Kind>,
     after_widest: u32,
-    /// The others, narrowest first.
+    /// The other parameters, most specific first.
     narrower: Box<[(Kind, u32)]>,
-    /// Neither parameters nor a catch-all stand beside the children.
+    /// The node has neither parameters nor a catch-all.
     only_literals: bool,
-    /// Nor is there a literal: all there is to do is to jump.
+    /// The node also has no literal, only children.
     only_jumps: bool,
     rest: u32,
     value: u32,
 }
 
 impl Tree {
-    /// Packs what was grown.
+    /// Packs a tree of branches.
     pub(super) fn pack(root: Branch) -> Tree {
         let mut tree = Tree { nodes: Vec::new() };
         tree.add(root, 0);
         tree
     }
 
-    /// The value of the best match: literals before parameters before a catch-all.
+    /// The value of the most specific match: literals before parameters before a catch-all.
     pub(super) fn find(&self, path: &str) -> Option<(u32, Params)> {
         let path = path.as_bytes();
         if path.len() > PATH_BYTES_MAX {
@@ -155,8 +155,7 @@ impl Tree {
         (value != NONE).then_some((value, search.params))
     }
 
-    /// Adds a branch, without the first `led` bytes of its literal, and all below it; returns its
-    /// index.
+    /// Adds a branch without the first `led` bytes of its literal, and its descendants; returns its index.
     fn add(&mut self, branch: Branch, led: usize) -> u32 {
         let index = self.nodes.len();
         let only_literals = branch.params.is_empty() && branch.rest.is_none();
@@ -196,7 +195,7 @@ impl Tree {
     }
 }
 
-/// One look-up.
+/// One search of a path.
 struct Search<'t> {
     nodes: &'t [Node],
     path: &'t [u8],
@@ -205,10 +204,9 @@ struct Search<'t> {
 }
 
 impl<'t> Search<'t> {
-    /// Follows `node` through `rest` of the path, `count` parameters being known. Recursion
-    /// remembers the choices that are still open; with none left, the loop goes on instead. A node
-    /// can be reached at one position only: a search visits each at most once, however much the
-    /// routes overlap.
+    /// Matches `node` with the `rest` of the path, after `count` parameters. Recursion stores the remaining
+    /// alternatives; without alternatives the loop continues instead. A node can be reached at one
+    /// position only, so a search visits each node at most once, however much the routes overlap.
     fn descend(&mut self, mut node: &'t Node, mut rest: &'t [u8], mut count: usize) -> u32 {
         loop {
             let Some(found) = follow_literals(self.nodes, node, rest) else {
@@ -234,7 +232,7 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// Takes a segment as a parameter, or all that is left as a catch-all.
+    /// Matches a segment with a parameter, or the rest of the path with a catch-all.
     #[inline]
     fn take_param(&mut self, node: &'t Node, rest: &'t [u8], count: usize) -> Taken<'t> {
         if let Some(kind) = node.widest {
@@ -263,7 +261,7 @@ impl<'t> Search<'t> {
         Taken::Found(node.rest)
     }
 
-    /// Takes a segment as one of these parameters, if the path goes on from there.
+    /// Matches a segment with one of these parameters, if the rest of the path matches as well.
     #[inline(never)]
     fn take_narrower(&mut self, params: &[(Kind, u32)], rest: &'t [u8], count: usize) -> u32 {
         for (kind, next) in params {
@@ -278,7 +276,7 @@ impl<'t> Search<'t> {
         NONE
     }
 
-    /// Notes that parameter `index` is the first `len` bytes of `rest`.
+    /// Stores the first `len` bytes of `rest` as parameter `index`.
     #[inline]
     fn set_range(&mut self, index: usize, rest: &[u8], len: usize) {
         let start = self.path.len() - rest.len();
@@ -286,11 +284,11 @@ impl<'t> Search<'t> {
     }
 }
 
-/// What taking a parameter led to.
+/// The result of matching a parameter.
 enum Taken<'t> {
-    /// The end of the search: a value, or none.
+    /// The search ends with a value, or without.
     Found(u32),
-    /// The only way left.
+    /// The only remaining alternative.
     Follow(&'t Node, &'t [u8]),
 }
 
@@ -302,7 +300,7 @@ impl Node {
     }
 }
 
-/// Goes on while there is but one way: to a node with parameters, or to the end of the path.
+/// Follows literals to a node with parameters, or to the end of the path.
 #[inline]
 fn follow_literals<'t>(
     nodes: &'t [Node],
@@ -328,15 +326,15 @@ fn follow_literals<'t>(
     }
 }
 
-/// What follows `literal`, if it stands at the front.
+/// The rest after `literal`, if `rest` starts with it.
 #[inline]
 fn after_literal<'p>(rest: &'p [u8], literal: &[u8]) -> Option<&'p [u8]> {
     let (front, after) = rest.split_at_checked(literal.len())?;
     is_same(front, literal).then_some(after)
 }
 
-/// Equality of two slices of one length. Literals are short, so two overlapping words from either
-/// end beat a call.
+/// Equality of two slices of the same length. Literals are short, so comparing two overlapping words is
+/// faster than a call.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() < 4 {

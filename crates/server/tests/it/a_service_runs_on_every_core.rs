@@ -5,13 +5,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use blitz::serving::{self, EndError, Endpoint, StartError};
+use blitz::serving::{self, EndError, ListenerConfig, StartError};
 use blitz_http::{
     Address, Config, Drain, Exchange, Pooled, ServeOptions, Service, Signals, Status, service_fn,
 };
-use blitz_testing::{Client, PATIENCE};
+use blitz_testing::{Client, IO_TIMEOUT};
 
-fn any_port() -> [Endpoint; 1] {
+fn any_port() -> [ListenerConfig; 1] {
     [Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()).into()]
 }
 
@@ -38,11 +38,11 @@ fn ip(address: &Address) -> SocketAddr {
 }
 
 #[test]
-fn it_serves_until_it_is_drained() {
-    let endpoints = serving::reserve(any_port()).expect("a port is free");
+fn a_service_runs_until_it_is_drained() {
+    let listeners = serving::reserve(any_port()).expect("a port is free");
     let make = || (teapot(), ServeOptions::default());
-    let serving = serving::start(endpoints, &two_cores(), make).expect("it starts");
-    let mut client = Client::connect(ip(&serving.endpoints()[0].address));
+    let serving = serving::start(listeners, &two_cores(), make).expect("it starts");
+    let mut client = Client::connect(ip(&serving.listeners()[0].address));
     assert_eq!(client.get("/").text(), "a teapot");
     assert_eq!(serving.ended(), 0);
     serving.drain(Duration::ZERO);
@@ -50,7 +50,7 @@ fn it_serves_until_it_is_drained() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_is_named() {
+fn an_address_in_use_is_named() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let address = Address::Tcp(taken.local_addr().expect("bound"));
     let error = serving::reserve([address.clone().into()]).expect_err("it is taken");
@@ -60,7 +60,7 @@ fn an_address_that_cannot_be_had_is_named() {
     );
 }
 
-/// A socket that nobody serves any more is replaced; nothing else ever is.
+/// Only a stale socket is replaced, never another file.
 #[test]
 fn a_file_is_not_replaced_by_a_socket() {
     let folder = std::env::temp_dir().join(format!("blitz-serving-{}", std::process::id()));
@@ -76,7 +76,7 @@ fn a_file_is_not_replaced_by_a_socket() {
     drop(UnixListener::bind(&stale).expect("a socket"));
     for taken in ["file", "link"] {
         let error = serving::reserve([address(taken).into()]).expect_err(taken);
-        assert!(error.to_string().contains("no socket"), "{error}");
+        assert!(error.to_string().contains("is not a socket"), "{error}");
     }
     assert_eq!(
         std::fs::read_to_string(&link).expect("it is there"),
@@ -87,30 +87,33 @@ fn a_file_is_not_replaced_by_a_socket() {
 }
 
 #[test]
-fn a_core_that_panics_while_it_starts_is_no_start() {
-    let endpoints = serving::reserve(any_port()).expect("a port is free");
+fn a_panic_at_the_start_is_a_start_error() {
+    let listeners = serving::reserve(any_port()).expect("a port is free");
     let make = || {
         assert!(blitz_http::core_index() == 0, "this core cannot be made");
         (teapot(), ServeOptions::default())
     };
-    let error = serving::start(endpoints, &two_cores(), make).err();
+    let error = serving::start(listeners, &two_cores(), make).err();
     assert!(matches!(error, Some(StartError::Start(_))), "{error:?}");
 }
 
-/// Without a word the program would wait for a signal that has no reason to come.
+/// Otherwise the program would wait for a signal for ever.
 #[test]
-fn an_end_that_nobody_asked_for_is_an_error() {
+fn an_end_without_a_signal_is_an_error() {
     let (done, ended) = channel();
     thread::spawn(move || {
         let signals = Signals::install().expect("signals can be waited for");
-        let endpoints = serving::reserve(any_port()).expect("a port is free");
+        let listeners = serving::reserve(any_port()).expect("a port is free");
         let make = || {
             blitz_http::spawn(async { Drain::of_core().trigger(Duration::ZERO) });
             (teapot(), ServeOptions::default())
         };
-        let serving = serving::start(endpoints, &two_cores(), make).expect("it starts");
-        done.send(serving.obey(&signals, Duration::ZERO))
+        let serving = serving::start(listeners, &two_cores(), make).expect("it starts");
+        done.send(serving.run_until_signal(&signals, Duration::ZERO))
     });
-    let outcome = ended.recv_timeout(PATIENCE).expect("it notices");
-    assert!(matches!(outcome, Err(EndError::ByItself)), "{outcome:?}");
+    let outcome = ended.recv_timeout(IO_TIMEOUT).expect("it notices");
+    assert!(
+        matches!(outcome, Err(EndError::ListenersEnded)),
+        "{outcome:?}"
+    );
 }

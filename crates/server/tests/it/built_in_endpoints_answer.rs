@@ -6,7 +6,7 @@ use blitz_testing::Client;
 use crate::server::on_both_drivers;
 
 #[test]
-fn the_fixed_ones() {
+fn fixed_endpoints_have_fixed_content() {
     on_both_drivers(builtin::app, |address| {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/hello").text(), "Hello, World!");
@@ -27,7 +27,7 @@ fn the_fixed_ones() {
 }
 
 #[test]
-fn the_welcome_suits_the_client() {
+fn the_welcome_page_has_the_accepted_type() {
     on_both_drivers(builtin::app, |address| {
         let mut client = Client::connect(address);
         assert!(client.get("/").text().starts_with("Blitz is running"));
@@ -39,7 +39,7 @@ fn the_welcome_suits_the_client() {
 }
 
 #[test]
-fn echo_gives_back_paths_and_content() {
+fn echo_returns_paths_and_content() {
     on_both_drivers(builtin::app, |address| {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/echo/a/%7Eb?c=d").text(), "/echo/a/~b\n");
@@ -61,7 +61,7 @@ fn echo_gives_back_paths_and_content() {
 }
 
 #[test]
-fn echo_asks_those_who_wait_for_their_content() {
+fn echo_sends_100_continue() {
     on_both_drivers(builtin::app, |address| {
         let mut client = Client::connect(address);
         for framing in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
@@ -79,7 +79,7 @@ fn echo_asks_those_who_wait_for_their_content() {
 }
 
 #[test]
-fn data_has_exactly_the_size() {
+fn data_has_exactly_the_requested_size() {
     on_both_drivers(builtin::app, |address| {
         let mut client = Client::connect(address);
         for size in [0, 1, 32 * 1024, 32 * 1024 + 1, 3_000_000] {
@@ -98,7 +98,7 @@ fn data_has_exactly_the_size() {
 }
 
 #[test]
-fn delay_waits() {
+fn delay_responds_after_the_requested_time() {
     on_both_drivers(builtin::app, |address| {
         let start = Instant::now();
         assert_eq!(

@@ -8,7 +8,7 @@ use blitz_testing::Client;
 
 use crate::server::on_both_drivers;
 
-/// What the server's side of a stream has done.
+/// The progress of the handler of a stream.
 #[derive(Default)]
 struct Progress {
     bytes: AtomicU64,
@@ -59,7 +59,7 @@ fn app() -> App {
         })
 }
 
-/// Asks until the answer is as wanted.
+/// Repeats a request until the response matches.
 #[track_caller]
 fn eventually(client: &mut Client, wanted: impl Fn(&str) -> bool) {
     let end = Instant::now() + Duration::from_secs(5);
@@ -70,7 +70,7 @@ fn eventually(client: &mut Client, wanted: impl Fn(&str) -> bool) {
 }
 
 #[test]
-fn a_client_that_does_not_read_stops_the_handler_and_leaving_drops_it() {
+fn a_client_that_does_not_read_stops_the_handler_and_disconnecting_drops_it() {
     on_both_drivers(app, |address| {
         let mut reader = Client::connect(address);
         let mut watcher = Client::connect(address);
@@ -99,7 +99,7 @@ fn a_client_that_does_not_read_stops_the_handler_and_leaving_drops_it() {
 }
 
 #[test]
-fn a_stream_that_fails_is_visibly_cut_off() {
+fn a_stream_that_fails_is_aborted_detectably() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         client.send("GET /fails HTTP/1.1\r\nHost: test\r\n\r\n");
@@ -110,7 +110,7 @@ fn a_stream_that_fails_is_visibly_cut_off() {
 }
 
 #[test]
-fn a_sized_stream_keeps_its_word_or_is_cut_off() {
+fn a_sized_stream_has_its_length_or_is_aborted() {
     on_both_drivers(app, |address| {
         assert_eq!(Client::connect(address).get("/sized/5").text(), "12345");
         for wrong in [4, 6] {
@@ -124,7 +124,7 @@ fn a_sized_stream_keeps_its_word_or_is_cut_off() {
 }
 
 #[test]
-fn uploads_are_read_as_they_come() {
+fn uploads_are_streamed() {
     const MIB: usize = 1024 * 1024;
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);

@@ -15,7 +15,7 @@ async fn waiting(Path(id): Path<u64>, request: Text) -> Result<String, Problem> 
     Ok(format!("{}", id + number))
 }
 
-#[allow(clippy::needless_pass_by_value)] // the shape of a handler
+#[allow(clippy::needless_pass_by_value)] // the signature of a handler
 fn whole(request: Request) -> String {
     request.path().to_owned()
 }
@@ -105,7 +105,7 @@ fn the_same_path_may_have_several_methods_and_kinds() {
 }
 
 #[test]
-fn a_state_that_is_missing_is_found_at_start() {
+fn a_missing_state_is_an_error_at_start() {
     refused(
         App::new().get("/x", |_: State<Name>| ""),
         &["GET /x", "State<", "Name>"],
@@ -117,7 +117,7 @@ fn a_state_that_is_missing_is_found_at_start() {
 }
 
 #[test]
-fn a_path_argument_without_a_parameter_is_found_at_start() {
+fn a_path_argument_without_a_parameter_is_an_error_at_start() {
     refused(
         App::new().get("/x", |_: Path<u64>| ""),
         &["GET /x", "no `{parameter}`"],

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use blitz_testing::PATIENCE;
+use blitz_testing::IO_TIMEOUT;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -17,7 +17,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::signals_end_the_server::example;
 
-/// Two files of a test's own, gone with it.
+/// A certificate file and a key file, removed when dropped.
 struct Files {
     folder: PathBuf,
 }
@@ -37,7 +37,7 @@ impl Files {
         self.folder.join("own.key")
     }
 
-    /// Writes a new certificate with its key; whoever believes it is believed.
+    /// Writes a new certificate with its key; returns the configuration of a client that trusts it.
     fn renew(&self) -> Arc<ClientConfig> {
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -60,7 +60,7 @@ impl Drop for Files {
     }
 }
 
-/// The example `https` at work.
+/// The running example `https`.
 struct Served {
     child: Child,
     address: SocketAddr,
@@ -86,7 +86,7 @@ impl Served {
                 .try_for_each(|line| send.send(line))
         });
         let line = lines
-            .recv_timeout(PATIENCE)
+            .recv_timeout(IO_TIMEOUT)
             .expect("it says where it listens");
         let address = line.strip_prefix("Listening on https://");
         let address = address.and_then(|rest| rest.split(' ').next());
@@ -98,12 +98,12 @@ impl Served {
         }
     }
 
-    /// The answer to a request, if the certificate is believed.
+    /// The response to a request, if the client trusts the certificate.
     fn get(&self, config: &Arc<ClientConfig>) -> Result<String, std::io::Error> {
         let name = ServerName::try_from("localhost").unwrap();
         let session = ClientConnection::new(Arc::clone(config), name).unwrap();
         let tcp = TcpStream::connect(self.address)?;
-        tcp.set_read_timeout(Some(PATIENCE))?;
+        tcp.set_read_timeout(Some(IO_TIMEOUT))?;
         let mut stream = StreamOwned::new(session, tcp);
         stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
@@ -122,9 +122,9 @@ impl Served {
         );
     }
 
-    /// Waits until `config` is believed.
-    fn until_believed(&self, config: &Arc<ClientConfig>) {
-        let end = std::time::Instant::now() + PATIENCE;
+    /// Waits until a client with `config` trusts the server.
+    fn until_trusted(&self, config: &Arc<ClientConfig>) {
+        let end = std::time::Instant::now() + IO_TIMEOUT;
         while self.get(config).is_err() {
             assert!(std::time::Instant::now() < end, "never");
             thread::sleep(std::time::Duration::from_millis(10));
@@ -140,7 +140,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn an_app_answers_over_tls_and_takes_new_certificates() {
+fn an_app_serves_tls_and_reloads_certificates() {
     let files = Files::new("https");
     let first = files.renew();
     let served = Served::start(&files);
@@ -150,8 +150,8 @@ fn an_app_answers_over_tls_and_takes_new_certificates() {
     let second = files.renew();
     assert!(served.get(&second).is_err(), "nobody has said anything");
     served.reload();
-    served.until_believed(&second);
-    // A bad file changes nothing.
+    served.until_trusted(&second);
+    // An invalid file changes nothing.
     fs::write(files.certificate(), "no certificate").unwrap();
     served.reload();
     thread::sleep(std::time::Duration::from_millis(200));
@@ -163,7 +163,7 @@ fn an_app_answers_over_tls_and_takes_new_certificates() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_named_with_what_to_do() {
+fn an_invalid_file_is_named_with_a_remedy() {
     let files = Files::new("https-wrong");
     files.renew();
     fs::write(files.key(), "no key").unwrap();

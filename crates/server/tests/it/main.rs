@@ -1,17 +1,17 @@
-//! How the framework behaves, one file per behaviour.
+//! Tests of the framework, one file per behaviour.
 #![allow(clippy::unwrap_used)] // clippy's own allowance does not reach the helpers of tests
 
 mod a_service_runs_on_every_core;
-mod arguments_are_taken_from_the_request;
+mod arguments_are_extracted_from_requests;
 mod built_in_endpoints_answer;
 mod content_is_streamed_with_back_pressure;
 mod handlers_of_every_shape_are_accepted;
 mod https_is_served_from_files;
-mod methods_are_answered_as_the_routes_say;
-mod middleware_stands_around_handlers;
-mod problems_come_in_the_form_the_client_accepts;
-mod redirects_say_where_to;
-mod routes_are_matched_like_a_naive_reading;
-mod routes_that_cannot_work_are_refused;
+mod invalid_routes_are_refused;
+mod methods_follow_the_routes;
+mod middleware_wraps_handlers;
+mod problems_have_the_accepted_format;
+mod redirects_have_a_location;
+mod routes_match_like_a_naive_search;
 mod server;
 mod signals_end_the_server;

@@ -1,4 +1,4 @@
-//! A server for the length of a test.
+//! A server for the duration of a test.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use blitz::{App, IoChoice, Service};
 use blitz_http::{Address, Config, Cores, Drain, Listener, ServeOptions, serve, start};
 
-/// Runs the test against the app on either driver (on epoll twice, where io_uring is forbidden).
+/// Runs the test against the app on either driver (twice on epoll if io_uring is forbidden).
 pub(crate) fn on_both_drivers(app: impl Fn() -> App, test: impl Fn(SocketAddr)) {
     for io in [IoChoice::Auto, IoChoice::Epoll] {
         let service = app().build().expect("the app is sound");

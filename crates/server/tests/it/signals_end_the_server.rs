@@ -37,7 +37,7 @@ impl Served {
         self.signals(name, 1);
     }
 
-    /// Sends a burst of them.
+    /// Sends a burst of signals.
     fn signals(&self, name: &str, count: u32) {
         let id = self.child.id();
         let kill = format!("for i in $(seq {count}); do kill -{name} {id} || exit; done");
@@ -50,7 +50,7 @@ impl Served {
         );
     }
 
-    /// Whether it ended well, and how long that took.
+    /// The exit code, and the time until the end.
     fn wait(&mut self) -> (Option<i32>, Duration) {
         let start = Instant::now();
         let status = self.child.wait().expect("it ends");
@@ -98,7 +98,7 @@ fn slow_request(address: SocketAddr, ms: u64) -> Client {
 }
 
 #[test]
-fn term_and_quit_finish_what_runs_and_take_no_more() {
+fn term_and_quit_finish_running_requests_and_stop_accepting() {
     for signal in ["TERM", "QUIT"] {
         let mut served = Served::start();
         let mut client = slow_request(served.address, 300);
@@ -116,7 +116,7 @@ fn term_and_quit_finish_what_runs_and_take_no_more() {
 }
 
 /// A server in a process that has other threads, which block no signal: those of the test harness,
-/// and one that waits for the disk or the network as other libraries' threads do.
+/// and one that blocks, as the threads of other libraries do.
 #[test]
 #[ignore = "it is the process that the next test starts"]
 fn a_process_with_threads_of_its_own() {
@@ -128,12 +128,12 @@ fn a_process_with_threads_of_its_own() {
     let app = blitz::builtin::app().drain_timeout(Duration::from_secs(5));
     let served = app.io(io).run();
     assert!(!beside.is_finished());
-    // What is left of the other threads ends with the process.
+    // The other threads end with the process.
     std::process::exit(i32::from(served.is_err()));
 }
 
 #[test]
-fn threads_that_were_there_before_do_not_let_signals_end_the_program() {
+fn signals_do_not_end_a_program_with_threads_of_its_own() {
     for io in ["auto", "epoll"] {
         let mut command = Command::new(std::env::current_exe().expect("it has a path"));
         let name = "signals_end_the_server::a_process_with_threads_of_its_own";
@@ -165,7 +165,7 @@ fn the_drain_has_a_deadline() {
 }
 
 #[test]
-fn int_does_not_wait() {
+fn int_drops_running_requests() {
     let mut served = Served::start();
     let _client = slow_request(served.address, 20_000);
     served.signal("INT");
@@ -175,7 +175,7 @@ fn int_does_not_wait() {
 }
 
 #[test]
-fn an_address_in_use_is_named_with_what_to_do() {
+fn an_address_in_use_is_named_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = taken.local_addr().expect("bound").to_string();
     let output = command(&address).output().expect("this binary runs");
@@ -189,10 +189,14 @@ fn an_address_in_use_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_wrong_setting_is_named_with_what_to_do() {
+fn a_wrong_setting_is_named_with_a_remedy() {
     for (listen, io, wanted) in [
-        ("nonsense", "auto", "`nonsense` is no address"),
-        ("127.0.0.1:0", "kqueue", "Choose `auto`, `uring` or `epoll`"),
+        ("nonsense", "auto", "`nonsense` is not an address"),
+        (
+            "127.0.0.1:0",
+            "kqueue",
+            "Set it to `auto`, `uring` or `epoll`",
+        ),
     ] {
         let output = command(listen)
             .env("BLITZ_IO", io)

@@ -113,7 +113,7 @@ impl Conn<Server> {
         let exchange = self.exchange(request);
         let (conn, service) = (Rc::clone(self), Rc::clone(service));
         if blitz_reactor::spawn_now(run(conn, service, stream, exchange)).is_some() {
-            blitz_reactor::begun();
+            blitz_reactor::consume_admission();
         }
     }
 
@@ -346,7 +346,7 @@ impl Role for Server {
     fn poll_admission(driver: &Driver<Server>, cx: &mut Context<'_>) -> Poll<()> {
         match driver.input.is_empty() {
             true => Poll::Ready(()),
-            false => blitz_reactor::poll_begin(cx),
+            false => blitz_reactor::poll_admission(cx),
         }
     }
 

@@ -1,14 +1,15 @@
-//! What the kernel has said of each socket, and what waits for it.
+//! The readiness of each socket, and its pending operations.
 
 use std::os::fd::RawFd;
 
-use crate::socket::{Shape, SocketKey};
+use crate::driver::SendBuffers;
+use crate::socket::SocketKey;
 
-/// A receive under way: up to `limit` bytes more.
+/// A pending receive of at most `limit` bytes.
 pub(super) struct Armed {
     pub(super) fd: RawFd,
     pub(super) limit: usize,
-    /// Takes no buffer of the pool.
+    /// It uses no buffer of the pool.
     pub(super) is_ration: bool,
 }
 
@@ -17,20 +18,20 @@ pub(super) struct Armed {
 pub(super) struct Readiness {
     generation: u32,
     pub(super) fd: Option<RawFd>,
-    /// There may be input. True at first: it may have come before the socket was watched.
+    /// There may be input. True at first, because input may have arrived before the socket was watched.
     pub(super) readable: bool,
-    /// FIN or an error waits behind the input.
+    /// FIN or an error follows the input.
     pub(super) hangup: bool,
     pub(super) connecting: bool,
-    /// The last send found the socket full.
+    /// The last send found the socket's buffer full.
     pub(super) send_blocked: bool,
     pub(super) receive: Option<Armed>,
-    pub(super) send: Option<Shape>,
-    /// Watching failed with this error number.
-    pub(super) broken: i32,
+    pub(super) send: Option<SendBuffers>,
+    /// The error number that watching the socket has failed with, or 0.
+    pub(super) watch_error: i32,
 }
 
-/// All sockets by their place in the core's table.
+/// All sockets by their index in the core's slab.
 #[derive(Default)]
 pub(super) struct Sockets(Vec<Readiness>);
 
@@ -47,13 +48,13 @@ impl Sockets {
         };
     }
 
-    /// A socket of whose life the caller is sure.
+    /// A socket that is live.
     pub(super) fn get(&mut self, socket: SocketKey) -> &mut Readiness {
         self.find(socket)
             .expect("an operation belongs to a live socket")
     }
 
-    /// A socket that may be gone.
+    /// A socket; `None` if it was closed.
     pub(super) fn find(&mut self, socket: SocketKey) -> Option<&mut Readiness> {
         let state = self.0.get_mut(socket.index() as usize)?;
         (state.generation == socket.generation()).then_some(state)

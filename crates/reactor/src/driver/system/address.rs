@@ -1,4 +1,4 @@
-//! Addresses in the kernel's form.
+//! Socket addresses in the kernel's representation.
 
 use std::io;
 use std::mem;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::socket::Address;
 
-/// An address in the kernel's form.
+/// A `sockaddr_storage` and the length of the address in it.
 pub(crate) struct RawAddress {
     storage: libc::sockaddr_storage,
     len: libc::socklen_t,
@@ -56,7 +56,7 @@ impl RawAddress {
         }
     }
 
-    /// Moves one of the kernel's address structures into storage that fits all of them.
+    /// Moves an address structure of the kernel into storage that is large enough for all of them.
     fn from<T>(address: T) -> RawAddress {
         const { assert!(size_of::<T>() <= size_of::<libc::sockaddr_storage>()) };
         // SAFETY: all zeros is a valid storage, and it is at least as large and as aligned as T.
@@ -71,10 +71,10 @@ impl RawAddress {
         }
     }
 
-    /// Asks the kernel for the address of `fd` through `getsockname` or `getpeername`.
-    pub(crate) fn ask(
+    /// Reads an address of `fd` with `getsockname` or `getpeername`.
+    pub(crate) fn of_socket(
         fd: libc::c_int,
-        ask: unsafe extern "C" fn(
+        read: unsafe extern "C" fn(
             libc::c_int,
             *mut libc::sockaddr,
             *mut libc::socklen_t,
@@ -85,8 +85,8 @@ impl RawAddress {
         let len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
         let mut raw = RawAddress { storage, len };
         // SAFETY: storage and length are live and belong together.
-        let asked = unsafe { ask(fd, (&raw mut raw.storage).cast(), &raw mut raw.len) };
-        if asked < 0 {
+        let result = unsafe { read(fd, (&raw mut raw.storage).cast(), &raw mut raw.len) };
+        if result < 0 {
             Err(io::Error::last_os_error())
         } else {
             Ok(raw)
@@ -105,11 +105,11 @@ impl RawAddress {
         libc::c_int::from(self.storage.ss_family)
     }
 
-    /// The IP address and port, unless it is of another family.
+    /// The IP address and port; `None` for other address families.
     pub(crate) fn to_ip(&self) -> Option<SocketAddr> {
         match self.family() {
             libc::AF_INET => {
-                // SAFETY: the family says which structure the storage holds.
+                // SAFETY: the family identifies the structure in the storage.
                 let v4 = unsafe { *self.as_ptr().cast::<libc::sockaddr_in>() };
                 let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
                 Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ip_addresses_survive_the_kernels_form() {
+    fn ip_addresses_survive_the_conversion_to_the_kernels_representation() {
         for text in ["127.0.0.1:8080", "[::1]:443", "[fe80::1%3]:80"] {
             let address: SocketAddr = text.parse().unwrap();
             let raw = RawAddress::new(&address.into()).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_path_that_does_not_fit_is_refused() {
+    fn an_empty_or_too_long_unix_path_is_refused() {
         assert!(RawAddress::new(&Address::unix("/run/blitz.sock")).is_ok());
         assert!(RawAddress::new(&Address::unix("x".repeat(108))).is_err());
         assert!(RawAddress::new(&Address::unix("")).is_err());

@@ -1,4 +1,4 @@
-//! What belongs to the process as a whole: its descriptors and processors.
+//! Resources of the whole process: its descriptors and processors.
 
 use std::io;
 use std::mem;
@@ -6,15 +6,19 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::{check, stream_socket};
 
-/// Descriptors that the process's table has room for from the start, at 8 bytes each.
-const DESCRIPTORS_AT_ONCE: u64 = 65_536;
+/// The initial size of the process's table of descriptors, at 8 bytes each.
+const DESCRIPTOR_TABLE_MIN: u64 = 65_536;
 
-/// Has the kernel enlarge the process's table of descriptors now.
+/// Makes the kernel enlarge the process's table of descriptors.
 ///
-/// While a process has several threads it waits for all processors each time that the table doubles
-/// (`synchronize_rcu`): 10 to 40 ms, in which a core that accepts or connects serves nobody.
+/// Called before the first core's thread starts. In a process with several threads the kernel waits for
+/// all processors each time that the table doubles (`synchronize_rcu`): 10 to 40 ms, in which a core that
+/// accepts or connects serves no request.
 pub(crate) fn enlarge_descriptor_table() {
-    let last = nofile().rlim_cur.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+    let last = nofile()
+        .rlim_cur
+        .min(DESCRIPTOR_TABLE_MIN)
+        .saturating_sub(1);
     let Ok(last) = libc::c_int::try_from(last) else {
         return;
     };
@@ -40,8 +44,8 @@ fn nofile() -> libc::rlimit {
     limit
 }
 
-/// Lifts the soft limit of descriptors to the hard one and returns it.
-pub(crate) fn raise_nofile() -> u64 {
+/// Raises the soft limit of descriptors to the hard one and returns it.
+pub(crate) fn raise_descriptor_limit() -> u64 {
     let mut limit = nofile();
     let soft = limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max;
@@ -76,8 +80,8 @@ pub(crate) fn pin_to(processor: usize) -> io::Result<()> {
 /// Lets the calling thread run on these processors only.
 pub(crate) fn run_on(processors: &[usize]) -> io::Result<()> {
     let inside = |&processor: &usize| processor < libc::CPU_SETSIZE as usize;
-    assert!(processors.iter().all(inside), "they came from `processors`");
-    // SAFETY: the set is live and every index is inside it.
+    assert!(processors.iter().all(inside), "`processors` returned them");
+    // SAFETY: the set is live, and every index is inside it.
     let pinned = unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
         processors

@@ -1,8 +1,8 @@
-//! Listening unix sockets: one for each path of the process, which all cores share.
+//! Listening unix sockets: one for each path of the process, shared by all cores.
 //!
 //! The file of a socket outlives a crash, so a new process has to remove it. Two processes that start
-//! at once must not remove each other's, so whoever binds or removes a file holds a lock on its
-//! folder. The kernel releases the lock with the process, and no lock file is left behind.
+//! at the same time must not remove each other's file, so a process locks the folder while it binds or
+//! removes the file. The kernel releases the lock when the process ends; there is no lock file.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 
 use crate::socket::Address;
 
-/// The longest wait for the lock of a folder. Others hold it for a few system calls.
+/// The longest wait for the lock of a folder. Processes hold it for a few system calls.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long to wait before it is tried again.
+/// The time between two attempts to lock.
 const LOCK_RETRY: Duration = Duration::from_millis(2);
 
-/// A listening socket; its file is removed with the last core's use, if it still is this socket's.
+/// A listening socket. When the last core drops it, its file is removed, unless the path now leads to
+/// another file.
 #[derive(Debug)]
 pub(crate) struct UnixListener {
     pub(super) fd: OwnedFd,
@@ -32,8 +33,8 @@ pub(crate) struct UnixListener {
 static UNIX_LISTENERS: LazyLock<Mutex<HashMap<PathBuf, Weak<UnixListener>>>> =
     LazyLock::new(Mutex::default);
 
-/// Binds `path`, or finds it bound by this process. A socket that nobody listens on any more is
-/// replaced, as after a crash.
+/// Binds `path`, or returns the listener that this process has bound to it. A stale socket, which no
+/// process listens on, is replaced, for example after a crash.
 pub(super) fn unix_listener(path: &Arc<PathBuf>) -> io::Result<Arc<UnixListener>> {
     let mut all = UNIX_LISTENERS
         .lock()
@@ -44,7 +45,7 @@ pub(super) fn unix_listener(path: &Arc<PathBuf>) -> io::Result<Arc<UnixListener>
     let address = Address::Unix(Arc::clone(path));
     let lock = lock_folder(path);
     let fd = match super::listen(&address, false, true) {
-        // Without the lock another process may be about to listen on it.
+        // Without the lock another process may have bound the socket and not listen on it yet.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && lock.is_some() => {
             if !remove_stale(path, &address)? {
                 return Err(error);
@@ -62,12 +63,12 @@ pub(super) fn unix_listener(path: &Arc<PathBuf>) -> io::Result<Arc<UnixListener>
     Ok(listener)
 }
 
-/// Removes a socket that nobody listens on. Any other file refuses connections as well, and somebody
-/// needs it.
+/// Removes a socket that no process listens on; false if it is in use. Files of other types stay:
+/// connections to them are refused as well.
 fn remove_stale(path: &Path, address: &Address) -> io::Result<bool> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
-        // Its owner has just ended.
+        // The process that owned it has removed it meanwhile.
         Err(error) => return is_missing(&error).then_some(true).ok_or(error),
     };
     let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -89,17 +90,17 @@ fn is_missing(error: &io::Error) -> bool {
 
 impl Drop for UnixListener {
     fn drop(&mut self) {
-        // Between the look and the removal nobody who takes the lock puts another file there. The
-        // socket is still open, so its inode cannot have been given to another file.
+        // While the lock is held no other Blitz process puts a file there. The socket is still open,
+        // so the kernel has not reused its inode.
         let _lock = lock_folder(&self.path);
         if self.file.is_at(&self.path) {
-            // Gone since, or not ours to remove: both are fine.
+            // The file is missing, or this process may not remove it; both are harmless.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// What tells a file from every other that exists at the same time.
+/// Identifies a file among all that exist at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -119,8 +120,8 @@ impl FileId {
     }
 }
 
-/// Locks the folder of `path` against other processes, and other threads, that bind or remove a
-/// socket there. `None` if that is not possible, for example in a folder that cannot be read.
+/// Locks the folder of `path` against other processes and threads that bind or remove a socket there.
+/// `None` if that is not possible, for example in a folder that this process cannot read.
 fn lock_folder(path: &Path) -> Option<File> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,

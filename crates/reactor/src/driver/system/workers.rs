@@ -1,21 +1,21 @@
-//! Threads beside the cores for work that blocks.
+//! A pool of threads for blocking jobs.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Most threads; further jobs wait in line.
+/// Most threads; further jobs are queued.
 const THREADS_MAX: usize = 16;
 
-/// A thread without work ends after this long.
-const IDLE: Duration = Duration::from_secs(10);
+/// A thread without a job ends after this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Something that blocks.
+/// A blocking job.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-static POOL: Pool = Pool {
-    state: Mutex::new(State {
+static POOL: WorkerPool = WorkerPool {
+    state: Mutex::new(JobQueue {
         jobs: VecDeque::new(),
         threads: 0,
         idle: 0,
@@ -23,32 +23,32 @@ static POOL: Pool = Pool {
     work: Condvar::new(),
 };
 
-/// The processors of the process, noted before a core was pinned: threads of the pool are started
-/// by cores and would inherit the pin.
+/// The processors of the process, read before a core is pinned: cores start the threads of the pool,
+/// which would inherit the core's affinity.
 static PROCESSORS: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// Notes where threads of the pool may run.
-pub(crate) fn note_processors(processors: &[usize]) {
+/// Sets the processors that threads of the pool may run on.
+pub(crate) fn set_processors(processors: &[usize]) {
     PROCESSORS.get_or_init(|| processors.to_vec());
 }
 
-/// Has a thread of the pool do `job`.
+/// Queues `job` for a thread of the pool.
 pub(crate) fn submit(job: Job) {
     POOL.submit(job);
 }
 
-struct Pool {
-    state: Mutex<State>,
+struct WorkerPool {
+    state: Mutex<JobQueue>,
     work: Condvar,
 }
 
-struct State {
+struct JobQueue {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
 }
 
-impl Pool {
+impl WorkerPool {
     fn submit(&'static self, job: Job) {
         let mut state = lock(&self.state);
         state.jobs.push_back(job);
@@ -61,7 +61,7 @@ impl Pool {
             .spawn(|| self.work());
         match started {
             Ok(_) => state.threads += 1,
-            // With no thread at all the job is done here: slow, but done.
+            // Without any thread the caller runs the job: slow, but better than never.
             Err(_) if state.threads == 0 => {
                 let job = state.jobs.pop_back();
                 drop(state);
@@ -74,7 +74,7 @@ impl Pool {
     }
 
     fn work(&self) {
-        // A container may forbid it; the jobs are done all the same.
+        // A container may forbid it; the jobs run nevertheless.
         let _ = PROCESSORS.get().map(|processors| super::run_on(processors));
         let mut state = lock(&self.state);
         loop {
@@ -87,7 +87,7 @@ impl Pool {
             state.idle += 1;
             let (guard, waited) = self
                 .work
-                .wait_timeout(state, IDLE)
+                .wait_timeout(state, IDLE_TIMEOUT)
                 .unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
@@ -99,7 +99,7 @@ impl Pool {
     }
 }
 
-/// A job that panicked is caught before it can leave anything half done.
+/// Jobs run without the lock, so a job that panics leaves the queue consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,33 +10,34 @@ use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
+use crate::driver::Mapping;
 
 const GROUP: u16 = 0;
 const RATIONS_GROUP: u16 = 1;
 
-/// Places of the ring; all buffers of the pool fit.
+/// Entries of the ring; all buffers of the pool fit.
 const ENTRIES: u16 = 4_096;
 
-/// Buffers posted while nobody runs dry. Few, so that the same ones stay in the cache.
+/// Buffers that are posted until a receive finds none. Few, so that the same ones stay in the cache.
 const POSTED_AT_FIRST: usize = 256;
 
-/// Rations that can be received between two turns, cut from so many buffers.
+/// Rations that can be received between two turns: those of 16 buffers.
 const RATIONS: u16 = RATIONS_PER_BUFFER * 16;
 const RATIONS_PER_BUFFER: u16 = (BUFFER_BYTES / RATION_BYTES) as u16;
 
-/// Numbers from here on are those of rations; the pool has fewer buffers.
+/// Buffer numbers from here on are rations; the pool has fewer buffers.
 const FIRST_RATION: u16 = 0x8000;
 
-/// Buffers on their way from the pool to the kernel and back.
+/// The buffers of the pool that are posted to the kernel.
 pub(super) struct BufferRing {
     ring: ProvidedRing,
     posted: usize,
-    /// Buffers to keep posted; grows when receives run dry.
+    /// The number of buffers to keep posted; it grows when a receive finds none.
     target: usize,
 }
 
 impl BufferRing {
-    /// Registers a ring, a small one where memory limits forbid the large.
+    /// Registers a ring, or a smaller one if memory limits forbid the large one.
     pub(super) fn register(ring: &IoUring, pool: &Rc<Pool>) -> io::Result<BufferRing> {
         let ring = ProvidedRing::register(ring, ENTRIES, GROUP)
             .or_else(|_| ProvidedRing::register(ring, 256, GROUP))?;
@@ -53,24 +54,24 @@ impl BufferRing {
         GROUP
     }
 
-    /// Buffers that the kernel can fill.
+    /// The number of buffers that the kernel can fill.
     pub(super) fn posted(&self) -> usize {
         self.posted
     }
 
-    /// The slice that the kernel has put into a buffer.
+    /// The slice that the kernel has written into a buffer.
     #[inline]
     pub(super) fn taken(&mut self, pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
         self.posted -= 1;
         Slice::adopt(pool, id, len)
     }
 
-    /// A receive found none: from now on twice as many are posted.
-    pub(super) fn ran_dry(&mut self) {
+    /// Doubles the number of posted buffers, after a receive has found none.
+    pub(super) fn grow_target(&mut self) {
         self.target = (self.target * 2).min(usize::from(self.ring.entries));
     }
 
-    /// Posts buffers up to the target, as far as the pool has them.
+    /// Posts buffers up to the target, as far as the pool lends them.
     pub(super) fn refill(&mut self, pool: &Pool) {
         if self.posted == self.target {
             return;
@@ -83,8 +84,8 @@ impl BufferRing {
         self.ring.publish();
     }
 
-    /// Takes the buffers back that are posted beyond the first target. The kernel must have nothing
-    /// to report: it uses the ring inside our enter only, so that it does not while this runs.
+    /// Takes back the buffers that are posted beyond the initial target. No completion may be outstanding.
+    /// The kernel uses the ring only inside our enter, so not while this function runs.
     pub(super) fn shrink(&mut self, pool: &Pool) {
         self.target = POSTED_AT_FIRST.min(usize::from(self.ring.entries));
         while self.posted > self.target {
@@ -95,13 +96,13 @@ impl BufferRing {
     }
 }
 
-/// Small buffers for sockets whose share is a ration: what they receive is copied, and the buffer posted
+/// Small buffers for sockets whose share is a ration. Received bytes are copied, and the buffer is posted
 /// again.
 pub(super) struct Rations {
     ring: ProvidedRing,
-    /// Buffers of the pool that rations are cut from; they are never given back.
+    /// Buffers of the pool that are divided into rations; they are never given back.
     lent: Vec<u16>,
-    /// Those that are to be posted again.
+    /// Rations to be posted again.
     used: Vec<u16>,
 }
 
@@ -129,12 +130,12 @@ impl Rations {
         id >= FIRST_RATION
     }
 
-    /// The slice that the kernel has put into a ration.
+    /// The slice that the kernel has written into a ration.
     #[cold]
     pub(super) fn taken(&mut self, pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
         let index = id - FIRST_RATION;
         assert!(len <= RATION_BYTES, "a receive cannot exceed its buffer");
-        // SAFETY: the kernel has filled `len` bytes of this ration and writes to it again only once it
+        // SAFETY: the kernel has filled `len` bytes of this ration, and writes to it again only after it
         // is posted, which needs `self`.
         let bytes = unsafe { slice::from_raw_parts(self.address(pool, index).as_ptr(), len) };
         self.used.push(index);
@@ -144,16 +145,16 @@ impl Rations {
     fn address(&self, pool: &Pool, index: u16) -> NonNull<u8> {
         let buffer = self.lent[usize::from(index / RATIONS_PER_BUFFER)];
         let offset = usize::from(index % RATIONS_PER_BUFFER) * RATION_BYTES;
-        // SAFETY: so many rations fit into a buffer.
+        // SAFETY: RATIONS_PER_BUFFER rations fit into a buffer.
         unsafe { pool.address(buffer).add(offset) }
     }
 
-    /// How many can be received before the next refill.
+    /// The number of rations that can be received before the next refill.
     pub(super) fn posted(&self) -> usize {
         self.lent.len() * usize::from(RATIONS_PER_BUFFER) - self.used.len()
     }
 
-    /// Posts again what was received into, unless the core holds all that it may.
+    /// Posts used rations again, unless the core has reached its limit.
     #[inline]
     pub(super) fn refill(&mut self, pool: &Pool) {
         if !self.used.is_empty() && pool.available() > 0 {
@@ -171,9 +172,10 @@ impl Rations {
     }
 }
 
-/// A ring that tells the kernel of buffers.
+/// A ring that passes buffers to the kernel.
 struct ProvidedRing {
     base: NonNull<BufRingEntry>,
+    _memory: Mapping,
     entries: u16,
     tail: u16,
 }
@@ -181,31 +183,18 @@ struct ProvidedRing {
 impl ProvidedRing {
     fn register(ring: &IoUring, entries: u16, group: u16) -> io::Result<ProvidedRing> {
         let bytes = usize::from(entries) * size_of::<BufRingEntry>();
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let memory = Mapping::new(bytes)?;
         let provided = ProvidedRing {
-            base,
+            base: memory.start().cast(),
+            _memory: memory,
             entries,
             tail: 0,
         };
-        // SAFETY: the mapping is page-aligned, zeroed, as long as the ring says, and unmapped
+        // SAFETY: the mapping is page-aligned, zeroed, has room for the entries, and is unmapped
         // only after the io_uring is closed (fields of `Uring` are dropped in order).
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
-                base.as_ptr() as u64,
+                provided.base.as_ptr() as u64,
                 entries,
                 group,
                 0,
@@ -214,7 +203,7 @@ impl ProvidedRing {
         Ok(provided)
     }
 
-    /// Adds a buffer; never more than the ring has places.
+    /// Adds a buffer; never more than the ring has entries.
     #[inline]
     fn post(&mut self, address: NonNull<u8>, bytes: usize, id: u16) {
         let place = usize::from(self.tail & (self.entries - 1));
@@ -230,8 +219,7 @@ impl ProvidedRing {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Takes back the buffer that was added last, and gives its number. The kernel must not have used
-    /// it.
+    /// Takes back the buffer that was added last, and returns its number. The kernel must not have used it.
     fn take_back(&mut self) -> u16 {
         self.tail = self.tail.wrapping_sub(1);
         let place = usize::from(self.tail & (self.entries - 1));
@@ -239,21 +227,13 @@ impl ProvidedRing {
         unsafe { (*self.base.as_ptr().add(place)).bid() }
     }
 
-    /// Shows the kernel what was added.
+    /// Makes the added buffers visible to the kernel.
     #[inline]
     fn publish(&mut self) {
-        // SAFETY: the ring's tail lies inside the mapping and is only ever used atomically.
+        // SAFETY: the ring's tail is inside the mapping and is only accessed atomically.
         unsafe {
             let tail = BufRingEntry::tail(self.base.as_ptr()).cast::<AtomicU16>();
             (*tail).store(self.tail, Ordering::Release);
         }
-    }
-}
-
-impl Drop for ProvidedRing {
-    fn drop(&mut self) {
-        let bytes = usize::from(self.entries) * size_of::<BufRingEntry>();
-        // SAFETY: mapped by `register` with this length; the io_uring is closed.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! What `user_data` says, and the one submission that the crate has no words for.
+//! The contents of `user_data`, and the one submission that the `io-uring` crate does not support.
 
 use std::os::fd::RawFd;
 
@@ -7,21 +7,21 @@ use io_uring::{opcode, squeue};
 
 use crate::socket::SocketKey;
 
-/// Who a completion belongs to. Eight bits say what, the rest names the socket with its
-/// generation, the listener or the ring.
+/// The operation of a completion. Eight bits are the kind; the rest is the socket with its generation,
+/// the listener or the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Receive(SocketKey),
     Send(SocketKey),
     Connect(SocketKey),
     Accept(u32),
-    /// The mailbox's event descriptor is readable.
-    MailEvent,
-    /// Another ring sent us a message.
-    Mail,
-    /// Our message to another ring failed.
+    /// The mailbox's eventfd is readable.
+    NotifierReadable,
+    /// Another ring has sent us a message.
+    Notified,
+    /// Our message to another ring has failed.
     Message(RawFd),
-    /// Nobody waits for it.
+    /// The completion is ignored.
     Ignored,
 }
 
@@ -35,8 +35,8 @@ impl Operation {
             Operation::Send(key) => socket(2, key),
             Operation::Connect(key) => socket(3, key),
             Operation::Accept(listener) => 4 << 56 | u64::from(listener),
-            Operation::MailEvent => 5 << 56,
-            Operation::Mail => 6 << 56,
+            Operation::NotifierReadable => 5 << 56,
+            Operation::Notified => 6 << 56,
             Operation::Message(ring) => 7 << 56 | u64::from(ring as u32),
             Operation::Ignored => 0,
         }
@@ -49,32 +49,31 @@ impl Operation {
             2 => Operation::Send(key),
             3 => Operation::Connect(key),
             4 => Operation::Accept(data as u32),
-            5 => Operation::MailEvent,
-            6 => Operation::Mail,
+            5 => Operation::NotifierReadable,
+            6 => Operation::Notified,
             7 => Operation::Message(data as u32 as RawFd),
             _ => Operation::Ignored,
         }
     }
 }
 
-/// Where `optlen` lies in a submission (`struct io_uring_sqe`, the union behind `file_index`).
+/// The offset of `optlen` in a submission (`struct io_uring_sqe`, the union behind `file_index`).
 const OPTLEN_OFFSET: usize = 44;
 
-/// A single receive of less than this is not split further.
+/// The smallest limit of a single receive, unless the total is smaller.
 const PIECE_MIN: u32 = 2_048;
 
-/// A multishot receive that takes at most `limit` bytes in all, which must not be 0.
+/// A multishot receive of at most `limit` bytes in total, which must not be 0.
 ///
-/// The kernel looks at the total (`optlen`) only after a receive, so it can be exceeded by one
-/// receive less a byte; each receive is capped as well (`len`), and the total asked for is lower
-/// by as much.
+/// The kernel checks the total (`optlen`) only after each receive, so it can be exceeded by one receive
+/// less a byte. So each receive is limited as well (`len`), and the requested total is lower by as much.
 pub(super) fn capped_multishot_receive(fd: RawFd, group: u16, limit: u32) -> squeue::Entry {
     let piece = (limit / 4).max(limit.min(PIECE_MIN));
     let total = limit - piece + 1;
     let mut entry = opcode::RecvMulti::new(Fd(fd), group).len(piece).build();
     const { assert!(size_of::<squeue::Entry>() == 64) };
-    // SAFETY: an entry is the kernel's 64-byte submission (asserted above), any bytes are valid
-    // in it, and the field lies inside.
+    // SAFETY: an entry is the kernel's 64-byte submission (asserted above), any bytes are valid in it,
+    // and the field is inside it.
     // JUSTIFICATION: the crate has no setter for `optlen` yet.
     unsafe {
         (&raw mut entry)
@@ -98,8 +97,8 @@ mod tests {
             Operation::Send(key),
             Operation::Connect(key),
             Operation::Accept(3),
-            Operation::MailEvent,
-            Operation::Mail,
+            Operation::NotifierReadable,
+            Operation::Notified,
             Operation::Message(17),
             Operation::Ignored,
         ] {

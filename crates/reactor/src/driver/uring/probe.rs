@@ -1,4 +1,4 @@
-//! What this kernel can do. Asked, never assumed from a version.
+//! The features of this kernel. They are probed, not derived from its version.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -8,12 +8,12 @@ use io_uring::{IoUring, opcode};
 
 use super::operation::{Operation, capped_multishot_receive};
 
-/// Whether io_uring is there at all and this process may use it.
+/// Whether the kernel has io_uring and this process may use it.
 pub(super) fn is_permitted() -> bool {
     IoUring::new(2).is_ok()
 }
 
-/// An error of opening a ring, in words that say what to do.
+/// Explains an error of opening a ring, with the remedy.
 pub(super) fn explain(error: &io::Error) -> io::Error {
     let why = match error.raw_os_error() {
         Some(libc::ENOSYS) => "the kernel has no io_uring",
@@ -35,8 +35,8 @@ pub(super) fn capped_multishot(ring: &IoUring, group: u16) -> io::Result<bool> {
     drop(theirs);
     let entry = capped_multishot_receive(ours.as_raw_fd(), group, 1);
     let entry = entry.user_data(Operation::Ignored.pack());
-    // SAFETY: nobody else uses the ring yet, and the descriptor outlives the wait below. The
-    // other end is closed, so the receive ends at once without a buffer.
+    // SAFETY: nothing else uses the ring yet, and the descriptor outlives the wait below. The other end
+    // is closed, so the receive completes immediately without a buffer.
     let result = unsafe {
         ring.submission_shared()
             .push(&entry)
@@ -49,10 +49,10 @@ pub(super) fn capped_multishot(ring: &IoUring, group: u16) -> io::Result<bool> {
     Ok(result.is_some_and(|result| result >= 0))
 }
 
-/// What `blitz doctor` tells about io_uring: its features in words, or why it cannot be used.
+/// The features of io_uring as a list for `blitz doctor`.
 ///
 /// # Errors
-/// The reason, with what to do.
+/// The reason why it cannot be used, with the remedy.
 pub(crate) fn probe() -> Result<String, String> {
     let ring = super::build(8, 16).map_err(|error| explain(&error).to_string())?;
     let mut kernel = io_uring::Probe::new();

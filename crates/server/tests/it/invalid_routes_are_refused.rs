@@ -17,18 +17,18 @@ fn a_route_starts_with_a_slash() {
 }
 
 #[test]
-fn braces_come_in_pairs() {
+fn braces_must_match() {
     refused("/users/{id", "never closed");
     refused("/users/id}", "no `{` before");
-    refused("/users/{}", "is no name");
-    refused("/users/{a-b}", "is no name");
+    refused("/users/{}", "is not a name");
+    refused("/users/{a-b}", "is not a name");
 }
 
 #[test]
-fn a_kind_must_be_known() {
+fn unknown_kinds_are_refused() {
     refused(
         "/users/{id:float}",
-        "there are uuid, u32, u64, i32, i64, str",
+        "the kinds are uuid, u32, u64, i32, i64, str",
     );
 }
 
@@ -41,7 +41,7 @@ fn a_parameter_ends_its_segment() {
 #[test]
 fn a_catch_all_ends_the_route_and_starts_a_segment() {
     refused("/{rest...}/more", "nothing can follow");
-    refused("/files{rest...}", "right after a `/`");
+    refused("/files{rest...}", "must follow a `/`");
     assert!(Pattern::parse("/files/{*rest}").is_ok());
 }
 

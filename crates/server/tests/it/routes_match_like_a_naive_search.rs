@@ -1,7 +1,7 @@
 use blitz::router::{Pattern, Router, RouterBuilder, Token};
 use proptest::prelude::*;
 
-/// Matches by trying every route: slow, and plain enough to be believed.
+/// Matches by trying every route: slow, and simple enough to be obviously correct.
 fn naive<'r>(patterns: &'r [Pattern], path: &str) -> Option<(&'r Pattern, Vec<String>)> {
     let matching = patterns.iter().filter_map(|pattern| {
         let params = naive_match(pattern.tokens(), path)?;
@@ -135,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn literals_beat_parameters_and_parameters_beat_the_catch_all() {
+fn literals_precede_parameters_and_parameters_precede_the_catch_all() {
     let texts = [
         "/u/me",
         "/u/{id:u64}",
@@ -163,7 +163,7 @@ fn literals_beat_parameters_and_parameters_beat_the_catch_all() {
 }
 
 #[test]
-fn literals_are_spelled_as_normalised_paths_are() {
+fn literals_are_normalised_like_paths() {
     let patterns = ["/caf\u{e9}", "/a b", "/%7euser", "/x%2fy"].map(|t| Pattern::parse(t).unwrap());
     let router = build(&patterns);
     for path in ["/caf%C3%A9", "/a%20b", "/~user", "/x%2Fy"] {
@@ -174,7 +174,7 @@ fn literals_are_spelled_as_normalised_paths_are() {
 
 #[test]
 fn overlapping_routes_cost_no_more_than_their_number() {
-    // Every level offers a literal and a parameter; only the last byte decides.
+    // Every level has a literal and a parameter; only the last byte differs.
     let mut patterns = Vec::new();
     for bits in 0..1 << 8 {
         let segment = |level: usize| match bits >> level & 1 {

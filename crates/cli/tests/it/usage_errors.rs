@@ -1,9 +1,9 @@
-//! Wrong words are exit code 2, a world that does not comply is 1. Both are said with what to do.
+//! Usage errors exit with 2, environment errors with 1. Both messages contain a remedy.
 
 use crate::{blitz, stderr, stdout};
 
-/// Arguments of `blitz run`; the value that is named; what is said about it; what to write.
-const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
+/// Arguments of `blitz run`, and what the message contains: the value, the problem, the remedy.
+const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--speed", "9"],
         "--speed",
@@ -16,21 +16,26 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--half-close-grace", "soon"],
         "soon",
-        "no duration",
+        "not a duration",
         "500ms, 1s",
     ),
-    (&["--cores", "none"], "none", "no number of cores", "from 1"),
+    (
+        &["--cores", "none"],
+        "none",
+        "not a number of cores",
+        "from 1",
+    ),
     (
         &["--cores", "0"],
         "0",
-        "no number of cores",
+        "not a number of cores",
         "leave out --cores",
     ),
-    (&["--cores", "-1"], "-1", "no number of cores", "from 1"),
+    (&["--cores", "-1"], "-1", "not a number of cores", "from 1"),
     (
         &["--cores", "99999"],
         "99999",
-        "no number of cores",
+        "not a number of cores",
         "to 4096",
     ),
     (
@@ -42,13 +47,13 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--listen", "nonsense"],
         "nonsense",
-        "no address",
+        "not an address",
         "[::1]:8080",
     ),
     (
         &["--listen", "localhost:x"],
         "localhost:x",
-        "no port",
+        "not a port",
         "65535",
     ),
     (
@@ -103,13 +108,13 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--cert", "a.pem", "--key", "a.key"],
         "--cert",
-        "nothing listens for that",
+        "no listener for HTTPS",
         "--listen-tls",
     ),
     (
         &["--redirect-https"],
         "--redirect-https",
-        "nothing listens for that",
+        "no listener for HTTPS",
         "--listen-tls",
     ),
     (
@@ -133,8 +138,8 @@ const WRONG_WORDS: &[(&[&str], &str, &str, &str)] = &[
 ];
 
 #[test]
-fn wrong_words_are_named_with_what_to_write() {
-    for (args, value, problem, fix) in WRONG_WORDS {
+fn usage_errors_are_named_with_a_remedy() {
+    for (args, value, problem, fix) in USAGE_ERRORS {
         let output = blitz(&[&["run", "--listen", "127.0.0.1:0"], *args].concat());
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
@@ -145,7 +150,7 @@ fn wrong_words_are_named_with_what_to_write() {
 }
 
 #[test]
-fn a_path_that_no_socket_can_have_is_refused() {
+fn a_too_long_socket_path_is_refused() {
     let long = format!("unix:/{}", "x".repeat(107));
     for args in [["--listen", &long], ["--to", &long]] {
         let output = blitz(&["run", args[0], args[1]]);
@@ -158,9 +163,9 @@ fn a_path_that_no_socket_can_have_is_refused() {
     }
 }
 
-/// Addresses in good form that this machine does not have or give.
+/// Valid addresses that cannot be bound on this machine.
 #[test]
-fn what_the_machine_refuses_is_a_failure_with_advice() {
+fn addresses_that_cannot_be_bound_are_failures_with_a_remedy() {
     let folder = std::env::temp_dir().join(format!("blitz-wrong-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
     let file = folder.join("file");
@@ -170,7 +175,7 @@ fn what_the_machine_refuses_is_a_failure_with_advice() {
     for (address, problem, fix) in [
         ("192.0.2.1:8080", "does not have that address", "ip address"),
         (&nowhere, "folder does not exist", "make it"),
-        (&file, "no socket", "choose another path"),
+        (&file, "is not a socket", "choose another path"),
     ] {
         let output = blitz(&["run", "--listen", address]);
         let said = stderr(&output);
@@ -183,7 +188,7 @@ fn what_the_machine_refuses_is_a_failure_with_advice() {
 }
 
 #[test]
-fn help_shows_examples() {
+fn help_contains_examples() {
     for args in [&["--help"][..], &["run", "--help"]] {
         let output = blitz(args);
         assert_eq!(output.status.code(), Some(0));

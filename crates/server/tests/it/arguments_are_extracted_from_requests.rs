@@ -100,7 +100,7 @@ fn paths_are_decoded_and_typed() {
 }
 
 #[test]
-fn a_path_that_does_not_fit_is_400_and_names_the_parameter() {
+fn a_path_that_does_not_match_is_400_and_names_the_parameter() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         for path in [
@@ -113,7 +113,7 @@ fn a_path_that_does_not_fit_is_400_and_names_the_parameter() {
             let answer = client.get(path);
             assert_eq!(answer.status, 400, "{path}");
             assert!(
-                answer.text().contains("the path does not fit"),
+                answer.text().contains("the path does not match"),
                 "{}",
                 answer.text()
             );
@@ -136,7 +136,7 @@ fn queries_fill_structs_and_lists() {
 }
 
 #[test]
-fn json_must_be_declared_well_formed_fitting_and_small() {
+fn json_must_be_declared_well_formed_matching_and_small() {
     const JSON: &str = "application/json";
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
@@ -164,7 +164,7 @@ fn json_must_be_declared_well_formed_fitting_and_small() {
 }
 
 #[test]
-fn content_comes_as_form_or_text_and_in_chunks() {
+fn content_can_be_a_form_text_or_chunks() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         let form = "application/x-www-form-urlencoded";
@@ -184,7 +184,7 @@ fn content_comes_as_form_or_text_and_in_chunks() {
 }
 
 #[test]
-fn states_heads_and_peers() {
+fn states_heads_and_peers_are_extracted() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/state").text(), "blitz 1");

@@ -4,7 +4,7 @@ use blitz_testing::Client;
 
 use crate::server::on_both_drivers;
 
-/// No URI references, but for the last two.
+/// Invalid URI references, except the last two.
 const LOCATIONS: [&str; 8] = [
     "",
     "/a b",
@@ -30,7 +30,7 @@ fn app() -> App {
 }
 
 #[test]
-fn one_without_a_valid_location_is_a_500() {
+fn a_redirect_without_a_valid_location_is_a_500() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         for (at, location) in LOCATIONS.into_iter().enumerate() {

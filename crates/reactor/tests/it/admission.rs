@@ -1,4 +1,4 @@
-//! How much tasks begin in a turn, and who waits for that.
+//! The admission budget of a turn, and the order of tasks that wait for it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -6,23 +6,23 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use blitz_reactor::{TaskKey, begun, counters, poll_begin, sleep, spawn};
+use blitz_reactor::{TaskKey, consume_admission, counters, poll_admission, sleep, spawn};
 
 use crate::on_both_drivers;
 
-/// What was begun: by whom, and in which turn.
+/// The admitted requests: task and turn of each.
 type Log = Rc<RefCell<Vec<(char, u64)>>>;
 
-/// One turn of a task that wants to begin `left` things: at most 40, as a connection of HTTP/2 does.
-fn begin_some(name: char, left: &mut usize, log: &Log, cx: &Context<'_>) -> Poll<()> {
+/// One poll of a task that starts `left` requests: at most 40, like an HTTP/2 connection.
+fn start_some(name: char, left: &mut usize, log: &Log, cx: &Context<'_>) -> Poll<()> {
     for _ in 0..40 {
         if *left == 0 {
             return Poll::Ready(());
         }
-        if poll_begin(cx).is_pending() {
+        if poll_admission(cx).is_pending() {
             return Poll::Pending;
         }
-        begun();
+        consume_admission();
         log.borrow_mut().push((name, counters().turns));
         *left -= 1;
     }
@@ -32,10 +32,10 @@ fn begin_some(name: char, left: &mut usize, log: &Log, cx: &Context<'_>) -> Poll
 
 fn eager(name: char, mut left: usize, log: &Log) -> TaskKey {
     let log = Rc::clone(log);
-    spawn(async move { poll_fn(|cx| begin_some(name, &mut left, &log, cx)).await })
+    spawn(async move { poll_fn(|cx| start_some(name, &mut left, &log, cx)).await })
 }
 
-/// Who began how much in a row: "a40 b24".
+/// The tasks in order, with the number of consecutive requests: "a40 b24".
 fn runs(log: &Log) -> String {
     let log = log.borrow();
     let runs = log.chunk_by(|one, next| one.0 == next.0);
@@ -44,7 +44,7 @@ fn runs(log: &Log) -> String {
 }
 
 #[test]
-fn a_turn_begins_a_bounded_number_and_tasks_take_turns() {
+fn a_turn_admits_a_bounded_number_and_tasks_take_turns() {
     on_both_drivers(|| async {
         let log = Log::default();
         for name in ['a', 'b', 'c'] {
@@ -56,14 +56,14 @@ fn a_turn_begins_a_bounded_number_and_tasks_take_turns() {
         for turn in log.borrow().chunk_by(|one, next| one.1 == next.1) {
             assert!(turn.len() <= 64, "{} in one turn", turn.len());
         }
-        // Who was cut short goes on in the next turn, who has had its share goes behind the others.
+        // A task that the budget has interrupted continues in the next turn; one that used its share is queued.
         assert_eq!(runs(&log), "a40 b64 c64 a60 b36 c36");
         assert!(counters().held_back >= 7, "{}", counters().held_back);
     });
 }
 
 #[test]
-fn one_that_is_woken_while_it_waits_gains_and_loses_nothing() {
+fn waking_a_held_back_task_does_not_change_its_turn() {
     on_both_drivers(|| async {
         let log = Log::default();
         eager('a', 100, &log);
@@ -74,7 +74,7 @@ fn one_that_is_woken_while_it_waits_gains_and_loses_nothing() {
         spawn(poll_fn(move |cx| {
             *theirs.borrow_mut() = Some(cx.waker().clone());
             counted.set(counted.get() + 1);
-            begin_some('b', &mut left, &noted, cx)
+            start_some('b', &mut left, &noted, cx)
         }));
         eager('c', 100, &log);
         // Wakes the second one in every turn.
@@ -105,7 +105,7 @@ fn one_that_is_woken_while_it_waits_gains_and_loses_nothing() {
 }
 
 #[test]
-fn those_that_end_or_are_aborted_while_they_wait_hold_nobody_up() {
+fn held_back_tasks_that_end_or_are_aborted_delay_no_other() {
     on_both_drivers(|| async {
         let log = Log::default();
         for name in ['a', 'd'] {
@@ -114,12 +114,12 @@ fn those_that_end_or_are_aborted_while_they_wait_hold_nobody_up() {
         let aborted = eager('b', 10, &log);
         let gone = Rc::new(Cell::new(false));
         let seen = gone.clone();
-        // Is held back, and ends before its turn comes.
+        // Is held back, and ends before it is admitted.
         spawn(poll_fn(move |cx| {
             if seen.replace(true) {
                 return Poll::Ready(());
             }
-            assert!(poll_begin(cx).is_pending());
+            assert!(poll_admission(cx).is_pending());
             cx.waker().wake_by_ref();
             Poll::Pending
         }));

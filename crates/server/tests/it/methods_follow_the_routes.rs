@@ -56,7 +56,7 @@ fn options_names_the_methods() {
 }
 
 #[test]
-fn other_methods_are_405_and_say_which_are_allowed() {
+fn other_methods_are_405_with_allow() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         for method in ["PUT", "DELETE", "TRACE", "BREW"] {
@@ -74,7 +74,7 @@ fn other_methods_are_405_and_say_which_are_allowed() {
 }
 
 #[test]
-fn connect_is_never_served() {
+fn connect_is_refused() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         client.send("CONNECT test:80 HTTP/1.1\r\nHost: test:80\r\n\r\n");
@@ -83,7 +83,7 @@ fn connect_is_never_served() {
 }
 
 #[test]
-fn the_most_exact_route_answers() {
+fn the_most_specific_route_responds() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/users/me").text(), "me");

@@ -49,7 +49,7 @@ fn json_by_default_and_text_on_request() {
 }
 
 #[test]
-fn the_text_of_an_unexpected_error_stays_here() {
+fn the_text_of_an_unexpected_error_is_not_sent() {
     on_both_drivers(app, |address| {
         let answer = Client::connect(address).get("/fails");
         assert_eq!(answer.status, 500);
@@ -58,7 +58,7 @@ fn the_text_of_an_unexpected_error_stays_here() {
 }
 
 #[test]
-fn a_panic_is_a_500_and_the_core_goes_on() {
+fn a_panic_is_a_500_and_the_core_continues() {
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/panics").status, 500);
@@ -68,7 +68,7 @@ fn a_panic_is_a_500_and_the_core_goes_on() {
 }
 
 #[test]
-fn an_interim_status_is_no_answer() {
+fn an_informational_status_is_a_500() {
     on_both_drivers(app, |address| {
         assert_eq!(Client::connect(address).get("/interim").status, 500);
     });

@@ -4,7 +4,7 @@ use blitz_testing::Client;
 
 use crate::server::on_both_drivers;
 
-/// Adds its name to a header on the way back.
+/// Adds its name to a header of the response.
 fn mark(name: &'static str) -> impl Fn(Request, Next) -> Outcome + Send + Sync + 'static {
     move |request, next| {
         next.run(request)
@@ -37,7 +37,7 @@ fn the_first_is_the_outermost_and_all_see_404() {
 }
 
 #[test]
-fn one_may_answer_itself() {
+fn middleware_may_respond_itself() {
     let guard = |request: Request, next: Next| async move {
         blitz::sleep(std::time::Duration::from_millis(1)).await;
         match request.fields().contains("authorization") {
@@ -57,7 +57,7 @@ fn one_may_answer_itself() {
 }
 
 #[test]
-fn a_nested_app_keeps_its_own() {
+fn a_nested_app_keeps_its_middleware() {
     let app = || {
         let inner = App::new()
             .wrap(mark("nested"))
@@ -79,7 +79,7 @@ fn a_nested_app_keeps_its_own() {
 }
 
 #[test]
-fn request_ids_are_kept_or_made() {
+fn request_ids_are_kept_or_generated() {
     let app = || {
         let show = |request: Request| request.fields().get_str("x-request-id").map(str::to_owned);
         App::new().wrap(request_id()).get("/", show)
@@ -119,7 +119,7 @@ fn default_headers_do_not_replace() {
 }
 
 #[test]
-fn a_header_with_a_line_break_is_left_out() {
+fn a_header_with_a_line_break_is_omitted() {
     let app = || App::new().get("/", || Response::text("x").header("x-a", "1\r\nx-b: 2"));
     on_both_drivers(app, |address| {
         let answer = Client::connect(address).get("/");

@@ -1,39 +1,31 @@
-//! What this machine allows, for `blitz doctor`.
+//! Checks of this machine for `blitz doctor`.
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
-use crate::driver::{self, system};
+use super::{epoll, system, uring};
 use crate::socket::Address;
 
-/// The features of io_uring in words.
+/// The supported features of io_uring, as a list for people.
 ///
 /// # Errors
-/// Why it cannot be used, and what to do.
+/// The reason why it cannot be used, and the remedy.
 pub fn io_uring() -> Result<String, String> {
-    driver::probe_uring()
+    uring::probe()
 }
 
 /// Whether epoll can be used.
 ///
 /// # Errors
-/// What `epoll_create1(2)` reports.
+/// The error of `epoll_create1(2)`.
 pub fn epoll() -> Result<(), String> {
-    // SAFETY: a plain system call; the descriptor it returns is ours alone.
-    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error().to_string());
-    }
-    // SAFETY: just made, owned by nobody else.
-    drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    Ok(())
+    epoll::create().map(drop).map_err(|error| error.to_string())
 }
 
 /// Whether several sockets can listen on one port, one per core.
 ///
 /// # Errors
-/// What `bind(2)` reports for the second of them.
+/// The error of `bind(2)` for the second of them.
 pub fn reuseport() -> Result<(), String> {
     let listen = |address: SocketAddr| system::listen(&Address::Tcp(address), true, true);
     let first = listen(SocketAddr::from(([127, 0, 0, 1], 0))).map_err(|e| e.to_string())?;
@@ -42,10 +34,10 @@ pub fn reuseport() -> Result<(), String> {
     listen(bound).map(drop).map_err(|error| error.to_string())
 }
 
-/// Whether UDP sends can be segmented by the kernel (GSO), which QUIC wants.
+/// Whether the kernel can segment UDP sends (GSO), which QUIC benefits from.
 ///
 /// # Errors
-/// What `setsockopt(2)` reports.
+/// The error of `setsockopt(2)`.
 pub fn udp_gso() -> Result<(), String> {
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
     system::set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 1_200)

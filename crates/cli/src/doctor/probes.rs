@@ -1,4 +1,4 @@
-//! What only shows when it is tried: each check asks the reactor to do it once.
+//! Checks that use the reactor's probes.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use blitz_http::probe;
 
 use super::{Check, files};
 
-/// Whether `--io auto` takes io_uring.
+/// Whether `--io auto` chooses io_uring.
 pub(super) fn io_uring(root: &Path) -> Check {
     const NAME: &str = "io_uring";
     match probe::io_uring() {
@@ -15,20 +15,21 @@ pub(super) fn io_uring(root: &Path) -> Check {
     }
 }
 
-/// The switch says who forbids it; if it is on, a container's seccomp profile is the usual cause.
+/// The sysctl shows whether the kernel forbids io_uring; otherwise a container's seccomp profile is the
+/// usual cause.
 fn io_uring_advice(root: &Path) -> &'static str {
     match files::read_number(root, "proc/sys/kernel/io_uring_disabled") {
-        Some(1 | 2) => "sysctl -w kernel.io_uring_disabled=0; epoll serves until then",
-        _ => "in a container: a seccomp profile that allows io_uring; epoll serves until then",
+        Some(1 | 2) => "sysctl -w kernel.io_uring_disabled=0; Blitz uses epoll until then",
+        _ => "in a container: a seccomp profile that allows io_uring; Blitz uses epoll until then",
     }
 }
 
-/// The driver that always has to work.
+/// Whether epoll works, which Blitz needs as a fallback.
 pub(super) fn epoll() -> Check {
     const NAME: &str = "epoll";
     match probe::epoll() {
         Ok(()) => Check::good(NAME, "works"),
-        Err(reason) => Check::bad(NAME, reason, "raise nofile; Blitz cannot run without"),
+        Err(reason) => Check::bad(NAME, reason, "raise nofile; Blitz cannot run without epoll"),
     }
 }
 
@@ -41,11 +42,11 @@ pub(super) fn reuseport() -> Check {
     }
 }
 
-/// Whether many datagrams can leave in one call. HTTP/3 will ask for it.
+/// Whether one call can send many datagrams, for HTTP/3.
 pub(super) fn udp_gso() -> Check {
     const NAME: &str = "UDP GSO";
     match probe::udp_gso() {
-        Ok(()) => Check::good(NAME, "many datagrams leave in one call"),
-        Err(reason) => Check::bad(NAME, reason, "Linux 4.18 or newer has it"),
+        Ok(()) => Check::good(NAME, "one call sends many datagrams"),
+        Err(reason) => Check::bad(NAME, reason, "use Linux 4.18 or newer"),
     }
 }

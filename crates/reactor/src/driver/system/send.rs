@@ -1,0 +1,47 @@
+//! Buffers of a send, as the kernel takes them.
+
+use crate::buffer::Chunk;
+
+/// Most buffers of one send; the rest goes with the next.
+const BUFFERS_MAX: usize = 64;
+
+/// The buffers of one send: pointers into the send queue, valid until the send is reported.
+#[derive(Clone, Copy)]
+pub(crate) enum SendBuffers {
+    /// One buffer, for `send`: address and length.
+    One(*const u8, usize),
+    /// Several buffers, for `sendmsg`.
+    Message(*const libc::msghdr),
+}
+
+/// Memory for the message of a send. Its owner must not move between [`SendVectors::describe`] and the
+/// report of the send.
+pub(crate) struct SendVectors {
+    vectors: Vec<libc::iovec>,
+    message: libc::msghdr,
+}
+
+impl SendVectors {
+    pub(crate) fn new() -> SendVectors {
+        // SAFETY: all zeros is an empty message: null pointers with zero lengths.
+        let message = unsafe { std::mem::zeroed() };
+        SendVectors {
+            vectors: Vec::new(),
+            message,
+        }
+    }
+
+    /// Describes these chunks to the kernel. The pointers stay valid until the next call, for as long as
+    /// the chunks keep their bytes.
+    pub(crate) fn describe<'a>(&mut self, chunks: impl Iterator<Item = &'a Chunk>) -> SendBuffers {
+        self.vectors.clear();
+        self.vectors
+            .extend(chunks.take(BUFFERS_MAX).map(|chunk| libc::iovec {
+                iov_base: chunk.as_ptr().cast_mut().cast(),
+                iov_len: chunk.len(),
+            }));
+        self.message.msg_iov = self.vectors.as_mut_ptr();
+        self.message.msg_iovlen = self.vectors.len();
+        SendBuffers::Message(&raw const self.message)
+    }
+}
