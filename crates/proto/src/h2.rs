@@ -1,9 +1,13 @@
 //! HTTP/2 (RFC 9113), both ends of a connection.
 //!
-//! [`Connection`] is the machine. Below it, each in a file: `frame` and `settings` are layouts,
-//! [`hpack`] compresses fields, `section` makes messages of them and `encode` the reverse; `stream`
-//! and `streams` are the states, `flow` the windows, `schedule` whose turn it is, and `floods` what
-//! a peer must not do too often.
+//! [`Connection`] is the machine. Its parts are a file each: `frame` and `settings` are layouts,
+//! [`hpack`] compresses fields, `section` decodes heads and `encode` sends them; `stream` and
+//! `streams` are the states, `flow` is flow control, and `floods` limits the frames that cost their
+//! sender nothing.
+//!
+//! Only the rules of HTTP/2 alone are here. HTTP/3 has these in common with it, outside of this
+//! module: `field_section` (from fields to heads and back), `field_compression` (integers and the
+//! Huffman code), `content` (declared and real lengths), `priority` and `flood`.
 
 mod code;
 mod connection;
@@ -12,9 +16,7 @@ mod floods;
 mod flow;
 mod frame;
 pub mod hpack;
-mod priority;
 mod repeat;
-mod schedule;
 mod section;
 mod settings;
 mod stream;

@@ -14,16 +14,18 @@ use super::floods::Floods;
 use super::flow::Flow;
 use super::frame::{self, Kind};
 use super::hpack::{Decoder, Encoder};
-use super::priority::{Priority, Wish};
-use super::schedule::Schedule;
-use super::section::{RepeatedRequest, RepeatedResponse, SectionLimits};
+use super::section::{RepeatedRequest, RepeatedResponse};
 use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
-use super::stream::{Receiving, RequestKind, Sending, Stream, UNDECLARED};
+use super::stream::{Receiving, Sending, Stream};
 use super::streams::{End, Slot, Streams};
 use super::{Event, StreamId};
+use crate::content::{ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind, Side};
+use crate::field_section::FieldSectionLimits;
 use crate::limits::Limits;
 use crate::message::{Fields, Name};
+use crate::priority::schedule::Schedule;
+use crate::priority::{Priority, PriorityOverride};
 use input::Input;
 
 /// One end of a connection: many exchanges at a time, each a stream.
@@ -45,7 +47,7 @@ pub struct Connection {
     repeated_request: RepeatedRequest,
     repeated_response: RepeatedResponse,
     streams: Streams,
-    schedule: Schedule,
+    schedule: Schedule<u32>,
     flow: Flow,
     floods: Floods,
     own: OwnSettings,
@@ -81,7 +83,7 @@ enum Role {
 /// The limits that are looked at all the time.
 #[derive(Debug)]
 struct Bounds {
-    section: SectionLimits,
+    section: FieldSectionLimits,
     block_bytes_max: usize,
     continuations_max: u32,
     informational_max: usize,
@@ -130,7 +132,7 @@ impl Connection {
 
     fn new(role: Role, limits: &Limits) -> Connection {
         let is_server = role == Role::Server;
-        let section = SectionLimits::new(limits);
+        let section = FieldSectionLimits::new(limits);
         let flow = Flow::new(limits, is_server);
         let table = limits.hpack_table_bytes_max.min(usize::from(u16::MAX));
         Connection {
@@ -154,7 +156,7 @@ impl Connection {
                 header_table_size: table as u32,
                 concurrent_streams_max: limits.concurrent_streams_max,
                 window: flow.stream_base(),
-                header_list_size_max: section.header_list_size_max(),
+                header_list_size_max: section.field_section_size_max(),
             },
             flow,
             own_acknowledged: false,
@@ -489,8 +491,8 @@ impl Connection {
     fn prioritize(&mut self, slot: Slot, fields: &Fields) {
         if let Some(value) = fields.get(Name::Priority).filter(|_| self.prioritizes) {
             let stream = self.streams.at(slot);
-            stream.wish = Wish::parse(value);
-            stream.priority = stream.wish.over(stream.priority);
+            stream.priority_override = PriorityOverride::parse(value);
+            stream.priority = stream.priority_override.over(stream.priority);
         }
     }
 
@@ -522,7 +524,7 @@ impl Connection {
             receiving,
             sending,
             priority: Priority::UNSTATED,
-            wish: Wish::default(),
+            priority_override: PriorityOverride::default(),
             request: RequestKind::Other,
             expects_continue: false,
             is_blocked: false,
@@ -531,8 +533,8 @@ impl Connection {
             held: 0,
             grown: 0,
             send_window: self.peer.window as i32,
-            receive_left: UNDECLARED,
-            send_left: UNDECLARED,
+            receive_left: ContentLeft::UNDECLARED,
+            send_left: ContentLeft::UNDECLARED,
         }
     }
 
