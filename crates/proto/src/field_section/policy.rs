@@ -2,7 +2,7 @@
 
 use super::LineName;
 use crate::error::ErrorKind;
-use crate::message::{Entry, Name, is_valid_value};
+use crate::message::{FieldLine, Name, is_valid_value};
 use crate::scan;
 
 /// Why no message may hold a line of this name and value, whatever its other lines are.
@@ -75,7 +75,7 @@ pub(super) fn is_left_out(name: Name) -> bool {
 
 /// Whether a field needs more than its name and value to be sent.
 #[inline]
-pub(super) fn is_special(entry: &Entry) -> bool {
+pub(super) fn is_special(entry: &FieldLine) -> bool {
     entry.is_never_indexed()
         || matches!(entry.label.name, Name::Other | Name::Te)
         || matches!(entry.label.name, Name::Cookie | Name::SetCookie)

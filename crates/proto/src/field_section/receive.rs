@@ -4,7 +4,8 @@ use super::{DecodedLine, FieldSectionLimits, LineName, Lines, Overflow, Pseudo};
 use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
 use crate::message::{
-    self, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, parse_content_length,
+    FieldLine, Fields, Method, Name, RequestHead, ResponseHead, Status, StoredName,
+    parse_content_length,
 };
 use crate::priority::Priority;
 use crate::target::{self, PseudoHeaders};
@@ -77,7 +78,7 @@ struct Section {
     seen: u8,
     /// Where their values are, by pseudo-header field.
     values: [(u32, u32); 6],
-    host: Option<Entry>,
+    host: Option<FieldLine>,
     content_length: Option<u64>,
     cookies: u32,
     expects_continue: bool,
@@ -163,15 +164,15 @@ impl Section {
         fields: &mut Fields,
     ) -> Result<(), ErrorKind> {
         let never_indexed = if line.never_indexed {
-            Entry::NEVER_INDEXED
+            FieldLine::NEVER_INDEXED
         } else {
             0
         };
-        let entry = Entry {
+        let entry = FieldLine {
             value_start: line.value_start,
             value_len: line.value_len,
             name_start: (line.value_start - u32::from(line.name_len)) | never_indexed,
-            label: message::Label {
+            label: StoredName {
                 len: line.name_len,
                 name,
             },
@@ -183,7 +184,7 @@ impl Section {
         Ok(())
     }
 
-    fn note_special(&mut self, entry: Entry, value: &[u8]) -> Result<(), ErrorKind> {
+    fn note_special(&mut self, entry: FieldLine, value: &[u8]) -> Result<(), ErrorKind> {
         match entry.label.name {
             Name::Cookie => self.cookies += 1,
             Name::Priority => self.priority = Some(Priority::parse(value)),

@@ -2,7 +2,9 @@
 
 use super::policy::{is_left_out, is_special};
 use super::{LineName, Pseudo};
-use crate::message::{Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm};
+use crate::message::{
+    FieldLine, Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm,
+};
 
 /// Appends lines as the compression format encodes them. The first four have values that its static
 /// table may hold.
@@ -121,7 +123,12 @@ fn fields(
     }
 }
 
-fn special_field(encoder: &mut impl LineEncoder, entry: &Entry, block: &[u8], out: &mut Vec<u8>) {
+fn special_field(
+    encoder: &mut impl LineEncoder,
+    entry: &FieldLine,
+    block: &[u8],
+    out: &mut Vec<u8>,
+) {
     let value = entry.value_in(block);
     let name = LineName::Field(entry.label.name);
     match entry.label.name {
@@ -147,7 +154,7 @@ fn special_field(encoder: &mut impl LineEncoder, entry: &Entry, block: &[u8], ou
 
 fn other_field(
     encoder: &mut impl LineEncoder,
-    entry: &Entry,
+    entry: &FieldLine,
     text: &[u8],
     value: &[u8],
     out: &mut Vec<u8>,

@@ -39,7 +39,7 @@ use input::Input;
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
-    bounds: Bounds,
+    bounds: ReceiveLimits,
     input: Input,
     decoder: Decoder,
     encoder: Encoder,
@@ -80,16 +80,16 @@ enum Role {
     Client(&'static str),
 }
 
-/// The limits that are looked at all the time.
+/// The limits of received header blocks.
 #[derive(Debug)]
-struct Bounds {
+struct ReceiveLimits {
     section: FieldSectionLimits,
     block_bytes_max: usize,
     continuations_max: u32,
     informational_max: usize,
 }
 
-/// A change of what windows begin with that the peer has not acknowledged.
+/// A change of the initial window that the peer has not acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Resize {
     /// Bytes that windows are larger by.
@@ -98,7 +98,7 @@ struct Resize {
     first: u32,
 }
 
-/// How far the end of the connection has come.
+/// The progress of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     No,
@@ -137,7 +137,7 @@ impl Connection {
         let table = limits.hpack_table_bytes_max.min(usize::from(u16::MAX));
         Connection {
             role,
-            bounds: Bounds {
+            bounds: ReceiveLimits {
                 section,
                 block_bytes_max: limits.header_block_bytes_max,
                 continuations_max: limits.continuations_max,
@@ -175,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// Appends what this end begins with: its SETTINGS, and the preface of a client.
+    /// Appends the start of the connection: SETTINGS, after the preface of a client.
     pub fn start(&mut self, out: &mut Vec<u8>) {
         if !self.is_server() {
             out.extend_from_slice(frame::PREFACE);
@@ -193,7 +193,7 @@ impl Connection {
         self.prioritizes = prioritizes;
     }
 
-    /// Bounds the windows that are given back from now on, of a stream and of the connection, in
+    /// ReceiveLimits the windows that are given back from now on, of a stream and of the connection, in
     /// bytes: what a peer may send should be less the less memory is left (RULES 4). Windows that
     /// the peer has already stay. They never close for good: the least is 1 KiB.
     #[inline]
@@ -209,14 +209,14 @@ impl Connection {
         self.flow.grown() as usize
     }
 
-    /// Bounds by how many more bytes the windows of streams may grow together.
+    /// ReceiveLimits by how many more bytes the windows of streams may grow together.
     #[inline]
     pub fn cap_window_growth(&mut self, bytes: usize) {
         self.flow
             .set_growth_left(bytes.min(u32::MAX as usize) as u32);
     }
 
-    /// What the windows of a client's streams begin with, in bytes.
+    /// The initial window of a client's streams, in bytes.
     #[inline]
     #[must_use]
     pub fn stream_window(&self) -> usize {
@@ -291,7 +291,7 @@ impl Connection {
         frame::write(Kind::Ping, 0, 0, &PING_CALLER, out);
     }
 
-    /// Gives a stream up; nothing more is received or sent on it.
+    /// Resets a stream; nothing more is received or sent on it.
     pub fn reset(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) {
         let Some(slot) = self.streams.find(stream.0) else {
             return;
@@ -318,8 +318,8 @@ impl Connection {
         }
     }
 
-    /// `bytes` of a stream's [`Event::Data`] were taken by whom they are for, so that the peer may
-    /// send as many more (RULES 4). Due for every byte, also after the end of the stream.
+    /// `bytes` of a stream's [`Event::Data`] were processed, so that the peer may send as many more
+    /// (RULES 4). The caller releases every byte, also after the end of the stream.
     pub fn release(&mut self, stream: StreamId, bytes: usize, out: &mut Vec<u8>) {
         self.flow.release(bytes);
         self.announce_credit(out);
@@ -362,7 +362,7 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Which they are, in no order.
+    /// The open streams, in no order.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> {
         self.streams.iter().map(|stream| StreamId(stream.id))
     }
@@ -601,7 +601,7 @@ impl Connection {
         self.schedule.remove(id);
     }
 
-    /// Ends the connection because of what the peer did.
+    /// Ends the connection because the peer violated a rule.
     #[cold]
     fn fail(&mut self, kind: ErrorKind, out: &mut Vec<u8>) -> Error {
         self.give_up(Code::of(kind), out);

@@ -220,7 +220,7 @@ impl Decoder {
         }))
     }
 
-    /// Reads a name; its text stays in `text` only if the label does not know it.
+    /// Reads a name; its text stays in `text` only if the name is not known.
     fn name(
         &mut self,
         block: &mut Block<'_>,
@@ -245,9 +245,9 @@ impl Decoder {
             .get(index - static_table::LEN - 1)
             .ok_or(Malformed)?;
         text.extend_from_slice(self.table.name_text(entry));
-        // The old entry's problem may have been in its value only. A name that the label does not
-        // know is checked again: a malformed name, the empty one included, is malformed wherever it
-        // comes from (RFC 9113, section 8.2.1).
+        // The old entry's problem may have been in its value only. A name that is not known is
+        // checked again: a malformed name, the empty one included, is malformed wherever it comes
+        // from (RFC 9113, section 8.2.1).
         let problem = match entry.name {
             LineName::Field(Name::Other) if entry.problem.is_some() => {
                 LineName::parse(self.table.name_text(entry)).1

@@ -29,7 +29,7 @@ struct Remembered {
     inserted: u16,
 }
 
-/// Pairs of places, a power of two. Responses and requests of one connection rarely have that many
+/// Pairs of slots, a power of two. Responses and requests of one connection rarely have that many
 /// hot fields, so that three of them rarely meet in one pair.
 const SETS: usize = 64;
 
@@ -88,10 +88,10 @@ impl Encoder {
     #[inline(always)]
     fn field(&mut self, name: LineName, name_text: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let (set, hash) = hash(name, name_text, value);
-        for place in &self.remembered[set % SETS] {
-            let age = (self.table.inserted() as u16).wrapping_sub(place.inserted);
-            if place.hash == hash
-                && place.inserted != 0
+        for slot in &self.remembered[set % SETS] {
+            let age = (self.table.inserted() as u16).wrapping_sub(slot.inserted);
+            if slot.hash == hash
+                && slot.inserted != 0
                 && let Some(entry) = self.table.get(usize::from(age))
                 && entry.name.code() == name.code()
                 && self.table.value(entry) == value
@@ -139,19 +139,19 @@ impl Encoder {
     ) {
         let name_len = name.known_text().len().max(name_text.len());
         let size = name_len + value.len() + ENTRY_OVERHEAD;
-        let places = &mut self.remembered[set % SETS];
-        let seen = places.iter_mut().find(|place| place.hash == hash);
-        let Some(place) = seen.filter(|_| size <= self.table.size_max() / SIZE_PART_MAX) else {
+        let slots = &mut self.remembered[set % SETS];
+        let seen = slots.iter_mut().find(|slot| slot.hash == hash);
+        let Some(slot) = seen.filter(|_| size <= self.table.size_max() / SIZE_PART_MAX) else {
             // The older gives way, unless only the other is not in the table.
-            if places[1].inserted == 0 || places[0].inserted != 0 {
-                places[1] = places[0];
+            if slots[1].inserted == 0 || slots[0].inserted != 0 {
+                slots[1] = slots[0];
             }
-            places[0] = Remembered { hash, inserted: 0 };
+            slots[0] = Remembered { hash, inserted: 0 };
             return write_literal(0x00, 4, name, name_text, value, out);
         };
         write_literal(0x40, 6, name, name_text, value, out);
         self.table.insert(name, None, name_text, value);
-        place.inserted = self.table.inserted() as u16;
+        slot.inserted = self.table.inserted() as u16;
     }
 
     #[cold]
@@ -257,7 +257,7 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A pair of places and a tag. Length, beginning and end tell hot fields apart; the comparison with
+/// A pair of slots and a tag. Length, beginning and end tell hot fields apart; the comparison with
 /// the table does the rest.
 #[inline]
 fn hash(name: LineName, name_text: &[u8], value: &[u8]) -> (usize, u16) {
