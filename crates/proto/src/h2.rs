@@ -1,9 +1,13 @@
 //! HTTP/2 (RFC 9113), both ends of a connection.
 //!
-//! [`Connection`] is the machine. Below it, each in a file: `frame` and `settings` are layouts,
-//! [`hpack`] compresses fields, `section` makes messages of them and `encode` the reverse; `stream`
-//! and `streams` are the states, `flow` the windows, `schedule` whose turn it is, and `floods` what
-//! a peer must not do too often.
+//! [`Connection`] is the machine. Its parts are a file each: `frame` and `settings` are layouts,
+//! [`hpack`] compresses fields, `section` decodes heads and `encode` sends them; `stream` and
+//! `streams` are the states, `flow` is flow control, and `floods` limits the frames that cost their
+//! sender nothing.
+//!
+//! Only the rules of HTTP/2 alone are here. HTTP/3 has these in common with it, outside of this
+//! module: `field_section` (from fields to heads and back), `field_compression` (integers and the
+//! Huffman code), `content` (declared and real lengths), `priority` and `flood`.
 
 mod code;
 mod connection;
@@ -12,9 +16,7 @@ mod floods;
 mod flow;
 mod frame;
 pub mod hpack;
-mod priority;
 mod repeat;
-mod schedule;
 mod section;
 mod settings;
 mod stream;
@@ -22,12 +24,12 @@ mod streams;
 
 use std::ops::Range;
 
+use crate::error::Error;
+use crate::message::{BodyLength, Fields, RequestHead, ResponseHead};
+
 pub use code::Code;
 pub use connection::Connection;
 pub use settings::UpgradeSettings;
-
-use crate::error::Error;
-use crate::message::{BodyLength, Fields, RequestHead, ResponseHead};
 
 /// The number of a stream, unique in its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,11 +55,11 @@ impl std::fmt::Display for StreamId {
     }
 }
 
-/// Where a machine puts the messages it receives. One will do for many connections: what an event
-/// speaks of may be moved out until the next call.
+/// The messages that a machine receives. One can be shared by many connections: the message of an
+/// event may be moved out until the next call.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// The head of a server's [`Event::Head`], and what is known of that of [`Event::Refused`].
+    /// The head of a server's [`Event::Head`], and the known parts of that of [`Event::Refused`].
     pub request: RequestHead,
     /// The head of a client's [`Event::Head`].
     pub response: ResponseHead,
@@ -70,7 +72,7 @@ pub struct Received {
 pub struct Step {
     /// Bytes of the input that are dealt with and must not be presented again.
     pub consumed: usize,
-    /// What they meant.
+    /// The event in these bytes.
     pub event: Event,
 }
 
@@ -82,49 +84,48 @@ pub enum Event {
     /// A complete head is in [`Received`]. To a server it is a new stream; to a client it may be
     /// informational, and then others follow.
     Head {
-        /// Whose head it is.
+        /// The stream of the head.
         stream: StreamId,
-        /// What it declares about the content; of an answer to HEAD, about that of GET.
+        /// The declared length of the content; in a response to HEAD, of the content that GET would have.
         length: BodyLength,
         /// The message has neither content nor trailers; no other event will say so.
         end: bool,
     },
     /// Content, or bytes of a tunnel.
     Data {
-        /// Whose content it is.
+        /// The stream of the content.
         stream: StreamId,
-        /// Where in the input it is, inside of what was consumed; may be empty if it is the end.
-        /// Every byte of it is to be given to `Connection::release`, once it is taken.
+        /// Its range in the consumed input; may be empty at the end of the message. The caller
+        /// releases every byte with `Connection::release` once it is processed.
         range: Range<usize>,
         /// The message ends here.
         end: bool,
     },
     /// Trailer fields are in [`Received`]; the message ends here.
     Trailers {
-        /// Whose trailers they are.
+        /// The stream of the trailers.
         stream: StreamId,
     },
-    /// To a server: a new stream with a request that is understood, but breaks a limit or names a
-    /// target that cannot be. To be answered with the status of the error; content that comes is
-    /// not reported.
+    /// To a server: a new stream whose request exceeds a limit or has an invalid target. The caller
+    /// answers with the status of the error; content of the request is not reported.
     Refused {
-        /// Whose request it is.
+        /// The stream of the request.
         stream: StreamId,
-        /// The rule, with the status.
+        /// The violated rule, with the status.
         error: Error,
     },
-    /// The stream is over before its time: nothing more is received or sent on it. A server has to
-    /// call `Connection::forget` as soon as it has stopped working on it.
+    /// The stream ended early: nothing more is received or sent on it. A server has to call
+    /// `Connection::forget` as soon as it has stopped its work for the stream.
     Reset {
-        /// Which stream; one that no head was reported of, if its head was malformed.
+        /// The stream; its head was not reported if it was malformed.
         stream: StreamId,
-        /// `PeerReset` or `PeerRefused`, or else the rule that the peer has broken.
+        /// `PeerReset`, `PeerRefused`, or the rule that the peer violated.
         error: Error,
-        /// The code of RST_STREAM, whoever sent it.
+        /// The code of RST_STREAM, from either side.
         code: Code,
     },
-    /// The peer closes the connection once what is under way is complete. A client sends no more
-    /// requests; those that will not be answered are reset with `PeerRefused` next.
+    /// The peer closes the connection after the streams in progress. A client sends no more requests;
+    /// those that the peer does not process are reset with `PeerRefused` next.
     GoAway {
         /// Why.
         code: Code,

@@ -17,13 +17,18 @@
 //! Whatever is sent is written anew from parsed values: no received framing, status line or chunk
 //! header is ever passed on.
 
+mod content;
 mod copy;
 pub mod error;
+mod field_compression;
+mod field_section;
+mod flood;
 pub mod h1;
 pub mod h2;
 pub mod limits;
 pub mod message;
 pub mod path;
+mod priority;
 mod scan;
 mod target;
 

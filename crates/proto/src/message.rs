@@ -10,17 +10,17 @@ mod request;
 mod response;
 mod status;
 
-pub(crate) use fields::{Entry, Label, is_token, is_token_byte, is_valid_value};
+use crate::error::ErrorKind;
+
+pub(crate) use fields::{FieldLine, StoredName, is_token, is_token_byte, is_valid_value};
 pub use fields::{FieldName, Fields, InvalidField};
 pub use method::Method;
 pub(crate) use name::Outline;
 pub use name::{AsName, Name};
 pub use request::{InvalidTarget, RequestHead, TargetForm};
-pub(crate) use request::{Span, Target};
+pub(crate) use request::{RequestTarget, Span};
 pub use response::ResponseHead;
 pub use status::Status;
-
-use crate::error::ErrorKind;
 
 /// Version of HTTP that a message was received with or is to be sent with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

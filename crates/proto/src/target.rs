@@ -4,13 +4,13 @@ use std::net::Ipv6Addr;
 
 use crate::copy::{push_front, push_text};
 use crate::error::ErrorKind;
-use crate::message::{Method, Span, Target, TargetForm, is_token};
+use crate::message::{Method, RequestTarget, Span, TargetForm, is_token};
 use crate::path::{normalize, remove_dot_segments};
 use crate::scan;
 
 /// Fills `target` from the text of a method and a target; says which method it is.
 pub(crate) fn parse_method_and_target(
-    target: &mut Target,
+    target: &mut RequestTarget,
     method: &[u8],
     text: &[u8],
 ) -> Result<Method, ErrorKind> {
@@ -23,13 +23,13 @@ pub(crate) fn parse_method_and_target(
 /// good `Host`.
 #[inline]
 pub(crate) fn parse_target(
-    target: &mut Target,
+    target: &mut RequestTarget,
     method: Method,
     method_text: &[u8],
     text: &[u8],
     host: Option<&[u8]>,
 ) -> Result<(), ErrorKind> {
-    // Target and host become text in one go, since checking that they are is not cheap. Spaces after
+    // RequestTarget and host become text in one go, since checking that they are is not cheap. Spaces after
     // them make whole words, which are checked faster than single bytes.
     let mut bytes = std::mem::take(&mut target.text).into_bytes();
     bytes.clear();
@@ -44,10 +44,10 @@ pub(crate) fn parse_target(
         target.clear();
         return Err(ErrorKind::Target);
     };
-    *target = Target {
+    *target = RequestTarget {
         text: whole,
         authority: host.map(|_| authority),
-        ..Target::default()
+        ..RequestTarget::default()
     };
     if text.first() == Some(&b'/') && !matches!(method, Method::Connect | Method::Other) {
         target.form = Some(TargetForm::Origin);
@@ -59,7 +59,7 @@ pub(crate) fn parse_target(
 /// A target that is not in origin form, or has an unregistered method.
 #[cold]
 fn parse_other_target(
-    target: &mut Target,
+    target: &mut RequestTarget,
     method: Method,
     method_text: &[u8],
     len: usize,
@@ -95,7 +95,7 @@ pub(crate) struct PseudoHeaders<'a> {
 /// Fills `target` from pseudo-header fields and the value of `Host`, if there is one; says which
 /// method it is.
 pub(crate) fn parse_pseudo_headers(
-    target: &mut Target,
+    target: &mut RequestTarget,
     parts: &PseudoHeaders<'_>,
     host: Option<&[u8]>,
 ) -> Result<Method, ErrorKind> {
@@ -166,7 +166,7 @@ fn authority_of<'a>(
 
 /// Puts path and authority into an empty target; says where the path ends.
 #[inline]
-fn fill(target: &mut Target, path: &[u8], authority: &[u8]) -> Result<usize, ErrorKind> {
+fn fill(target: &mut RequestTarget, path: &[u8], authority: &[u8]) -> Result<usize, ErrorKind> {
     // Both become text in one go, with spaces after them, as in `parse_target`.
     let mut bytes = std::mem::take(&mut target.text).into_bytes();
     bytes.clear();
@@ -182,16 +182,16 @@ fn fill(target: &mut Target, path: &[u8], authority: &[u8]) -> Result<usize, Err
         start: path.len() as u32,
         end,
     };
-    *target = Target {
+    *target = RequestTarget {
         text,
         authority: Some(span),
-        ..Target::default()
+        ..RequestTarget::default()
     };
     Ok(path.len())
 }
 
 #[cold]
-fn parse_authority_alone(target: &mut Target) -> Result<(), ErrorKind> {
+fn parse_authority_alone(target: &mut RequestTarget) -> Result<(), ErrorKind> {
     let Some(span) = target.authority else {
         return Err(ErrorKind::PseudoMissing);
     };
@@ -216,7 +216,7 @@ fn parse_scheme(scheme: &[u8]) -> Result<&'static str, ErrorKind> {
 }
 
 #[cold]
-fn push_method(target: &mut Target, method: &[u8]) -> Result<Span, ErrorKind> {
+fn push_method(target: &mut RequestTarget, method: &[u8]) -> Result<Span, ErrorKind> {
     let token = std::str::from_utf8(method)
         .ok()
         .filter(|token| is_token(token.as_bytes()));
@@ -225,7 +225,7 @@ fn push_method(target: &mut Target, method: &[u8]) -> Result<Span, ErrorKind> {
 
 /// `authority-form = uri-host ":" port`, and nothing else with CONNECT (RFC 9110, section 9.3.6).
 #[cold]
-fn parse_authority_form(target: &mut Target, len: usize) -> Result<(), ErrorKind> {
+fn parse_authority_form(target: &mut RequestTarget, len: usize) -> Result<(), ErrorKind> {
     let text = &target.text.as_bytes()[..len];
     let port = split_authority(text).ok_or(ErrorKind::Target)?.port;
     if text.starts_with(b":") || port.is_none_or(|port| port == 0) {
@@ -239,7 +239,11 @@ fn parse_authority_form(target: &mut Target, len: usize) -> Result<(), ErrorKind
 
 /// `absolute-form = absolute-URI`, of which we know `http` and `https`.
 #[cold]
-fn parse_absolute_form(target: &mut Target, method: Method, len: usize) -> Result<(), ErrorKind> {
+fn parse_absolute_form(
+    target: &mut RequestTarget,
+    method: Method,
+    len: usize,
+) -> Result<(), ErrorKind> {
     let text = target.text.get(..len).ok_or(ErrorKind::Target)?;
     let (scheme, rest) = text.split_once("://").ok_or(ErrorKind::Target)?;
     let known = ["http", "https"]
@@ -280,7 +284,11 @@ fn parse_absolute_form(target: &mut Target, method: Method, len: usize) -> Resul
 
 /// Splits the text of the target from `start`, where a `/` is, to `end`, and normalises the path.
 #[inline]
-fn parse_path_and_query(target: &mut Target, start: usize, end: usize) -> Result<(), ErrorKind> {
+fn parse_path_and_query(
+    target: &mut RequestTarget,
+    start: usize,
+    end: usize,
+) -> Result<(), ErrorKind> {
     let usual_end = usual_path_end(target.text.as_bytes(), start, end);
     target.raw_path = Span {
         start: start as u32,
@@ -312,7 +320,7 @@ fn usual_path_end(text: &[u8], start: usize, end: usize) -> usize {
 /// The path goes on at `at`, with its query or with characters that are looked at one by one.
 #[inline(never)]
 fn parse_rest_of_path(
-    target: &mut Target,
+    target: &mut RequestTarget,
     start: usize,
     at: usize,
     end: usize,
@@ -360,7 +368,7 @@ fn is_normal(path: &[u8]) -> bool {
 /// it.
 #[cold]
 fn normalize_path(
-    target: &mut Target,
+    target: &mut RequestTarget,
     start: usize,
     path_end: usize,
     end: usize,
@@ -532,7 +540,7 @@ fn split_authority(text: &[u8]) -> Option<Authority> {
     }
 }
 
-impl Target {
+impl RequestTarget {
     /// The target has no query, and this as its path in every respect.
     fn set_whole(&mut self, form: TargetForm, path: Span) {
         self.form = Some(form);

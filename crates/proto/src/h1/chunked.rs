@@ -1,6 +1,6 @@
 //! The chunked transfer coding (RFC 9112, section 7.1), taken apart.
 
-use super::finder::SectionLimits;
+use super::finder::LineLimits;
 use super::section::SectionBuffer;
 use super::{Event, Step};
 use crate::error::ErrorKind;
@@ -11,19 +11,19 @@ use crate::path::hex_value;
 /// Takes a chunked body apart, in pieces of any size.
 #[derive(Debug)]
 pub(crate) struct Chunked {
-    state: State,
+    state: ChunkedState,
     /// Bytes of the current chunk-size line.
     line_bytes: usize,
     /// Bytes of chunk extensions in the message so far.
     extension_bytes: usize,
     line_bytes_max: usize,
     extension_bytes_max: usize,
-    trailer_limits: SectionLimits,
+    trailer_limits: LineLimits,
 }
 
 /// The position in `*chunk last-chunk trailer-section CRLF`.
 #[derive(Debug)]
-enum State {
+enum ChunkedState {
     /// Before the first digit of a chunk size.
     SizeStart,
     /// After at least one digit.
@@ -53,12 +53,12 @@ enum State {
 impl Chunked {
     pub(crate) fn new(limits: &Limits) -> Chunked {
         Chunked {
-            state: State::SizeStart,
+            state: ChunkedState::SizeStart,
             line_bytes: 0,
             extension_bytes: 0,
             line_bytes_max: limits.chunk_line_bytes_max,
             extension_bytes_max: limits.chunk_extension_bytes_max,
-            trailer_limits: SectionLimits::of_trailers(limits),
+            trailer_limits: LineLimits::of_trailers(limits),
         }
     }
 
@@ -67,26 +67,26 @@ impl Chunked {
         let mut at = 0;
         loop {
             match &mut self.state {
-                State::Data(left) if at < input.len() => {
+                ChunkedState::Data(left) if at < input.len() => {
                     let len = usize::try_from(*left)
                         .unwrap_or(usize::MAX)
                         .min(input.len() - at);
                     *left -= len as u64;
                     if *left == 0 {
-                        self.state = State::DataCr;
+                        self.state = ChunkedState::DataCr;
                     }
                     return Ok(Step {
                         consumed: at + len,
                         event: Event::Data(at..at + len),
                     });
                 }
-                State::TrailersStart if input.get(at).is_some_and(|&byte| byte != b'\r') => {
+                ChunkedState::TrailersStart if input.get(at).is_some_and(|&byte| byte != b'\r') => {
                     let section = SectionBuffer::new(self.trailer_limits);
-                    self.state = State::Trailers(Box::new(section));
+                    self.state = ChunkedState::Trailers(Box::new(section));
                     continue;
                 }
-                State::Trailers(_) => return self.step_trailers(input, at, trailers),
-                State::Done => {
+                ChunkedState::Trailers(_) => return self.step_trailers(input, at, trailers),
+                ChunkedState::Done => {
                     return Ok(Step {
                         consumed: at,
                         event: Event::End,
@@ -112,43 +112,55 @@ impl Chunked {
             return Err(ErrorKind::ChunkLineTooLong);
         }
         self.state = match (&self.state, byte) {
-            (State::SizeStart, _) => match hex_value(byte) {
-                Some(digit) => State::Size(u64::from(digit)),
+            (ChunkedState::SizeStart, _) => match hex_value(byte) {
+                Some(digit) => ChunkedState::Size(u64::from(digit)),
                 None => return Err(ErrorKind::ChunkSizeMalformed),
             },
-            (&(State::Size(size) | State::Blank(size) | State::Extension(size)), b'\r') => {
-                if matches!(self.state, State::Blank(_)) {
+            (
+                &(ChunkedState::Size(size)
+                | ChunkedState::Blank(size)
+                | ChunkedState::Extension(size)),
+                b'\r',
+            ) => {
+                if matches!(self.state, ChunkedState::Blank(_)) {
                     return Err(ErrorKind::ChunkSizeMalformed);
                 }
-                State::SizeLf(size)
+                ChunkedState::SizeLf(size)
             }
-            (State::Size(_) | State::Blank(_) | State::Extension(_), b'\n') => {
+            (
+                ChunkedState::Size(_) | ChunkedState::Blank(_) | ChunkedState::Extension(_),
+                b'\n',
+            ) => {
                 return Err(ErrorKind::BareLf);
             }
-            (&(State::Size(size) | State::Blank(size)), b';') => State::Extension(size),
-            (&(State::Size(size) | State::Blank(size)), b' ' | b'\t') => State::Blank(size),
-            (&State::Size(size), _) => State::Size(add_digit(size, byte)?),
-            (State::Blank(_), _) => return Err(ErrorKind::ChunkSizeMalformed),
-            (&State::Extension(size), _) => {
-                self.count_extension_byte(byte)?;
-                State::Extension(size)
+            (&(ChunkedState::Size(size) | ChunkedState::Blank(size)), b';') => {
+                ChunkedState::Extension(size)
             }
-            (&State::SizeLf(size), b'\n') => {
+            (&(ChunkedState::Size(size) | ChunkedState::Blank(size)), b' ' | b'\t') => {
+                ChunkedState::Blank(size)
+            }
+            (&ChunkedState::Size(size), _) => ChunkedState::Size(add_digit(size, byte)?),
+            (ChunkedState::Blank(_), _) => return Err(ErrorKind::ChunkSizeMalformed),
+            (&ChunkedState::Extension(size), _) => {
+                self.count_extension_byte(byte)?;
+                ChunkedState::Extension(size)
+            }
+            (&ChunkedState::SizeLf(size), b'\n') => {
                 self.line_bytes = 0;
                 if size == 0 {
-                    State::TrailersStart
+                    ChunkedState::TrailersStart
                 } else {
-                    State::Data(size)
+                    ChunkedState::Data(size)
                 }
             }
-            (State::SizeLf(_), _) => return Err(ErrorKind::BareCr),
-            (State::TrailersStart, b'\r') => State::EndLf,
-            (State::EndLf, b'\n') => State::Done,
-            (State::EndLf, _) => return Err(ErrorKind::BareCr),
-            (State::DataCr, b'\r') => State::DataLf,
-            (State::DataLf, b'\n') => {
+            (ChunkedState::SizeLf(_), _) => return Err(ErrorKind::BareCr),
+            (ChunkedState::TrailersStart, b'\r') => ChunkedState::EndLf,
+            (ChunkedState::EndLf, b'\n') => ChunkedState::Done,
+            (ChunkedState::EndLf, _) => return Err(ErrorKind::BareCr),
+            (ChunkedState::DataCr, b'\r') => ChunkedState::DataLf,
+            (ChunkedState::DataLf, b'\n') => {
                 self.line_bytes = 0;
-                State::SizeStart
+                ChunkedState::SizeStart
             }
             _ => return Err(ErrorKind::ChunkEndMalformed),
         };
@@ -173,7 +185,7 @@ impl Chunked {
         at: usize,
         trailers: &mut Fields,
     ) -> Result<Step, ErrorKind> {
-        let State::Trailers(section) = &mut self.state else {
+        let ChunkedState::Trailers(section) = &mut self.state else {
             unreachable!()
         };
         let taken = section
@@ -191,7 +203,7 @@ impl Chunked {
         }
         // Whoever merged fields of framing, routing or the like from here would be deceived.
         trailers.retain(|name, _| !name.known().is_forbidden_in_trailers());
-        self.state = State::Done;
+        self.state = ChunkedState::Done;
         let event = if trailers.is_empty() {
             Event::End
         } else {

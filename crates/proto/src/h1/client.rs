@@ -2,7 +2,7 @@
 
 use super::body::Body;
 use super::encode::{self, FramingField};
-use super::finder::SectionLimits;
+use super::finder::LineLimits;
 use super::framing::ConnectionOptions;
 use super::head::{ResponseFacts, parse_response};
 use super::outgoing::Outgoing;
@@ -46,7 +46,7 @@ impl Client {
     pub fn new(limits: &Limits) -> Client {
         Client {
             limits: limits.clone(),
-            section: SectionBuffer::new(SectionLimits::of_heads(limits)),
+            section: SectionBuffer::new(LineLimits::of_heads(limits)),
             reading: Reading::Idle,
             sending: Outgoing::Done,
             method: Method::Get,

@@ -10,12 +10,12 @@ use super::diagnose;
 use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
-use crate::message::{Entry, Label, Name, Outline, Span, is_token};
+use crate::message::{FieldLine, Name, Outline, Span, StoredName, is_token};
 use crate::scan;
 
 /// The bounds of one section: a head, or trailers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SectionLimits {
+pub(crate) struct LineLimits {
     /// Bytes of the request or status line; `None` for trailers, which have none.
     pub(crate) first_line_max: Option<usize>,
     /// Bytes of the field lines with their line ends.
@@ -24,17 +24,17 @@ pub(crate) struct SectionLimits {
     pub(crate) fields_max: usize,
 }
 
-impl SectionLimits {
-    pub(crate) fn of_heads(limits: &Limits) -> SectionLimits {
-        SectionLimits {
+impl LineLimits {
+    pub(crate) fn of_heads(limits: &Limits) -> LineLimits {
+        LineLimits {
             first_line_max: Some(limits.request_line_bytes_max),
             bytes_max: limits.head_bytes_max,
             fields_max: limits.fields_max,
         }
     }
 
-    pub(crate) fn of_trailers(limits: &Limits) -> SectionLimits {
-        SectionLimits {
+    pub(crate) fn of_trailers(limits: &Limits) -> LineLimits {
+        LineLimits {
             first_line_max: None,
             bytes_max: limits.trailer_bytes_max,
             fields_max: limits.trailer_fields_max,
@@ -45,7 +45,7 @@ impl SectionLimits {
 /// Where in a section the search stands. Offsets count from the section's first byte.
 #[derive(Debug)]
 pub(crate) struct Finder {
-    limits: SectionLimits,
+    limits: LineLimits,
     /// What those of a head say that frame the message.
     pub(crate) framing: Framing,
     /// Where the CR of a head's first line is; 0 before it is found.
@@ -68,13 +68,13 @@ pub(crate) struct Finder {
 struct Usual {
     /// What lines with this name look like; none does if the name is no known one.
     outline: &'static Outline,
-    label: Label,
+    label: StoredName,
 }
 
 impl Usual {
     const NONE: Usual = Usual {
         outline: Name::Other.outline(),
-        label: Label {
+        label: StoredName {
             len: 0,
             name: Name::Other,
         },
@@ -97,7 +97,7 @@ const USUAL: usize = 16;
 const DEL: u8 = 0x7f;
 
 impl Finder {
-    pub(crate) fn new(limits: SectionLimits) -> Finder {
+    pub(crate) fn new(limits: LineLimits) -> Finder {
         let mut finder = Finder {
             limits,
             framing: Framing::default(),
@@ -137,7 +137,7 @@ impl Finder {
     pub(crate) fn find(
         &mut self,
         section: &[u8],
-        entries: &mut Vec<Entry>,
+        entries: &mut Vec<FieldLine>,
     ) -> Result<Option<usize>, ErrorKind> {
         let mut at = self.seen;
         while at < section.len() {
@@ -170,7 +170,7 @@ impl Finder {
     pub(crate) fn find_line(
         &mut self,
         section: &[u8],
-        entries: &mut Vec<Entry>,
+        entries: &mut Vec<FieldLine>,
     ) -> Result<(), ErrorKind> {
         let cr = section.len() - b"\r\n".len();
         if scan::contains(&section[self.line_start..], DEL) {
@@ -216,7 +216,7 @@ impl Finder {
         &mut self,
         section: &[u8],
         cr: usize,
-        entries: &mut Vec<Entry>,
+        entries: &mut Vec<FieldLine>,
     ) -> Result<bool, ErrorKind> {
         let start = self.line_start;
         if cr == start {
@@ -242,7 +242,7 @@ impl Finder {
             start: (cr - start_from_end) as u32,
             end: (cr - start_from_end + len) as u32,
         };
-        entries.push(Entry {
+        entries.push(FieldLine {
             value_start: value.start,
             value_len: len as u32,
             name_start: start as u32,
@@ -283,7 +283,7 @@ impl Finder {
         &mut self,
         lines: &[u8],
         line_len: usize,
-        entries: &mut Vec<Entry>,
+        entries: &mut Vec<FieldLine>,
     ) -> Result<(), ErrorKind> {
         if entries.capacity() == 0 {
             entries.reserve(USUAL);
@@ -304,7 +304,7 @@ impl Finder {
         let len = text.len() as u16;
         self.usual[entries.len() % USUAL] = Usual {
             outline: name.outline(),
-            label: Label { len, name },
+            label: StoredName { len, name },
         };
         Ok(())
     }

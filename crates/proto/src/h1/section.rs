@@ -1,6 +1,6 @@
 //! Collects a section (a head, or trailers) that may come in pieces.
 
-use super::finder::{Finder, SectionLimits};
+use super::finder::{Finder, LineLimits};
 use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::message::{Fields, is_token_byte};
@@ -25,7 +25,7 @@ pub(crate) struct Taken {
 }
 
 impl SectionBuffer {
-    pub(crate) fn new(limits: SectionLimits) -> SectionBuffer {
+    pub(crate) fn new(limits: LineLimits) -> SectionBuffer {
         SectionBuffer {
             finder: Finder::new(limits),
             has_first_line: limits.first_line_max.is_some(),

@@ -2,7 +2,7 @@
 
 use super::body::Body;
 use super::encode::{self, FramingField};
-use super::finder::SectionLimits;
+use super::finder::LineLimits;
 use super::framing::ConnectionOptions;
 use super::head::{RequestFacts, parse_request};
 use super::outgoing::Outgoing;
@@ -75,7 +75,7 @@ impl Server {
     pub fn new(limits: &Limits) -> Server {
         Server {
             limits: limits.clone(),
-            section: SectionBuffer::new(SectionLimits::of_heads(limits)),
+            section: SectionBuffer::new(LineLimits::of_heads(limits)),
             empty_lines: 0,
             reading: Reading::Head,
             sending: Outgoing::Head,

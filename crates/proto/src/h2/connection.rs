@@ -14,16 +14,18 @@ use super::floods::Floods;
 use super::flow::Flow;
 use super::frame::{self, Kind};
 use super::hpack::{Decoder, Encoder};
-use super::priority::{Priority, Wish};
-use super::schedule::Schedule;
-use super::section::{RepeatedRequest, RepeatedResponse, SectionLimits};
+use super::section::{RepeatedRequest, RepeatedResponse};
 use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
-use super::stream::{Receiving, RequestKind, Sending, Stream, UNDECLARED};
+use super::stream::{Receiving, Sending, Stream};
 use super::streams::{End, Slot, Streams};
 use super::{Event, StreamId};
+use crate::content::{ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind, Side};
+use crate::field_section::FieldSectionLimits;
 use crate::limits::Limits;
 use crate::message::{Fields, Name};
+use crate::priority::schedule::Schedule;
+use crate::priority::{Priority, PriorityOverride};
 use input::Input;
 
 /// One end of a connection: many exchanges at a time, each a stream.
@@ -37,7 +39,7 @@ use input::Input;
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
-    bounds: Bounds,
+    bounds: ReceiveLimits,
     input: Input,
     decoder: Decoder,
     encoder: Encoder,
@@ -45,7 +47,7 @@ pub struct Connection {
     repeated_request: RepeatedRequest,
     repeated_response: RepeatedResponse,
     streams: Streams,
-    schedule: Schedule,
+    schedule: Schedule<u32>,
     flow: Flow,
     floods: Floods,
     own: OwnSettings,
@@ -78,16 +80,16 @@ enum Role {
     Client(&'static str),
 }
 
-/// The limits that are looked at all the time.
+/// The limits of received header blocks.
 #[derive(Debug)]
-struct Bounds {
-    section: SectionLimits,
+struct ReceiveLimits {
+    section: FieldSectionLimits,
     block_bytes_max: usize,
     continuations_max: u32,
     informational_max: usize,
 }
 
-/// A change of what windows begin with that the peer has not acknowledged.
+/// A change of the initial window that the peer has not acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Resize {
     /// Bytes that windows are larger by.
@@ -96,7 +98,7 @@ struct Resize {
     first: u32,
 }
 
-/// How far the end of the connection has come.
+/// The progress of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     No,
@@ -130,12 +132,12 @@ impl Connection {
 
     fn new(role: Role, limits: &Limits) -> Connection {
         let is_server = role == Role::Server;
-        let section = SectionLimits::new(limits);
+        let section = FieldSectionLimits::new(limits);
         let flow = Flow::new(limits, is_server);
         let table = limits.hpack_table_bytes_max.min(usize::from(u16::MAX));
         Connection {
             role,
-            bounds: Bounds {
+            bounds: ReceiveLimits {
                 section,
                 block_bytes_max: limits.header_block_bytes_max,
                 continuations_max: limits.continuations_max,
@@ -154,7 +156,7 @@ impl Connection {
                 header_table_size: table as u32,
                 concurrent_streams_max: limits.concurrent_streams_max,
                 window: flow.stream_base(),
-                header_list_size_max: section.header_list_size_max(),
+                header_list_size_max: section.field_section_size_max(),
             },
             flow,
             own_acknowledged: false,
@@ -173,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// Appends what this end begins with: its SETTINGS, and the preface of a client.
+    /// Appends the start of the connection: SETTINGS, after the preface of a client.
     pub fn start(&mut self, out: &mut Vec<u8>) {
         if !self.is_server() {
             out.extend_from_slice(frame::PREFACE);
@@ -207,14 +209,14 @@ impl Connection {
         self.flow.grown() as usize
     }
 
-    /// Bounds by how many more bytes the windows of streams may grow together.
+    /// ReceiveLimits by how many more bytes the windows of streams may grow together.
     #[inline]
     pub fn cap_window_growth(&mut self, bytes: usize) {
         self.flow
             .set_growth_left(bytes.min(u32::MAX as usize) as u32);
     }
 
-    /// What the windows of a client's streams begin with, in bytes.
+    /// The initial window of a client's streams, in bytes.
     #[inline]
     #[must_use]
     pub fn stream_window(&self) -> usize {
@@ -289,7 +291,7 @@ impl Connection {
         frame::write(Kind::Ping, 0, 0, &PING_CALLER, out);
     }
 
-    /// Gives a stream up; nothing more is received or sent on it.
+    /// Resets a stream; nothing more is received or sent on it.
     pub fn reset(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) {
         let Some(slot) = self.streams.find(stream.0) else {
             return;
@@ -316,8 +318,8 @@ impl Connection {
         }
     }
 
-    /// `bytes` of a stream's [`Event::Data`] were taken by whom they are for, so that the peer may
-    /// send as many more (rule 4). Due for every byte, also after the end of the stream.
+    /// `bytes` of a stream's [`Event::Data`] were processed, so that the peer may send as many more
+    /// (rule 4). The caller releases every byte, also after the end of the stream.
     pub fn release(&mut self, stream: StreamId, bytes: usize, out: &mut Vec<u8>) {
         self.flow.release(bytes);
         self.announce_credit(out);
@@ -360,7 +362,7 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Which they are, in no order.
+    /// The open streams, in no order.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> {
         self.streams.iter().map(|stream| StreamId(stream.id))
     }
@@ -489,8 +491,8 @@ impl Connection {
     fn prioritize(&mut self, slot: Slot, fields: &Fields) {
         if let Some(value) = fields.get(Name::Priority).filter(|_| self.prioritizes) {
             let stream = self.streams.at(slot);
-            stream.wish = Wish::parse(value);
-            stream.priority = stream.wish.over(stream.priority);
+            stream.priority_override = PriorityOverride::parse(value);
+            stream.priority = stream.priority_override.over(stream.priority);
         }
     }
 
@@ -522,7 +524,7 @@ impl Connection {
             receiving,
             sending,
             priority: Priority::UNSTATED,
-            wish: Wish::default(),
+            priority_override: PriorityOverride::default(),
             request: RequestKind::Other,
             expects_continue: false,
             is_blocked: false,
@@ -531,8 +533,8 @@ impl Connection {
             held: 0,
             grown: 0,
             send_window: self.peer.window as i32,
-            receive_left: UNDECLARED,
-            send_left: UNDECLARED,
+            receive_left: ContentLeft::UNDECLARED,
+            send_left: ContentLeft::UNDECLARED,
         }
     }
 
@@ -599,7 +601,7 @@ impl Connection {
         self.schedule.remove(id);
     }
 
-    /// Ends the connection because of what the peer did.
+    /// Ends the connection because the peer violated a rule.
     #[cold]
     fn fail(&mut self, kind: ErrorKind, out: &mut Vec<u8>) -> Error {
         self.give_up(Code::of(kind), out);

@@ -1,4 +1,4 @@
-//! Flow control of a connection, and how large windows are (RFC 9113, sections 5.2 and 6.9).
+//! Flow control of a connection, and the sizes of windows (RFC 9113, sections 5.2 and 6.9).
 
 use super::frame::WINDOW_MAX;
 use super::settings::WINDOW_DEFAULT;
@@ -11,7 +11,7 @@ use crate::limits::Limits;
 pub(crate) struct Flow {
     /// Bytes that the peer may still send.
     receive_window: i32,
-    /// Bytes that the peer sent and nobody has released.
+    /// Bytes that were received and not released.
     held: u32,
     /// Whether bytes that are held make the window smaller. Towards upstreams they do not, because
     /// one stalled stream must not stop all others (rule 14); from clients they do, because what
@@ -23,7 +23,7 @@ pub(crate) struct Flow {
     size_max: u32,
     /// What the window of a stream begins with.
     stream_base: u32,
-    /// What it may grow to, as far as is known of the connection.
+    /// The size that it may grow to, by the measurements so far.
     stream_size: u32,
     stream_size_max: u32,
     /// Bytes that the windows of all streams have grown by. More than the window of the connection
@@ -38,8 +38,8 @@ pub(crate) struct Flow {
     probe: Probe,
 }
 
-/// Finds out whether windows hold the peer back: it sends a PING and counts the content that comes
-/// before the answer. If that is nearly a whole window, a larger one would have been used.
+/// Measures whether windows limit the peer: sends a PING and counts the content that is received
+/// before its acknowledgement. If that is nearly a whole window, a larger one would be used.
 #[derive(Debug)]
 struct Probe {
     is_out: bool,
@@ -124,7 +124,7 @@ impl Flow {
         self.grown -= grown;
     }
 
-    /// Says how large windows may be at most, of a stream and of the connection.
+    /// Sets the largest windows of a stream and of the connection.
     #[inline]
     pub(crate) fn set_caps(&mut self, stream: u32, connection: u32) {
         (self.stream_cap, self.cap) = (stream, connection);
@@ -147,7 +147,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Bytes were taken by whoever they are for.
+    /// Bytes were processed by their receiver.
     #[inline]
     pub(crate) fn release(&mut self, bytes: usize) {
         debug_assert!(
@@ -157,7 +157,7 @@ impl Flow {
         self.held = self.held.saturating_sub(bytes as u32);
     }
 
-    /// What is to be announced for the connection, if it is worth a frame.
+    /// The increment of the connection's window to announce, if it is worth a frame.
     #[inline]
     pub(crate) fn credit(&mut self) -> Option<u32> {
         let held = if self.counts_held { self.held } else { 0 };
@@ -202,7 +202,7 @@ impl Flow {
                 .min(self.size_max.max(self.size));
             probe.threshold = self.stream_size / 2;
         } else {
-            // It was not the window; look again after a while.
+            // The window was not the limit; measure again later.
             probe.threshold = self.stream_size.saturating_mul(16);
         }
         probe.bytes = 0;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_closes_the_window_of_a_client_only() {
+    fn held_bytes_close_the_window_of_a_client_only() {
         for counts_held in [true, false] {
             let mut flow = Flow::new(&Limits::default(), counts_held);
             let mut taken = 0;

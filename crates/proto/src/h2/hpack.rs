@@ -1,31 +1,31 @@
 //! Field compression for HTTP/2 (RFC 7541).
 //!
-//! `integer` and `huffman` are the primitives, `label` names what a field is, `static_table` and
-//! `table` keep fields to refer to; [`Decoder`] and [`Encoder`] put them together for one
-//! direction of a connection.
+//! `static_table` and `table` keep the fields that blocks refer to; [`Decoder`] and [`Encoder`] use
+//! them for one direction of a connection each. Integers, the Huffman code and the names of lines are
+//! those of QPACK, too: see `field_compression` and `field_section`.
 
 mod decoder;
 mod encoder;
-mod huffman;
-mod integer;
-mod label;
 mod static_table;
 mod table;
 
+use crate::field_compression::integer;
+
+pub use crate::field_compression::Malformed;
+pub(crate) use decoder::BlockLines;
 pub use decoder::Decoder;
-pub(crate) use decoder::{Block, Line, Overflow};
 pub use encoder::Encoder;
-pub(crate) use label::{Label, Pseudo};
 
-/// A block that is no HPACK. Final for the connection, because the tables of both ends no longer
-/// agree (RFC 7541, section 2.3.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed;
+/// Bits of the largest integer beyond its prefix. No length or index here is ever near it (RFC 7541,
+/// section 7.4).
+const INTEGER_BITS: u32 = 28;
 
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the header block is not valid HPACK")
-    }
+#[inline]
+fn read_integer(rest: &mut &[u8], prefix_bits: u32) -> Result<usize, Malformed> {
+    integer::read::<INTEGER_BITS>(rest, prefix_bits).map(|value| value as usize)
 }
 
-impl std::error::Error for Malformed {}
+#[inline]
+fn write_integer(value: usize, prefix_bits: u32, first: u8, out: &mut Vec<u8>) {
+    integer::write(value as u64, prefix_bits, first, out);
+}

@@ -1,7 +1,7 @@
-//! Messages that repeat themselves: clients that ask for the same again and again, calls of one
-//! method, answers of one handler. What such a head became last time need not be found out anew.
+//! Header blocks that repeat, as in requests for one resource, calls of one method or responses of one
+//! handler. The head that such a block decoded to is kept, so that it is not decoded again.
 
-/// A short header block that came twice in a row, and what it meant while the table was as it is.
+/// A short header block that was received twice in a row, and its meaning for a version of the table.
 #[derive(Debug)]
 pub(crate) struct Repeat<T> {
     block: [u8; BLOCK_MAX],
@@ -24,7 +24,7 @@ impl<T> Repeat<T> {
         }
     }
 
-    /// What the block means, if that is known.
+    /// The meaning of the block, if it is known.
     #[inline]
     pub(crate) fn recall(&self, block: &[u8], version: u32) -> Option<&T> {
         if self.len == block.len() && self.version == version && self.block[..self.len] == *block {
@@ -33,8 +33,8 @@ impl<T> Repeat<T> {
         None
     }
 
-    /// Takes note of a block that was decoded without a change to the table; what it means is kept
-    /// if it came before, so that heads which never repeat cost next to nothing.
+    /// Notes a block that was decoded without a change to the table. Its meaning is kept only if the
+    /// block before was the same, so that heads which never repeat cost next to nothing.
     pub(crate) fn note(&mut self, block: &[u8], version: u32, meaning: impl FnOnce() -> T) {
         let Some(room) = self.block.get_mut(..block.len()) else {
             return;
@@ -45,7 +45,7 @@ impl<T> Repeat<T> {
         }
         room.copy_from_slice(block);
         (self.len, self.version) = (block.len(), version);
-        // Its memory goes too: a connection that has changed its habits should not pay for it.
+        // Its memory is freed too: a connection whose requests have changed needs it no more.
         self.meaning = None;
     }
 

@@ -1,56 +1,16 @@
-//! From a header block to a head: which fields it has, and whether they make a message (RFC 9113,
-//! section 8).
+//! Decodes header blocks of HTTP/2 into heads and trailers. Blocks that repeat are not decoded again.
 
-use super::hpack::{Block, Decoder, Label, Line, Malformed, Overflow, Pseudo};
-use super::priority::Priority;
+use super::hpack::{BlockLines, Decoder, Malformed};
 use super::repeat::Repeat;
 use crate::error::ErrorKind;
-use crate::limits::Limits;
-use crate::message::{
-    self, BodyLength, Entry, Fields, Method, Name, RequestHead, ResponseHead, Status, Version,
-    parse_content_length,
-};
-use crate::target::{self, PseudoHeaders};
+use crate::field_section::receive::{self, RequestFacts};
+use crate::field_section::{FieldSectionLimits, Lines};
+use crate::message::{Fields, RequestHead, ResponseHead, Version};
 
-/// How large a section may be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SectionLimits {
-    head_bytes_max: usize,
-    fields_max: usize,
-    path_bytes_max: usize,
-    trailer_bytes_max: usize,
-    trailer_fields_max: usize,
-}
-
-impl SectionLimits {
-    pub(crate) fn new(limits: &Limits) -> SectionLimits {
-        SectionLimits {
-            head_bytes_max: limits.head_bytes_max,
-            fields_max: limits.fields_max,
-            path_bytes_max: limits.request_line_bytes_max,
-            trailer_bytes_max: limits.trailer_bytes_max,
-            trailer_fields_max: limits.trailer_fields_max,
-        }
-    }
-
-    /// What we tell the peer.
-    pub(crate) fn header_list_size_max(&self) -> u32 {
-        self.head_bytes_max as u32
-    }
-}
-
-/// What a request head says beside what stands in it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestFacts {
-    pub(crate) content_length: Option<u64>,
-    pub(crate) expects_continue: bool,
-    pub(crate) priority: Option<Priority>,
-}
-
-/// A request that came before, with what it said.
+/// A request that was received before, with its facts.
 pub(crate) type RepeatedRequest = Repeat<(RequestHead, RequestFacts)>;
 
-/// A response that came before, with the length that it declared.
+/// A response that was received before, with the length that it declared.
 pub(crate) type RepeatedResponse = Repeat<(ResponseHead, Option<u64>)>;
 
 /// Decodes a request head.
@@ -59,7 +19,7 @@ pub(crate) fn request(
     decoder: &mut Decoder,
     repeat: &mut RepeatedRequest,
     block: &[u8],
-    limits: &SectionLimits,
+    limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
     if let Some((known, facts)) = repeat.recall(block, decoder.version()) {
@@ -79,23 +39,21 @@ pub(crate) fn request(
 fn new_request(
     decoder: &mut Decoder,
     block: &[u8],
-    limits: &SectionLimits,
+    limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
-    let mut block = Block::new(block, limits.head_bytes_max, limits.fields_max);
-    let mut section = Section::new(OF_REQUESTS);
-    head.fields.clear();
-    section.collect(decoder, &mut block, &mut head.fields)?;
+    let mut lines = BlockLines::new(decoder, block, limits.head_bytes_max, limits.fields_max);
+    let facts = receive::request_head(&mut lines, limits, head)?;
     head.version = Version::Http2;
-    Ok(section.finish_request(limits, head))
+    Ok(facts)
 }
 
-/// Decodes a response head; says what length it declares.
+/// Decodes a response head; returns the length that it declares.
 pub(crate) fn response(
     decoder: &mut Decoder,
     repeat: &mut RepeatedResponse,
     block: &[u8],
-    limits: &SectionLimits,
+    limits: &FieldSectionLimits,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
     if let Some((known, length)) = repeat.recall(block, decoder.version()) {
@@ -115,313 +73,33 @@ pub(crate) fn response(
 fn new_response(
     decoder: &mut Decoder,
     block: &[u8],
-    limits: &SectionLimits,
+    limits: &FieldSectionLimits,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
-    let mut block = Block::new(block, limits.head_bytes_max, limits.fields_max);
-    let mut section = Section::new(OF_RESPONSES);
-    head.fields.clear();
-    section.collect(decoder, &mut block, &mut head.fields)?;
+    let mut lines = BlockLines::new(decoder, block, limits.head_bytes_max, limits.fields_max);
+    let length = receive::response_head(&mut lines, head)?;
     head.version = Version::Http2;
-    Ok(section.finish_response(head))
+    Ok(length)
 }
 
-/// Decodes trailers. Fields that are no trailers are left out, as in HTTP/1.
+/// Decodes trailers.
 pub(crate) fn trailers(
     decoder: &mut Decoder,
     block: &[u8],
-    limits: &SectionLimits,
+    limits: &FieldSectionLimits,
     fields: &mut Fields,
 ) -> Result<Result<(), ErrorKind>, Malformed> {
-    let mut block = Block::new(block, limits.trailer_bytes_max, limits.trailer_fields_max);
-    let mut section = Section::new(0);
-    fields.clear();
-    section.collect(decoder, &mut block, fields)?;
-    if block.overflow().is_some() {
-        return Ok(Err(ErrorKind::TrailersTooLarge));
-    }
-    fields.retain(|name, _| !name.known().is_forbidden_in_trailers());
-    Ok(section.problem.map_or(Ok(()), Err))
-}
-
-/// Decodes a block of which nothing is wanted but its effect on the table.
-pub(crate) fn ignored(decoder: &mut Decoder, block: &[u8]) -> Result<(), Malformed> {
-    let mut block = Block::new(block, 0, 0);
-    let mut text = Vec::new();
-    while decoder.next(&mut block, &mut text)?.is_some() {}
-    Ok(())
-}
-
-/// Whether a message that breaks this rule is malformed in the sense of RFC 9113, section 8.1.1;
-/// otherwise its sender deserves an answer with the status of the rule.
-pub(crate) fn is_malformed(kind: ErrorKind) -> bool {
-    use ErrorKind as K;
-    !matches!(
-        kind,
-        K::HeadTooLarge | K::TooManyFields | K::RequestLineTooLong | K::ContentLengthOverflow
-    ) && !matches!(
-        kind,
-        K::Target | K::TargetEscape | K::TargetNul | K::TargetAboveRoot | K::TargetDotSegment
-    ) && !matches!(
-        kind,
-        K::TargetScheme | K::Method | K::HostMalformed | K::ExpectationUnknown
+    let (bytes_max, fields_max) = (limits.trailer_bytes_max, limits.trailer_fields_max);
+    receive::trailers(
+        &mut BlockLines::new(decoder, block, bytes_max, fields_max),
+        fields,
     )
 }
 
-/// Pseudo-header fields of a request, a bit for each.
-const OF_REQUESTS: u8 = bit(Pseudo::Method)
-    | bit(Pseudo::Scheme)
-    | bit(Pseudo::Authority)
-    | bit(Pseudo::Path)
-    | bit(Pseudo::Protocol);
-
-const OF_RESPONSES: u8 = bit(Pseudo::Status);
-
-const fn bit(pseudo: Pseudo) -> u8 {
-    1 << pseudo as u8
-}
-
-/// A section on its way.
-struct Section {
-    /// Pseudo-header fields that may come, and those that have.
-    allowed: u8,
-    seen: u8,
-    /// Where their values are, by pseudo-header field.
-    values: [(u32, u32); 6],
-    host: Option<Entry>,
-    content_length: Option<u64>,
-    cookies: u32,
-    expects_continue: bool,
-    priority: Option<Priority>,
-    problem: Option<ErrorKind>,
-}
-
-impl Section {
-    fn new(allowed: u8) -> Section {
-        Section {
-            allowed,
-            seen: 0,
-            values: [(0, 0); 6],
-            host: None,
-            content_length: None,
-            cookies: 0,
-            expects_continue: false,
-            priority: None,
-            problem: None,
-        }
-    }
-
-    /// Takes all fields of the block. The first problem is kept, and the rest decoded none the
-    /// less, because the peer's next block relies on it.
-    #[inline]
-    fn collect(
-        &mut self,
-        decoder: &mut Decoder,
-        block: &mut Block<'_>,
-        fields: &mut Fields,
-    ) -> Result<(), Malformed> {
-        while let Some(line) = decoder.next(block, &mut fields.block)? {
-            let outcome = match (line.problem, line.label) {
-                (Some(problem), _) => Err(problem),
-                (None, Label::Pseudo(pseudo)) => self.note_pseudo(pseudo, line, fields),
-                (None, Label::Field(name)) => self.note_field(name, line, fields),
-            };
-            if let Err(problem) = outcome {
-                self.problem.get_or_insert(problem);
-            }
-        }
-        if let Some(overflow) = block.overflow() {
-            self.problem.get_or_insert(match overflow {
-                Overflow::Bytes => ErrorKind::HeadTooLarge,
-                Overflow::Fields => ErrorKind::TooManyFields,
-            });
-        }
-        if self.cookies > 1 {
-            join_cookies(fields);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn note_pseudo(
-        &mut self,
-        pseudo: Pseudo,
-        line: Line,
-        fields: &Fields,
-    ) -> Result<(), ErrorKind> {
-        let bit = bit(pseudo);
-        if self.allowed & !self.seen & bit == 0 || !fields.entries.is_empty() {
-            return Err(self.pseudo_problem(bit));
-        }
-        self.seen |= bit;
-        self.values[pseudo as usize] = (line.value_start, line.value_len);
-        Ok(())
-    }
-
-    /// RFC 9113, section 8.3: "Endpoints MUST treat a request or response that contains undefined
-    /// or invalid pseudo-header fields as malformed." "The same pseudo-header field name MUST NOT
-    /// appear more than once in a field block." "All pseudo-header fields MUST appear in a field
-    /// block before all regular field lines."
-    #[cold]
-    fn pseudo_problem(&self, bit: u8) -> ErrorKind {
-        match bit {
-            _ if self.allowed & bit == 0 => ErrorKind::PseudoUnknown,
-            _ if self.seen & bit != 0 => ErrorKind::PseudoRepeated,
-            _ => ErrorKind::PseudoLate,
-        }
-    }
-
-    #[inline]
-    fn note_field(&mut self, name: Name, line: Line, fields: &mut Fields) -> Result<(), ErrorKind> {
-        let never_indexed = if line.never_indexed {
-            Entry::NEVER_INDEXED
-        } else {
-            0
-        };
-        let entry = Entry {
-            value_start: line.value_start,
-            value_len: line.value_len,
-            name_start: (line.value_start - u32::from(line.name_len)) | never_indexed,
-            label: message::Label {
-                len: line.name_len,
-                name,
-            },
-        };
-        fields.entries.push(entry);
-        if name.is_policed() || matches!(name, Name::Cookie | Name::Priority) {
-            return self.note_special(entry, entry.value_in(&fields.block));
-        }
-        Ok(())
-    }
-
-    fn note_special(&mut self, entry: Entry, value: &[u8]) -> Result<(), ErrorKind> {
-        match entry.label.name {
-            Name::Cookie => self.cookies += 1,
-            Name::Priority => self.priority = Some(Priority::parse(value)),
-            Name::Host if self.host.is_some() => return Err(ErrorKind::HostRepeated),
-            Name::Host => self.host = Some(entry),
-            Name::ContentLength if self.content_length.is_some() => {
-                return Err(ErrorKind::ContentLengthRepeated);
-            }
-            Name::ContentLength => self.content_length = Some(parse_content_length(value)?),
-            Name::Expect if value.eq_ignore_ascii_case(b"100-continue") => {
-                self.expects_continue = true;
-            }
-            Name::Expect if self.allowed == OF_REQUESTS => {
-                return Err(ErrorKind::ExpectationUnknown);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn value<'a>(&self, pseudo: Pseudo, fields: &'a Fields) -> Option<&'a [u8]> {
-        let (start, len) = self.values[pseudo as usize];
-        let value = &fields.block[start as usize..][..len as usize];
-        (self.seen & bit(pseudo) != 0).then_some(value)
-    }
-
-    fn finish_request(
-        &self,
-        limits: &SectionLimits,
-        head: &mut RequestHead,
-    ) -> Result<RequestFacts, ErrorKind> {
-        let fields = &head.fields;
-        let parts = PseudoHeaders {
-            method: self.value(Pseudo::Method, fields).unwrap_or(b""),
-            scheme: self.value(Pseudo::Scheme, fields),
-            authority: self.value(Pseudo::Authority, fields),
-            path: self.value(Pseudo::Path, fields),
-            protocol: self.value(Pseudo::Protocol, fields),
-        };
-        if let Some(problem) = self.problem {
-            // A refused request is still answered as what it seems to be.
-            head.target.clear();
-            head.method = Method::parse(parts.method);
-            return Err(problem);
-        }
-        if self.seen & bit(Pseudo::Method) == 0 {
-            return Err(ErrorKind::PseudoMissing);
-        }
-        let path_len = self.values[Pseudo::Path as usize].1 as usize;
-        if path_len + parts.method.len() > limits.path_bytes_max {
-            head.target.clear();
-            return Err(ErrorKind::RequestLineTooLong);
-        }
-        let host = self.host.map(|host| host.value_in(&fields.block));
-        head.method = target::parse_pseudo_headers(&mut head.target, &parts, host)?;
-        if head.method == Method::Connect && self.content_length.is_some() {
-            return Err(ErrorKind::ConnectWithContent);
-        }
-        let has_content = self.content_length != Some(0);
-        Ok(RequestFacts {
-            content_length: self.content_length,
-            expects_continue: self.expects_continue && has_content,
-            priority: self.priority,
-        })
-    }
-
-    fn finish_response(&self, head: &mut ResponseHead) -> Result<Option<u64>, ErrorKind> {
-        if let Some(problem) = self.problem {
-            return Err(problem);
-        }
-        let digits = self
-            .value(Pseudo::Status, &head.fields)
-            .ok_or(ErrorKind::PseudoMissing)?;
-        head.status = parse_status(digits).ok_or(ErrorKind::StatusMalformed)?;
-        Ok(self.content_length)
-    }
-}
-
-/// RFC 9113, section 8.6: "HTTP/2 removes support for the 101 (Switching Protocols) informational
-/// status code".
-fn parse_status(digits: &[u8]) -> Option<Status> {
-    let &[a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] = digits else {
-        return None;
-    };
-    let code = u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0');
-    Status::new(code).filter(|&status| status != Status::SWITCHING_PROTOCOLS)
-}
-
-/// RFC 9113, section 8.2.3: "If there are multiple Cookie header fields after decompression, these
-/// MUST be concatenated into a single octet string using the two-octet delimiter of 0x3b, 0x20 (the
-/// ASCII string "; ") before being passed into a non-HTTP/2 context".
-#[cold]
-fn join_cookies(fields: &mut Fields) {
-    let start = fields.block.len();
-    let mut first = None;
-    for at in 0..fields.entries.len() {
-        let entry = fields.entries[at];
-        if entry.label.name != Name::Cookie {
-            continue;
-        }
-        match first {
-            None => first = Some(at),
-            Some(_) => fields.block.extend_from_slice(b"; "),
-        }
-        let value = entry.value_start as usize;
-        fields
-            .block
-            .extend_from_within(value..value + entry.value_len as usize);
-    }
-    let len = fields.block.len() - start;
-    let mut index = 0;
-    fields.entries.retain_mut(|entry| {
-        let is_first = first == Some(index);
-        index += 1;
-        if is_first {
-            (entry.value_start, entry.value_len) = (start as u32, len as u32);
-        }
-        is_first || entry.label.name != Name::Cookie
-    });
-}
-
-/// What a declared length means where content is possible.
-pub(crate) fn body_length(declared: Option<u64>, ends: bool) -> BodyLength {
-    match declared {
-        Some(0) if !ends => BodyLength::NothingButTrailers,
-        Some(length) => BodyLength::Known(length),
-        None if ends => BodyLength::Empty,
-        None => BodyLength::Unknown,
-    }
+/// Decodes a block for its effect on the table only.
+pub(crate) fn ignored(decoder: &mut Decoder, block: &[u8]) -> Result<(), Malformed> {
+    let mut lines = BlockLines::new(decoder, block, 0, 0);
+    let mut text = Vec::new();
+    while lines.next_line(&mut text)?.is_some() {}
+    Ok(())
 }

@@ -14,10 +14,10 @@
 //! A stream that was reset leaves the table too, except that in a server it stays, as
 //! [`Receiving::Reset`] or [`Receiving::GivenUp`], until our side has stopped working on it (rule 19).
 
-use crate::error::ErrorKind;
-
 use super::frame::WINDOW_MAX;
-use super::priority::{Priority, Wish};
+use crate::content::{ContentLeft, RequestKind};
+use crate::error::ErrorKind;
+use crate::priority::{Priority, PriorityOverride};
 
 /// A stream's state; small, since thousands may be open and idle.
 #[derive(Debug)]
@@ -25,10 +25,9 @@ pub(crate) struct Stream {
     pub(crate) id: u32,
     pub(crate) receiving: Receiving,
     pub(crate) sending: Sending,
-    /// Of the client and the server together.
+    /// The client's priority with the response's override applied.
     pub(crate) priority: Priority,
-    /// What the response says of it.
-    pub(crate) wish: Wish,
+    pub(crate) priority_override: PriorityOverride,
     pub(crate) request: RequestKind,
     pub(crate) expects_continue: bool,
     /// Has content to send, and no window for it.
@@ -42,16 +41,11 @@ pub(crate) struct Stream {
     pub(crate) grown: u32,
     /// Bytes that we may still send; negative after the peer made its window smaller.
     pub(crate) send_window: i32,
-    /// Bytes of content that are still to come, or [`UNDECLARED`].
-    pub(crate) receive_left: u64,
-    /// Bytes of content that we are still to send, or [`UNDECLARED`].
-    pub(crate) send_left: u64,
+    pub(crate) receive_left: ContentLeft,
+    pub(crate) send_left: ContentLeft,
 }
 
 const _: () = assert!(size_of::<Stream>() <= 56);
-
-/// No length was declared.
-pub(crate) const UNDECLARED: u64 = u64::MAX;
 
 /// What the peer has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,14 +75,6 @@ pub(crate) enum Sending {
     Done,
 }
 
-/// What the length of a response depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RequestKind {
-    Head,
-    Connect,
-    Other,
-}
-
 impl Stream {
     /// Counts content as it is announced by a frame: `flow` bytes for the window, `len` of content,
     /// which are the last ones with `end`.
@@ -107,10 +93,8 @@ impl Stream {
         }
         self.receive_window -= flow as i32;
         self.held += flow as u32;
-        if self.receive_left != UNDECLARED {
-            let left = self.receive_left.checked_sub(len as u64);
-            self.receive_left = left.ok_or(ErrorKind::ContentLengthMismatch)?;
-        }
+        let left = self.receive_left.after(len as u64);
+        self.receive_left = left.ok_or(ErrorKind::ContentLengthMismatch)?;
         if end { self.check_length() } else { Ok(()) }
     }
 
@@ -119,9 +103,9 @@ impl Stream {
     pub(crate) fn check_length(&self) -> Result<(), ErrorKind> {
         // RFC 9113, section 8.1.1: "A request or response is also malformed if the value of a
         // content-length header field does not equal the sum of the DATA frame payload lengths".
-        match self.receive_left {
-            0 | UNDECLARED => Ok(()),
-            _ => Err(ErrorKind::ContentLengthMismatch),
+        match self.receive_left.may_end() {
+            true => Ok(()),
+            false => Err(ErrorKind::ContentLengthMismatch),
         }
     }
 

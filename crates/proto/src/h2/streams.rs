@@ -96,7 +96,7 @@ impl Streams {
     pub(crate) fn memory(&self) -> usize {
         self.slots.capacity() * size_of::<Stream>()
             + self.free.capacity() * size_of::<Slot>()
-            + self.index.places.capacity() * size_of::<Place>()
+            + self.index.buckets.capacity() * size_of::<Bucket>()
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) enum End {
 
 const CLOSED_LEN: usize = 32;
 
-/// The streams that ended last: identifiers, with the lowest place for who ended them.
+/// The streams that ended last: identifiers, shifted left by one bit, which says who ended them.
 #[derive(Debug, Default)]
 struct Closed {
     ring: [u32; CLOSED_LEN],
@@ -136,18 +136,18 @@ impl Closed {
 }
 
 /// An open-addressing table. Identifiers of a connection are every second number, so they spread
-/// perfectly by themselves, with a free place behind each, where a removal stops looking. A peer
+/// perfectly by themselves, with a free bucket after each, where a removal stops looking. A peer
 /// that picks others costs itself a search of the streams it has open, which are bounded.
 #[derive(Debug, Default)]
 struct Index {
     /// A power of two, at most half of it in use.
-    places: Vec<Place>,
+    buckets: Vec<Bucket>,
     len: usize,
 }
 
 /// An identifier, 0 for none, and its slot.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct Bucket {
     id: u32,
     slot: Slot,
 }
@@ -155,14 +155,14 @@ struct Place {
 impl Index {
     #[inline]
     fn find(&self, id: u32) -> Option<Slot> {
-        let mask = self.places.len().wrapping_sub(1);
+        let mask = self.buckets.len().wrapping_sub(1);
         let mut at = home(id);
         loop {
-            let place = self.places.get(at & mask)?;
-            if place.id == id {
-                return Some(place.slot);
+            let bucket = self.buckets.get(at & mask)?;
+            if bucket.id == id {
+                return Some(bucket.slot);
             }
-            if place.id == 0 {
+            if bucket.id == 0 {
                 return None;
             }
             at += 1;
@@ -171,39 +171,39 @@ impl Index {
 
     #[inline]
     fn insert(&mut self, id: u32, slot: Slot) {
-        if self.len * 2 >= self.places.len() {
+        if self.len * 2 >= self.buckets.len() {
             self.grow();
         }
         self.len += 1;
-        self.put(Place { id, slot });
+        self.put(Bucket { id, slot });
     }
 
     #[inline]
-    fn put(&mut self, place: Place) {
-        let mask = self.places.len() - 1;
-        let mut at = home(place.id) & mask;
-        while self.places[at].id != 0 {
+    fn put(&mut self, bucket: Bucket) {
+        let mask = self.buckets.len() - 1;
+        let mut at = home(bucket.id) & mask;
+        while self.buckets[at].id != 0 {
             at = (at + 1) & mask;
         }
-        self.places[at] = place;
+        self.buckets[at] = bucket;
     }
 
     #[cold]
     fn grow(&mut self) {
-        let len = (self.places.len() * 2).max(8);
-        let old = std::mem::replace(&mut self.places, vec![Place::default(); len]);
-        for place in old.into_iter().filter(|place| place.id != 0) {
-            self.put(place);
+        let len = (self.buckets.len() * 2).max(8);
+        let old = std::mem::replace(&mut self.buckets, vec![Bucket::default(); len]);
+        for bucket in old.into_iter().filter(|bucket| bucket.id != 0) {
+            self.put(bucket);
         }
     }
 
     /// Removes an identifier and moves those behind it up, so that no search ends too early.
     #[inline]
     fn remove(&mut self, id: u32) {
-        let mask = self.places.len().wrapping_sub(1);
+        let mask = self.buckets.len().wrapping_sub(1);
         let mut gap = home(id) & mask;
-        while self.places[gap].id != id {
-            if self.places[gap].id == 0 {
+        while self.buckets[gap].id != id {
+            if self.buckets[gap].id == 0 {
                 return;
             }
             gap = (gap + 1) & mask;
@@ -212,18 +212,18 @@ impl Index {
         let mut at = gap;
         loop {
             at = (at + 1) & mask;
-            let place = self.places[at];
-            if place.id == 0 {
+            let bucket = self.buckets[at];
+            if bucket.id == 0 {
                 break;
             }
             // It may move if its home is not between the gap and where it is.
-            let distance = at.wrapping_sub(home(place.id)) & mask;
+            let distance = at.wrapping_sub(home(bucket.id)) & mask;
             if distance >= at.wrapping_sub(gap) & mask {
-                self.places[gap] = place;
+                self.buckets[gap] = bucket;
                 gap = at;
             }
         }
-        self.places[gap] = Place::default();
+        self.buckets[gap] = Bucket::default();
     }
 }
 

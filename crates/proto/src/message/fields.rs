@@ -9,25 +9,25 @@ use super::{AsName, Name};
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     pub(crate) block: Vec<u8>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<FieldLine>,
 }
 
 /// One field: where its name and its value lie in the block.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
+pub(crate) struct FieldLine {
     pub(crate) value_start: u32,
     pub(crate) value_len: u32,
-    /// The highest bit is not part of it, see [`Entry::NEVER_INDEXED`].
+    /// The highest bit is not part of it, see [`FieldLine::NEVER_INDEXED`].
     pub(crate) name_start: u32,
-    pub(crate) label: Label,
+    pub(crate) label: StoredName,
 }
 
-const _: () = assert!(size_of::<Entry>() == 16);
+const _: () = assert!(size_of::<FieldLine>() == 16);
 
 /// What name a field has, and how many bytes of the block are its text. Together, so that both are
 /// copied at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Label {
+pub(crate) struct StoredName {
     pub(crate) len: u16,
     pub(crate) name: Name,
 }
@@ -135,7 +135,7 @@ impl Fields {
 
     /// Bytes of memory held.
     pub(crate) fn memory(&self) -> usize {
-        self.block.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.block.capacity() + self.entries.capacity() * size_of::<FieldLine>()
     }
 
     /// Becomes equal to `other`, in the memory that it has.
@@ -248,7 +248,7 @@ impl Fields {
     /// Values of all occurrences, in order.
     pub fn get_all<N: AsName>(&self, name: N) -> impl Iterator<Item = &[u8]> + use<'_, N> {
         let matching =
-            move |entry: &&Entry| matches(entry.label.name, entry.name_in(&self.block), &name);
+            move |entry: &&FieldLine| matches(entry.label.name, entry.name_in(&self.block), &name);
         self.entries
             .iter()
             .filter(matching)
@@ -279,7 +279,7 @@ impl Fields {
             .position(|entry| matches(entry.label.name, entry.name_in(block), name))
     }
 
-    fn store(&mut self, name: &impl AsName, value: &[u8]) -> Entry {
+    fn store(&mut self, name: &impl AsName, value: &[u8]) -> FieldLine {
         let known = name.known();
         // Known names are written from the table, so only unknown ones need room in the block.
         let text = if known == Name::Other {
@@ -289,18 +289,18 @@ impl Fields {
         };
         let name_start = self.block.len();
         assert!(
-            name_start + text.len() + value.len() < Entry::NEVER_INDEXED as usize,
+            name_start + text.len() + value.len() < FieldLine::NEVER_INDEXED as usize,
             "fields over 2 GiB"
         );
         assert!(text.len() <= u16::MAX as usize, "field name over 64 KiB");
         self.block.extend_from_slice(text.as_bytes());
         let value_start = self.block.len();
         self.block.extend_from_slice(value);
-        Entry {
+        FieldLine {
             value_start: value_start as u32,
             value_len: value.len() as u32,
             name_start: name_start as u32,
-            label: Label {
+            label: StoredName {
                 len: text.len() as u16,
                 name: known,
             },
@@ -308,7 +308,7 @@ impl Fields {
     }
 }
 
-impl Entry {
+impl FieldLine {
     /// Set where a name begins: the field's sender wants it in no compression table on the way (RFC
     /// 7541, section 7.1.3). A field of its own would cost each field of HTTP/1, which knows no such
     /// wish.
@@ -317,13 +317,13 @@ impl Entry {
     /// Whether no compression table may hold the field.
     #[inline]
     pub(crate) fn is_never_indexed(&self) -> bool {
-        self.name_start & Entry::NEVER_INDEXED != 0
+        self.name_start & FieldLine::NEVER_INDEXED != 0
     }
 
     /// In few comparisons, since heads that repeat are compared again and again.
     #[inline]
-    fn is_same(&self, other: &Entry) -> bool {
-        let numbers = |entry: &Entry| (entry.value_start, entry.value_len, entry.name_start);
+    fn is_same(&self, other: &FieldLine) -> bool {
+        let numbers = |entry: &FieldLine| (entry.value_start, entry.value_len, entry.name_start);
         numbers(self) == numbers(other) && self.label == other.label
     }
 
@@ -333,7 +333,7 @@ impl Entry {
         if self.label.len == 0 {
             return self.label.name.canonical().as_bytes();
         }
-        &block[(self.name_start & !Entry::NEVER_INDEXED) as usize..][..self.label.len as usize]
+        &block[(self.name_start & !FieldLine::NEVER_INDEXED) as usize..][..self.label.len as usize]
     }
 
     #[inline]

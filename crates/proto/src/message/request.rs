@@ -57,12 +57,12 @@ pub struct RequestHead {
     pub version: Version,
     /// The header section.
     pub fields: Fields,
-    pub(crate) target: Target,
+    pub(crate) target: RequestTarget,
 }
 
 /// The text of a target, possibly in several versions one after the other, and its parts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Target {
+pub(crate) struct RequestTarget {
     pub(crate) text: String,
     pub(crate) form: Option<TargetForm>,
     pub(crate) scheme: Option<&'static str>,
@@ -121,7 +121,7 @@ impl RequestHead {
         self.method = other.method;
         self.version = other.version;
         self.fields.assign(&other.fields);
-        self.target = Target {
+        self.target = RequestTarget {
             text,
             ..other.target
         };
@@ -296,18 +296,18 @@ impl Default for RequestHead {
             method: Method::Get,
             version: Version::Http11,
             fields: Fields::new(),
-            target: Target::default(),
+            target: RequestTarget::default(),
         }
     }
 }
 
-impl Target {
+impl RequestTarget {
     pub(crate) fn clear(&mut self) {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
-        *self = Target {
+        *self = RequestTarget {
             text,
-            ..Target::default()
+            ..RequestTarget::default()
         };
     }
 

@@ -281,7 +281,7 @@ fn a_fast_connection_does_not_starve_others() {
     });
 }
 
-/// Rule 20.
+/// This is rule 20.
 #[test]
 fn accepting_is_paused_at_the_limit_of_sockets_and_resumes() {
     for io in [IoChoice::Uring, IoChoice::Epoll] {

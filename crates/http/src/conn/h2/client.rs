@@ -227,10 +227,13 @@ impl Driver<Client> {
         }
         if let Some(state) = self.stream(stream)
             && state.is_connect
-            && head.status.is_success()
         {
-            state.exchange.is_tunnel = true;
-            return ReceivedKind::Tunnel;
+            if head.status.is_success() {
+                state.exchange.is_tunnel = true;
+                return ReceivedKind::Tunnel;
+            }
+            // A refused CONNECT has no content that somebody could end.
+            state.exchange.message = Message::Done;
         }
         if self.is_complete(stream) {
             self.response_taken(stream);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::input::{Content, State};
+use super::input::{Content, InputState};
 use super::{Connection, PING_PROBE};
 use crate::error::ErrorKind;
 use crate::h2::floods::Flood;
@@ -73,7 +73,7 @@ impl Connection {
         }
         self.announce_credit(out);
         let padding = left - len;
-        self.input.state = State::Content(Content {
+        self.input.state = InputState::Content(Content {
             stream: header.stream,
             left: len,
             padding,
@@ -124,7 +124,7 @@ impl Connection {
     ) -> Option<Event> {
         self.flow.release(flow);
         self.announce_credit(out);
-        self.input.state = State::Skip(left);
+        self.input.state = InputState::Skip(left);
         event
     }
 
@@ -147,9 +147,9 @@ impl Connection {
         };
         let is_complete = still.left + still.padding == 0;
         self.input.state = if is_complete {
-            State::Header
+            InputState::Header
         } else {
-            State::Content(still)
+            InputState::Content(still)
         };
         let stream = StreamId(content.stream);
         let Some(slot) = self.streams.find(content.stream) else {

@@ -7,11 +7,11 @@ use crate::error::{Error, ErrorKind};
 use crate::h2::code::Code;
 use crate::h2::floods::Flood;
 use crate::h2::frame::{self, Header, Kind, flag};
-use crate::h2::priority::Priority;
 use crate::h2::settings::WINDOW_DEFAULT;
 use crate::h2::stream::{Receiving, Sending};
 use crate::h2::streams::End;
 use crate::h2::{Event, StreamId};
+use crate::priority::Priority;
 
 impl Connection {
     /// RFC 9113, section 6.5.
@@ -289,7 +289,7 @@ impl Connection {
         }
         let priority = Priority::parse(value);
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.priority = stream.wish.over(priority);
+            stream.priority = stream.priority_override.over(priority);
             self.schedule.change(id, stream.priority);
         } else if id > self.last_seen {
             self.early_priorities.retain(|(other, _)| *other != id);

@@ -4,17 +4,20 @@ use std::time::Duration;
 
 use super::control::check_dependency;
 use super::input::OpenBlock;
-use super::{Closing, Connection, Role};
+use super::{Closing, Connection};
+use crate::content::{self, ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind};
+use crate::field_section::is_malformed;
+use crate::field_section::receive::RequestFacts;
 use crate::h2::floods::Flood;
 use crate::h2::frame::{self, Header, flag};
 use crate::h2::hpack::Malformed;
-use crate::h2::priority::Priority;
-use crate::h2::section::{self, RequestFacts, body_length};
-use crate::h2::stream::{Receiving, RequestKind, Sending, UNDECLARED};
+use crate::h2::section;
+use crate::h2::stream::{Receiving, Sending};
 use crate::h2::streams::{End, Slot};
 use crate::h2::{Event, Received, StreamId};
-use crate::message::{BodyLength, Method, RequestHead, ResponseHead, Status};
+use crate::message::{BodyLength, RequestHead, ResponseHead};
+use crate::priority::Priority;
 
 impl From<Malformed> for ErrorKind {
     fn from(Malformed: Malformed) -> ErrorKind {
@@ -182,7 +185,7 @@ impl Connection {
         let (decoder, repeat) = (&mut self.decoder, &mut self.repeated_request);
         match section::request(decoder, repeat, block, &self.bounds.section, head)? {
             Ok(facts) => self.accept(id, end, facts, head, now, out).map(Some),
-            Err(kind) if section::is_malformed(kind) => self.fault(id, kind, now, out).map(Some),
+            Err(kind) if is_malformed(kind) => self.fault(id, kind, now, out).map(Some),
             Err(kind) => {
                 let receiving = if end {
                     Receiving::Done
@@ -190,7 +193,7 @@ impl Connection {
                     Receiving::Discarded
                 };
                 let mut stream = self.new_stream(id, receiving, Sending::Head);
-                stream.request = request_kind(head);
+                stream.request = RequestKind::of(head);
                 self.streams.insert(stream);
                 let error = Error::new(kind, self.side());
                 Ok(Some(Event::Refused {
@@ -220,8 +223,8 @@ impl Connection {
             Receiving::Body
         };
         let mut stream = self.new_stream(id, receiving, Sending::Head);
-        stream.request = request_kind(head);
-        stream.receive_left = facts.content_length.unwrap_or(UNDECLARED);
+        stream.request = RequestKind::of(head);
+        stream.receive_left = ContentLeft::of(facts.content_length);
         stream.expects_continue = facts.expects_continue && !end;
         if self.prioritizes {
             let early = if self.early_priorities.is_empty() {
@@ -232,7 +235,7 @@ impl Connection {
             stream.priority = early.or(facts.priority).unwrap_or(Priority::UNSTATED);
         }
         self.streams.insert(stream);
-        let length = body_length(facts.content_length, end);
+        let length = content::received_length(facts.content_length, end);
         Ok(Event::Head {
             stream: StreamId(id),
             length,
@@ -305,24 +308,11 @@ impl Connection {
         let informational_max = self.bounds.informational_max;
         let stream = self.streams.at(slot);
         if head.status.is_informational() {
-            stream.informational_count = stream.informational_count.saturating_add(1);
-            return match usize::from(stream.informational_count) > informational_max {
-                _ if end => Err(ErrorKind::HeadUnexpected),
-                true => Err(ErrorKind::TooManyInformational),
-                false => Ok(BodyLength::Empty),
-            };
+            let count = &mut stream.informational_count;
+            return content::received_informational(count, informational_max, end);
         }
         stream.receiving = Receiving::Body;
-        let is_tunnel = stream.request == RequestKind::Connect && head.status.is_success();
-        let has_no_content = stream.request == RequestKind::Head || head.status.forbids_content();
-        let (left, length) = match declared {
-            _ if is_tunnel => (UNDECLARED, BodyLength::Unknown),
-            _ if head.status == Status::NO_CONTENT => (0, BodyLength::Empty),
-            // The answer to HEAD need not say what the length of the content would be.
-            None if has_no_content && !head.status.forbids_content() => (0, BodyLength::Unknown),
-            declared if has_no_content => (0, body_length(declared, true)),
-            declared => (declared.unwrap_or(UNDECLARED), body_length(declared, end)),
-        };
+        let (left, length) = content::received_response(stream.request, head, declared, end);
         stream.receive_left = left;
         if end {
             stream.check_length()?;
@@ -362,22 +352,5 @@ impl Connection {
             }
             Err(kind) => self.fault(id, kind, now, out),
         }
-    }
-}
-
-#[inline]
-fn request_kind(head: &RequestHead) -> RequestKind {
-    match head.method {
-        Method::Head => RequestKind::Head,
-        Method::Connect => RequestKind::Connect,
-        _ => RequestKind::Other,
-    }
-}
-
-impl Connection {
-    /// What a client's stream has to know of its request.
-    pub(super) fn kind_of(&self, head: &RequestHead) -> RequestKind {
-        debug_assert!(matches!(self.role, Role::Client(_)));
-        request_kind(head)
     }
 }

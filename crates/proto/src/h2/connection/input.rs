@@ -11,7 +11,7 @@ use crate::h2::{Event, Received, Step};
 /// The frame that is being received, as far as it has come.
 #[derive(Debug)]
 pub(super) struct Input {
-    pub(super) state: State,
+    pub(super) state: InputState,
     /// What has arrived of a header, or of a payload that is looked at as a whole. Each byte gets
     /// here once, and most never: what is complete in the input is used there.
     partial: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct OpenBlock {
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum InputState {
     /// So many bytes of the client's preface have come.
     Preface(usize),
     Header,
@@ -58,9 +58,9 @@ impl Input {
     pub(super) fn new(expects_preface: bool) -> Input {
         Input {
             state: if expects_preface {
-                State::Preface(0)
+                InputState::Preface(0)
             } else {
-                State::Header
+                InputState::Header
             },
             partial: Vec::new(),
             block: None,
@@ -68,14 +68,14 @@ impl Input {
     }
 
     pub(super) fn is_partial(&self) -> bool {
-        let in_frame = matches!(self.state, State::Payload(_) | State::Padding(_))
-            || matches!(self.state, State::Preface(matched) if matched > 0);
+        let in_frame = matches!(self.state, InputState::Payload(_) | InputState::Padding(_))
+            || matches!(self.state, InputState::Preface(matched) if matched > 0);
         in_frame || !self.partial.is_empty() || self.block.is_some()
     }
 
     pub(super) fn close(&mut self) {
         *self = Input::new(false);
-        self.state = State::Closed;
+        self.state = InputState::Closed;
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -131,7 +131,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Step, Error> {
         // The usual end of a round.
-        if input.is_empty() && matches!(self.input.state, State::Header) && !self.refusing {
+        if input.is_empty() && matches!(self.input.state, InputState::Header) && !self.refusing {
             return Ok(Step {
                 consumed: 0,
                 event: Event::NeedMore,
@@ -162,49 +162,49 @@ impl Connection {
         }
         loop {
             let event = match self.input.state {
-                State::Header => {
+                InputState::Header => {
                     let Some(header) = self.input.take_header(rest) else {
                         return Ok(Event::NeedMore);
                     };
                     self.begin_frame(header, rest, now, received, out)?
                 }
-                State::Payload(header) => {
+                InputState::Payload(header) => {
                     if self.input.gather(rest, header.len).is_none() {
                         return Ok(Event::NeedMore);
                     }
                     self.gathered_frame(header, now, received, out)?
                 }
-                State::Padding(header) => {
+                InputState::Padding(header) => {
                     let Some((&padding, after)) = rest.split_first() else {
                         return Ok(Event::NeedMore);
                     };
                     *rest = after;
                     self.begin_content(header, Some(padding), now, out)?
                 }
-                State::Content(content) => {
+                InputState::Content(content) => {
                     if rest.is_empty() && content.left + content.padding > 0 {
                         return Ok(Event::NeedMore);
                     }
                     self.content(content, input.len() - rest.len(), rest, out)
                 }
-                State::Skip(left) => {
+                InputState::Skip(left) => {
                     let (skipped, after) = rest.split_at(rest.len().min(left));
                     *rest = after;
                     if skipped.len() < left {
-                        self.input.state = State::Skip(left - skipped.len());
+                        self.input.state = InputState::Skip(left - skipped.len());
                         return Ok(Event::NeedMore);
                     }
-                    self.input.state = State::Header;
+                    self.input.state = InputState::Header;
                     None
                 }
-                State::Preface(matched) => {
+                InputState::Preface(matched) => {
                     self.preface(matched, rest)?;
                     if rest.is_empty() {
                         return Ok(Event::NeedMore);
                     }
                     None
                 }
-                State::Closed => {
+                InputState::Closed => {
                     *rest = &[];
                     return Ok(Event::NeedMore);
                 }
@@ -225,9 +225,9 @@ impl Connection {
         *rest = after;
         let matched = matched + bytes.len();
         self.input.state = if matched == PREFACE.len() {
-            State::Header
+            InputState::Header
         } else {
-            State::Preface(matched)
+            InputState::Preface(matched)
         };
         Ok(())
     }
@@ -249,13 +249,13 @@ impl Connection {
                 if header.len == 0 {
                     return Err(ErrorKind::FrameSize);
                 }
-                self.input.state = State::Padding(header);
+                self.input.state = InputState::Padding(header);
                 Ok(None)
             }
             Kind::Data => self.begin_content(header, None, now, out),
             Kind::Unknown => {
                 self.floods.note(Flood::UnknownFrame, now)?;
-                self.input.state = State::Skip(header.len);
+                self.input.state = InputState::Skip(header.len);
                 Ok(None)
             }
             _ => match rest.split_at_checked(header.len) {
@@ -264,7 +264,7 @@ impl Connection {
                     self.frame(header, payload, now, received, out)
                 }
                 None => {
-                    self.input.state = State::Payload(header);
+                    self.input.state = InputState::Payload(header);
                     Ok(None)
                 }
             },
@@ -301,7 +301,7 @@ impl Connection {
         received: &mut Received,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
-        self.input.state = State::Header;
+        self.input.state = InputState::Header;
         let mut payload = std::mem::take(&mut self.input.partial);
         let outcome = self.frame(header, &payload, now, received, out);
         if payload.capacity() <= PARTIAL_KEPT_MAX {

@@ -1,16 +1,17 @@
 //! Commands that send messages.
 
 use super::{Connection, Role};
+use crate::content::{self, ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind, Side};
 use crate::h2::encode;
 use crate::h2::frame::{self, Header, Kind, PAYLOAD_MAX, flag};
-use crate::h2::priority::Priority;
 use crate::h2::settings::WINDOW_DEFAULT;
-use crate::h2::stream::{Receiving, RequestKind, Sending, UNDECLARED};
+use crate::h2::stream::{Receiving, Sending};
 use crate::h2::{StreamId, UpgradeSettings};
 use crate::message::{
     BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm,
 };
+use crate::priority::Priority;
 
 /// Content that is sent after 101 before the client has said anything in HTTP/2: what comes right
 /// behind the 101 has to fit into what some clients read heads into (curl's is 32 KiB).
@@ -41,18 +42,11 @@ impl Connection {
             !is_connect || head.protocol().is_some() || head.form() == TargetForm::Authority,
             "a CONNECT with neither authority nor protocol"
         );
-        let (declared, end) = match length {
-            _ if is_connect => (None, false),
-            BodyLength::Empty if head.method.anticipates_content() => (Some(0), true),
-            BodyLength::Empty => (None, true),
-            BodyLength::Known(length) => (Some(length), length == 0),
-            BodyLength::NothingButTrailers => (Some(0), false),
-            BodyLength::Unknown => (None, false),
-        };
+        let (declared, end) = content::sent_request(head, length);
         let sending = if end { Sending::Done } else { Sending::Body };
         let mut stream = self.new_stream(id, Receiving::Head, sending);
-        stream.request = self.kind_of(head);
-        stream.send_left = declared.unwrap_or(UNDECLARED);
+        stream.request = RequestKind::of(head);
+        stream.send_left = ContentLeft::of(declared);
         self.streams.insert(stream);
         encode::request_head(&mut self.encoder, id, head, scheme, declared, end, out);
         Some(StreamId(id))
@@ -117,21 +111,9 @@ impl Connection {
             state.sending == Sending::Head,
             "a second final head on one stream"
         );
-        let is_tunnel = state.request == RequestKind::Connect && head.status.is_success();
-        let (declared, end) = match length {
-            _ if is_tunnel => (None, false),
-            BodyLength::Empty => (None, true),
-            BodyLength::Known(length) => (Some(length), length == 0),
-            BodyLength::NothingButTrailers => (Some(0), false),
-            BodyLength::Unknown => (None, false),
-        };
-        let has_no_content = state.request == RequestKind::Head || head.status.forbids_content();
-        // RFC 9110, section 8.6: "A server MUST NOT send a Content-Length header field in any
-        // response with a status code of 1xx (Informational) or 204 (No Content)."
-        let declared = declared.filter(|_| head.status != Status::NO_CONTENT);
-        let end = end || has_no_content;
+        let (declared, end) = content::sent_response(state.request, head.status, length);
         state.sending = if end { Sending::Done } else { Sending::Body };
-        state.send_left = declared.unwrap_or(UNDECLARED);
+        state.send_left = ContentLeft::of(declared);
         state.expects_continue = false;
         let (encoder, last) = (&mut self.encoder, &mut self.last_sent);
         let is_prioritized =
@@ -180,14 +162,12 @@ impl Connection {
         if now == 0 && !is_last {
             return Ok(0);
         }
-        if state.send_left != UNDECLARED {
-            let left = state.send_left.checked_sub(now as u64);
-            let left = left.ok_or(Error::new(ErrorKind::BodyTooLong, Side::Sending))?;
-            if is_last && left > 0 {
-                return Err(Error::new(ErrorKind::BodyTooShort, Side::Sending));
-            }
-            state.send_left = left;
+        let left = state.send_left.after(now as u64);
+        let left = left.ok_or(Error::new(ErrorKind::BodyTooLong, Side::Sending))?;
+        if is_last && !left.may_end() {
+            return Err(Error::new(ErrorKind::BodyTooShort, Side::Sending));
         }
+        state.send_left = left;
         state.send_window -= now as i32;
         self.flow.send_window -= now as i32;
         self.floods.content_sent(now);
@@ -223,7 +203,7 @@ impl Connection {
         match state.sending {
             Sending::Done => return Ok(()),
             Sending::Head => return Err(Error::new(ErrorKind::BodyForbidden, Side::Sending)),
-            Sending::Body if !matches!(state.send_left, 0 | UNDECLARED) => {
+            Sending::Body if !state.send_left.may_end() => {
                 return Err(Error::new(ErrorKind::BodyTooShort, Side::Sending));
             }
             Sending::Body => state.sending = Sending::Done,

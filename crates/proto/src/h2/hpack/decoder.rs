@@ -1,9 +1,10 @@
 //! Decoding header blocks (RFC 7541, section 3).
 
-use super::label::{Label, content_problem};
 use super::table::{ENTRY_OVERHEAD, Table};
-use super::{Malformed, huffman, integer, static_table};
+use super::{Malformed, read_integer, static_table};
 use crate::error::ErrorKind;
+use crate::field_compression::huffman;
+use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
 use crate::message::Name;
 
 /// The receiving end of one direction.
@@ -14,36 +15,19 @@ pub struct Decoder {
     size_limit: usize,
 }
 
-/// A block that is being decoded, and how much of it may still become fields.
+/// A block that is being decoded.
 #[derive(Debug)]
-pub(crate) struct Block<'a> {
+struct Block<'a> {
     rest: &'a [u8],
-    bytes_left: u32,
-    fields_left: u32,
-    overflow: Option<Overflow>,
-    /// A size update may come only before the first field.
+    budget: Budget,
+    /// A size update is valid only before the first field.
     has_begun: bool,
 }
 
-/// Which limit the fields of a block exceed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Overflow {
-    Bytes,
-    Fields,
-}
-
-/// A field whose text was appended to the block of the message.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Line {
-    pub(crate) label: Label,
-    /// Why no message may hold this field.
-    pub(crate) problem: Option<ErrorKind>,
-    /// RFC 7541, section 6.2.3: whoever forwards the field must not index it either.
-    pub(crate) never_indexed: bool,
-    /// Bytes of the name, 0 if the label knows it; they are where the value begins, before it.
-    pub(crate) name_len: u16,
-    pub(crate) value_start: u32,
-    pub(crate) value_len: u32,
+/// The lines of a block.
+pub(crate) struct BlockLines<'d, 'b> {
+    decoder: &'d mut Decoder,
+    block: Block<'b>,
 }
 
 impl Decoder {
@@ -71,7 +55,7 @@ impl Decoder {
         let mut text = Vec::new();
         while let Some(line) = self.next(&mut block, &mut text)? {
             let value_start = line.value_start as usize;
-            let name = match line.label.known_text() {
+            let name = match line.name.known_text() {
                 "" => &text[value_start - usize::from(line.name_len)..value_start],
                 known => known.as_bytes(),
             };
@@ -98,11 +82,11 @@ impl Decoder {
 
     /// The next field of the block that is within its limits; its text goes to the end of `text`.
     #[inline(always)]
-    pub(crate) fn next(
+    fn next(
         &mut self,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
-    ) -> Result<Option<Line>, Malformed> {
+    ) -> Result<Option<DecodedLine>, Malformed> {
         // On a connection that is warm, nearly every field is an index of one byte.
         if let [first @ 0x81..=0xfe, after @ ..] = block.rest {
             block.rest = after;
@@ -119,10 +103,10 @@ impl Decoder {
         &mut self,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
-    ) -> Result<Option<Line>, Malformed> {
+    ) -> Result<Option<DecodedLine>, Malformed> {
         while let Some(&first) = block.rest.first() {
             let line = if first & 0x80 != 0 {
-                let index = integer::read(&mut block.rest, 7)?;
+                let index = read_integer(&mut block.rest, 7)?;
                 self.indexed(index, block, text)?
             } else {
                 self.not_indexed(first, block, text)?
@@ -141,19 +125,19 @@ impl Decoder {
         index: usize,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
-    ) -> Result<Option<Line>, Malformed> {
+    ) -> Result<Option<DecodedLine>, Malformed> {
         block.has_begun = true;
         if let Some(age) = index.checked_sub(static_table::LEN + 1) {
             let entry = self.table.get(age).ok_or(Malformed)?;
-            if !block.admits(entry.size) {
+            if !block.budget.admits(entry.size) {
                 return Ok(None);
             }
             let name_len = self.table.copy_name(entry, text);
             let value = self.table.value(entry);
             let value_start = text.len();
             text.extend_from_slice(value);
-            let line = Line::new(
-                entry.label,
+            let line = DecodedLine::new(
+                entry.name,
                 entry.problem,
                 name_len,
                 value_start,
@@ -162,18 +146,18 @@ impl Decoder {
             return Ok(Some(line));
         }
         let entry = static_table::get(index).ok_or(Malformed)?;
-        if !block.admits(entry.size) {
+        if !block.budget.admits(entry.size) {
             return Ok(None);
         }
         let value_start = text.len();
         text.extend_from_slice(entry.value.as_bytes());
         let problem = if entry.value.is_empty() {
-            content_problem(entry.label, b"")
+            line_problem(entry.name, b"")
         } else {
             None
         };
-        Ok(Some(Line::new(
-            entry.label,
+        Ok(Some(DecodedLine::new(
+            entry.name,
             problem,
             0,
             value_start,
@@ -187,11 +171,11 @@ impl Decoder {
         first: u8,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
-    ) -> Result<Option<Line>, Malformed> {
+    ) -> Result<Option<DecodedLine>, Malformed> {
         match first >> 4 {
             0b0100.. => self.literal(block, 6, text),
             0b0010 | 0b0011 => {
-                let size = integer::read(&mut block.rest, 5)?;
+                let size = read_integer(&mut block.rest, 5)?;
                 // RFC 7541, section 4.2: "This dynamic table size update MUST occur at the
                 // beginning of the first header block following the change".
                 if block.has_begun || size > self.size_limit {
@@ -209,68 +193,68 @@ impl Decoder {
         block: &mut Block<'_>,
         prefix_bits: u32,
         text: &mut Vec<u8>,
-    ) -> Result<Option<Line>, Malformed> {
+    ) -> Result<Option<DecodedLine>, Malformed> {
         let never_indexed = block.rest[0] >> 4 == 0b0001;
         block.has_begun = true;
         let start = text.len();
-        let (label, name_problem) = self.name(block, prefix_bits, text)?;
+        let (name, name_problem) = self.name(block, prefix_bits, text)?;
         let value_start = text.len();
         string(&mut block.rest, text)?;
         let (name_text, value) = text[start..].split_at(value_start - start);
-        let problem = name_problem.or_else(|| content_problem(label, value));
-        let name_len = label.known_text().len().max(name_text.len());
+        let problem = name_problem.or_else(|| line_problem(name, value));
+        let name_len = name.known_text().len().max(name_text.len());
         let size = name_len + value.len() + ENTRY_OVERHEAD;
         let (name_len, value_len) = (name_text.len(), value.len());
         if prefix_bits == 6 {
-            self.table.insert(label, problem, name_text, value);
+            self.table.insert(name, problem, name_text, value);
         }
-        if name_len > usize::from(u16::MAX) || !block.admits(size as u32) {
-            block.overflow.get_or_insert(Overflow::Bytes);
+        if name_len > usize::from(u16::MAX) || !block.budget.admits(size as u32) {
+            block.budget.exceed(Overflow::Bytes);
             text.truncate(start);
             return Ok(None);
         }
-        let line = Line::new(label, problem, name_len, value_start, value_len);
-        Ok(Some(Line {
+        let line = DecodedLine::new(name, problem, name_len, value_start, value_len);
+        Ok(Some(DecodedLine {
             never_indexed,
             ..line
         }))
     }
 
-    /// Reads a name; its text stays in `text` only if the label does not know it.
+    /// Reads a name; its text stays in `text` only if the name is not known.
     fn name(
         &mut self,
         block: &mut Block<'_>,
         prefix_bits: u32,
         text: &mut Vec<u8>,
-    ) -> Result<(Label, Option<ErrorKind>), Malformed> {
-        let index = integer::read(&mut block.rest, prefix_bits)?;
+    ) -> Result<(LineName, Option<ErrorKind>), Malformed> {
+        let index = read_integer(&mut block.rest, prefix_bits)?;
         if index == 0 {
             let start = text.len();
             string(&mut block.rest, text)?;
-            let (label, problem) = Label::parse(&text[start..]);
-            if !label.known_text().is_empty() {
+            let (name, problem) = LineName::parse(&text[start..]);
+            if !name.known_text().is_empty() {
                 text.truncate(start);
             }
-            return Ok((label, problem));
+            return Ok((name, problem));
         }
         if let Some(entry) = static_table::get(index) {
-            return Ok((entry.label, None));
+            return Ok((entry.name, None));
         }
         let entry = self
             .table
             .get(index - static_table::LEN - 1)
             .ok_or(Malformed)?;
         text.extend_from_slice(self.table.name_text(entry));
-        // The old entry's problem may have been in its value only. A name that the label does not
-        // know is checked again: a malformed name, the empty one included, is malformed wherever it
-        // comes from (RFC 9113, section 8.2.1).
-        let problem = match entry.label {
-            Label::Field(Name::Other) if entry.problem.is_some() => {
-                Label::parse(self.table.name_text(entry)).1
+        // The old entry's problem may have been in its value only. A name that is not known is
+        // checked again: a malformed name, the empty one included, is malformed wherever it comes
+        // from (RFC 9113, section 8.2.1).
+        let problem = match entry.name {
+            LineName::Field(Name::Other) if entry.problem.is_some() => {
+                LineName::parse(self.table.name_text(entry)).1
             }
             _ => None,
         };
-        Ok((entry.label, problem))
+        Ok((entry.name, problem))
     }
 
     /// Bytes of memory held.
@@ -279,61 +263,54 @@ impl Decoder {
     }
 }
 
-impl<'a> Block<'a> {
-    /// A block of which at most so many bytes, as `SETTINGS_MAX_HEADER_LIST_SIZE` counts them, and
-    /// so many fields become a message. The rest is decoded for the table's sake.
-    pub(crate) fn new(bytes: &'a [u8], bytes_max: usize, fields_max: usize) -> Block<'a> {
-        Block {
-            rest: bytes,
-            bytes_left: bytes_max.min(u32::MAX as usize) as u32,
-            fields_left: fields_max.min(u32::MAX as usize) as u32,
-            overflow: None,
-            has_begun: false,
-        }
-    }
-
-    /// The limit that was exceeded.
+impl<'d, 'b> BlockLines<'d, 'b> {
+    /// The lines of a block of which at most this many bytes, as `SETTINGS_MAX_HEADER_LIST_SIZE`
+    /// counts them, and this many fields become a message.
     #[inline]
-    pub(crate) fn overflow(&self) -> Option<Overflow> {
-        self.overflow
-    }
-
-    /// Whether a field of this size is still within the limits.
-    #[inline]
-    fn admits(&mut self, size: u32) -> bool {
-        if size <= self.bytes_left && self.fields_left > 0 {
-            self.bytes_left -= size;
-            self.fields_left -= 1;
-            return true;
-        }
-        self.refuse()
-    }
-
-    #[cold]
-    fn refuse(&mut self) -> bool {
-        let is_full = self.fields_left == 0;
-        self.overflow.get_or_insert(if is_full {
-            Overflow::Fields
-        } else {
-            Overflow::Bytes
-        });
-        // Whatever follows is not part of the message either.
-        (self.bytes_left, self.fields_left) = (0, 0);
-        false
+    pub(crate) fn new(
+        decoder: &'d mut Decoder,
+        block: &'b [u8],
+        bytes_max: usize,
+        fields_max: usize,
+    ) -> BlockLines<'d, 'b> {
+        let block = Block::new(block, bytes_max, fields_max);
+        BlockLines { decoder, block }
     }
 }
 
-impl Line {
+impl Lines for BlockLines<'_, '_> {
+    #[inline(always)]
+    fn next_line(&mut self, text: &mut Vec<u8>) -> Result<Option<DecodedLine>, Malformed> {
+        self.decoder.next(&mut self.block, text)
+    }
+
+    #[inline]
+    fn overflow(&self) -> Option<Overflow> {
+        self.block.budget.overflow()
+    }
+}
+
+impl<'a> Block<'a> {
+    fn new(bytes: &'a [u8], bytes_max: usize, fields_max: usize) -> Block<'a> {
+        Block {
+            rest: bytes,
+            budget: Budget::new(bytes_max, fields_max),
+            has_begun: false,
+        }
+    }
+}
+
+impl DecodedLine {
     #[inline]
     fn new(
-        label: Label,
+        name: LineName,
         problem: Option<ErrorKind>,
         name_len: usize,
         value_start: usize,
         value_len: usize,
-    ) -> Line {
-        Line {
-            label,
+    ) -> DecodedLine {
+        DecodedLine {
+            name,
             problem,
             never_indexed: false,
             name_len: name_len as u16,
@@ -349,7 +326,7 @@ const DEFAULT_SIZE: usize = 4096;
 /// Appends a string literal (RFC 7541, section 5.2).
 fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     let is_huffman = rest.first().ok_or(Malformed)? & 0x80 != 0;
-    let len = integer::read(rest, 7)?;
+    let len = read_integer(rest, 7)?;
     let (text, after) = rest.split_at_checked(len).ok_or(Malformed)?;
     *rest = after;
     if is_huffman {

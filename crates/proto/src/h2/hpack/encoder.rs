@@ -1,8 +1,11 @@
 //! Encoding header blocks (RFC 7541, section 6).
 
-use super::label::Label;
 use super::table::{ENTRY_OVERHEAD, Table};
-use super::{huffman, integer, static_table};
+use super::{static_table, write_integer};
+use crate::field_compression::huffman;
+use crate::field_section::send::{LineEncoder, pseudo};
+use crate::field_section::{LineName, Pseudo};
+use crate::message::{Method, Status};
 
 /// The sending end of one direction.
 ///
@@ -26,7 +29,7 @@ struct Remembered {
     inserted: u16,
 }
 
-/// Pairs of places, a power of two. Responses and requests of one connection rarely have that many
+/// Pairs of slots, a power of two. Responses and requests of one connection rarely have that many
 /// hot fields, so that three of them rarely meet in one pair.
 const SETS: usize = 64;
 
@@ -68,56 +71,44 @@ impl Encoder {
 
     /// Appends a field: a name in lower case and a value, as text. For tools and tests.
     pub fn encode(&mut self, name: &[u8], value: &[u8], never_indexed: bool, out: &mut Vec<u8>) {
-        let (label, _) = Label::parse(name);
-        let name_text = if label.known_text().is_empty() {
+        let (line_name, _) = LineName::parse(name);
+        let name_text = if line_name.known_text().is_empty() {
             name
         } else {
             b""
         };
         if never_indexed {
-            self.never_indexed(label, name_text, value, out);
+            self.never_indexed(line_name, name_text, value, out);
         } else {
-            self.field(label, name_text, value, out);
+            self.field(line_name, name_text, value, out);
         }
     }
 
-    /// Appends a field; `name_text` is empty if the label knows it.
+    /// Appends a field; `name_text` is empty if the name is known.
     #[inline(always)]
-    pub(crate) fn field(
-        &mut self,
-        label: Label,
-        name_text: &[u8],
-        value: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        let (set, hash) = hash(label, name_text, value);
-        for place in &self.remembered[set % SETS] {
-            let age = (self.table.inserted() as u16).wrapping_sub(place.inserted);
-            if place.hash == hash
-                && place.inserted != 0
+    fn field(&mut self, name: LineName, name_text: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        let (set, hash) = hash(name, name_text, value);
+        for slot in &self.remembered[set % SETS] {
+            let age = (self.table.inserted() as u16).wrapping_sub(slot.inserted);
+            if slot.hash == hash
+                && slot.inserted != 0
                 && let Some(entry) = self.table.get(usize::from(age))
-                && entry.label.code() == label.code()
+                && entry.name.code() == name.code()
                 && self.table.value(entry) == value
                 && (name_text.is_empty() || self.table.name_text(entry) == name_text)
             {
                 return match static_table::LEN + 1 + usize::from(age) {
                     index @ ..0x7f => out.push(0x80 | index as u8),
-                    index => integer::write(index, 7, 0x80, out),
+                    index => write_integer(index, 7, 0x80, out),
                 };
             }
         }
-        self.literal((set, hash), label, name_text, value, out);
+        self.literal((set, hash), name, name_text, value, out);
     }
 
     /// Appends a field that no table, here or further on, may hold (RFC 7541, section 7.1.3).
-    pub(crate) fn never_indexed(
-        &mut self,
-        label: Label,
-        name_text: &[u8],
-        value: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        write_literal(0x10, 4, label, name_text, value, out);
+    fn never_indexed(&mut self, name: LineName, name_text: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        write_literal(0x10, 4, name, name_text, value, out);
     }
 
     /// Differs after every change of the table, and is `None` while one is due: as long as it is the
@@ -133,7 +124,7 @@ impl Encoder {
 
     /// Appends an entry of the static table.
     #[inline]
-    pub(crate) fn static_entry(index: u8, out: &mut Vec<u8>) {
+    fn static_entry(index: u8, out: &mut Vec<u8>) {
         out.push(0x80 | index);
     }
 
@@ -141,26 +132,26 @@ impl Encoder {
     fn literal(
         &mut self,
         (set, hash): (usize, u16),
-        label: Label,
+        name: LineName,
         name_text: &[u8],
         value: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let name_len = label.known_text().len().max(name_text.len());
+        let name_len = name.known_text().len().max(name_text.len());
         let size = name_len + value.len() + ENTRY_OVERHEAD;
-        let places = &mut self.remembered[set % SETS];
-        let seen = places.iter_mut().find(|place| place.hash == hash);
-        let Some(place) = seen.filter(|_| size <= self.table.size_max() / SIZE_PART_MAX) else {
+        let slots = &mut self.remembered[set % SETS];
+        let seen = slots.iter_mut().find(|slot| slot.hash == hash);
+        let Some(slot) = seen.filter(|_| size <= self.table.size_max() / SIZE_PART_MAX) else {
             // The older gives way, unless only the other is not in the table.
-            if places[1].inserted == 0 || places[0].inserted != 0 {
-                places[1] = places[0];
+            if slots[1].inserted == 0 || slots[0].inserted != 0 {
+                slots[1] = slots[0];
             }
-            places[0] = Remembered { hash, inserted: 0 };
-            return write_literal(0x00, 4, label, name_text, value, out);
+            slots[0] = Remembered { hash, inserted: 0 };
+            return write_literal(0x00, 4, name, name_text, value, out);
         };
-        write_literal(0x40, 6, label, name_text, value, out);
-        self.table.insert(label, None, name_text, value);
-        place.inserted = self.table.inserted() as u16;
+        write_literal(0x40, 6, name, name_text, value, out);
+        self.table.insert(name, None, name_text, value);
+        slot.inserted = self.table.inserted() as u16;
     }
 
     #[cold]
@@ -169,7 +160,7 @@ impl Encoder {
             return;
         };
         for size in [least, size].into_iter().skip(usize::from(least == size)) {
-            integer::write(size, 5, 0x20, out);
+            write_integer(size, 5, 0x20, out);
             self.table.resize(size);
         }
     }
@@ -180,18 +171,75 @@ impl Encoder {
     }
 }
 
+impl LineEncoder for Encoder {
+    #[inline]
+    fn method(&mut self, method: Method, token: &str, out: &mut Vec<u8>) {
+        match method {
+            Method::Get => Encoder::static_entry(2, out),
+            Method::Post => Encoder::static_entry(3, out),
+            _ => pseudo(self, Pseudo::Method, token, out),
+        }
+    }
+
+    #[inline]
+    fn scheme(&mut self, scheme: &'static str, out: &mut Vec<u8>) {
+        Encoder::static_entry(if scheme == "https" { 7 } else { 6 }, out);
+    }
+
+    #[inline]
+    fn path(&mut self, path: &str, out: &mut Vec<u8>) {
+        match path {
+            "/" => Encoder::static_entry(4, out),
+            path => pseudo(self, Pseudo::Path, path, out),
+        }
+    }
+
+    #[inline]
+    fn status(&mut self, status: Status, out: &mut Vec<u8>) {
+        let index = match status.code() {
+            200 => 8,
+            204 => 9,
+            206 => 10,
+            304 => 11,
+            400 => 12,
+            404 => 13,
+            500 => 14,
+            code => {
+                let mut digits = itoa::Buffer::new();
+                return pseudo(self, Pseudo::Status, digits.format(code), out);
+            }
+        };
+        Encoder::static_entry(index, out);
+    }
+
+    #[inline(always)]
+    fn line(&mut self, name: LineName, name_text: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        self.field(name, name_text, value, out);
+    }
+
+    fn never_indexed_line(
+        &mut self,
+        name: LineName,
+        name_text: &[u8],
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        self.never_indexed(name, name_text, value, out);
+    }
+}
+
 fn write_literal(
     first: u8,
     prefix_bits: u32,
-    label: Label,
+    name: LineName,
     name_text: &[u8],
     value: &[u8],
     out: &mut Vec<u8>,
 ) {
-    let index = static_table::index_of_name(label);
-    integer::write(index, prefix_bits, first, out);
+    let index = static_table::index_of_name(name);
+    write_integer(index, prefix_bits, first, out);
     if index == 0 {
-        let known = label.known_text().as_bytes();
+        let known = name.known_text().as_bytes();
         write_string(if known.is_empty() { name_text } else { known }, out);
     }
     write_string(value, out);
@@ -201,25 +249,25 @@ fn write_literal(
 fn write_string(text: &[u8], out: &mut Vec<u8>) {
     let len = huffman::encoded_len(text);
     if len < text.len() {
-        integer::write(len, 7, 0x80, out);
+        write_integer(len, 7, 0x80, out);
         huffman::encode(text, out);
     } else {
-        integer::write(text.len(), 7, 0x00, out);
+        write_integer(text.len(), 7, 0x00, out);
         out.extend_from_slice(text);
     }
 }
 
-/// A pair of places and a tag. Length, beginning and end tell hot fields apart; the comparison with
+/// A pair of slots and a tag. Length, beginning and end tell hot fields apart; the comparison with
 /// the table does the rest.
 #[inline]
-fn hash(label: Label, name_text: &[u8], value: &[u8]) -> (usize, u16) {
-    let label = u64::from(label.code());
-    let name = if name_text.is_empty() {
+fn hash(name: LineName, name_text: &[u8], value: &[u8]) -> (usize, u16) {
+    let code = u64::from(name.code());
+    let text = if name_text.is_empty() {
         0
     } else {
         ends(name_text)
     };
-    let key = ends(value) ^ name.rotate_left(23) ^ label << 32 ^ (value.len() as u64) << 48;
+    let key = ends(value) ^ text.rotate_left(23) ^ code << 32 ^ (value.len() as u64) << 48;
     let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     ((mixed >> 58) as usize, (mixed >> 32) as u16)
 }

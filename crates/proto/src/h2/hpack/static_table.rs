@@ -1,16 +1,17 @@
 //! The static table (RFC 7541, Appendix A).
 
-use super::label::{Label, Pseudo};
 use super::table::ENTRY_OVERHEAD;
+use crate::field_section::{LineName, Pseudo};
 use crate::message::Name;
+use LineName::{Field as F, Pseudo as P};
 
 /// Entries of the static table; indices count from 1.
 pub(crate) const LEN: usize = 61;
 
 /// A field of the table.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) label: Label,
+pub(crate) struct StaticEntry {
+    pub(crate) name: LineName,
     pub(crate) value: &'static str,
     /// As RFC 7541 counts it.
     pub(crate) size: u32,
@@ -18,22 +19,20 @@ pub(crate) struct Entry {
 
 /// The entry at an index from 1 to [`LEN`].
 #[inline]
-pub(crate) fn get(index: usize) -> Option<&'static Entry> {
+pub(crate) fn get(index: usize) -> Option<&'static StaticEntry> {
     ENTRIES.get(index.wrapping_sub(1))
 }
 
 /// The first index with this name; 0 if there is none.
 #[inline]
-pub(crate) fn index_of_name(label: Label) -> usize {
-    match label {
-        Label::Pseudo(pseudo) => usize::from(OF_PSEUDO[pseudo as usize]),
-        Label::Field(name) => usize::from(OF_NAME[name as usize % OF_NAME.len()]),
+pub(crate) fn index_of_name(name: LineName) -> usize {
+    match name {
+        LineName::Pseudo(pseudo) => usize::from(OF_PSEUDO[pseudo as usize]),
+        LineName::Field(name) => usize::from(OF_NAME[name as usize % OF_NAME.len()]),
     }
 }
 
-use Label::{Field as F, Pseudo as P};
-
-const TABLE: [(Label, &str); LEN] = [
+const TABLE: [(LineName, &str); LEN] = [
     (P(Pseudo::Authority), ""),
     (P(Pseudo::Method), "GET"),
     (P(Pseudo::Method), "POST"),
@@ -97,20 +96,20 @@ const TABLE: [(Label, &str); LEN] = [
     (F(Name::WwwAuthenticate), ""),
 ];
 
-static ENTRIES: [Entry; LEN] = {
+static ENTRIES: [StaticEntry; LEN] = {
     let mut entries = [const {
-        Entry {
-            label: TABLE[0].0,
+        StaticEntry {
+            name: TABLE[0].0,
             value: "",
             size: 0,
         }
     }; LEN];
     let mut at = 0;
     while at < LEN {
-        let (label, value) = TABLE[at];
-        let size = label.known_text().len() + value.len() + ENTRY_OVERHEAD;
-        entries[at] = Entry {
-            label,
+        let (name, value) = TABLE[at];
+        let size = name.known_text().len() + value.len() + ENTRY_OVERHEAD;
+        entries[at] = StaticEntry {
+            name,
             value,
             size: size as u32,
         };
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     fn names_lead_to_their_first_entry() {
-        for (label, index) in [
+        for (name, index) in [
             (P(Pseudo::Authority), 1),
             (P(Pseudo::Path), 4),
             (P(Pseudo::Status), 8),
@@ -161,7 +160,7 @@ mod tests {
             (F(Name::Other), 0),
             (F(Name::Traceparent), 0),
         ] {
-            assert_eq!(index_of_name(label), index, "{label:?}");
+            assert_eq!(index_of_name(name), index, "{name:?}");
         }
         assert!(get(0).is_none() && get(62).is_none());
     }

@@ -1,7 +1,7 @@
 //! The dynamic table (RFC 7541, section 2.3.2), the same for both directions.
 
-use super::label::Label;
 use crate::error::ErrorKind;
+use crate::field_section::LineName;
 
 /// RFC 7541, section 4.1: "The size of an entry is the sum of its name's length in octets [...],
 /// its value's length in octets [...], and 32."
@@ -17,7 +17,7 @@ pub(crate) struct Table {
     /// The offset at which `text` begins, in bytes since the beginning of the connection. Wraps.
     text_start: u32,
     /// Those before `first` were evicted.
-    entries: Vec<Entry>,
+    entries: Vec<DynamicEntry>,
     first: usize,
     size: usize,
     size_max: usize,
@@ -29,11 +29,11 @@ pub(crate) struct Table {
 
 /// A field of the table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
-    pub(crate) label: Label,
+pub(crate) struct DynamicEntry {
+    pub(crate) name: LineName,
     /// Why no message may hold this field; found once, when it was inserted.
     pub(crate) problem: Option<ErrorKind>,
-    /// The name's text is kept only if the label does not know it.
+    /// The name's text is kept only if the name is not known.
     name_len: u16,
     value_len: u32,
     start: u32,
@@ -69,7 +69,7 @@ impl Table {
 
     /// The entry inserted `age` insertions before the newest.
     #[inline]
-    pub(crate) fn get(&self, age: usize) -> Option<&Entry> {
+    pub(crate) fn get(&self, age: usize) -> Option<&DynamicEntry> {
         let at = self.entries.len().checked_sub(age + 1)?;
         if at < self.first {
             return None;
@@ -77,15 +77,15 @@ impl Table {
         self.entries.get(at)
     }
 
-    /// The name's text, empty if the label knows it.
+    /// The name's text, empty if the name is known.
     #[inline]
-    pub(crate) fn name_text(&self, entry: &Entry) -> &[u8] {
+    pub(crate) fn name_text(&self, entry: &DynamicEntry) -> &[u8] {
         &self.text[self.offset(entry)..][..usize::from(entry.name_len)]
     }
 
-    /// Appends the name's text, if the label does not know it; says how long it is.
+    /// Appends the name's text, if the name is not known; says how long it is.
     #[inline]
-    pub(crate) fn copy_name(&self, entry: &Entry, out: &mut Vec<u8>) -> usize {
+    pub(crate) fn copy_name(&self, entry: &DynamicEntry, out: &mut Vec<u8>) -> usize {
         if entry.name_len > 0 {
             out.extend_from_slice(self.name_text(entry));
         }
@@ -93,27 +93,27 @@ impl Table {
     }
 
     #[inline]
-    pub(crate) fn value(&self, entry: &Entry) -> &[u8] {
+    pub(crate) fn value(&self, entry: &DynamicEntry) -> &[u8] {
         let start = self.offset(entry) + usize::from(entry.name_len);
         &self.text[start..start + entry.value_len as usize]
     }
 
     #[inline]
-    fn offset(&self, entry: &Entry) -> usize {
+    fn offset(&self, entry: &DynamicEntry) -> usize {
         entry.start.wrapping_sub(self.text_start) as usize
     }
 
     /// Adds a field, evicting as many as necessary; one that is larger than the table empties it
-    /// (RFC 7541, section 4.4). `name_text` is empty if the label knows it.
+    /// (RFC 7541, section 4.4). `name_text` is empty if the name is known.
     pub(crate) fn insert(
         &mut self,
-        label: Label,
+        name: LineName,
         problem: Option<ErrorKind>,
         name_text: &[u8],
         value: &[u8],
     ) {
         self.version = self.version.wrapping_add(1);
-        let name_len = label.known_text().len().max(name_text.len());
+        let name_len = name.known_text().len().max(name_text.len());
         let size = name_len + value.len() + ENTRY_OVERHEAD;
         self.evict(self.size_max.saturating_sub(size));
         if size > self.size_max {
@@ -123,8 +123,8 @@ impl Table {
         let start = self.text_start.wrapping_add(self.text.len() as u32);
         self.text.extend_from_slice(name_text);
         self.text.extend_from_slice(value);
-        self.entries.push(Entry {
-            label,
+        self.entries.push(DynamicEntry {
+            name,
             problem,
             name_len: name_text.len() as u16,
             value_len: value.len() as u32,
@@ -149,7 +149,7 @@ impl Table {
 
     /// Bytes of memory held.
     pub(crate) fn memory(&self) -> usize {
-        self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.text.capacity() + self.entries.capacity() * size_of::<DynamicEntry>()
     }
 
     fn evict(&mut self, size: usize) {
@@ -191,7 +191,7 @@ mod tests {
 
     fn insert(table: &mut Table, name: &str, value: &str) {
         table.insert(
-            Label::Field(Name::Other),
+            LineName::Field(Name::Other),
             None,
             name.as_bytes(),
             value.as_bytes(),

@@ -1,54 +1,58 @@
-//! Priorities as the peer states them (RFC 9218, section 4).
+//! Priorities of HTTP/2 and HTTP/3 (RFC 9218): their parameters here, the order of sending in
+//! [`schedule`]. The frames that carry them are the versions' own.
 
-/// How soon a response is wanted, and whether parts of it are of use.
+pub(crate) mod schedule;
+
+/// How urgent a response is, and whether the client can use parts of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Priority {
     /// 0 is the most urgent, 7 the least.
     pub(crate) urgency: u8,
-    /// Whether it shares its turn with others; else it is sent as a whole, in order of requests.
+    /// Whether it takes turns with others; otherwise it is sent as a whole, in order of requests.
     pub(crate) incremental: bool,
 }
 
 impl Priority {
-    /// Of a stream about which nothing was said. The RFC's default is to send such responses one
-    /// after the other; but who knows of no priorities is better served by fairness, since one
-    /// long response would hold up all others.
+    /// The priority of a stream without any signal. The RFC's default is to send such responses one
+    /// after the other. We share the bandwidth instead: for a client without priorities, one long
+    /// response would hold up all others.
     pub(crate) const UNSTATED: Priority = Priority {
         urgency: 3,
         incremental: true,
     };
 
-    /// Reads what a client says of a request.
+    /// Reads the priority that a client gives a request.
     pub(crate) fn parse(value: &[u8]) -> Priority {
-        Wish::parse(value).over(Priority {
+        PriorityOverride::parse(value).over(Priority {
             urgency: 3,
             incremental: false,
         })
     }
 }
 
-/// What was said of a priority, which may be a part of it.
+/// The parameters of a `Priority` field, each of which may be missing. Those of a response override
+/// the client's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct PriorityOverride {
     urgency: Option<u8>,
     incremental: Option<bool>,
 }
 
-impl Wish {
-    /// Reads a field value: a dictionary (RFC 9651) of which `u` and `i` are known. What is
-    /// malformed or unknown is ignored, as section 4 asks for.
-    pub(crate) fn parse(value: &[u8]) -> Wish {
-        let mut wish = Wish::default();
+impl PriorityOverride {
+    /// Reads a field value: a dictionary (RFC 9651) of which `u` and `i` are known. Malformed and
+    /// unknown members are ignored (section 4).
+    pub(crate) fn parse(value: &[u8]) -> PriorityOverride {
+        let mut overrides = PriorityOverride::default();
         for member in value.split(|&byte| byte == b',') {
             let item = member.split(|&byte| byte == b';').next().unwrap_or(b"");
             match item.trim_ascii() {
-                [b'u', b'=', digit @ b'0'..=b'7'] => wish.urgency = Some(digit - b'0'),
-                b"i" | b"i=?1" => wish.incremental = Some(true),
-                b"i=?0" => wish.incremental = Some(false),
+                [b'u', b'=', digit @ b'0'..=b'7'] => overrides.urgency = Some(digit - b'0'),
+                b"i" | b"i=?1" => overrides.incremental = Some(true),
+                b"i=?0" => overrides.incremental = Some(false),
                 _ => {}
             }
         }
-        wish
+        overrides
     }
 
     /// RFC 9218, section 8: "the absence of a priority parameter in an HTTP response indicates the
@@ -66,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_found_and_rubbish_is_ignored() {
+    fn known_members_are_read_and_others_are_ignored() {
         for (value, urgency, incremental) in [
             ("", 3, false),
             ("u=0", 0, false),

@@ -1,36 +1,45 @@
-//! Whose turn it is to send (RFC 9218, section 10).
+//! The order in which streams send (RFC 9218, section 10).
 
-use super::priority::Priority;
+use super::Priority;
 
-/// The streams that have something to send and room in their windows, in no order: they are few,
-/// and a turn is a frame of up to 16 KiB.
-#[derive(Debug, Default)]
-pub(crate) struct Schedule {
-    ready: Vec<Ready>,
-    /// Counts turns; says who has waited longest.
+/// The streams that have content to send and room in their windows, in no order: they are few,
+/// and a turn is up to 16 KiB. `Id` is the identifier of a stream.
+#[derive(Debug)]
+pub(crate) struct Schedule<Id> {
+    ready: Vec<Ready<Id>>,
+    /// Turns so far. The waiting time of a stream is counted in turns.
     turn: u32,
 }
 
+impl<Id> Default for Schedule<Id> {
+    fn default() -> Schedule<Id> {
+        Schedule {
+            ready: Vec::new(),
+            turn: 0,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
-struct Ready {
-    id: u32,
+struct Ready<Id> {
+    id: Id,
     priority: Priority,
-    /// The turn at which the stream got in line.
+    /// The turn at which the stream became ready.
     since: u32,
 }
 
-/// Of so many turns one goes to whoever has waited longest, whatever the priorities: nobody
-/// starves.
+/// One of this many turns goes to the stream that has waited longest, whatever the priorities, so
+/// that no stream starves.
 const TURNS_PER_FAIR_ONE: u32 = 16;
 
-impl Schedule {
+impl<Id: Copy + Ord> Schedule<Id> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// Puts a stream in line, unless it already is.
-    pub(crate) fn add(&mut self, id: u32, priority: Priority) {
+    /// Adds a stream that is ready to send, unless it was added before.
+    pub(crate) fn add(&mut self, id: Id, priority: Priority) {
         if self.ready.iter().all(|ready| ready.id != id) {
             self.ready.push(Ready {
                 id,
@@ -40,27 +49,27 @@ impl Schedule {
         }
     }
 
-    /// Takes a stream out of the line.
-    pub(crate) fn remove(&mut self, id: u32) {
+    /// Removes a stream.
+    pub(crate) fn remove(&mut self, id: Id) {
         self.ready.retain(|ready| ready.id != id);
     }
 
-    /// Changes what a stream in line is worth.
-    pub(crate) fn change(&mut self, id: u32, priority: Priority) {
+    /// Changes the priority of a stream that is ready.
+    pub(crate) fn change(&mut self, id: Id, priority: Priority) {
         for ready in self.ready.iter_mut().filter(|ready| ready.id == id) {
             ready.priority = priority;
         }
     }
 
-    /// Takes out the stream whose turn it is.
-    pub(crate) fn next(&mut self) -> Option<u32> {
+    /// Removes and returns the stream that sends next.
+    pub(crate) fn next(&mut self) -> Option<Id> {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn;
-        let waited = |ready: &Ready| turn.wrapping_sub(ready.since);
+        let waited = |ready: &Ready<Id>| turn.wrapping_sub(ready.since);
         let is_fair = turn.is_multiple_of(TURNS_PER_FAIR_ONE);
-        // The most urgent; among them those to be sent whole, the oldest request first; then, round
-        // about, whoever has waited longest.
-        let rank = |ready: &Ready| {
+        // The most urgent first; among equals those that are sent as a whole, by age of the request,
+        // before incremental ones in round robin.
+        let rank = |ready: &Ready<Id>| {
             let waited = if ready.priority.incremental {
                 waited(ready)
             } else {
@@ -84,7 +93,7 @@ impl Schedule {
 
     /// Bytes of memory held.
     pub(crate) fn memory(&self) -> usize {
-        self.ready.capacity() * size_of::<Ready>()
+        self.ready.capacity() * size_of::<Ready<Id>>()
     }
 }
 
@@ -107,7 +116,7 @@ mod tests {
             .for_each(|stream| schedule.add(stream.0, priority(stream.0)));
         let mut seen = Vec::new();
         for _ in 0..count {
-            let id = schedule.next().expect("somebody is always ready");
+            let id = schedule.next().expect("a stream is always ready");
             seen.push(id);
             schedule.add(id, priority(id));
         }
@@ -115,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_goes_first_and_equals_take_turns() {
+    fn the_most_urgent_stream_is_first_and_equals_take_turns() {
         assert_eq!(
             turns(&[(1, 3, true), (3, 3, true), (5, 3, true)], 6),
             [1, 3, 5, 1, 3, 5]
@@ -128,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_starves() {
+    fn no_stream_starves() {
         let seen = turns(&[(1, 7, false), (3, 0, false), (5, 0, true)], 200);
         for id in [1, 3, 5] {
             let count = seen.iter().filter(|&&other| other == id).count();

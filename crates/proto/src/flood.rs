@@ -1,0 +1,128 @@
+//! Counts events that cost us work and bring the peer nothing: an honest peer has no reason to cause
+//! many of them, and an attacker needs a lot.
+//!
+//! What is counted depends on the version: HTTP/2 counts frames (see `h2::floods`), of which HTTP/3
+//! leaves some to QUIC. Resets of streams are counted alike in both.
+
+use std::time::Duration;
+
+use crate::error::ErrorKind;
+use crate::limits::Limits;
+
+/// Counts of `KINDS` kinds of events since the beginning of the current window of time.
+#[derive(Debug)]
+pub(crate) struct EventCounts<const KINDS: usize> {
+    limits: [u32; KINDS],
+    counts: [u32; KINDS],
+    window: Duration,
+    started: Duration,
+    /// Honest traffic in the window, to which peers answer with some of the events.
+    traffic: Traffic,
+}
+
+/// The traffic in the current window.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Traffic {
+    pub(crate) bytes_received: u32,
+    pub(crate) bytes_sent: u32,
+    pub(crate) streams_opened: u32,
+}
+
+impl<const KINDS: usize> EventCounts<KINDS> {
+    pub(crate) fn new(limits: [u32; KINDS], window: Duration) -> EventCounts<KINDS> {
+        EventCounts {
+            limits,
+            counts: [0; KINDS],
+            window,
+            started: Duration::ZERO,
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// Counts an event; false if its kind exceeds its limit, which `allowance` raises by the traffic
+    /// in the window.
+    #[inline]
+    pub(crate) fn admits(
+        &mut self,
+        kind: usize,
+        now: Duration,
+        allowance: impl FnOnce(&Traffic) -> u32,
+    ) -> bool {
+        if now.saturating_sub(self.started) >= self.window {
+            self.started = now;
+            self.counts = [0; KINDS];
+            self.traffic = Traffic::default();
+        }
+        self.counts[kind] += 1;
+        self.counts[kind] <= self.limits[kind].saturating_add(allowance(&self.traffic))
+    }
+
+    #[inline]
+    pub(crate) fn stream_opened(&mut self) {
+        self.traffic.streams_opened = self.traffic.streams_opened.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(crate) fn content_received(&mut self, bytes: usize) {
+        self.traffic.bytes_received = self.traffic.bytes_received.saturating_add(bytes as u32);
+    }
+
+    #[inline]
+    pub(crate) fn content_sent(&mut self, bytes: usize) {
+        self.traffic.bytes_sent = self.traffic.bytes_sent.saturating_add(bytes as u32);
+    }
+}
+
+/// Counts streams that were reset (rule 19).
+#[derive(Debug)]
+pub(crate) struct ResetCounts {
+    /// Resets before the response began.
+    early_max: u32,
+    early: u32,
+    total_max: u32,
+    total: u32,
+    opened: u32,
+    window: Duration,
+    started: Duration,
+}
+
+impl ResetCounts {
+    pub(crate) fn new(limits: &Limits) -> ResetCounts {
+        ResetCounts {
+            early_max: limits.resets_max,
+            early: 0,
+            total_max: limits.resets_total_max,
+            total: 0,
+            opened: 0,
+            window: limits.resets_window,
+            started: Duration::ZERO,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn stream_opened(&mut self) {
+        self.opened = self.opened.wrapping_add(1);
+    }
+
+    /// Counts a stream that the peer reset, or made us reset; `is_early` if before its response
+    /// began.
+    ///
+    /// Early resets end the connection only if they are also more than half of the streams opened: a
+    /// proxy in front of us carries the cancels of many users. The total bounds the cost of a
+    /// client's cancels to an upstream that others share, and is far above the cancels of users.
+    pub(crate) fn stream_reset(&mut self, is_early: bool, now: Duration) -> Result<(), ErrorKind> {
+        if now.saturating_sub(self.started) >= self.window {
+            self.started = now;
+            (self.early, self.total, self.opened) = (0, 0, 0);
+        }
+        self.early += u32::from(is_early);
+        self.total += 1;
+        if is_early && self.early > self.early_max && self.early > self.opened / 2 {
+            return Err(ErrorKind::ResetFlood);
+        }
+        if self.total > self.total_max {
+            return Err(ErrorKind::ResetRate);
+        }
+        Ok(())
+    }
+}
