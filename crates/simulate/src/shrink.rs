@@ -1,17 +1,20 @@
 //! The smallest plan that still fails, found by leaving out whatever can be left out.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use crate::check::{Failure, carry_out};
 use crate::plan::{Content, Plan};
 
-/// Most runs that a search may take.
+/// Most runs that a search may take, and most time.
 const RUNS_MAX: usize = 3_000;
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 struct Search {
     plan: Plan,
     failure: Failure,
     runs: usize,
+    began: Instant,
 }
 
 /// Makes a failing plan smaller for as long as it still fails, in whatever way.
@@ -20,6 +23,7 @@ pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
         plan,
         failure,
         runs: 0,
+        began: Instant::now(),
     };
     loop {
         let before = search.plan.size();
@@ -27,16 +31,20 @@ pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
         search.leave_out_requests();
         search.simplify_requests();
         search.simplify_conditions();
-        if search.plan.size() == before || search.runs >= RUNS_MAX {
+        if search.plan.size() == before || search.is_over() {
             return (search.plan, search.failure);
         }
     }
 }
 
 impl Search {
+    fn is_over(&self) -> bool {
+        self.runs >= RUNS_MAX || self.began.elapsed() > TIME_MAX
+    }
+
     /// Takes the change if the plan still fails with it.
     fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
-        if self.runs >= RUNS_MAX {
+        if self.is_over() {
             return false;
         }
         self.runs += 1;
@@ -82,7 +90,14 @@ impl Search {
                 change(|request| request.fault = None);
                 change(|request| request.request.pause = None);
                 change(|request| request.answer.pause = None);
-                change(|request| request.answer = Content::none());
+                change(|request| {
+                    let has_trailers = request.answer.has_trailers;
+                    request.answer = Content {
+                        has_trailers,
+                        ..Content::none()
+                    };
+                });
+                change(|request| request.reading_pause = None);
                 change(|request| request.request.bytes /= 2);
                 change(|request| request.answer.bytes /= 2);
             }
