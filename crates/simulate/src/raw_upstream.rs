@@ -21,6 +21,8 @@ const SURPLUS: &str = "HTTP/1.1 200 OK\r\nx-id: 0\r\ncontent-length: 5\r\n\r\nwr
 /// Serves one connection until it ends.
 pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream) {
     let mut raw = Raw::new(Rc::new(stream), &ledger.world, ledger.pulse());
+    // It has sent bytes that nobody asked for.
+    let mut has_spoken = false;
     loop {
         let head = match raw.head().await {
             Ok(Some(head)) => head,
@@ -32,9 +34,16 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream) {
             return ledger.violate(format!("a request without a plan: {:?}", head.line));
         };
         ledger.arrive(&planned, raw.pulse());
+        if has_spoken {
+            ledger.violate(format!(
+                "request {} came on a connection with surplus bytes",
+                planned.id
+            ));
+        }
         if !head.line.starts_with(&format!("{} /", planned.method)) {
             ledger.violate(format!("request {} is {:?}", planned.id, head.line));
         }
+        has_spoken = matches!(planned.odd, Some(Odd::Parting(Parting::Surplus, _)));
         match exchange(&ledger, &mut raw, &planned, &head).await {
             Ok(true) => {}
             Ok(false) => return,
