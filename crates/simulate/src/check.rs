@@ -192,9 +192,10 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
         if idle > limits.pool_idle_max.max(1) {
             ledger.violate(format!("core {core}: {idle} idle connections in its pool"));
         }
-        // A task for every connection, and one for every stream of a client.
+        // A task for every connection and for every stream of a client, and as many that are over
+        // and will be dropped at their next turn.
         let streams = counters.connections as usize * limits.concurrent_streams_max as usize;
-        let tasks_max = before.tasks + held.sockets + streams;
+        let tasks_max = before.tasks + 2 * (held.sockets + streams);
         if held.tasks > tasks_max || held.sockets > SOCKETS_MAX {
             ledger.violate(format!(
                 "core {core} holds {held:?}, at most {tasks_max} tasks"
