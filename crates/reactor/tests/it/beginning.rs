@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use blitz_reactor::{TaskKey, begun, counters, poll_begin, sleep, spawn};
 
-use crate::on_both_drivers;
+use crate::on_all_drivers;
 
 /// What was begun: by whom, and in which turn.
 type Log = Rc<RefCell<Vec<(char, u64)>>>;
@@ -45,7 +45,7 @@ fn runs(log: &Log) -> String {
 
 #[test]
 fn a_turn_begins_a_bounded_number_and_tasks_take_turns() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let log = Log::default();
         for name in ['a', 'b', 'c'] {
             eager(name, 100, &log);
@@ -64,7 +64,7 @@ fn a_turn_begins_a_bounded_number_and_tasks_take_turns() {
 
 #[test]
 fn one_that_is_woken_while_it_waits_gains_and_loses_nothing() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let log = Log::default();
         eager('a', 100, &log);
         let waker = Rc::new(RefCell::new(None));
@@ -106,7 +106,7 @@ fn one_that_is_woken_while_it_waits_gains_and_loses_nothing() {
 
 #[test]
 fn those_that_end_or_are_aborted_while_they_wait_hold_nobody_up() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let log = Log::default();
         for name in ['a', 'd'] {
             eager(name, 40, &log);

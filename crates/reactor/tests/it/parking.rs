@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use blitz_reactor::{Cause, Resume, Socket, sleep};
 
-use crate::{on_both_drivers, pair};
+use crate::{on_all_drivers, on_both_drivers, pair};
 
 /// Keeps what it is given.
 #[derive(Default)]
@@ -38,7 +38,7 @@ fn a_parked_socket_comes_back_with_the_first_byte() {
 
 #[test]
 fn a_socket_that_has_news_when_it_is_parked_comes_back_at_once() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (client, server) = pair().await;
         client.send("early");
@@ -52,7 +52,7 @@ fn a_socket_that_has_news_when_it_is_parked_comes_back_at_once() {
 
 #[test]
 fn fin_and_reset_bring_a_parked_socket_back() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (closing, first) = pair().await;
         let (resetting, second) = pair().await;
@@ -71,7 +71,7 @@ fn fin_and_reset_bring_a_parked_socket_back() {
 
 #[test]
 fn a_parked_socket_comes_back_at_its_deadline() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (_client, server) = pair().await;
         server.park(inbox.clone(), 7, Duration::from_millis(30));
@@ -84,7 +84,7 @@ fn a_parked_socket_comes_back_at_its_deadline() {
 
 #[test]
 fn a_quiet_socket_can_be_taken_back_and_a_loud_one_cannot() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (client, server) = pair().await;
         let parked = server.park(inbox.clone(), 0, LONG);
