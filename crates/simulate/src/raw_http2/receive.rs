@@ -275,7 +275,7 @@ impl State {
         let ids: Vec<u32> = self.streams.keys().copied().collect();
         ids.into_iter().for_each(|id| self.credit_stream(id));
         self.credit_connection();
-        if self.receiving.announced < 1_000 && self.random.chance(200) {
+        if self.receiving.announced < 1_000 && self.random.chance(500) {
             self.announce_window(65_535);
         }
     }

@@ -702,7 +702,15 @@ impl Network {
         let Some(end) = self.end(id) else { return };
         end.error = Some(error);
         end.outbox.clear();
-        end.other = None;
+        // The end that has sent the reset forgets what it had still to send.
+        if let Some(other) = end.other.take()
+            && self
+                .end(other)
+                .is_some_and(|end| end.owner == Owner::Closed)
+            && !self.is_in_backlog(other)
+        {
+            self.remove(other);
+        }
         self.note(|| format!("reset {}", id.number));
         self.tell_reader(id);
         self.tell_writer(id);
