@@ -32,6 +32,10 @@ pub use self::local::register;
 pub use self::stream::{Acceptor, Stream};
 pub use crate::driver::sim::Conditions;
 
+/// Turns of cores and peers between two moments in which nobody has anything to do; more are a loop
+/// that does not end.
+const BUSY_TURNS_MAX: u32 = 2_000_000;
+
 /// One simulated machine. Cloning gives another handle to the same.
 #[derive(Clone)]
 pub struct World {
@@ -78,6 +82,8 @@ pub enum Stop {
     Late,
     /// Nothing will ever happen any more.
     Stuck,
+    /// Somebody is always busy: the programs wake each other without end.
+    Spinning,
 }
 
 impl World {
@@ -172,14 +178,20 @@ impl World {
     /// Runs until `is_done` or for `limit`, whichever is first.
     pub fn run(&self, limit: Duration, mut is_done: impl FnMut() -> bool) -> Stop {
         let deadline = self.now() + limit;
+        let mut busy_turns = 0;
         loop {
             self.network.borrow_mut().run_events();
             if is_done() {
                 return Stop::Done;
             }
             if self.step_one() {
+                busy_turns += 1;
+                if busy_turns > BUSY_TURNS_MAX {
+                    return Stop::Spinning;
+                }
                 continue;
             }
+            busy_turns = 0;
             let event = self.network.borrow().next_event();
             let cores = self.cores.borrow();
             let wakes = cores.iter().filter_map(|core| core.wake_at);
@@ -248,6 +260,20 @@ impl World {
             stepped.wake_at = idle.map(|idle| now + idle);
             stepped.running = Some(running);
         }
+    }
+
+    /// Calls `f` with what a core keeps for itself, of which the core learns nothing; `None` if it has
+    /// ended.
+    pub fn look<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
+        let mut cores = self.cores.borrow_mut();
+        let running = cores[index].running.as_mut()?;
+        Some(running.locals.within(f))
+    }
+
+    /// Packets to this address are lost from now on, so that connecting never ends by itself before
+    /// the kernel gives up.
+    pub fn add_black_hole(&self, address: &Address) {
+        self.network.borrow_mut().add_black_hole(address);
     }
 
     /// Calls `f` on a core, as a message from another thread would; `None` if the core has ended.

@@ -1,6 +1,7 @@
 //! One run: a gateway on a simulated machine, all that its peers do, and what is left at the end.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use blitz_http::{Address, Drain};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
-use crate::plan::{Plan, Version};
+use crate::plan::{Plan, Reach};
 use crate::shrink::shrink;
 use crate::{client, upstream};
 
@@ -127,10 +128,19 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
             return ledger.violate(format!("a core does not start: {error}"));
         }
     }
-    for (index, version) in plan.upstreams.iter().enumerate() {
-        let acceptor = world.listen(&upstream_address(index));
-        let acceptor = acceptor.expect("the address is free");
-        world.spawn(upstream::serve(Rc::clone(ledger), acceptor, *version));
+    for (index, upstream) in plan.upstreams.iter().enumerate() {
+        let (first, second) = (upstream_address(index), second_address(index));
+        if matches!(upstream.reach, Reach::SecondAfterSilence | Reach::Silent) {
+            world.add_black_hole(&first);
+        }
+        let address = match upstream.reach {
+            Reach::Direct => first,
+            Reach::SecondAfterRefusal | Reach::SecondAfterSilence => second,
+            Reach::Refused | Reach::Silent => continue,
+        };
+        let acceptor = world.listen(&address).expect("the address is free");
+        let serving = upstream::serve(Rc::clone(ledger), acceptor, upstream.clone());
+        world.spawn(serving);
     }
     // The cores are idle before the first client connects.
     world.run(Duration::from_millis(1), || false);
@@ -151,7 +161,10 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
             watching.watch();
         }
     });
-    let stop = world.run(RUN_MAX, || ledger.ended() == all || ledger.is_violated());
+    let stop = world.run(RUN_MAX, || {
+        check_limits(world, ledger, &before);
+        ledger.ended() == all || ledger.is_violated()
+    });
     if ledger.is_violated() {
         return;
     }
@@ -162,6 +175,33 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
         ));
     }
     check_rest(world, ledger, &before);
+}
+
+/// Checks what cores hold at this turn.
+fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
+    let limits = &ledger.plan.limits;
+    for (core, before) in before.iter().enumerate() {
+        let (Some(held), Some(before)) = (world.holdings(core), before) else {
+            continue;
+        };
+        let Some(counters) = world.look(core, blitz_http::counters) else {
+            continue;
+        };
+        let idle = counters.upstream_idle as usize;
+        // One is kept even if none may be.
+        if idle > limits.pool_idle_max.max(1) {
+            ledger.violate(format!("core {core}: {idle} idle connections in its pool"));
+        }
+        // A task for every connection and for every stream of a client, and as many that are over
+        // and will be dropped at their next turn.
+        let streams = counters.connections as usize * limits.concurrent_streams_max as usize;
+        let tasks_max = before.tasks + 2 * (held.sockets + streams);
+        if held.tasks > tasks_max || held.sockets > SOCKETS_MAX {
+            ledger.violate(format!(
+                "core {core} holds {held:?}, at most {tasks_max} tasks"
+            ));
+        }
+    }
 }
 
 /// Checks what is left when nothing is idle any more, and when the cores have ended.
@@ -199,12 +239,17 @@ fn gateway(plan: &Plan, listen: &Address) -> impl Fn() -> blitz_gateway::OnCore 
     client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     client.pool_idle_max = plan.limits.pool_idle_max;
     let mut gateway = Gateway::new().listen(listen.clone()).options(options);
-    for (index, version) in plan.upstreams.iter().enumerate() {
-        let scheme = match version {
-            Version::Http1 | Version::Raw => "http",
-            Version::Http2 => "h2c",
+    for (index, upstream) in plan.upstreams.iter().enumerate() {
+        let scheme = match upstream.version.is_http2() {
+            true => "h2c",
+            false => "http",
         };
-        let target = format!("/{index}={scheme}://{}", shown(&upstream_address(index)));
+        let host = match upstream.reach {
+            // It stands for 127.0.0.1 and ::1, in this order.
+            Reach::SecondAfterRefusal | Reach::SecondAfterSilence => "localhost",
+            Reach::Direct | Reach::Refused | Reach::Silent => "127.0.0.1",
+        };
+        let target = format!("/{index}={scheme}://{host}:{}", upstream_port(index));
         gateway = gateway.to(target.parse().expect("it is a valid target"));
     }
     let site = blitz::builtin::app().into_service();
@@ -219,12 +264,13 @@ fn address(port: u16) -> Address {
 }
 
 fn upstream_address(index: usize) -> Address {
-    address(9_000 + index as u16)
+    address(upstream_port(index))
 }
 
-fn shown(address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => address.to_string(),
-        Address::Unix(path) => path.display().to_string(),
-    }
+fn second_address(index: usize) -> Address {
+    Address::Tcp((Ipv6Addr::LOCALHOST, upstream_port(index)).into())
+}
+
+fn upstream_port(index: usize) -> u16 {
+    9_000 + index as u16
 }

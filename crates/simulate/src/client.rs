@@ -12,13 +12,18 @@ use blitz_reactor::simulation::World;
 use http::{Request as HttpRequest, Response};
 use http_body::Body;
 use hyper::body::Incoming;
+use hyper::ext::Protocol;
 
 use crate::content::{Receiving, Sending};
-use crate::io::{Io, Tasks};
+use crate::io::{Io, Pauses, Tasks};
 use crate::ledger::{Ending, Ledger, Pulse};
-use crate::plan::{Client, Fault, Request, Version};
-use crate::raw_client;
+use crate::plan::{Call, Client, Content, Fault, Request, Version};
+use crate::raw::Broken;
 use crate::upstream::ID;
+use crate::{raw_client, raw_http2, tunnel};
+
+/// Time in which the settings of the gateway arrive.
+const SETTINGS_MAX: Duration = Duration::from_secs(1);
 
 /// What sends requests on one connection.
 #[derive(Debug)]
@@ -37,6 +42,14 @@ impl Sender {
         }
     }
 
+    /// Another handle to a connection of HTTP/2.
+    fn another(&self) -> Option<Sender> {
+        match self {
+            Sender::Http1(_) => None,
+            Sender::Http2(sender) => Some(Sender::Http2(sender.clone())),
+        }
+    }
+
     async fn is_usable(&mut self) -> bool {
         match self {
             Sender::Http1(sender) => sender.ready().await.is_ok(),
@@ -46,20 +59,22 @@ impl Sender {
 }
 
 /// Sends all requests of a client.
-pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
-    if client.version == Version::Raw {
-        return raw_client::run(ledger, client, gateway).await;
+pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address) {
+    match client.version {
+        Version::Raw => return raw_client::run(ledger, client, gateway).await,
+        Version::RawHttp2 => return raw_http2::run(ledger, client, gateway).await,
+        Version::Http1 | Version::Http2 => {}
     }
     ledger.world.sleep(client.begins).await;
     let mut connection: Option<(Sender, Pulse)> = None;
-    for request in client.requests {
+    for request in std::mem::take(&mut client.requests) {
         ledger.world.sleep(request.wait).await;
         let is_usable = match &mut connection {
             Some((sender, _)) => sender.is_usable().await,
             None => false,
         };
         if !is_usable {
-            match connect(&ledger, &gateway, client.version).await {
+            match connect(&ledger, &gateway, &client).await {
                 Ok(connected) => connection = Some(connected),
                 Err(error) => {
                     return ledger.violate(format!("connecting failed: {error}"));
@@ -69,14 +84,23 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
         let Some((sender, pulse)) = &mut connection else {
             continue;
         };
+        if request.tunnel.is_some() {
+            // hyper does not ask before it has seen that the gateway allows it.
+            ledger.world.sleep(SETTINGS_MAX).await;
+        }
         ledger.begin(&request, pulse);
         let answered = sender.send(message(&ledger, &request));
         let exchange = exchange(Rc::clone(&ledger), request, answered, Rc::clone(pulse));
         match client.version {
-            Version::Http2 => ledger.world.spawn(async move {
-                exchange.await;
-            }),
-            Version::Http1 | Version::Raw => {
+            Version::Http2 => {
+                // hyper closes the connection of a tunnel when nobody holds its sender.
+                let held = sender.another();
+                ledger.world.spawn(async move {
+                    exchange.await;
+                    drop(held);
+                });
+            }
+            Version::Http1 | Version::Raw | Version::RawHttp2 => {
                 if !exchange.await {
                     connection = None;
                 }
@@ -88,15 +112,15 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
 async fn connect(
     ledger: &Rc<Ledger>,
     gateway: &Address,
-    version: Version,
+    client: &Client,
 ) -> io::Result<(Sender, Pulse)> {
     let stream = ledger.world.connect(gateway).await?;
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
     let io = Io::new(Rc::new(stream), move || moved.set(world.now()));
     let world = ledger.world.clone();
-    let sender = match version {
-        Version::Http1 | Version::Raw => {
+    let sender = match client.version {
+        Version::Http1 | Version::Raw | Version::RawHttp2 => {
             let shaken = hyper::client::conn::http1::handshake(io).await;
             let (sender, connection) = shaken.map_err(io::Error::other)?;
             world.spawn(async { drop(connection.await) });
@@ -107,6 +131,8 @@ async fn connect(
             let shaken = hyper::client::conn::http2::Builder::new(tasks)
                 // As many as the smallest limit, until the gateway has said its own.
                 .initial_max_send_streams(3)
+                .initial_stream_window_size(client.windows.stream)
+                .initial_connection_window_size(client.windows.connection)
                 .handshake(io)
                 .await;
             let (sender, connection) = shaken.map_err(io::Error::other)?;
@@ -125,8 +151,24 @@ fn message(ledger: &Ledger, request: &Request) -> HttpRequest<Sending> {
             request.upstream, request.id
         ))
         .header("host", "gateway")
-        .header(ID, request.id)
-        .body(Sending::new(&request.request, &ledger.world, None));
+        .header(ID, request.id);
+    let message = match request.call {
+        None => message,
+        Some(Call::Grpc) => message
+            .header("content-type", "application/grpc+proto")
+            .header("te", "trailers"),
+        Some(Call::Web) => message.header("content-type", "application/grpc-web+proto"),
+        Some(Call::WebText) => message.header("content-type", "application/grpc-web-text+proto"),
+    };
+    let message = match request.tunnel {
+        None => {
+            message.body(Sending::new(&request.request, &ledger.world, None).called(request.call))
+        }
+        Some(_) => message
+            .method("CONNECT")
+            .extension(Protocol::from_static("websocket"))
+            .body(Sending::new(&Content::none(), &ledger.world, None)),
+    };
     message.expect("the plan has valid requests")
 }
 
@@ -137,7 +179,7 @@ async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, puls
         _ => None,
     };
     let ending = {
-        let mut judged = pin!(judge(&request, answered));
+        let mut judged = pin!(judge(&ledger, &request, answered));
         within(&ledger.world, leaves, judged.as_mut()).await
     };
     drop(pulse);
@@ -147,7 +189,7 @@ async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, puls
 }
 
 /// The output of `future`, unless the time is over before.
-async fn within<F: Future>(
+pub(crate) async fn within<F: Future>(
     world: &World,
     limit: Option<Duration>,
     mut future: Pin<&mut F>,
@@ -164,7 +206,7 @@ async fn within<F: Future>(
 }
 
 /// Compares an answer with the plan.
-async fn judge(request: &Request, answered: Answered) -> Ending {
+async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending {
     let answer = match answered.await {
         Ok(answer) => answer,
         Err(error) if is_refusal(&error) => return Ending::RefusedStream,
@@ -178,20 +220,25 @@ async fn judge(request: &Request, answered: Answered) -> Ending {
     if !is_ours {
         return match id {
             Some(id) => Ending::Wrong(format!("the answer of request {id:?}")),
-            None => drain(answer.into_body(), status).await,
+            None => drain(refused(request, &answer), answer.into_body()).await,
         };
     }
     if status != request.status {
         return Ending::Wrong(format!("status {status}"));
     }
+    if request.is_tunnel() {
+        return judge_tunnel(ledger, request, answer).await;
+    }
     let mut body = pin!(answer.into_body());
-    let mut receiving = Receiving::new(&request.answer);
+    let mut receiving = Receiving::new(&request.answer).called(request.call);
+    let mut pauses = Pauses::new(&ledger.world, request.reading_pause);
     loop {
         match poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
             Some(Ok(frame)) => {
-                if let Err(why) = receiving.take(frame.data_ref().map_or(&[], |data| data)) {
+                if let Err(why) = receiving.take_frame(&frame) {
                     return Ending::Wrong(why);
                 }
+                pauses.take().await;
             }
             Some(Err(error)) => return Ending::Cut(error),
             None => {
@@ -203,6 +250,30 @@ async fn judge(request: &Request, answered: Answered) -> Ending {
     }
 }
 
+async fn judge_tunnel(ledger: &Ledger, request: &Request, answer: Response<Incoming>) -> Ending {
+    let mut stream = match hyper::upgrade::on(answer).await {
+        Ok(stream) => stream,
+        Err(error) => return Ending::Cut(error),
+    };
+    match tunnel::as_client(&mut stream, &[], request, &ledger.world).await {
+        Ok(()) => {
+            ledger.await_arrival(request.id).await;
+            Ending::Complete
+        }
+        Err(Broken::Cut(why)) => Ending::Broken(why),
+        Err(Broken::Wrong(why)) => Ending::Wrong(why),
+    }
+}
+
+/// The status with which the gateway refused; that of gRPC stands in a field.
+fn refused(request: &Request, answer: &Response<Incoming>) -> u16 {
+    let status = answer.status().as_u16();
+    match request.call {
+        Some(_) if status == 200 => 502,
+        _ => status,
+    }
+}
+
 fn is_refusal(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error);
     let reason = cause.and_then(|cause| cause.downcast_ref::<h2::Error>()?.reason());
@@ -210,7 +281,7 @@ fn is_refusal(error: &hyper::Error) -> bool {
 }
 
 /// Reads an answer of the gateway to its end.
-async fn drain(body: Incoming, status: u16) -> Ending {
+async fn drain(status: u16, body: Incoming) -> Ending {
     let mut body = pin!(body);
     loop {
         match poll_fn(|cx| body.as_mut().poll_frame(cx)).await {

@@ -5,15 +5,30 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use blitz_reactor::simulation::World;
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::plan::Content;
+use crate::plan::{Call, Content};
 use crate::random::Random;
 
 /// Pauses of a content, about.
 const PAUSES: u64 = 10;
+
+/// The trailer field that says which content it follows.
+pub(crate) const TRAILER: &str = "x-trailer";
+
+/// How a call ended.
+const GRPC_STATUS: &str = "grpc-status";
+
+/// In front of a message of gRPC, and of the trailers of gRPC-Web: a flag and a length.
+const FRAME_HEADER_BYTES: usize = 5;
+
+/// The flag of trailers.
+const TRAILERS_FLAG: u8 = 0x80;
 
 /// The byte at a place of the content with this seed.
 fn byte(seed: u64, at: u64) -> u8 {
@@ -28,10 +43,21 @@ pub(crate) fn whole(content: &Content) -> Vec<u8> {
         .collect()
 }
 
+/// The trailers that follow a content.
+pub(crate) fn trailers(content: &Content) -> [(&'static str, String); 2] {
+    [
+        (GRPC_STATUS, "0".to_owned()),
+        (TRAILER, content.seed.to_string()),
+    ]
+}
+
 /// A content on its way out.
 pub(crate) struct Sending {
     content: Content,
+    /// What is sent instead of it.
+    encoded: Option<Vec<u8>>,
     at: u64,
+    has_sent_trailers: bool,
     random: Random,
     world: World,
     pause: Option<Pin<Box<dyn Future<Output = ()>>>>,
@@ -61,12 +87,52 @@ impl Sending {
     pub(crate) fn new(content: &Content, world: &World, fails_at: Option<u64>) -> Sending {
         Sending {
             content: content.clone(),
+            encoded: None,
             at: 0,
+            has_sent_trailers: false,
             random: Random::new(!content.seed),
             world: world.clone(),
             pause: None,
             fails_at,
         }
+    }
+
+    /// As the client of a call sends it.
+    pub(crate) fn called(mut self, call: Option<Call>) -> Sending {
+        if call == Some(Call::WebText) {
+            self.encoded = Some(BASE64_STANDARD.encode(whole(&self.content)).into_bytes());
+        }
+        self
+    }
+
+    fn len(&self) -> u64 {
+        let encoded = self.encoded.as_ref();
+        encoded.map_or(self.content.bytes, |encoded| encoded.len() as u64)
+    }
+
+    fn piece(&self, range: std::ops::Range<u64>) -> Bytes {
+        match &self.encoded {
+            Some(encoded) => {
+                Bytes::copy_from_slice(&encoded[range.start as usize..range.end as usize])
+            }
+            None => range.map(|at| byte(self.content.seed, at)).collect(),
+        }
+    }
+
+    /// What comes when all content was sent.
+    fn end(&mut self) -> Option<Result<Frame<Bytes>, GivenUp>> {
+        if self.fails_at.is_some() {
+            return Some(Err(GivenUp));
+        }
+        let is_due = self.content.has_trailers && !self.has_sent_trailers;
+        self.has_sent_trailers = true;
+        is_due.then(|| {
+            let fields = trailers(&self.content).map(|(name, value)| {
+                let value = HeaderValue::try_from(value).expect("digits are a valid value");
+                (http::HeaderName::from_static(name), value)
+            });
+            Ok(Frame::trailers(HeaderMap::from_iter(fields)))
+        })
     }
 }
 
@@ -83,17 +149,15 @@ impl Body for Sending {
             std::task::ready!(pause.as_mut().poll(cx));
             this.pause = None;
         }
-        let end = this.fails_at.unwrap_or(this.content.bytes);
+        let end = this.fails_at.unwrap_or(this.len());
         if this.at >= end {
-            return Poll::Ready(this.fails_at.map(|_| Err(GivenUp)));
+            return Poll::Ready(this.end());
         }
         let n = this
             .random
             .within(1..=this.content.piece)
             .min(end - this.at);
-        let piece: Vec<u8> = (this.at..this.at + n)
-            .map(|at| byte(this.content.seed, at))
-            .collect();
+        let piece = this.piece(this.at..this.at + n);
         this.at += n;
         if let Some(pause) = this.content.pause
             && this
@@ -103,16 +167,16 @@ impl Body for Sending {
             let world = this.world.clone();
             this.pause = Some(Box::pin(async move { world.sleep(pause).await }));
         }
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from(piece)))))
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.content.bytes == 0 && self.fails_at.is_none()
+        self.content.bytes == 0 && self.fails_at.is_none() && !self.content.has_trailers
     }
 
     fn size_hint(&self) -> SizeHint {
         match self.content.is_sized {
-            true => SizeHint::with_exact(self.content.bytes - self.at),
+            true => SizeHint::with_exact(self.len() - self.at),
             false => SizeHint::default(),
         }
     }
@@ -122,15 +186,64 @@ impl Body for Sending {
 pub(crate) struct Receiving<'a> {
     content: &'a Content,
     at: u64,
+    has_trailers: bool,
+    /// An answer of gRPC-Web, which is compared when all of it is there.
+    web: Option<Web>,
+}
+
+struct Web {
+    is_text: bool,
+    received: Vec<u8>,
 }
 
 impl Receiving<'_> {
     pub(crate) fn new(content: &Content) -> Receiving<'_> {
-        Receiving { content, at: 0 }
+        Receiving {
+            content,
+            at: 0,
+            has_trailers: false,
+            web: None,
+        }
+    }
+
+    /// The answer of a call, as its client receives it.
+    pub(crate) fn called(mut self, call: Option<Call>) -> Self {
+        if let Some(Call::Web | Call::WebText) = call {
+            self.web = Some(Web {
+                is_text: call == Some(Call::WebText),
+                received: Vec::new(),
+            });
+        }
+        self
+    }
+
+    /// Compares the next frame.
+    pub(crate) fn take_frame(&mut self, frame: &Frame<Bytes>) -> Result<(), String> {
+        if let Some(bytes) = frame.data_ref() {
+            return self.take(bytes);
+        }
+        let Some(fields) = frame.trailers_ref() else {
+            return Ok(());
+        };
+        let field = fields.get(TRAILER).map(HeaderValue::as_bytes);
+        self.take_trailer(field)
+    }
+
+    /// Compares the trailer that says which content it follows.
+    pub(crate) fn take_trailer(&mut self, field: Option<&[u8]>) -> Result<(), String> {
+        if field != Some(self.content.seed.to_string().as_bytes()) {
+            return Err(format!("the trailer is {field:?}"));
+        }
+        self.has_trailers = true;
+        Ok(())
     }
 
     /// Compares the next bytes.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
+        if let Some(web) = &mut self.web {
+            web.received.extend_from_slice(bytes);
+            return Ok(());
+        }
         for &got in bytes {
             if self.at >= self.content.bytes {
                 return Err(format!("a byte behind all {} of the content", self.at));
@@ -147,13 +260,49 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    pub(crate) fn end(&self) -> Result<(), String> {
-        match self.at == self.content.bytes {
-            true => Ok(()),
-            false => Err(format!(
+    pub(crate) fn end(&mut self) -> Result<(), String> {
+        if let Some(web) = self.web.take() {
+            self.end_web(web)?;
+        }
+        if self.at != self.content.bytes {
+            return Err(format!(
                 "it ends after {} of {} bytes as if it were complete",
                 self.at, self.content.bytes
-            )),
+            ));
         }
+        match self.content.has_trailers == self.has_trailers {
+            true => Ok(()),
+            false => Err(format!("trailers: {}", self.has_trailers)),
+        }
+    }
+
+    /// Takes an answer of gRPC-Web apart: the content, and a frame of trailers.
+    fn end_web(&mut self, web: Web) -> Result<(), String> {
+        let mut bytes = web.received;
+        if web.is_text {
+            // Every piece is encoded by itself, so that padding may stand in the middle.
+            let mut decoded = Vec::with_capacity(bytes.len());
+            for quad in bytes.chunks(4) {
+                let three = BASE64_STANDARD.decode(quad);
+                decoded.extend(three.map_err(|error| format!("base64: {error}"))?);
+            }
+            bytes = decoded;
+        }
+        let content = (self.content.bytes as usize).min(bytes.len());
+        let frame = bytes.split_off(content);
+        self.take(&bytes)?;
+        let Some(([flag, length @ ..], lines)) = frame.split_first_chunk::<FRAME_HEADER_BYTES>()
+        else {
+            return Err(format!("no trailers behind {content} bytes"));
+        };
+        if *flag != TRAILERS_FLAG || u32::from_be_bytes(*length) as usize != lines.len() {
+            return Err(format!("frame {flag} {length:?} of {} bytes", lines.len()));
+        }
+        let mut lines = lines.split(|&byte| byte == b'\n');
+        let field = lines.find_map(|line| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            line.strip_prefix(TRAILER.as_bytes())?.strip_prefix(b":")
+        });
+        self.take_trailer(field)
     }
 }

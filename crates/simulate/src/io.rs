@@ -5,12 +5,16 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use blitz_reactor::simulation::{Stream, World};
 use hyper::rt::{Executor, Read, ReadBufCursor, Write};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 16 * 1024;
+
+/// Pauses of one reader.
+const PAUSES_MAX: u32 = 5;
 
 /// A stream of the simulation as hyper reads and writes it. Others may reset the same stream.
 #[derive(Clone)]
@@ -67,6 +71,33 @@ impl Write for Io {
     fn poll_shutdown(self: Pin<&mut Io>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.shutdown_write();
         Poll::Ready(Ok(()))
+    }
+}
+
+/// Pauses of a reader between some pieces, no more than a few times.
+pub(crate) struct Pauses {
+    world: World,
+    pause: Option<Duration>,
+    left: u32,
+}
+
+impl Pauses {
+    pub(crate) fn new(world: &World, pause: Option<Duration>) -> Pauses {
+        Pauses {
+            world: world.clone(),
+            pause,
+            left: PAUSES_MAX,
+        }
+    }
+
+    /// Waits, if it is time to.
+    pub(crate) async fn take(&mut self) {
+        if let Some(pause) = self.pause
+            && self.left > 0
+        {
+            self.left -= 1;
+            self.world.sleep(pause).await;
+        }
     }
 }
 

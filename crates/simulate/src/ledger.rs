@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::World;
 
-use crate::plan::{Client, Fault, Order, Plan, Request};
+use crate::plan::{Client, Fault, Order, Plan, Reach, Request};
 
 /// When bytes last moved on a connection.
 pub(crate) type Pulse = Rc<Cell<Duration>>;
@@ -17,6 +17,9 @@ const SILENCE_MAX: Duration = Duration::from_millis(2_500);
 
 /// Additional silence while a request waits for an upstream connection.
 const WAITING_MAX: Duration = Duration::from_secs(5);
+
+/// Interval of the looks for a content that is on its way.
+const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Content that the gateway passes over behind an answer.
 const DISCARDED_MAX: u64 = 64 * 1024;
@@ -139,6 +142,14 @@ impl Ledger {
         self.entry(id, |entry| entry.has_arrived_whole = true);
     }
 
+    /// Waits until the content of a request is at its upstream. While it is on its way the ends of a
+    /// tunnel are not dropped.
+    pub(crate) async fn await_arrival(&self, id: u64) {
+        while !self.entry(id, |entry| entry.has_arrived_whole) {
+            self.world.sleep(ARRIVAL_LOOK_EVERY).await;
+        }
+    }
+
     /// A request is over for its client.
     pub(crate) fn end(&self, request: &Request, ending: &Ending) {
         let now = self.world.now();
@@ -150,27 +161,7 @@ impl Ledger {
             let took = now - entry.began.unwrap_or(now);
             (took, entry.arrivals, entry.has_arrived_whole)
         });
-        let has_waited = took >= WAITING_MAX && self.may_wait();
-        let is_right = match (ending, request.fault) {
-            (Ending::Wrong(_), _) => false,
-            (Ending::Left, fault) => matches!(fault, Some(Fault::ClientLeaves(_))),
-            (Ending::Complete, fault) => arrivals > 0 && fault != Some(Fault::UpstreamCloses),
-            (Ending::Refused(503), _) if has_waited => true,
-            (Ending::Refused(status), fault) => {
-                let is_upstreams = !matches!(fault, None | Some(Fault::ClientLeaves(_)));
-                *status == 502 && is_upstreams
-            }
-            // Streams that a client has reset count until the gateway has stopped their work.
-            (Ending::RefusedStream, _) => arrivals == 0 && self.client_leaves(request.id),
-            (Ending::Cut(_) | Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
-            // A client that is still sending when the answer is complete may be reset before it reads it.
-            (Ending::Cut(_), None | Some(Fault::UpstreamCloses)) => {
-                request.order == Order::Meanwhile && request.request.bytes > DISCARDED_MAX
-            }
-            (Ending::Cut(_), Some(Fault::ClientLeaves(_))) => false,
-            // A client that has sent FIN counts as gone after a second without an answer.
-            (Ending::Broken(_), _) => took >= HALF_CLOSE_GRACE && self.half_closes(request.id),
-        };
+        let is_right = self.is_right(request, ending, took, arrivals);
         if !is_right {
             self.violate(format!(
                 "{ending:?} after {arrivals} arrivals and {:.3} s: {request:?}",
@@ -188,16 +179,58 @@ impl Ledger {
         }
     }
 
+    /// Whether a request may end like this.
+    fn is_right(
+        &self,
+        request: &Request,
+        ending: &Ending,
+        took: Duration,
+        arrivals: usize,
+    ) -> bool {
+        let upstream = &self.plan.upstreams[request.upstream];
+        let has_waited = took >= WAITING_MAX && self.may_wait();
+        match (ending, request.fault) {
+            (Ending::Wrong(_), _) => false,
+            (Ending::Left, fault) => matches!(fault, Some(Fault::ClientLeaves(_))),
+            (Ending::Complete, fault) => arrivals > 0 && fault != Some(Fault::UpstreamCloses),
+            (Ending::Refused(503), _) if has_waited => true,
+            // Calls are told in gRPC.
+            (Ending::Refused(_), _) if !upstream.is_reachable() && request.call.is_some() => true,
+            (Ending::Refused(status), _) if upstream.reach == Reach::Silent => *status == 504,
+            (Ending::Refused(status), _) if upstream.reach == Reach::Refused => *status == 502,
+            (Ending::Refused(status), fault) => {
+                let is_upstreams = !matches!(fault, None | Some(Fault::ClientLeaves(_)));
+                *status == 502 && is_upstreams
+            }
+            // Streams that a client has reset count until the gateway has stopped their work.
+            (Ending::RefusedStream, _) => arrivals == 0 && self.client_leaves(request.id),
+            (Ending::Cut(_) | Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
+            // A client that is still sending when the answer is complete may be reset before it reads it.
+            (Ending::Cut(_), _) if !upstream.is_reachable() => {
+                request.request.bytes > DISCARDED_MAX
+            }
+            (Ending::Cut(_), None | Some(Fault::UpstreamCloses)) => {
+                request.order == Order::Meanwhile && request.request.bytes > DISCARDED_MAX
+            }
+            (Ending::Cut(_), Some(Fault::ClientLeaves(_))) => false,
+            // A client that has sent FIN counts as gone after a second without an answer.
+            (Ending::Broken(_), _) => took >= HALF_CLOSE_GRACE && self.half_closes(request.id),
+        }
+    }
+
     fn client_of(&self, id: u64) -> Option<&Client> {
         let mut clients = self.plan.clients.iter();
         clients.find(|client| client.requests.iter().any(|known| known.id == id))
     }
 
-    /// Whether the client of this request gives requests up.
+    /// Whether the client of this request resets streams: hyper also resets those of tunnels that
+    /// do not come about.
     fn client_leaves(&self, id: u64) -> bool {
         self.client_of(id).is_some_and(|client| {
-            let mut faults = client.requests.iter().map(|request| request.fault);
-            faults.any(|fault| matches!(fault, Some(Fault::ClientLeaves(_))))
+            let mut requests = client.requests.iter();
+            requests.any(|request| {
+                request.tunnel.is_some() || matches!(request.fault, Some(Fault::ClientLeaves(_)))
+            })
         })
     }
 

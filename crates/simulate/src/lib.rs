@@ -15,8 +15,10 @@ mod plan;
 mod random;
 mod raw;
 mod raw_client;
+mod raw_http2;
 mod raw_upstream;
 mod shrink;
+mod tunnel;
 mod upstream;
 
 pub use check::{Failure, Summary, run, run_and_shrink};

@@ -39,8 +39,8 @@ struct Arguments {
     #[arg(long)]
     runs: Option<u64>,
     /// Ends after this time
-    #[arg(long)]
-    minutes: Option<f64>,
+    #[arg(long, value_parser = minutes)]
+    minutes: Option<Duration>,
     /// Threads; as many as there are processors
     #[arg(long)]
     jobs: Option<usize>,
@@ -59,6 +59,12 @@ struct Arguments {
     /// Shows the events of --seed even if it passes, and does not make a failure smaller
     #[arg(long, requires = "seed")]
     trace: bool,
+}
+
+/// Reads a time in minutes.
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())
 }
 
 fn main() -> ExitCode {
@@ -126,9 +132,7 @@ fn carry_out(arguments: &Arguments) -> bool {
         .seed_from
         .saturating_add(arguments.runs.unwrap_or(endless));
     let began = Instant::now();
-    let limit = arguments
-        .minutes
-        .map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    let limit = arguments.minutes;
     let next = AtomicU64::new(arguments.seed_from);
     let total = Mutex::new(Total::default());
     let processors = thread::available_parallelism().map_or(1, usize::from);

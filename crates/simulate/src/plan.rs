@@ -13,6 +13,16 @@ const CONTENT_MAX: u64 = 300_000;
 /// The same for requests that are sent before others are answered.
 const PIPELINED_MAX: u64 = 8_000;
 
+/// The same for messages of hand-written peers of HTTP/2, which may give credit byte by byte.
+const RAW_HTTP2_MAX: u64 = 60_000;
+
+const VERSIONS: [Version; 4] = [
+    Version::Http1,
+    Version::Http2,
+    Version::Raw,
+    Version::RawHttp2,
+];
+
 /// Everything that a run does. The machine's own chance follows from `seed`.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -20,8 +30,48 @@ pub(crate) struct Plan {
     pub(crate) cores: usize,
     pub(crate) conditions: Conditions,
     pub(crate) limits: Limits,
-    pub(crate) upstreams: Vec<Version>,
+    pub(crate) upstreams: Vec<Upstream>,
     pub(crate) clients: Vec<Client>,
+}
+
+/// Servers that the gateway sends requests to.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    pub(crate) version: Version,
+    pub(crate) reach: Reach,
+    pub(crate) windows: Windows,
+    /// Hand-written HTTP/2 only: requests are told that nothing was done about them.
+    pub(crate) quits: Option<Quits>,
+}
+
+/// How an upstream says that it has not processed a request (RFC 9113, section 8.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quits {
+    /// Some streams are refused, no request twice.
+    Refuses,
+    /// One connection ends with GOAWAY after so many requests.
+    GoesAway(u32),
+}
+
+/// How connecting to an upstream goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Direct,
+    /// It has two addresses, and the first refuses.
+    SecondAfterRefusal,
+    /// It has two addresses, and the first never answers.
+    SecondAfterSilence,
+    /// Nobody listens.
+    Refused,
+    /// Its only address never answers.
+    Silent,
+}
+
+/// Bytes that an end of HTTP/2 lets the other send without credit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Windows {
+    pub(crate) stream: u32,
+    pub(crate) connection: u32,
 }
 
 /// Limits of the gateway that differ from run to run.
@@ -39,6 +89,8 @@ pub(crate) enum Version {
     Http2,
     /// Hand-written HTTP/1.1.
     Raw,
+    /// Hand-written HTTP/2.
+    RawHttp2,
 }
 
 /// A connection and its requests: over HTTP/1.1 one after the other, over HTTP/2 as they come.
@@ -48,6 +100,7 @@ pub(crate) struct Client {
     pub(crate) begins: Duration,
     /// Hand-written clients only: FIN follows the last request.
     pub(crate) half_closes: bool,
+    pub(crate) windows: Windows,
     pub(crate) requests: Vec<Request>,
 }
 
@@ -64,6 +117,33 @@ pub(crate) struct Request {
     pub(crate) order: Order,
     pub(crate) fault: Option<Fault>,
     pub(crate) odd: Option<Odd>,
+    /// It asks for a WebSocket: both contents move behind the handshake.
+    pub(crate) tunnel: Option<Tunnel>,
+    /// It is a call of gRPC or gRPC-Web.
+    pub(crate) call: Option<Call>,
+    /// Pause of both readers between some pieces of a content.
+    pub(crate) reading_pause: Option<Duration>,
+}
+
+/// Whether an upstream agrees to a tunnel, and in which order the ends of it speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tunnel {
+    Refused,
+    /// Both at the same time.
+    Both,
+    /// The upstream speaks when it has received FIN.
+    ClientFirst,
+    /// The client speaks when it has received FIN.
+    UpstreamFirst,
+}
+
+/// What the client of a call speaks; upstreams speak gRPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Grpc,
+    Web,
+    /// gRPC-Web in base64.
+    WebText,
 }
 
 /// Content of a message.
@@ -76,6 +156,8 @@ pub(crate) struct Content {
     /// Most bytes of one piece, and the pause behind some of them.
     pub(crate) piece: u64,
     pub(crate) pause: Option<Duration>,
+    /// Trailers follow it.
+    pub(crate) has_trailers: bool,
 }
 
 /// When the upstream answers.
@@ -96,6 +178,16 @@ pub(crate) enum Odd {
     LateContent,
     /// An interim response comes first.
     Interim,
+    /// The connection is quiet for so long behind the answer; then this happens to it.
+    Parting(Parting, Duration),
+}
+
+/// What an upstream does to a connection on which nothing is asked of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parting {
+    Surplus,
+    Fin,
+    Reset,
 }
 
 /// What goes wrong on purpose.
@@ -112,14 +204,14 @@ pub(crate) enum Fault {
 impl Plan {
     pub(crate) fn new(seed: u64) -> Plan {
         let mut random = Random::new(seed);
-        let versions = [Version::Http1, Version::Http2, Version::Raw];
-        let upstreams: Vec<Version> = (0..random.within(1..=3))
-            .map(|_| random.one_of(&versions))
+        let mut upstreams: Vec<Upstream> = (0..random.within(1..=3))
+            .map(|_| Upstream::new(&mut random))
             .collect();
         let mut limits = Limits::new(&mut random);
         let mut conditions = conditions(&mut random);
         // Surplus must arrive together with the answer, so the network must not cut it off.
-        let has_surplus = upstreams.contains(&Version::Raw) && random.chance(300);
+        let is_raw = |upstream: &Upstream| upstream.version == Version::Raw;
+        let has_surplus = upstreams.iter().any(is_raw) && random.chance(300);
         if has_surplus {
             let calm = Conditions::calm();
             conditions = Conditions {
@@ -128,28 +220,21 @@ impl Plan {
                 ..calm
             };
         }
-        let mut next_id = 0;
-        let clients = (0..random.within(1..=12))
-            .map(|_| {
-                let version = random.one_of(&versions);
-                let half_closes = version == Version::Raw && random.chance(300);
-                if half_closes {
-                    // A client that has sent FIN and waits for an upstream connection counts as gone.
-                    limits.upstream_connections_max = 8_192;
-                }
-                let requests = (0..random.within(1..=20)).map(|_| {
-                    next_id += 1;
-                    Request::new(next_id, &mut random, &upstreams, version, has_surplus)
-                });
-                let requests = requests.collect();
-                Client {
-                    version,
-                    begins: Duration::from_micros(random.within(0..=200_000)),
-                    half_closes,
-                    requests,
-                }
-            })
+        let mut requests = Requests {
+            next_id: 0,
+            has_surplus,
+        };
+        let mut clients: Vec<Client> = (0..random.within(1..=12))
+            .map(|_| Client::new(&mut random, &mut requests, &upstreams))
             .collect();
+        if clients.iter().any(|client| client.half_closes) {
+            // A client that has sent FIN and waits for an upstream connection counts as gone.
+            limits.upstream_connections_max = 8_192;
+        }
+        if random.chance(200) {
+            upstreams.push(Upstream::direct(Version::Raw));
+            clients.push(Client::with_pauses(&mut random, &mut requests, &upstreams));
+        }
         Plan {
             seed,
             cores: random.within(1..=2) as usize,
@@ -187,11 +272,162 @@ impl Limits {
     }
 }
 
+impl Upstream {
+    fn new(random: &mut Random) -> Upstream {
+        let reach = match random.within(0..=19) {
+            0 => Reach::SecondAfterRefusal,
+            1 => Reach::SecondAfterSilence,
+            2 => Reach::Refused,
+            3 => Reach::Silent,
+            _ => Reach::Direct,
+        };
+        let version = random.one_of(&VERSIONS);
+        let quits = match random.within(0..=3) {
+            0 => Some(Quits::Refuses),
+            1 => Some(Quits::GoesAway(random.within(0..=20) as u32)),
+            _ => None,
+        };
+        Upstream {
+            version,
+            reach,
+            windows: Windows::new(random),
+            quits: quits.filter(|_| version == Version::RawHttp2),
+        }
+    }
+
+    fn direct(version: Version) -> Upstream {
+        Upstream {
+            version,
+            reach: Reach::Direct,
+            windows: Windows::DEFAULT,
+            quits: None,
+        }
+    }
+
+    /// Whether requests can arrive there at all.
+    pub(crate) fn is_reachable(&self) -> bool {
+        !matches!(self.reach, Reach::Refused | Reach::Silent)
+    }
+}
+
+impl Version {
+    pub(crate) fn is_http2(self) -> bool {
+        matches!(self, Version::Http2 | Version::RawHttp2)
+    }
+}
+
+impl Windows {
+    /// Those of hyper.
+    const DEFAULT: Windows = Windows {
+        stream: 1 << 20,
+        connection: 1 << 20,
+    };
+
+    fn new(random: &mut Random) -> Windows {
+        match random.chance(500) {
+            true => Windows::DEFAULT,
+            false => Windows {
+                stream: random.one_of(&[2_000, 16_384, 65_535, 200_000]),
+                connection: random.one_of(&[65_535, 65_535, 150_000]),
+            },
+        }
+    }
+}
+
+impl Client {
+    fn new(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> Client {
+        let version = random.one_of(&VERSIONS);
+        let half_closes = version == Version::Raw && random.chance(300);
+        let count = random.within(1..=20);
+        let mut all: Vec<Request> = (0..count)
+            .map(|_| requests.next(random, upstreams, version))
+            .collect();
+        // Behind a tunnel a connection of HTTP/1.1 carries nothing.
+        if version == Version::Raw && !half_closes && random.chance(300) {
+            let last = all
+                .last_mut()
+                .filter(|request| upstreams[request.upstream].version != Version::RawHttp2);
+            last.into_iter()
+                .for_each(|request| request.ask_for_tunnel(random, upstreams));
+        }
+        Client {
+            version,
+            begins: Duration::from_micros(random.within(0..=200_000)),
+            half_closes,
+            windows: Windows::new(random),
+            requests: all,
+        }
+    }
+
+    /// The only client of the last upstream, whose connections are in the pool when it leaves them.
+    fn with_pauses(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> Client {
+        let count = random.within(2..=6);
+        let all = (0..count).map(|_| {
+            let mut request = requests.next(random, upstreams, Version::Http1);
+            let parting = random.one_of(&[Parting::Surplus, Parting::Fin, Parting::Reset]);
+            let mut after = Duration::from_micros(random.within(0..=100_000));
+            if parting == Parting::Reset {
+                // It must not overtake the answer.
+                request.answer.bytes = request.answer.bytes.min(2_000);
+                after += Duration::from_millis(100);
+            }
+            request.upstream = upstreams.len() - 1;
+            request.wait = Duration::from_millis(500);
+            request.order = Order::After;
+            request.fault = None;
+            request.call = None;
+            request.odd = random.chance(600).then_some(Odd::Parting(parting, after));
+            request.request.has_trailers = false;
+            request.answer.has_trailers = false;
+            request
+        });
+        Client {
+            version: Version::Http1,
+            begins: Duration::ZERO,
+            half_closes: false,
+            windows: Windows::DEFAULT,
+            requests: all.collect(),
+        }
+    }
+}
+
+/// Draws requests.
+struct Requests {
+    next_id: u64,
+    has_surplus: bool,
+}
+
+impl Requests {
+    fn next(&mut self, random: &mut Random, upstreams: &[Upstream], client: Version) -> Request {
+        self.next_id += 1;
+        let mut request = Request::new(self.next_id, random, upstreams, client, self.has_surplus);
+        let upstream = upstreams[request.upstream].version;
+        let is_hypers = matches!(client, Version::Http1 | Version::Http2);
+        if client == Version::Http2 && upstream != Version::RawHttp2 && random.chance(60) {
+            request.ask_for_tunnel(random, upstreams);
+        } else if upstream.is_http2() && is_hypers && random.chance(100) {
+            request.call(random, client);
+        }
+        if upstream.is_http2() && client.is_http2() && request.tunnel.is_none() {
+            request.add_trailers(random);
+        }
+        if [client, upstream].contains(&Version::RawHttp2) {
+            for content in [&mut request.request, &mut request.answer] {
+                content.bytes = content.bytes.min(RAW_HTTP2_MAX);
+            }
+            if let Some(Fault::UpstreamResets(at)) = &mut request.fault {
+                *at = request.answer.bytes.min(*at);
+            }
+        }
+        request
+    }
+}
+
 impl Request {
     fn new(
         id: u64,
         random: &mut Random,
-        upstreams: &[Version],
+        upstreams: &[Upstream],
         client: Version,
         has_surplus: bool,
     ) -> Request {
@@ -205,11 +441,11 @@ impl Request {
             request.bytes = request.bytes.min(PIPELINED_MAX);
         }
         let status = random.one_of(&[200, 200, 200, 200, 204, 304, 404, 500]);
-        let answer = match (method, status) {
-            ("HEAD", _) | (_, 204 | 304) => Content::none(),
-            _ => Content::new(random),
-        };
         let is_empty = method == "HEAD" || matches!(status, 204 | 304);
+        let answer = match is_empty {
+            true => Content::none(),
+            false => Content::new(random),
+        };
         let odd = random.chance(400).then(|| match random.within(0..=2) {
             0 if has_surplus => Some(Odd::Surplus),
             1 if is_empty => Some(Odd::LateContent),
@@ -217,7 +453,11 @@ impl Request {
         });
         let odd = odd
             .flatten()
-            .filter(|_| upstreams[upstream] == Version::Raw);
+            .filter(|odd| match upstreams[upstream].version {
+                Version::Raw => true,
+                Version::RawHttp2 => *odd == Odd::Interim,
+                Version::Http1 | Version::Http2 => false,
+            });
         // Hand-written clients do not leave.
         let first = if client == Version::Raw { 1 } else { 0 };
         let fault = random.chance(150).then(|| match random.within(first..=2) {
@@ -225,6 +465,7 @@ impl Request {
             1 => Fault::UpstreamResets(random.within(0..=answer.bytes)),
             _ => Fault::UpstreamCloses,
         });
+        let reads_slowly = client != Version::Raw && random.chance(100);
         Request {
             id,
             wait: Duration::from_micros(random.one_of(&[0, 0, 100, 50_000])),
@@ -236,7 +477,77 @@ impl Request {
             order: random.one_of(&[Order::After, Order::After, Order::Meanwhile]),
             fault,
             odd,
+            tunnel: None,
+            call: None,
+            reading_pause: reads_slowly
+                .then(|| Duration::from_micros(random.within(1_000..=300_000))),
         }
+    }
+
+    fn ask_for_tunnel(&mut self, random: &mut Random, upstreams: &[Upstream]) {
+        let tunnels = [Tunnel::Both, Tunnel::ClientFirst, Tunnel::UpstreamFirst];
+        let is_refused = match upstreams[self.upstream].version {
+            Version::Http1 => true,
+            Version::Raw => random.chance(200),
+            // The gateway keeps the stream of an extended CONNECT that was refused until the
+            // connection to the upstream ends.
+            Version::Http2 | Version::RawHttp2 => false,
+        };
+        let tunnel = match is_refused {
+            true => Tunnel::Refused,
+            false => random.one_of(&tunnels),
+        };
+        self.method = "GET";
+        self.tunnel = Some(tunnel);
+        self.odd = None;
+        if matches!(self.fault, Some(Fault::UpstreamResets(_))) {
+            self.fault = None;
+        }
+        self.order = match tunnel {
+            Tunnel::ClientFirst => Order::After,
+            _ => Order::Meanwhile,
+        };
+        self.answer = Content::new(random);
+        (self.request, self.status) = match tunnel {
+            Tunnel::Refused => (Content::none(), random.one_of(&[403, 404, 500])),
+            _ => (Content::new(random), 200),
+        };
+    }
+
+    fn call(&mut self, random: &mut Random, client: Version) {
+        let call = match client {
+            Version::Http2 => random.one_of(&[Call::Grpc, Call::Grpc, Call::Web, Call::WebText]),
+            _ => random.one_of(&[Call::Web, Call::WebText]),
+        };
+        self.method = "POST";
+        self.status = 200;
+        self.call = Some(call);
+        self.odd = None;
+        self.fault = self
+            .fault
+            .filter(|fault| matches!(fault, Fault::ClientLeaves(_)));
+        self.request = Content::new(random);
+        self.answer = Content {
+            is_sized: false,
+            has_trailers: true,
+            ..Content::new(random)
+        };
+    }
+
+    fn add_trailers(&mut self, random: &mut Random) {
+        let has_content = |content: &Content| content.bytes > 0;
+        self.request.has_trailers = has_content(&self.request) && random.chance(200);
+        self.answer.has_trailers |= has_content(&self.answer) && random.chance(200);
+    }
+
+    /// Whether it ends with its head.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.method, "GET" | "HEAD")
+    }
+
+    /// Whether its upstream agrees to a tunnel.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.tunnel.is_some_and(|tunnel| tunnel != Tunnel::Refused)
     }
 
     /// Whether it may be sent a second time (RFC 9110, section 9.2.2).
@@ -253,6 +564,7 @@ impl Content {
             is_sized: true,
             piece: 1,
             pause: None,
+            has_trailers: false,
         }
     }
 
@@ -264,6 +576,7 @@ impl Content {
             is_sized: random.chance(500),
             piece: random.one_of(&[1_000, 4_096, 16_384, 70_000]),
             pause: pauses.then(|| Duration::from_micros(random.within(1..=100_000))),
+            has_trailers: false,
         }
     }
 }

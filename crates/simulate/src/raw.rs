@@ -8,7 +8,9 @@ use std::time::Duration;
 use blitz_reactor::simulation::{Stream, World};
 
 use crate::content::Receiving;
+use crate::io::Io;
 use crate::ledger::Pulse;
+use crate::plan::Request;
 use crate::random::Random;
 
 /// One end of a connection.
@@ -213,6 +215,18 @@ impl Raw {
         write(&self.stream, bytes).await?;
         self.pulse.set(self.world.now());
         Ok(())
+    }
+
+    /// Carries out what the plan says of a tunnel.
+    pub(crate) async fn tunnel(
+        &mut self,
+        request: &Request,
+        end: impl AsyncFnOnce(Io, &[u8], &Request, &World) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        let (world, pulse) = (self.world.clone(), Rc::clone(&self.pulse));
+        let io = Io::new(Rc::clone(&self.stream), move || pulse.set(world.now()));
+        let early = std::mem::take(&mut self.buffer);
+        end(io, &early, request, &self.world).await
     }
 
     /// Ends the connection with a reset.

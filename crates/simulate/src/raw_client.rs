@@ -3,13 +3,16 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use blitz_http::Address;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use blitz_http::{Address, WebSocketKey};
 
 use crate::content::{Receiving, whole};
 use crate::ledger::{Ending, Ledger};
 use crate::plan::{Client, Request};
 use crate::random::Random;
-use crate::raw::{Broken, Framing, Raw, write_pieces};
+use crate::raw::{Broken, Framing, Head, Raw, write_pieces};
+use crate::tunnel;
 use crate::upstream::ID;
 
 /// Sends all requests of a client; on another connection what one did not answer.
@@ -43,7 +46,16 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
         let mut is_open = true;
         let before = left.len();
         while is_open && let Some(request) = left.pop_front() {
-            let (ending, goes_on) = match receive(&mut raw, &request).await {
+            let received = match receive(&mut raw, &request).await {
+                Ok(None) => {
+                    let goes_on = false;
+                    let tunnel = raw.tunnel(&request, tunnel::as_client).await;
+                    tunnel.map(|()| (Ending::Complete, goes_on))
+                }
+                Ok(Some(received)) => Ok(received),
+                Err(broken) => Err(broken),
+            };
+            let (ending, goes_on) = match received {
                 Ok(received) => received,
                 // The connection has ended before this request was looked at.
                 Err(Broken::Cut(_))
@@ -61,19 +73,22 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     }
 }
 
-/// The answer of a request, and whether the connection goes on.
-async fn receive(raw: &mut Raw, request: &Request) -> Result<(Ending, bool), Broken> {
+/// The answer of a request, and whether the connection goes on; `None` if it is a tunnel now.
+async fn receive(raw: &mut Raw, request: &Request) -> Result<Option<(Ending, bool)>, Broken> {
     raw.touch(false);
     let head = loop {
         let Some(head) = raw.head().await? else {
             return Err(Broken::Cut("FIN before an answer".to_owned()));
         };
         raw.touch(true);
-        if !(100..200).contains(&head.status()?) {
+        if !(100..200).contains(&head.status()?) || head.status()? == 101 {
             break head;
         }
     };
     let status = head.status()?;
+    if status == 101 {
+        return switched(&head, request).map(|()| None);
+    }
     let is_empty = request.method == "HEAD" || matches!(status, 204 | 304);
     let framing = match is_empty {
         true => Framing::None,
@@ -82,7 +97,7 @@ async fn receive(raw: &mut Raw, request: &Request) -> Result<(Ending, bool), Bro
     let goes_on = head.get("connection") != Some("close") && framing != Framing::Close;
     let Some(id) = head.get(ID) else {
         raw.content(framing, None).await?;
-        return Ok((Ending::Refused(status), goes_on));
+        return Ok(Some((Ending::Refused(status), goes_on)));
     };
     if id != request.id.to_string() {
         return Err(Broken::Wrong(format!("the answer of request {id}")));
@@ -92,7 +107,29 @@ async fn receive(raw: &mut Raw, request: &Request) -> Result<(Ending, bool), Bro
     }
     let mut receiving = Receiving::new(&request.answer);
     raw.content(framing, Some(&mut receiving)).await?;
-    Ok((Ending::Complete, goes_on))
+    Ok(Some((Ending::Complete, goes_on)))
+}
+
+/// Compares the head of a 101.
+fn switched(head: &Head, request: &Request) -> Result<(), Broken> {
+    let is_wanted = request.is_tunnel();
+    if !is_wanted || head.get("upgrade") != Some("websocket") {
+        return Err(Broken::Wrong(head.line.clone()));
+    }
+    if head.get(ID) != Some(request.id.to_string().as_str()) {
+        return Err(Broken::Wrong(format!("a tunnel of {:?}", head.get(ID))));
+    }
+    match head.get("sec-websocket-accept") {
+        Some(accept) if accept == key(request).accept() => Ok(()),
+        accept => Err(Broken::Wrong(format!("Sec-WebSocket-Accept: {accept:?}"))),
+    }
+}
+
+/// The key of a handshake (RFC 6455, section 4.1).
+fn key(request: &Request) -> WebSocketKey {
+    let nonce = u128::from(request.id).to_be_bytes();
+    let key = WebSocketKey::parse(BASE64_STANDARD.encode(nonce).as_bytes());
+    key.expect("16 bytes in base64 are a key")
 }
 
 fn message(request: &Request) -> Vec<u8> {
@@ -101,6 +138,12 @@ fn message(request: &Request) -> Vec<u8> {
         "{} /{}/{} HTTP/1.1\r\nhost: gateway\r\n{ID}: {}\r\n",
         request.method, request.upstream, request.id, request.id
     );
+    if request.tunnel.is_some() {
+        let key = key(request);
+        let key = String::from_utf8_lossy(key.as_bytes());
+        head += "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n";
+        head += &format!("sec-websocket-key: {key}\r\n");
+    }
     let has_content = !matches!(request.method, "GET" | "HEAD");
     if !has_content {
         head += "\r\n";

@@ -4,13 +4,15 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use blitz_http::WebSocketKey;
 use blitz_reactor::simulation::Stream;
 use http_body::{Body, Frame};
 
 use crate::content::{Receiving, Sending};
 use crate::ledger::Ledger;
-use crate::plan::{Fault, Odd, Order, Request};
+use crate::plan::{Fault, Odd, Order, Parting, Request};
 use crate::raw::{Broken, Framing, Head, Raw};
+use crate::tunnel;
 use crate::upstream::ID;
 
 /// A response without a request.
@@ -19,6 +21,8 @@ const SURPLUS: &str = "HTTP/1.1 200 OK\r\nx-id: 0\r\ncontent-length: 5\r\n\r\nwr
 /// Serves one connection until it ends.
 pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream) {
     let mut raw = Raw::new(Rc::new(stream), &ledger.world, ledger.pulse());
+    // It has sent bytes that nobody asked for.
+    let mut has_spoken = false;
     loop {
         let head = match raw.head().await {
             Ok(Some(head)) => head,
@@ -30,9 +34,16 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream) {
             return ledger.violate(format!("a request without a plan: {:?}", head.line));
         };
         ledger.arrive(&planned, raw.pulse());
+        if has_spoken {
+            ledger.violate(format!(
+                "request {} came on a connection with surplus bytes",
+                planned.id
+            ));
+        }
         if !head.line.starts_with(&format!("{} /", planned.method)) {
             ledger.violate(format!("request {} is {:?}", planned.id, head.line));
         }
+        has_spoken = matches!(planned.odd, Some(Odd::Parting(Parting::Surplus, _)));
         match exchange(&ledger, &mut raw, &planned, &head).await {
             Ok(true) => {}
             Ok(false) => return,
@@ -51,10 +62,16 @@ async fn exchange(
     planned: &Request,
     head: &Head,
 ) -> Result<bool, Broken> {
-    if planned.order == Order::After {
+    let is_tunnel = planned.is_tunnel();
+    if planned.order == Order::After && !is_tunnel {
         receive(ledger, raw, planned, head).await?;
     }
     if planned.fault == Some(Fault::UpstreamCloses) {
+        return Ok(false);
+    }
+    if is_tunnel {
+        switch(raw, planned, head).await?;
+        ledger.note_arrived_whole(planned.id);
         return Ok(false);
     }
     let framing = answer_framing(planned);
@@ -62,7 +79,37 @@ async fn exchange(
     if planned.order == Order::Meanwhile {
         receive(ledger, raw, planned, head).await?;
     }
+    if let Some(Odd::Parting(parting, after)) = planned.odd
+        && framing != Framing::Close
+    {
+        ledger.world.sleep(after).await;
+        ledger.world.note(|| format!("{parting:?} of the upstream"));
+        match parting {
+            Parting::Surplus => raw.write(SURPLUS.as_bytes()).await?,
+            Parting::Fin => return Ok(false),
+            Parting::Reset => return Err(Broken::Cut("on purpose".to_owned())),
+        }
+    }
     Ok(framing != Framing::Close)
+}
+
+/// Agrees to a WebSocket, and is one end of it.
+async fn switch(raw: &mut Raw, planned: &Request, head: &Head) -> Result<(), Broken> {
+    let key = head.get("sec-websocket-key").unwrap_or_default();
+    let Some(key) = WebSocketKey::parse(key.as_bytes()) else {
+        return Err(Broken::Wrong(format!("Sec-WebSocket-Key: {key}")));
+    };
+    if head.get("upgrade") != Some("websocket") {
+        return Err(Broken::Wrong(format!("Upgrade: {:?}", head.get("upgrade"))));
+    }
+    let answer = format!(
+        "HTTP/1.1 101 Odd\r\n{ID}: {}\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-accept: {}\r\n\r\n",
+        planned.id,
+        key.accept()
+    );
+    raw.write(answer.as_bytes()).await?;
+    raw.tunnel(planned, tunnel::as_upstream).await
 }
 
 async fn receive(

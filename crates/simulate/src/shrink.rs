@@ -6,7 +6,7 @@ use crate::check::{Failure, carry_out};
 use crate::plan::{Content, Plan};
 
 /// Most runs that a search may take.
-const RUNS_MAX: usize = 3_000;
+const RUNS_MAX: usize = 1_000;
 
 struct Search {
     plan: Plan,
@@ -27,16 +27,20 @@ pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
         search.leave_out_requests();
         search.simplify_requests();
         search.simplify_conditions();
-        if search.plan.size() == before || search.runs >= RUNS_MAX {
+        if search.plan.size() == before || search.is_over() {
             return (search.plan, search.failure);
         }
     }
 }
 
 impl Search {
+    fn is_over(&self) -> bool {
+        self.runs >= RUNS_MAX
+    }
+
     /// Takes the change if the plan still fails with it.
     fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
-        if self.runs >= RUNS_MAX {
+        if self.is_over() {
             return false;
         }
         self.runs += 1;
@@ -82,7 +86,14 @@ impl Search {
                 change(|request| request.fault = None);
                 change(|request| request.request.pause = None);
                 change(|request| request.answer.pause = None);
-                change(|request| request.answer = Content::none());
+                change(|request| {
+                    let has_trailers = request.answer.has_trailers;
+                    request.answer = Content {
+                        has_trailers,
+                        ..Content::none()
+                    };
+                });
+                change(|request| request.reading_pause = None);
                 change(|request| request.request.bytes /= 2);
                 change(|request| request.answer.bytes /= 2);
             }

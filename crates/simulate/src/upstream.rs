@@ -7,40 +7,51 @@ use blitz_reactor::simulation::{Acceptor, Stream};
 use http::{Request as HttpRequest, Response};
 use http_body::Body;
 use hyper::body::Incoming;
+use hyper::ext::Protocol;
 use hyper::service::service_fn;
 
 use crate::content::{GivenUp, Receiving, Sending};
-use crate::io::{Io, Tasks};
+use crate::io::{Io, Pauses, Tasks};
 use crate::ledger::{Ledger, Pulse};
-use crate::plan::{Fault, Order, Request, Version};
-use crate::raw_upstream;
+use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
+use crate::raw::Broken;
+use crate::{raw_http2, raw_upstream, tunnel};
 
 /// The field that carries the number of a request there and back.
 pub(crate) const ID: &str = "x-id";
 
 /// Accepts connections and serves them, for ever.
-pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, version: Version) {
+pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upstream) {
+    let shared = Rc::new(raw_http2::Shared::new(upstream.quits));
+    let mut connections = 0;
     loop {
         let stream = acceptor.accept().await;
         let theirs = Rc::clone(&ledger);
-        match version {
+        connections += 1;
+        let seed = ledger.plan.seed ^ (connections << 32);
+        match upstream.version {
             Version::Raw => ledger.world.spawn(raw_upstream::serve(theirs, stream)),
-            _ => ledger
-                .world
-                .spawn(serve_connection(theirs, stream, version)),
+            Version::RawHttp2 => {
+                let serving = raw_http2::serve(theirs, stream, Rc::clone(&shared), seed);
+                ledger.world.spawn(serving);
+            }
+            Version::Http1 | Version::Http2 => {
+                let serving = serve_connection(theirs, stream, upstream.clone());
+                ledger.world.spawn(serving);
+            }
         }
     }
 }
 
-async fn serve_connection(ledger: Rc<Ledger>, stream: Stream, version: Version) {
+async fn serve_connection(ledger: Rc<Ledger>, stream: Stream, upstream: Upstream) {
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
     let io = Io::new(Rc::new(stream), move || moved.set(world.now()));
     let tasks = Tasks(ledger.world.clone());
     let service = service_fn(move |request| answer(Rc::clone(&ledger), Rc::clone(&pulse), request));
     // How a connection ends shows in its requests.
-    match version {
-        Version::Http1 | Version::Raw => {
+    match upstream.version {
+        Version::Http1 | Version::Raw | Version::RawHttp2 => {
             let mut builder = hyper::server::conn::http1::Builder::new();
             // It would be that of another clock.
             builder.auto_date_header(false);
@@ -48,7 +59,11 @@ async fn serve_connection(ledger: Rc<Ledger>, stream: Stream, version: Version) 
         }
         Version::Http2 => {
             let mut builder = hyper::server::conn::http2::Builder::new(tasks);
-            builder.auto_date_header(false);
+            builder
+                .auto_date_header(false)
+                .enable_connect_protocol()
+                .initial_stream_window_size(upstream.windows.stream)
+                .initial_connection_window_size(upstream.windows.connection);
             let _ = builder.serve_connection(io, service).await;
         }
     }
@@ -57,7 +72,7 @@ async fn serve_connection(ledger: Rc<Ledger>, stream: Stream, version: Version) 
 async fn answer(
     ledger: Rc<Ledger>,
     pulse: Pulse,
-    request: HttpRequest<Incoming>,
+    mut request: HttpRequest<Incoming>,
 ) -> Result<Response<Sending>, GivenUp> {
     let id = request.headers().get(ID);
     let id = id.and_then(|id| id.to_str().ok()?.parse().ok());
@@ -66,12 +81,32 @@ async fn answer(
         return Err(GivenUp);
     };
     ledger.arrive(&planned, &pulse);
-    if request.method().as_str() != planned.method {
+    let method = match request.extensions().get::<Protocol>() {
+        Some(_) => "CONNECT",
+        None => planned.method,
+    };
+    if request.method().as_str() != method {
         ledger.violate(format!(
             "request {} has method {}",
             planned.id,
             request.method()
         ));
+    }
+    let is_tunnel = planned.is_tunnel();
+    if planned.fault == Some(Fault::UpstreamCloses) {
+        if planned.order == Order::After && !is_tunnel {
+            receive(&ledger, &planned, request.into_body()).await;
+        }
+        return Err(GivenUp);
+    }
+    if is_tunnel {
+        let upgraded = hyper::upgrade::on(&mut request);
+        ledger
+            .world
+            .spawn(tunnel(Rc::clone(&ledger), planned.clone(), upgraded));
+        return Ok(head(&planned)
+            .body(Sending::new(&Content::none(), &ledger.world, None))
+            .expect("the plan has valid statuses"));
     }
     let body = request.into_body();
     match planned.order {
@@ -83,28 +118,49 @@ async fn answer(
                 .spawn(async move { receive(&theirs, &planned, body).await });
         }
     }
-    if planned.fault == Some(Fault::UpstreamCloses) {
-        return Err(GivenUp);
-    }
     let fails_at = match planned.fault {
         Some(Fault::UpstreamResets(at)) => Some(at),
         _ => None,
     };
-    let answer = Response::builder()
-        .status(planned.status)
-        .header(ID, planned.id)
-        .body(Sending::new(&planned.answer, &ledger.world, fails_at));
+    let answer = head(&planned).body(Sending::new(&planned.answer, &ledger.world, fails_at));
     Ok(answer.expect("the plan has valid statuses"))
+}
+
+fn head(planned: &Request) -> http::response::Builder {
+    let head = Response::builder()
+        .status(planned.status)
+        .header(ID, planned.id);
+    match planned.call {
+        Some(_) => head.header("content-type", "application/grpc+proto"),
+        None => head,
+    }
+}
+
+/// The end of a tunnel.
+async fn tunnel(ledger: Rc<Ledger>, planned: Request, upgraded: hyper::upgrade::OnUpgrade) {
+    // The client judges a tunnel that does not come about, or is cut off.
+    let Ok(stream) = upgraded.await else { return };
+    match tunnel::as_upstream(stream, &[], &planned, &ledger.world).await {
+        Ok(()) => ledger.note_arrived_whole(planned.id),
+        Err(Broken::Cut(_)) => {}
+        Err(Broken::Wrong(why)) => {
+            ledger.violate(format!("request {} at its upstream: {why}", planned.id));
+        }
+    }
 }
 
 /// Compares the content of a request with what was sent.
 async fn receive(ledger: &Ledger, planned: &Request, body: Incoming) {
     let mut body = pin!(body);
     let mut receiving = Receiving::new(&planned.request);
+    let mut pauses = Pauses::new(&ledger.world, planned.reading_pause);
     loop {
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
         let checked = match frame {
-            Some(Ok(frame)) => receiving.take(frame.data_ref().map_or(&[], |data| data)),
+            Some(Ok(frame)) => {
+                pauses.take().await;
+                receiving.take_frame(&frame)
+            }
             // It is cut off, which is for the client to judge.
             Some(Err(_)) => return,
             None => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use blitz_reactor::{TaskKey, consume_admission, counters, poll_admission, sleep, spawn};
 
-use crate::on_both_drivers;
+use crate::on_all_drivers;
 
 /// The admitted requests: task and turn of each.
 type Log = Rc<RefCell<Vec<(char, u64)>>>;
@@ -45,7 +45,7 @@ fn runs(log: &Log) -> String {
 
 #[test]
 fn a_turn_admits_a_bounded_number_and_tasks_take_turns() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let log = Log::default();
         for name in ['a', 'b', 'c'] {
             eager(name, 100, &log);
@@ -64,7 +64,7 @@ fn a_turn_admits_a_bounded_number_and_tasks_take_turns() {
 
 #[test]
 fn waking_a_held_back_task_does_not_change_its_turn() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let log = Log::default();
         eager('a', 100, &log);
         let waker = Rc::new(RefCell::new(None));
@@ -106,7 +106,7 @@ fn waking_a_held_back_task_does_not_change_its_turn() {
 
 #[test]
 fn held_back_tasks_that_end_or_are_aborted_delay_no_other() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let log = Log::default();
         for name in ['a', 'd'] {
             eager(name, 40, &log);

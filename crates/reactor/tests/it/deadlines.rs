@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use blitz_reactor::{now, sleep, sleep_until, spawn, timeout, wall_clock};
 
-use crate::on_both_drivers;
+use crate::{on_all_drivers, on_both_drivers};
 
 #[test]
 fn a_sleep_lasts_at_least_its_duration_and_little_longer() {
@@ -25,7 +25,7 @@ fn a_sleep_lasts_at_least_its_duration_and_little_longer() {
 
 #[test]
 fn a_thousand_sleepers_wake_in_order() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let woken = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
         let start = now();
         for n in 0..1_000u64 {
@@ -44,7 +44,7 @@ fn a_thousand_sleepers_wake_in_order() {
 
 #[test]
 fn a_timer_that_is_reset_fires_at_its_new_time_only() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let start = now();
         let mut timer = sleep(Duration::from_millis(10));
         let early = timeout(Duration::from_millis(2), &mut timer).await;
@@ -57,7 +57,7 @@ fn a_timer_that_is_reset_fires_at_its_new_time_only() {
 
 #[test]
 fn a_timeout_returns_the_output_or_elapsed() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         assert_eq!(timeout(Duration::from_secs(5), async { 7 }).await, Ok(7));
         let never = std::future::pending::<()>();
         assert!(timeout(Duration::from_millis(5), never).await.is_err());

@@ -1,4 +1,5 @@
-//! Tests of the reactor; each runs on both drivers.
+//! Tests of the reactor; each runs on both drivers, and on the simulated one where no other program takes
+//! part.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admission;
@@ -6,6 +7,8 @@ mod cores;
 mod deadlines;
 mod fairness;
 mod parking;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod streams;
 mod tasks;
 mod trim;
@@ -24,6 +27,19 @@ fn on_both_drivers<F: Future<Output = ()>>(body: impl Fn() -> F) {
     for io in [IoChoice::Uring, IoChoice::Epoll] {
         println!("driver: {io:?}");
         block_on(&config(io), body()).unwrap();
+    }
+}
+
+/// As [`on_both_drivers`], and on the simulated driver, without faults and with many. Nothing outside of
+/// the reactor may take part, and the time is virtual.
+fn on_all_drivers<F: Future<Output = ()> + 'static>(body: impl Fn() -> F) {
+    on_both_drivers(&body);
+    #[cfg(feature = "simulation")]
+    {
+        simulated::run(0, blitz_reactor::simulation::Conditions::calm(), body());
+        for seed in 1..=3 {
+            simulated::run(seed, simulated::faults(), body());
+        }
     }
 }
 

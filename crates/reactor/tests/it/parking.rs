@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use blitz_reactor::{Cause, Resume, Socket, now, sleep};
 
-use crate::{on_both_drivers, pair};
+use crate::{on_all_drivers, on_both_drivers, pair};
 
 /// Stores its calls.
 #[derive(Default)]
@@ -38,7 +38,7 @@ fn a_parked_socket_is_resumed_with_the_first_bytes() {
 
 #[test]
 fn a_socket_that_is_readable_when_parked_is_resumed_at_once() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (client, server) = pair().await;
         client.send("early");
@@ -52,7 +52,7 @@ fn a_socket_that_is_readable_when_parked_is_resumed_at_once() {
 
 #[test]
 fn fin_and_reset_resume_a_parked_socket() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (closing, first) = pair().await;
         let (resetting, second) = pair().await;
@@ -71,7 +71,7 @@ fn fin_and_reset_resume_a_parked_socket() {
 
 #[test]
 fn a_parked_socket_is_resumed_at_its_deadline() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (_client, server) = pair().await;
         let deadline = now() + Duration::from_millis(30);
@@ -86,7 +86,7 @@ fn a_parked_socket_is_resumed_at_its_deadline() {
 
 #[test]
 fn a_parked_socket_can_be_unparked_unless_it_is_readable() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let inbox = Rc::new(Inbox::default());
         let (client, server) = pair().await;
         let parked = server.park(inbox.clone(), 0, LONG);

@@ -9,13 +9,13 @@ use blitz_reactor::{
 };
 
 use crate::{
-    config, listen, on_both_drivers, outside, pair, pattern, read_exactly, read_to_end,
-    with_blocking_peer, write_all,
+    config, listen, on_all_drivers, on_both_drivers, outside, pair, pattern, read_exactly,
+    read_to_end, with_blocking_peer, write_all,
 };
 
 #[test]
 fn sent_bytes_arrive_and_fin_ends_the_stream() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let (client, server) = pair().await;
         client.send("one ");
         client.send(b"two ".to_vec());
@@ -44,7 +44,7 @@ fn bytes_queued_in_one_turn_are_sent_together() {
 #[test]
 fn large_transfers_are_complete_both_ways_at_once() {
     const LEN: usize = 20 << 20;
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let (client, server) = pair().await;
         spawn(async move {
             while let Some(bytes) = server.recv().await.unwrap() {
@@ -70,7 +70,7 @@ fn large_transfers_are_complete_both_ways_at_once() {
 
 #[test]
 fn unread_bytes_never_exceed_the_window() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let (client, server) = pair().await;
         server.set_window(20_000);
         spawn(async move {
@@ -200,7 +200,7 @@ fn unread_bytes_that_are_put_back_come_first() {
 
 #[test]
 fn a_reset_is_a_persistent_error() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let (client, server) = pair().await;
         client.abort();
         for _ in 0..2 {
@@ -226,7 +226,7 @@ fn queued_bytes_arrive_before_a_reset() {
 
 #[test]
 fn sending_to_a_reset_connection_fails() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let (client, server) = pair().await;
         client.abort();
         server.recv().await.unwrap_err();
@@ -237,7 +237,7 @@ fn sending_to_a_reset_connection_fails() {
 
 #[test]
 fn connecting_without_a_listener_is_refused() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let (listener, address) = listen();
         drop(listener);
         sleep(Duration::from_millis(5)).await;
@@ -308,7 +308,7 @@ fn a_file_at_the_path_of_a_unix_socket_is_not_removed() {
 
 #[test]
 fn both_ends_know_their_addresses() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let (client, server) = pair().await;
         assert_eq!(client.local(), server.peer());
         assert_eq!(client.peer(), server.local());
@@ -411,7 +411,7 @@ fn dropping_sent_memory_may_use_the_reactor() {
             assert!(blitz_reactor::sockets_open() as u64 >= self.1);
         }
     }
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let (client, server) = pair().await;
         client.send(bytes::Bytes::from_owner(Owner(pattern(5_000), 1)));
         client.send_room(0).await.unwrap();

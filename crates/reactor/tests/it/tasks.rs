@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use blitz_reactor::{blocking, counters, random_u64, sleep, spawn, yield_now};
 
-use crate::on_both_drivers;
+use crate::{on_all_drivers, on_both_drivers};
 
 #[test]
 fn tasks_take_turns() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let log = Rc::new(RefCell::new(String::new()));
         for name in ["a", "b"] {
             let log = log.clone();
@@ -30,7 +30,7 @@ fn tasks_take_turns() {
 
 #[test]
 fn an_aborted_task_is_dropped() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let kept = Rc::new(());
         let theirs = kept.clone();
         let task = spawn(async move {
@@ -46,7 +46,7 @@ fn an_aborted_task_is_dropped() {
 
 #[test]
 fn a_task_that_panics_does_not_affect_others() {
-    on_both_drivers(|| async {
+    on_all_drivers(|| async {
         let survived = Rc::new(Cell::new(false));
         let other = survived.clone();
         spawn(async { panic!("on purpose") });

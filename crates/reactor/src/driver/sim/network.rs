@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::task::{Context, Waker};
@@ -65,6 +65,8 @@ pub(crate) struct Network {
     ends: Vec<Option<End>>,
     vacant: Vec<usize>,
     listeners: Vec<Option<Listening>>,
+    /// Addresses that no packet reaches.
+    black_holes: Vec<Address>,
     events: Events,
     serial: u64,
     next_port: u16,
@@ -132,6 +134,7 @@ impl Network {
             ends: Vec::new(),
             vacant: Vec::new(),
             listeners: Vec::new(),
+            black_holes: Vec::new(),
             events: Events::default(),
             serial: 0,
             next_port: 30_000,
@@ -349,6 +352,11 @@ impl Network {
         listening.is_some_and(|listening| !listening.backlog.is_empty())
     }
 
+    /// From now on nothing that is sent to this address arrives, and nothing comes back.
+    pub(crate) fn add_black_hole(&mut self, address: &Address) {
+        self.black_holes.push(address.clone());
+    }
+
     /// Stops to listen. Connections that were not accepted are reset.
     pub(crate) fn close_listener(&mut self, number: usize) {
         if let Some(listening) = self.listeners[number - LISTENERS].take() {
@@ -365,9 +373,12 @@ impl Network {
     /// A socket that is not connected.
     pub(crate) fn open(&mut self, owner: Owner, remote: &Address) -> Id {
         let local = match remote {
-            Address::Tcp(_) => {
-                let port = self.fresh_port();
-                Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))
+            Address::Tcp(remote) => {
+                let local = match remote.ip() {
+                    IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                    IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+                };
+                Some(SocketAddr::new(local, self.fresh_port()))
             }
             Address::Unix(_) => None,
         };
@@ -443,6 +454,9 @@ impl Network {
         }
         let (address, delay, bytes_per_ms) = (end.remote.clone(), end.delay, end.bytes_per_ms);
         let local = end.local;
+        if self.black_holes.contains(&address) {
+            return self.send_syn_again(id);
+        }
         let listening: Vec<usize> = (0..self.listeners.len())
             .filter(|&place| {
                 let listening = self.listeners[place].as_ref();
@@ -688,7 +702,15 @@ impl Network {
         let Some(end) = self.end(id) else { return };
         end.error = Some(error);
         end.outbox.clear();
-        end.other = None;
+        // The end that has sent the reset forgets what it had still to send.
+        if let Some(other) = end.other.take()
+            && self
+                .end(other)
+                .is_some_and(|end| end.owner == Owner::Closed)
+            && !self.is_in_backlog(other)
+        {
+            self.remove(other);
+        }
         self.note(|| format!("reset {}", id.number));
         self.tell_reader(id);
         self.tell_writer(id);

@@ -1,0 +1,130 @@
+//! The simulated driver: the tests that all drivers share, and what only a simulation can show.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use blitz_reactor::simulation::{Conditions, Stop, World};
+use blitz_reactor::{Address, Listener, Socket, sleep, spawn, timeout, yield_now};
+
+/// Virtual time in which a test has to end.
+const TEST_MAX: Duration = Duration::from_secs(600);
+
+/// Everything goes wrong that a program must not notice.
+pub(crate) fn faults() -> Conditions {
+    Conditions {
+        delay_us: 10..=1_000,
+        bytes_per_ms: 20_000..=1_000_000,
+        segment_bytes: 1..=65_536,
+        late: 200,
+        short: 200,
+        receive_ends: 200,
+        no_buffers: 20,
+        cancel_loses: 300,
+        ..Conditions::calm()
+    }
+}
+
+/// Runs `body` on a simulated core.
+pub(crate) fn run(seed: u64, conditions: Conditions, body: impl Future<Output = ()> + 'static) {
+    println!("driver: simulated, seed {seed}");
+    let world = World::new(seed, conditions);
+    world.start_core(10_000, body).unwrap();
+    let stop = world.run(TEST_MAX, || world.holdings(0).is_none());
+    world.close();
+    assert_eq!(stop, Stop::Done);
+}
+
+fn address(port: u16) -> Address {
+    Address::Tcp(([127, 0, 0, 1], port).into())
+}
+
+#[test]
+fn an_address_is_taken_once() {
+    run(1, Conditions::calm(), async {
+        let first = Listener::bind(&address(80)).unwrap();
+        let Err(error) = Listener::bind(&address(80)) else {
+            panic!("it is taken")
+        };
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        drop(first);
+        assert!(Listener::bind(&address(80)).is_ok());
+    });
+}
+
+#[test]
+fn cores_share_an_address_among_each_other_but_not_with_peers() {
+    let world = World::new(1, Conditions::calm());
+    for _ in 0..2 {
+        let body = async {
+            let listener = Listener::bind(&address(80)).unwrap();
+            sleep(Duration::from_secs(1)).await;
+            drop(listener);
+        };
+        world.start_core(10, body).unwrap();
+    }
+    world.run(Duration::from_millis(1), || false);
+    let taken = world.listen(&address(80)).map(drop);
+    assert_eq!(taken.unwrap_err().kind(), ErrorKind::AddrInUse);
+    world.close();
+}
+
+#[test]
+fn nobody_answers_at_an_address_without_a_listener_nor_from_a_black_hole() {
+    let world = World::new(1, Conditions::calm());
+    world.add_black_hole(&address(2));
+    let body = async {
+        let refused = Socket::connect(&address(1)).await;
+        assert_eq!(
+            refused.err().map(|error| error.kind()),
+            Some(ErrorKind::ConnectionRefused)
+        );
+        let lost = timeout(Duration::from_secs(10), Socket::connect(&address(2))).await;
+        assert!(lost.is_err());
+    };
+    world.start_core(10, body).unwrap();
+    let stop = world.run(TEST_MAX, || world.holdings(0).is_none());
+    assert_eq!(stop, Stop::Done);
+    world.close();
+}
+
+#[test]
+fn tasks_that_wake_each_other_without_end_are_noticed() {
+    let world = World::new(1, Conditions::calm());
+    let body = async {
+        loop {
+            yield_now().await;
+        }
+    };
+    world.start_core(10, body).unwrap();
+    assert_eq!(
+        world.run(Duration::from_secs(3_600), || false),
+        Stop::Spinning
+    );
+    world.close();
+}
+
+#[test]
+fn looking_at_a_core_does_not_wake_it() {
+    let world = World::new(1, Conditions::calm());
+    let polls = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&polls);
+    let body = async move {
+        let waiting = spawn(poll_fn(move |_| {
+            counted.set(counted.get() + 1);
+            Poll::<()>::Pending
+        }));
+        sleep(Duration::from_secs(1)).await;
+        waiting.abort();
+    };
+    world.start_core(10, body).unwrap();
+    world.run(Duration::from_millis(1), || {
+        world.look(0, || ());
+        false
+    });
+    assert_eq!(polls.get(), 1);
+    world.close();
+}

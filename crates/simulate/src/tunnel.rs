@@ -1,0 +1,131 @@
+//! One end of a tunnel: what the plan says goes out and comes in, each until its FIN.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use blitz_reactor::simulation::World;
+use bytes::Bytes;
+use http_body::Body;
+use hyper::rt::{Read, ReadBuf, Write};
+
+use crate::content::{Receiving, Sending};
+use crate::plan::{Content, Fault, Request, Tunnel};
+use crate::raw::Broken;
+
+/// Bytes of one read.
+const READ_BYTES: usize = 8 * 1024;
+
+/// The end that the client holds. `early` is what came together with the answer.
+pub(crate) async fn as_client(
+    stream: impl Read + Write + Unpin,
+    early: &[u8],
+    request: &Request,
+    world: &World,
+) -> Result<(), Broken> {
+    let waits = request.tunnel == Some(Tunnel::UpstreamFirst);
+    let contents = [&request.request, &request.answer];
+    relay(stream, early, contents, waits, world).await
+}
+
+/// The end that the upstream holds.
+pub(crate) async fn as_upstream(
+    stream: impl Read + Write + Unpin,
+    early: &[u8],
+    request: &Request,
+    world: &World,
+) -> Result<(), Broken> {
+    let waits = request.tunnel == Some(Tunnel::ClientFirst);
+    let contents = [&request.answer, &request.request];
+    let ended = relay(stream, early, contents, waits, world).await;
+    match (request.fault, ended) {
+        // hyper ends its direction of a tunnel that is dropped.
+        (Some(Fault::ClientLeaves(_)), Err(Broken::Wrong(why))) => Err(Broken::Cut(why)),
+        (_, ended) => ended,
+    }
+}
+
+async fn relay(
+    stream: impl Read + Write + Unpin,
+    early: &[u8],
+    [sent, received]: [&Content; 2],
+    waits: bool,
+    world: &World,
+) -> Result<(), Broken> {
+    let mut receiving = Receiving::new(received);
+    receiving.take(early).map_err(Broken::Wrong)?;
+    let mut end = End {
+        stream,
+        sending: Sending::new(sent, world, None),
+        piece: Bytes::new(),
+        has_sent_fin: false,
+        has_received_fin: false,
+        waits,
+    };
+    poll_fn(|cx| end.poll(cx, &mut receiving)).await
+}
+
+struct End<S> {
+    stream: S,
+    sending: Sending,
+    /// Part of the content that is to be written.
+    piece: Bytes,
+    has_sent_fin: bool,
+    has_received_fin: bool,
+    /// Nothing is sent before FIN was received.
+    waits: bool,
+}
+
+impl<S: Read + Write + Unpin> End<S> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        receiving: &mut Receiving<'_>,
+    ) -> Poll<Result<(), Broken>> {
+        let received = self.poll_receive(cx, receiving)?;
+        if self.waits {
+            ready!(received);
+        }
+        ready!(self.poll_send(cx)?);
+        received.map(Ok)
+    }
+
+    /// Ready once all was sent, FIN included.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        while !self.has_sent_fin {
+            if !self.piece.is_empty() {
+                let written = Pin::new(&mut self.stream).poll_write(cx, &self.piece);
+                let n = ready!(written)?;
+                drop(self.piece.split_to(n));
+                continue;
+            }
+            match ready!(Pin::new(&mut self.sending).poll_frame(cx)) {
+                Some(Ok(frame)) => self.piece = frame.into_data().unwrap_or_default(),
+                Some(Err(_)) | None => {
+                    ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+                    self.has_sent_fin = true;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready once all was received, FIN included.
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        receiving: &mut Receiving<'_>,
+    ) -> Poll<Result<(), Broken>> {
+        while !self.has_received_fin {
+            let mut bytes = [0; READ_BYTES];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer.unfilled()))?;
+            if buffer.filled().is_empty() {
+                receiving.end().map_err(Broken::Wrong)?;
+                self.has_received_fin = true;
+            }
+            receiving.take(buffer.filled()).map_err(Broken::Wrong)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
