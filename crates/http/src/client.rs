@@ -54,6 +54,45 @@ pub enum Protocol {
     Http2,
 }
 
+/// What a connection can do for a request, whatever version of HTTP it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Many exchanges share a connection at the same time.
+    pub multiplexes: bool,
+    /// Trailers reach the other side in both directions.
+    pub carries_trailers: bool,
+    /// The server can say that it did nothing about a request (GOAWAY, REFUSED_STREAM), so any
+    /// method may be sent again.
+    pub refuses_unprocessed: bool,
+    /// How a WebSocket is asked for.
+    pub upgrade: UpgradeForm,
+}
+
+/// How a request asks for a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpgradeForm {
+    /// `Upgrade: websocket` with 101 (RFC 9110 section 7.8).
+    UpgradeField,
+    /// Extended CONNECT (RFC 8441, RFC 9220).
+    ExtendedConnect,
+}
+
+impl Protocol {
+    /// What connections of this protocol can do.
+    fn capabilities(self) -> Capabilities {
+        let is_http2 = self == Protocol::Http2;
+        Capabilities {
+            multiplexes: is_http2,
+            carries_trailers: is_http2,
+            refuses_unprocessed: is_http2,
+            upgrade: match self {
+                Protocol::Http1 => UpgradeForm::UpgradeField,
+                Protocol::Http2 => UpgradeForm::ExtendedConnect,
+            },
+        }
+    }
+}
+
 /// A connection that is ready for a request, or a place on one that others use too. Dropped
 /// unused, it returns to its pool or closes.
 pub struct Connection {
@@ -143,6 +182,13 @@ impl Connection {
             Place::H2(_) => Protocol::Http2,
             Place::H1(_) | Place::Taken => Protocol::Http1,
         }
+    }
+
+    /// What it can do for a request.
+    #[inline]
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.protocol().capabilities()
     }
 
     /// A place on an HTTP/2 connection, where it was promised.

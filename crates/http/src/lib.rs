@@ -31,7 +31,10 @@ mod transport;
 mod websocket;
 
 pub use body::{Part, RecvBody, SendBody, Tunnel};
-pub use client::{ClientOptions, Connection, Protocol, Response, ResponseEvent, ResponseStream};
+pub use client::{
+    Capabilities, ClientOptions, Connection, Protocol, Response, ResponseEvent, ResponseStream,
+    UpgradeForm,
+};
 pub use counters::{Counters, counters};
 pub use date::http_date;
 pub use drain::Drain;
