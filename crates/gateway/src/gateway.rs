@@ -14,11 +14,11 @@ use blitz_http::{
     Signals, TlsConfigError, TlsSlot, UpstreamTls,
 };
 
-use crate::core::Core;
 use crate::counters::{self, Counters};
 use crate::grpc;
 use crate::options::Options;
 use crate::routes::{DuplicateRoute, Routes};
+use crate::service::GatewayService;
 use crate::target::{Origin, Target};
 use crate::upstream::start_resolving;
 
@@ -166,14 +166,15 @@ fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     options: Options,
     endpoints: &[Endpoint],
     fallback: F,
-) -> Result<impl Fn() -> (Rc<Core<S>>, ServeOptions) + Send + Sync + use<S, F>, StartError> {
+) -> Result<impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F>, StartError>
+{
     let names = start_resolving(&names(routes), &options.name_servers);
     let names = names.map_err(StartError::Resolve)?;
     let https_port = options.redirect_https.then(|| https_port(endpoints));
     let options = Arc::new(options);
     let targets = routes.map(Target::clone);
     Ok(move || {
-        let core = Core::new(
+        let core = GatewayService::new(
             &targets,
             &names,
             upstream_tls.as_ref(),

@@ -106,7 +106,7 @@ impl Target {
             out.push_str(last);
             out.push_str(first);
             if request_path::may_be_dot_segment(out) {
-                return Replaced::Climbs;
+                return Replaced::DotSegment;
             }
             out.clear();
         }
@@ -123,8 +123,8 @@ pub enum Replaced {
     Kept,
     /// The new path was written.
     Written,
-    /// The two would join to a `.` or `..` segment, which nobody may ask for: 400.
-    Climbs,
+    /// The two would join to a `.` or `..` segment, which no path may contain: 400.
+    DotSegment,
 }
 
 impl Prefix {
