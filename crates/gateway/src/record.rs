@@ -6,9 +6,9 @@
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use blitz_http::{BodyError, Method, Peer, RequestHead, Status, Upstream, Version};
+use blitz_http::{BodyError, Exchange, Method, Peer, RequestHead, Status, Upstream, Version};
 
 use crate::counters::{Counters, count};
 use crate::proxy_status::Failure;
@@ -24,8 +24,6 @@ pub struct Record<'a> {
     pub connected: Option<Instant>,
     /// When the upstream's final response head came.
     pub responded: Option<Instant>,
-    /// When the request ended.
-    pub finished: Instant,
     /// Method of the client's request.
     pub method: Method,
     /// Version of the client's request.
@@ -65,7 +63,8 @@ pub struct Record<'a> {
 pub enum Ended {
     /// The response is complete.
     Complete,
-    /// No target matched: the built-in site answered, or a call of gRPC got its status.
+    /// No target matched. The request is left to the built-in site, so nothing is known of its
+    /// response.
     Unrouted,
     /// The gateway rejected the request.
     Rejected(Rejection),
@@ -81,18 +80,16 @@ pub enum Ended {
     ClientGone,
 }
 
-/// A function that sees each record on the core of its request, with the request's head where the
-/// gateway still has it.
+/// A function that sees each record on the core of its request. It also sees what is left of the
+/// request's head: the path is the client's, or `/` if the head was too large to be kept.
 #[derive(Clone)]
 pub struct RecordHook(Arc<Hook>);
 
-type Hook = dyn Fn(&Record<'_>, Option<&RequestHead>) + Send + Sync;
+type Hook = dyn Fn(&Record<'_>, &RequestHead) + Send + Sync;
 
 impl RecordHook {
     /// Calls this function for each record.
-    pub fn new(
-        hook: impl Fn(&Record<'_>, Option<&RequestHead>) + Send + Sync + 'static,
-    ) -> RecordHook {
+    pub fn new(hook: impl Fn(&Record<'_>, &RequestHead) + Send + Sync + 'static) -> RecordHook {
         RecordHook(Arc::new(hook))
     }
 }
@@ -117,7 +114,6 @@ impl<'a> Record<'a> {
             started,
             connected: None,
             responded: None,
-            finished: started,
             method: head.method,
             version: head.version,
             client,
@@ -136,6 +132,12 @@ impl<'a> Record<'a> {
             ended: Ended::ClientGone,
             hook,
         }
+    }
+
+    /// Time since the start. Records are seen when their requests end.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        blitz_http::now().saturating_duration_since(self.started)
     }
 
     /// The gateway's own answer.
@@ -161,25 +163,48 @@ impl<'a> Record<'a> {
 
 /// Emits the record of a request that has ended. The caller emits no record twice.
 #[inline]
-pub(crate) fn emit(record: &mut Record<'_>, head: Option<&RequestHead>) {
-    record.finished = blitz_http::now();
+pub(crate) fn emit(record: &Record<'_>, head: &RequestHead) {
     count(|counters| add(counters, record));
-    if record.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG) {
+    if is_observed(record.hook) {
         observe(record, head);
     }
 }
 
+/// Emits the record of a request that no target matched. It has only what the gateway knows, since
+/// the built-in site answers.
+#[inline]
+pub(crate) fn emit_unrouted(hook: Option<&RecordHook>, exchange: &Exchange) {
+    if is_observed(hook) {
+        return emit_observed(hook, exchange);
+    }
+    // The same without a record.
+    count(|counters| counters.unrouted += 1);
+}
+
 #[cold]
-fn observe(record: &Record<'_>, head: Option<&RequestHead>) {
+fn emit_observed(hook: Option<&RecordHook>, exchange: &Exchange) {
+    let head = &exchange.request;
+    let mut record = Record::new(head, Rc::clone(&exchange.peer), None, hook);
+    record.ended = Ended::Unrouted;
+    emit(&record, head);
+}
+
+#[inline]
+fn is_observed(hook: Option<&RecordHook>) -> bool {
+    hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
+}
+
+#[cold]
+fn observe(record: &Record<'_>, head: &RequestHead) {
     tracing::debug!(
         method = record.method.as_str(),
-        path = head.map(RequestHead::raw_path),
+        path = head.raw_path(),
         status = record.status.map(Status::code),
         upstream = ?record.upstream.as_ref().map(Upstream::address),
         attempts = record.attempts,
         request_bytes = record.request_bytes,
         response_bytes = record.response_bytes,
-        duration = ?record.finished.saturating_duration_since(record.started),
+        duration = ?record.duration(),
         ended = ?record.ended,
         "request ended"
     );
@@ -220,7 +245,6 @@ fn add_rare(counters: &mut Counters, record: &Record<'_>) {
         Ended::Rejected(Rejection::Misdirected) => counters.misdirected += 1,
         Ended::Rejected(_) => counters.refused += 1,
         Ended::RequestContent(_) => counters.client_faults += 1,
-        Ended::ClientGone if record.route.is_none() => counters.unrouted += 1,
         Ended::Complete | Ended::Failed(_) | Ended::CutOff(_) | Ended::ClientGone => {}
     }
 }

@@ -1,11 +1,9 @@
 //! A request on its way to an upstream: the state that phases share.
 
-use std::rc::Rc;
-
 use blitz_http::{Exchange, Pooled, RequestHead, Responder};
 
 use crate::proxy_status::Failure;
-use crate::record::{self, Ended, Record};
+use crate::record::{self, Record};
 use crate::request_kind::RequestKind;
 use crate::service::{GatewayService, Route};
 use crate::upload::Upload;
@@ -64,32 +62,6 @@ impl<'a> Request<'a> {
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         self.record.request_bytes += self.upload.received();
-        record::emit(&mut self.record, Some(&self.head));
-    }
-}
-
-/// The record of a request that no target matched, while the built-in site answers it. Dropping it
-/// emits the record.
-pub(crate) struct Unrouted<'a>(pub(crate) Record<'a>);
-
-impl<'a> Unrouted<'a> {
-    #[inline]
-    pub(crate) fn new<S>(gateway: &'a GatewayService<S>, exchange: &Exchange) -> Unrouted<'a> {
-        let client = Rc::clone(&exchange.peer);
-        let hook = gateway.options.record_hook.as_ref();
-        Unrouted(Record::new(&exchange.request, client, None, hook))
-    }
-
-    /// The response is made.
-    #[inline]
-    pub(crate) fn finish(mut self) {
-        self.0.ended = Ended::Unrouted;
-    }
-}
-
-impl Drop for Unrouted<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        record::emit(&mut self.0, None);
+        record::emit(&self.record, &self.head);
     }
 }

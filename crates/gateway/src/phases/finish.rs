@@ -12,7 +12,7 @@ use crate::grpc::{Call, Code};
 use crate::proxy_status::Failure;
 use crate::record::{self, Ended, Record};
 use crate::rejection::Rejection;
-use crate::request::{Request, Unrouted};
+use crate::request::Request;
 use crate::service::GatewayService;
 
 /// Methods that are forwarded.
@@ -77,20 +77,16 @@ pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejecti
         record: &mut record,
     };
     answer.send(responder, head, rejection.detail());
-    record::emit(&mut record, Some(&request));
+    record::emit(&record, &request);
 }
 
 /// Answers a call that no target matches.
 #[cold]
-pub(super) fn answer_unrouted(mut unrouted: Unrouted<'_>, call: Call, exchange: Exchange) {
-    let answer = Answer {
-        asked: &exchange.request.fields,
-        call: Some(&call),
-        record: &mut unrouted.0,
-    };
-    let head = Pooled::response(Status::NOT_FOUND);
-    answer.send(exchange.responder, head, "no target matches this path");
-    unrouted.finish();
+pub(super) fn answer_unrouted(call: &Call, exchange: Exchange) {
+    let mut head = Pooled::response(Status::NOT_FOUND);
+    let code = Code::of_status(head.status);
+    let content = call.answer(&mut head, code, "no target matches this path");
+    exchange.responder.send(&mut head, content);
 }
 
 fn answer_rejected(request: &mut Request<'_>, responder: Responder, rejection: Rejection) {

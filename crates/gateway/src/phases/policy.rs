@@ -1,8 +1,8 @@
 //! Phases `request_policy` and `response_policy`: what heads look like on the other side.
 //!
-//! Each is the only place that edits heads of its direction, so rules about heads belong here.
+//! This is the only place where heads are edited, so rules about heads belong here.
 
-use blitz_http::ResponseEvent;
+use blitz_http::{Response, ResponseHead};
 
 use crate::forward::{self, ForwardedClient, TooManyConnectionOptions};
 use crate::record::Ended;
@@ -30,24 +30,24 @@ pub(super) fn request_policy<S>(
         .map_err(|TooManyConnectionOptions| Ended::Rejected(Rejection::ConnectionOptions))
 }
 
-/// Edits a response head for the client: interim, final, or the one that opens a tunnel.
+/// Checks the final response and edits its head for the client.
 ///
 /// # Errors
 /// The client must not get a response like this.
+#[inline]
 pub(super) fn response_policy<S>(
     gateway: &GatewayService<S>,
     request: &mut Request<'_>,
-    event: &mut ResponseEvent,
-) -> Result<(), Ended> {
-    let head = match event {
-        ResponseEvent::Informational(head) => head,
-        ResponseEvent::Final(response) => {
-            request.record.responded = Some(blitz_http::now());
-            let opens_tunnel = response.upgraded.is_some();
-            request.kind.check_response(&response.head, opens_tunnel)?;
-            &mut response.head
-        }
-    };
+    mut response: Response,
+) -> Result<Response, Ended> {
+    request.record.responded = Some(blitz_http::now());
+    let opens_tunnel = response.upgraded.is_some();
+    request.kind.check_response(&response.head, opens_tunnel)?;
+    edit_response(gateway, &mut response.head);
+    Ok(response)
+}
+
+/// Edits any response head for the client: interim, final, or the one that opens a tunnel.
+pub(super) fn edit_response<S>(gateway: &GatewayService<S>, head: &mut ResponseHead) {
     forward::edit_response(head, &mut gateway.scratch.borrow_mut());
-    Ok(())
 }

@@ -5,10 +5,12 @@ use std::task::{Poll, ready};
 
 use blitz_http::{ClientError, Response, ResponseEvent, ResponseStream, Status};
 
+use super::policy::edit_response;
 use crate::record::Ended;
 use crate::request::Request;
+use crate::service::GatewayService;
 
-/// Why no response head came.
+/// Why no response came.
 pub(super) enum NoResponse {
     /// The upstream's connection or response failed.
     Upstream(ClientError),
@@ -16,31 +18,33 @@ pub(super) enum NoResponse {
     Client(Ended),
 }
 
-/// Sends content and waits for the next response head.
-pub(super) async fn await_response(
+/// Sends content and waits for the final response; interim ones are passed on as they come.
+pub(super) async fn await_response<S>(
+    gateway: &GatewayService<S>,
     request: &mut Request<'_>,
     stream: &mut ResponseStream,
-) -> Result<ResponseEvent, NoResponse> {
-    let upload = &mut request.upload;
+) -> Result<Response, NoResponse> {
+    let Request {
+        upload, responder, ..
+    } = request;
     poll_fn(|cx| {
-        if let Poll::Ready(Err(ended)) = upload.poll(cx) {
-            return Poll::Ready(Err(NoResponse::Client(ended)));
+        loop {
+            if let Poll::Ready(Err(ended)) = upload.poll(cx) {
+                return Poll::Ready(Err(NoResponse::Client(ended)));
+            }
+            match ready!(stream.poll_next(cx)).map_err(NoResponse::Upstream)? {
+                ResponseEvent::Final(response) => return Poll::Ready(Ok(response)),
+                ResponseEvent::Informational(mut head) => {
+                    if head.status == Status::CONTINUE && !upload.release() {
+                        continue;
+                    }
+                    edit_response(gateway, &mut head);
+                    if let Some(responder) = responder {
+                        responder.informational(&head);
+                    }
+                }
+            }
         }
-        Poll::Ready(ready!(stream.poll_next(cx)).map_err(NoResponse::Upstream))
     })
     .await
-}
-
-/// Passes an interim response on to the client; gives the final one.
-pub(super) fn pass_on(request: &mut Request<'_>, event: ResponseEvent) -> Option<Response> {
-    match event {
-        ResponseEvent::Final(response) => Some(response),
-        ResponseEvent::Informational(head) => {
-            let is_news = head.status != Status::CONTINUE || request.upload.release();
-            if let (true, Some(responder)) = (is_news, &mut request.responder) {
-                responder.informational(&head);
-            }
-            None
-        }
-    }
 }

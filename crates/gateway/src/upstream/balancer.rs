@@ -19,7 +19,7 @@ pub(crate) struct Balancer {
     source: AddressSource,
     connector: Connector,
     /// Counts requests, to distribute them over the addresses.
-    round_robin: Cell<usize>,
+    round_robin: Cell<u32>,
     /// Handles to the addresses used so far, so that no request has to look one up.
     upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
     /// Addresses that failed lately, and the end of their cooldown. Never longer than the list of
@@ -54,19 +54,25 @@ enum AddressSource {
 /// The addresses that one request has tried.
 #[derive(Debug, Default)]
 pub(crate) struct Tried {
-    /// Place of the first address in the list.
-    first: Option<usize>,
-    count: usize,
     addresses: [Option<SocketAddr>; TRIES_MAX],
-    /// Where the first attempt went, for the retry.
-    again: Option<SocketAddr>,
+    count: u8,
+    /// Which of them the first attempt went to, for the retry.
+    again: Option<u8>,
+    /// Place of the first address in the list.
+    first: Option<u32>,
 }
 
 impl Tried {
+    /// The address of the first attempt, once.
+    fn take_again(&mut self) -> Option<SocketAddr> {
+        self.addresses[usize::from(self.again.take()?)]
+    }
+
     /// Lets a retry go where the first attempt went, if no other address can be reached.
     pub(crate) fn may_return_to(&mut self, upstream: &Upstream) {
         if let Address::Tcp(address) = *upstream.address() {
-            self.again = Some(address);
+            let place = self.addresses.iter().position(|&one| one == Some(address));
+            self.again = place.map(|place| place as u8);
         }
     }
 }
@@ -148,25 +154,25 @@ impl Balancer {
     }
 
     fn next_of(&self, all: &[SocketAddr], tried: &mut Tried, now: Instant) -> Option<SocketAddr> {
-        if tried.count == TRIES_MAX {
-            return tried.again.take();
+        if usize::from(tried.count) == TRIES_MAX {
+            return tried.take_again();
         }
         let first = *tried.first.get_or_insert_with(|| {
             let first = self.round_robin.get();
             self.round_robin.set(first.wrapping_add(1));
             first
-        });
+        }) as usize;
         let in_turn = (0..all.len()).map(|offset| all[(first % all.len() + offset) % all.len()]);
         let mut left = in_turn.filter(|address| !tried.addresses.contains(&Some(*address)));
         let healthy = left
             .clone()
             .find(|address| !self.is_cooling_down(*address, now));
         if healthy.is_none() && tried.again.is_some() {
-            return tried.again.take();
+            return tried.take_again();
         }
         // Addresses in cooldown are used last, since all may have failed a moment ago.
         let address = healthy.or_else(|| left.next())?;
-        tried.addresses[tried.count] = Some(address);
+        tried.addresses[usize::from(tried.count)] = Some(address);
         tried.count += 1;
         Some(address)
     }
