@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use blitz_gateway::{Ended, Failure, Options, Record, RecordHook, Rejection};
-use blitz_http::{BodyError, IoChoice};
+use blitz_http::{BodyError, IoChoice, Status};
 
 use crate::support::{Peer, Proxy, Upstream, dead_port, eventually, ok};
 
@@ -44,7 +44,7 @@ impl Recorder {
             assert!(times.iter().all(|time| *time >= record.started) && times.is_sorted());
             keeps.lock().unwrap().push(Seen {
                 path: head.raw_path().to_owned(),
-                status: record.status.map(|status| status.code()),
+                status: record.status.map(Status::code),
                 request_bytes: record.request_bytes,
                 response_bytes: record.response_bytes,
                 attempts: record.attempts,
