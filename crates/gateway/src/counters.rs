@@ -1,43 +1,46 @@
-//! What the proxy counted on a core, beside what [`blitz_http::counters`] knows.
+//! The gateway's counters of a core; those of HTTP are [`blitz_http::counters`].
+//!
+//! Most are derived from the [record](crate::Record) of a request, so they count requests that have
+//! ended.
 
 use std::cell::RefCell;
 
-use blitz_http::{Status, core_local};
+use blitz_http::core_local;
 
 use crate::proxy_status::Failure;
 
-/// Counts of one core since its start.
+/// Counts of one core since its start. A request counts when it has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests that a target took.
+    /// Requests that a target matched.
     pub routed: u64,
-    /// Requests that no target took, left to the built-in endpoints.
+    /// Requests that no target matched: the built-in site answered them.
     pub unrouted: u64,
-    /// Requests that the gateway refused itself: methods and fields that must not pass.
+    /// Requests that the gateway rejected, for reasons other than the two below.
     pub refused: u64,
-    /// Requests in clear text that were sent to HTTPS.
+    /// Requests in clear text that were redirected to HTTPS.
     pub redirected: u64,
     /// Requests for a host that the certificate of their connection does not cover (421).
     pub misdirected: u64,
-    /// Final responses of upstreams, by class: index 1 holds 2xx.
+    /// Final responses of upstreams that were relayed, by class: index 1 holds 2xx.
     pub responses: [u64; 5],
-    /// Requests that got no answer from an upstream, in the order of [`Failure::ALL`].
+    /// Requests whose upstream failed, in the order of [`Failure::ALL`].
     pub failures: [u64; Failure::ALL.len()],
-    /// Addresses that could not be connected to, whether or not another one could.
+    /// Addresses to which no connection could be made, even if another address was reached.
     pub connect_failures: u64,
     /// Requests that were sent a second time (rule 13).
     pub retries: u64,
-    /// Responses that were cut off, because the upstream's was or the client left.
+    /// Responses that ended early, because the upstream's did or the client left.
     pub cut_off: u64,
-    /// Requests whose own body ended early, came too slowly or broke the rules.
+    /// Requests whose content ended early, came too slowly or broke the rules, before a response.
     pub client_faults: u64,
-    /// Connections that became tunnels.
+    /// Connections that became tunnels, counted when they do.
     pub tunnels: u64,
 }
 
 impl Counters {
-    /// Written out, since a default is no constant: with one, every count would first have to
-    /// find out whether its thread's counters are there.
+    /// Written out because `default` is not a constant function: otherwise each count would first
+    /// check whether the thread's counters are initialized.
     const NONE: Counters = Counters {
         routed: 0,
         unrouted: 0,
@@ -53,7 +56,7 @@ impl Counters {
         tunnels: 0,
     };
 
-    /// How often upstreams failed in this way.
+    /// Requests that failed in this way.
     #[must_use]
     pub fn failed(&self, failure: Failure) -> u64 {
         self.failures[failure as usize]
@@ -89,11 +92,6 @@ pub(crate) fn count(change: impl FnOnce(&mut Counters)) {
     CORE.with_borrow_mut(change);
 }
 
-pub(crate) fn count_response(status: Status) {
-    let class = usize::from(status.code() / 100).clamp(1, 5);
-    count(|counters| counters.responses[class - 1] += 1);
-}
-
 core_local! {
     static CORE: RefCell<Counters> = const { RefCell::new(Counters::NONE) };
 }
@@ -103,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_summed() {
+    fn counts_of_cores_are_added() {
         let mut core = Counters {
             retries: 1,
             ..Counters::default()

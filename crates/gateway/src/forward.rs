@@ -1,92 +1,78 @@
-//! The fields of a message as they go on: what ends at the gateway is removed, what the gateway
-//! has to say about the client is added (RFC 9110 section 7.6, RFC 7239).
+//! Fields of forwarded messages: hop-by-hop fields are removed, forwarding fields are added
+//! (RFC 9110 section 7.6, RFC 7239).
 //!
-//! Heads are edited where they lie. `Host`, framing and `Connection` are not touched here: the
-//! machine that encodes the head writes them from the target, the length and its own state. The
-//! client's `Host` is kept, as applications expect that build links or serve several sites.
+//! Heads are edited in place. `Host`, framing and `Connection` are not touched here: the machine
+//! that encodes the head writes them from target, length and its own state. The client's `Host` is
+//! kept, because applications build links from it or serve several sites.
 
-mod adding;
-mod connection;
-mod names;
-mod websocket;
+mod connection_options;
+mod forwarding_headers;
+mod presence;
 
-pub(crate) use websocket::{NoKey, WebSocket};
+use blitz_http::{Fields, Name, RequestHead, ResponseHead};
 
-use blitz_http::{Fields, Name, Peer, RequestHead, ResponseHead};
-
-use adding::{add_client_certificate, add_forwarding, add_request_id, via};
-use connection::{TooManyConnectionOptions, contains_token, remove_named_by_connection};
-use names::{
-    CLAIMS, NOT_IN_TRAILERS, REQUEST_HOP, RESPONSE_HOP, Survey, is_claim, is_imitation, is_in,
+use connection_options::remove_named_by_connection;
+use forwarding_headers::{add_client_certificate, add_forwarding, add_request_id, via};
+use presence::{
+    FORWARDING, NOT_IN_TRAILERS, PresenceSet, REQUEST_HOP, RESPONSE_HOP, is_in,
+    is_other_forwarding, is_spoofed,
 };
 
-/// What is added to a request, and on whose word.
-pub(crate) struct Client<'a> {
-    /// The connection the request came in on.
-    pub(crate) peer: &'a Peer,
-    /// Whether the client is a proxy whose forwarding fields are believed.
-    pub(crate) trusted: bool,
-    /// Whether the request [is for a WebSocket](WebSocket::wanted) and may have it.
-    pub(crate) websocket: bool,
-    /// Host and port to ask for if the client named none.
-    pub(crate) default_authority: &'a str,
-    /// Whether the upstream is told who the client has proved to be.
-    pub(crate) client_cert: bool,
-    /// Numbers nobody can guess, for the request's id.
-    pub(crate) random: fn() -> u64,
-}
+pub(crate) use connection_options::{TooManyConnectionOptions, contains_token};
+pub(crate) use forwarding_headers::ForwardedClient;
 
 /// Prepares a request for its upstream. `scratch` is working memory.
 pub(crate) fn edit_request(
     head: &mut RequestHead,
-    client: &Client<'_>,
+    client: &ForwardedClient<'_>,
     scratch: &mut Vec<u8>,
 ) -> Result<(), TooManyConnectionOptions> {
-    let seen = Survey::of(&head.fields);
-    if seen.has(Name::Connection) {
+    let present = PresenceSet::of(&head.fields);
+    if present.has(Name::Connection) {
         remove_named_by_connection(&mut head.fields, scratch)?;
     }
-    let wants_trailers = seen.has(Name::Te) && contains_token(&head.fields, Name::Te, "trailers");
-    let removed = if client.trusted {
+    let accepts_trailers =
+        present.has(Name::Te) && contains_token(&head.fields, Name::Te, "trailers");
+    let removed = if client.is_trusted {
         REQUEST_HOP
     } else {
-        REQUEST_HOP | CLAIMS
+        REQUEST_HOP | FORWARDING
     };
-    if seen.names & removed != 0 || seen.claims {
+    if present.names & removed != 0 || present.has_others {
         head.fields.retain(|name, _| {
-            let believed = client.trusted || !is_claim(name);
-            !is_in(removed, name) && believed && !is_imitation(name)
+            let is_allowed = client.is_trusted || !is_other_forwarding(name);
+            !is_in(removed, name) && is_allowed && !is_spoofed(name)
         });
     }
-    if client.websocket {
+    if client.is_websocket {
         head.fields.append(Name::Upgrade, "websocket");
     }
-    if wants_trailers {
+    if accepts_trailers {
         head.fields.append(Name::Te, "trailers");
     }
     if head.authority().is_none_or(str::is_empty) {
         head.set_authority(client.default_authority);
     }
-    let left = Survey {
-        names: seen.names & !removed,
-        ..seen
+    let left = PresenceSet {
+        names: present.names & !removed,
+        ..present
     };
-    add_forwarding(head, client, left, scratch);
-    if client.client_cert {
+    add_forwarding(head, client.peer, left, scratch);
+    if client.sends_certificate {
         add_client_certificate(&mut head.fields, client.peer);
     }
     add_request_id(&mut head.fields, client.random, left);
     Ok(())
 }
 
-/// Prepares a response, final or informational, for the client. `scratch` is working memory.
+/// Prepares a response, final or interim, for the client. `scratch` is working memory.
 pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
-    let seen = Survey::of(&head.fields);
-    if seen.has(Name::Connection) {
-        // There is nobody to refuse a response to: what is named beyond the bound stays.
+    let present = PresenceSet::of(&head.fields);
+    if present.has(Name::Connection) {
+        // A response cannot be rejected: fields named beyond the bound stay.
         let _ = remove_named_by_connection(&mut head.fields, scratch);
     }
-    if seen.names & RESPONSE_HOP != 0 {
+    if present.names & RESPONSE_HOP != 0 {
         head.fields.retain(|name, _| !is_in(RESPONSE_HOP, name));
     }
     if !head.status.is_informational() {
@@ -94,11 +80,12 @@ pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
     }
 }
 
-/// Prepares trailers of either direction: fields that frame, route or authenticate have no
-/// business there (RFC 9110 section 6.5.1).
+/// Prepares trailers of either direction: fields that frame, route or authenticate are not allowed
+/// there (RFC 9110 section 6.5.1).
 pub(crate) fn edit_trailers(fields: &mut Fields) {
-    fields
-        .retain(|name, _| !is_in(NOT_IN_TRAILERS, name) && !is_claim(name) && !is_imitation(name));
+    fields.retain(|name, _| {
+        !is_in(NOT_IN_TRAILERS, name) && !is_other_forwarding(name) && !is_spoofed(name)
+    });
 }
 
 #[cfg(test)]

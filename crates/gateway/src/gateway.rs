@@ -14,21 +14,21 @@ use blitz_http::{
     Signals, TlsConfigError, TlsSlot, UpstreamTls,
 };
 
-use crate::core::Core;
 use crate::counters::{self, Counters};
 use crate::grpc;
 use crate::options::Options;
 use crate::routes::{DuplicateRoute, Routes};
+use crate::service::GatewayService;
 use crate::target::{Origin, Target};
 use crate::upstream::start_resolving;
 
-/// How long a core may take to say its counters before they are left out.
-const COUNTERS_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a core may take to report its counters before they are left out.
+const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A reverse proxy, being set up.
 ///
-/// Requests go to the target with the longest matching prefix; those that no target takes go to
-/// the service that [`Gateway::start`] is given.
+/// A request goes to the target with the longest matching prefix; unmatched requests go to the
+/// service that [`Gateway::start`] is given.
 #[derive(Debug, Default)]
 pub struct Gateway {
     listen: Vec<ListenerConfig>,
@@ -55,7 +55,7 @@ pub enum StartError {
     Duplicate(DuplicateRoute),
     /// It cannot listen, or the cores cannot be started.
     Serving(serving::StartError),
-    /// A target cannot be spoken to over TLS.
+    /// The TLS settings do not suit a target.
     Tls(TlsConfigError),
     /// The control thread, which resolves names, cannot be started.
     Resolve(io::Error),
@@ -75,8 +75,8 @@ impl Gateway {
         self
     }
 
-    /// Listens on this address too, and speaks TLS there. What is put into the slot later is for
-    /// handshakes that begin later.
+    /// Listens on this address too, over TLS. Settings put into the slot later apply to later
+    /// handshakes.
     #[must_use]
     pub fn listen_tls(self, address: Address, tls: TlsSlot) -> Gateway {
         self.listen(ListenerConfig::secure(address, tls))
@@ -89,9 +89,9 @@ impl Gateway {
         self
     }
 
-    /// How targets are spoken to whose URL begins with `https://`. Without it the well-known
-    /// authorities are believed, and no certificate is shown. What is put into the slot later is for
-    /// connections that are made later, and those made before get no more requests.
+    /// TLS settings for targets with `https://`. Without them the well-known authorities are trusted,
+    /// and no certificate is sent. Settings put into the slot later apply to new connections, and
+    /// existing connections get no more requests.
     #[must_use]
     pub fn upstream_tls(mut self, tls: impl Into<ClientTlsSlot>) -> Gateway {
         self.upstream_tls = Some(tls.into());
@@ -114,7 +114,7 @@ impl Gateway {
 
     /// Starts to listen and serve on every core; returns once all of them do.
     ///
-    /// `fallback` makes, once per core, what answers requests that no target takes. A program that
+    /// `fallback` makes the service for unmatched requests, once per core. A program that
     /// waits for signals [installs](Signals::install) its handlers before.
     ///
     /// # Errors
@@ -136,8 +136,8 @@ impl Gateway {
         })
     }
 
-    /// What a core runs to listen and serve until it is drained: for programs that start their cores
-    /// themselves, as simulations do. Each call makes the future of one core. Unlike
+    /// A future that listens and serves on one core until it is drained, for programs that start
+    /// their cores themselves, as simulations do. Each call makes the future of one core. Unlike
     /// [`Gateway::start`], this does not check whether another process listens on the addresses.
     ///
     /// # Errors
@@ -159,21 +159,22 @@ impl Gateway {
     }
 }
 
-/// What makes the service of a core, and says how it is served.
+/// A function that makes the service of a core and its options.
 fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     routes: &Routes<Target>,
     upstream_tls: Option<ClientTlsSlot>,
     options: Options,
     endpoints: &[ListenerConfig],
     fallback: F,
-) -> Result<impl Fn() -> (Rc<Core<S>>, ServeOptions) + Send + Sync + use<S, F>, StartError> {
+) -> Result<impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F>, StartError>
+{
     let names = start_resolving(&names(routes), &options.name_servers);
     let names = names.map_err(StartError::Resolve)?;
     let https_port = options.redirect_https.then(|| https_port(endpoints));
     let options = Arc::new(options);
     let targets = routes.map(Target::clone);
     Ok(move || {
-        let core = Core::new(
+        let core = GatewayService::new(
             &targets,
             &names,
             upstream_tls.as_ref(),
@@ -191,15 +192,15 @@ fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     })
 }
 
-/// Which clients may switch to HTTP/2 with `Upgrade`: all but trusted proxies, whose access rules
-/// the later requests of the connection would pass.
+/// Whether a client may switch to HTTP/2 with `Upgrade`: all but trusted proxies, since later
+/// requests of the connection would bypass their access rules.
 fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<H2cUpgrade>> {
     let trusted = Arc::clone(options);
     let is_allowed = move |peer: &Peer| !trusted.trusted_proxies.contains(peer);
     options.h2c_upgrade.then(|| Rc::new(is_allowed) as _)
 }
 
-/// The port of the first listener over TLS; 443 if somebody in front speaks it.
+/// The port of the first TLS listener; 443 if a proxy in front terminates TLS.
 fn https_port(endpoints: &[ListenerConfig]) -> u16 {
     let ports = endpoints.iter().filter_map(|endpoint| match endpoint {
         ListenerConfig {
@@ -212,7 +213,7 @@ fn https_port(endpoints: &[ListenerConfig]) -> u16 {
     ports.into_iter().next().unwrap_or(443)
 }
 
-/// What targets over TLS need, if there are any; every core can make its part of it then.
+/// The TLS settings if a target needs them, tried once so that they work on every core.
 fn upstream_tls(
     routes: &Routes<Target>,
     given: Option<ClientTlsSlot>,
@@ -252,7 +253,7 @@ impl Running {
         self.serving.listeners()
     }
 
-    /// The targets in the order in which they are asked.
+    /// The targets in the order in which they match.
     #[must_use]
     pub fn routes(&self) -> &Routes<Target> {
         &self.routes
@@ -307,12 +308,12 @@ impl Running {
     pub fn counters(&self) -> (Counters, blitz_http::Counters) {
         let (sender, receiver) = mpsc::channel();
         self.cores().post_all(move |_| {
-            // Nobody waits any more for a core that is too late.
+            // Fails if the core is too late.
             let _ = sender.send((counters::counters(), blitz_http::counters()));
         });
         let mut sums = (Counters::default(), blitz_http::Counters::default());
         for _ in 0..self.cores().count() {
-            let Ok((proxy, http)) = receiver.recv_timeout(COUNTERS_PATIENCE) else {
+            let Ok((proxy, http)) = receiver.recv_timeout(COUNTERS_TIMEOUT) else {
                 break;
             };
             sums.0.add(&proxy);

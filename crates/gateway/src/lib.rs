@@ -1,29 +1,34 @@
 #![forbid(unsafe_code)]
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
-mod admit;
-mod connect;
-mod core;
 mod counters;
-mod entrance;
-mod finish;
+mod flow;
 mod forward;
 mod gateway;
 mod grpc;
 mod options;
+mod phases;
 mod proxy_status;
-mod relay;
+mod record;
+mod rejection;
+mod replay;
 mod request;
-mod retry;
+mod request_kind;
 mod routes;
+mod service;
 mod target;
+mod translate;
 mod trusted;
+mod upload;
 mod upstream;
+mod websocket;
 
 pub use counters::{Counters, counters};
 pub use gateway::{Gateway, OnCore, Running, StartError};
 pub use options::Options;
 pub use proxy_status::Failure;
+pub use record::{Ended, Record, RecordHook};
+pub use rejection::Rejection;
 pub use routes::{DuplicateRoute, Routes};
 pub use target::{Origin, Prefix, Replaced, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};

@@ -1,38 +1,40 @@
-//! What can be set about a gateway, each with its default.
+//! Options of a gateway and their defaults.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use blitz_http::{ClientOptions, Limits};
 
+use crate::record::RecordHook;
 use crate::trusted::TrustedProxies;
 
-/// Bounds and deadlines of a gateway.
+/// Bounds, deadlines and behaviour of a gateway.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bounds and deadlines towards clients.
     pub limits: Limits,
     /// Bounds and deadlines towards upstreams: connecting 1 s, response head 60 s, silence within a
-    /// response body 60 s (instead of both for calls of gRPC: nothing moving, 300 s), idle in the pool
-    /// 55 s.
+    /// response body 60 s (for gRPC calls 300 s without a byte in either direction instead of both),
+    /// idle in the pool 55 s.
     pub client: ClientOptions,
-    /// How long an upstream may leave a client's `Expect: 100-continue` without an answer before
-    /// the gateway sends `100 Continue` itself; 1 s. Old servers never send it, and careful
-    /// clients wait for it.
+    /// How long the gateway waits for an upstream to answer `Expect: 100-continue` before it sends
+    /// `100 Continue` itself; 1 s. Old servers never send it, and careful clients wait for it.
     pub continue_timeout: Duration,
-    /// How long requests that run are given when the gateway stops; 30 s.
+    /// How long running requests may take when the gateway stops; 30 s.
     pub drain_timeout: Duration,
-    /// Clients whose word about the real client is believed; none.
+    /// Clients whose forwarding fields are trusted; none.
     pub trusted_proxies: TrustedProxies,
     /// Lets clients in clear text switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2); no.
     /// Trusted proxies, clients of unix sockets and forwarded requests never switch.
     pub h2c_upgrade: bool,
-    /// Sends requests in clear text to the first listener that speaks TLS, or to port 443 if none
-    /// does, but for the proofs that authorities ask for (RFC 8555, section 8.3); no.
+    /// Redirects requests in clear text to the first TLS listener, or to port 443 if there is none,
+    /// except ACME challenges (RFC 8555, section 8.3); no.
     pub redirect_https: bool,
-    /// Tells upstreams who the client has proved to be, in `Client-Cert` and `Client-Cert-Chain`
-    /// (RFC 9440); no. What clients write there themselves is removed in any case.
+    /// Sends the client's certificate to upstreams in `Client-Cert` and `Client-Cert-Chain`
+    /// (RFC 9440); no. The client's own fields of these names are removed in any case.
     pub client_cert_header: bool,
+    /// A function that sees the record of each request when it has ended; none.
+    pub record_hook: Option<RecordHook>,
     /// Name servers for upstreams' names; none means those of `/etc/resolv.conf`.
     pub name_servers: Vec<SocketAddr>,
 }
@@ -48,6 +50,7 @@ impl Default for Options {
             h2c_upgrade: false,
             redirect_https: false,
             client_cert_header: false,
+            record_hook: None,
             name_servers: Vec::new(),
         }
     }

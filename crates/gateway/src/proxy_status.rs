@@ -1,15 +1,15 @@
-//! What a client is told when its request got no answer from an upstream: the one map from
+//! Failures of upstreams as clients see them: the one map from
 //! failures to status codes and to the registered `Proxy-Status` errors (RFC 9209 section 2.3).
 
 use blitz_http::{ClientError, ErrorKind, Status, TlsError};
 
 use crate::upstream::NameFailure;
 
-/// Declares the failures with all that is said about them, as text that needs no formatting.
+/// Declares the failures with their texts, which need no formatting.
 macro_rules! failures {
     ($($(#[$doc:meta])* $variant:ident $token:literal $status:ident $detail:literal)*) => {
-        /// Why an upstream did not answer. Whose fault it is shows in the status: 502 the upstream
-        /// or its name, 503 nobody was there to ask, 504 it took too long, 500 ours.
+        /// Why an upstream did not answer. The status says whose fault it is: 502 the upstream
+        /// or its name, 503 no upstream available, 504 a timeout, 500 the gateway.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Failure {
             $($(#[$doc])* $variant,)*
@@ -50,7 +50,7 @@ failures! {
     DnsError "dns_error" BAD_GATEWAY "the upstream's name could not be resolved"
     /// The name servers did not answer in time.
     DnsTimeout "dns_timeout" GATEWAY_TIMEOUT "resolving the upstream's name took too long"
-    /// Nothing listens at the upstream's address.
+    /// Nothing listens on the upstream's address.
     ConnectionRefused "connection_refused" BAD_GATEWAY "the upstream refused the connection"
     /// No connection within the connect timeout.
     ConnectionTimeout "connection_timeout" GATEWAY_TIMEOUT "connecting to the upstream took too long"
@@ -62,7 +62,7 @@ failures! {
     DestinationIpUnroutable "destination_ip_unroutable" BAD_GATEWAY "the upstream's address cannot be reached"
     /// The upstream's certificate was not accepted.
     TlsCertificateError "tls_certificate_error" BAD_GATEWAY "the upstream's certificate was not accepted"
-    /// The upstream gave the TLS connection up and said why.
+    /// The upstream closed the TLS connection with an alert.
     TlsAlertReceived "tls_alert_received" BAD_GATEWAY "the upstream refused the TLS connection"
     /// TLS failed otherwise.
     TlsProtocolError "tls_protocol_error" BAD_GATEWAY "no TLS connection to the upstream could be made"
@@ -83,9 +83,9 @@ failures! {
     /// The upstream switched protocols without being asked, to another than asked for, or not as the
     /// protocol wants it.
     HttpUpgradeFailed "http_upgrade_failed" BAD_GATEWAY "the upstream did not switch to the protocol that was asked for"
-    /// A WebSocket cannot be asked of the upstream, which speaks HTTP/2 in clear text.
+    /// The upstream does not support WebSockets: its connections multiplex, without extended CONNECT.
     NoExtendedConnect "http_upgrade_failed" BAD_GATEWAY "the upstream takes no WebSockets over HTTP/2 (RFC 8441): its URL has to begin with http://"
-    /// The upstream of a call speaks HTTP/1.1.
+    /// Connections to the upstream of a call carry no trailers.
     GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs an upstream that speaks HTTP/2: its URL begins with h2c:// for example"
     /// The gateway failed.
     ProxyInternalError "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway failed"
@@ -112,7 +112,7 @@ impl From<&ClientError> for Failure {
             ClientError::Busy => Failure::ConnectionLimitReached,
             ClientError::QueueFull => Failure::UpstreamQueueFull,
             ClientError::NoExtendedConnect => Failure::NoExtendedConnect,
-            // It was asked twice and took the request neither time.
+            // Both attempts were refused unprocessed.
             ClientError::Unprocessed => Failure::ConnectionTerminated,
             ClientError::Truncated => Failure::HttpResponseIncomplete,
             ClientError::TimedOut => Failure::HttpResponseTimeout,

@@ -6,20 +6,20 @@ use crate::target::{Prefix, Target};
 
 /// All targets, by the text of their prefixes in descending order.
 ///
-/// All texts between a path and a prefix of it begin with that prefix. So whatever takes a path is
-/// found at the greatest text that does not exceed it, or along that one's [wider](Entry::wider)
-/// entries: a binary search and a few steps, however many targets there are.
+/// All texts between a path and a prefix of it begin with that prefix. So the matching entry is the
+/// one with the greatest text that does not exceed the path, or one of its
+/// [parents](RouteEntry::parent): a binary search and a few steps, however many targets there are.
 #[derive(Debug, Default)]
 pub struct Routes<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<RouteEntry<T>>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct RouteEntry<T> {
     prefix: Prefix,
     route: T,
-    /// The longest of the other prefixes that this one's text begins with; it comes later.
-    wider: Option<usize>,
+    /// The longest other prefix that this one's text begins with. Comes later in the list.
+    parent: Option<usize>,
 }
 
 /// Two targets that claim the same requests.
@@ -31,18 +31,18 @@ pub struct DuplicateRoute {
 }
 
 impl<T> Routes<T> {
-    /// The route that takes `path`, which must be normalised (rule 10). Never allocates.
+    /// The route that matches `path`, which must be normalised (rule 10). Never allocates.
     pub fn find(&self, path: &str) -> Option<&T> {
         let start = self
             .entries
             .partition_point(|entry| entry.prefix.text() > path);
-        self.along(start)
+        self.with_parents(start)
             .map(|at| &self.entries[at])
             .find(|entry| entry.prefix.takes(path))
             .map(|entry| &entry.route)
     }
 
-    /// The routes with their prefixes, each before those that are wider.
+    /// The routes with their prefixes, each before its parents.
     pub fn iter(&self) -> impl Iterator<Item = (&Prefix, &T)> {
         self.entries
             .iter()
@@ -56,29 +56,29 @@ impl<T> Routes<T> {
 
     /// The same table with another value behind each prefix.
     pub fn map<U>(&self, mut make: impl FnMut(&T) -> U) -> Routes<U> {
-        let entries = self.entries.iter().map(|entry| Entry {
+        let entries = self.entries.iter().map(|entry| RouteEntry {
             prefix: entry.prefix.clone(),
             route: make(&entry.route),
-            wider: entry.wider,
+            parent: entry.parent,
         });
         Routes {
             entries: entries.collect(),
         }
     }
 
-    /// The entry at `start`, if there is one, and then always the next wider one.
-    fn along(&self, start: usize) -> impl Iterator<Item = usize> {
+    /// The entry at `start`, if there is one, and then its parents.
+    fn with_parents(&self, start: usize) -> impl Iterator<Item = usize> {
         let first = (start < self.entries.len()).then_some(start);
-        std::iter::successors(first, |&at| self.entries[at].wider)
+        std::iter::successors(first, |&at| self.entries[at].parent)
     }
 
     fn link(&mut self) {
         for at in (0..self.entries.len()).rev() {
             let text = self.entries[at].prefix.text();
-            let wider = self
-                .along(at + 1)
+            let parent = self
+                .with_parents(at + 1)
                 .find(|&other| text.starts_with(self.entries[other].prefix.text()));
-            self.entries[at].wider = wider;
+            self.entries[at].parent = parent;
         }
     }
 }
@@ -89,7 +89,7 @@ impl Routes<Target> {
     /// # Errors
     /// Two targets that claim the same requests: the second one would never get any.
     pub fn new(targets: Vec<Target>) -> Result<Routes<Target>, DuplicateRoute> {
-        let mut entries: Vec<Entry<Target>> = Vec::with_capacity(targets.len());
+        let mut entries: Vec<RouteEntry<Target>> = Vec::with_capacity(targets.len());
         for target in targets {
             let prefix = target.prefix.clone();
             let same = |other: &Prefix| {
@@ -103,18 +103,20 @@ impl Routes<Target> {
                     second,
                 });
             }
-            entries.push(Entry {
+            entries.push(RouteEntry {
                 prefix,
                 route: target,
-                wider: None,
+                parent: None,
             });
         }
         // Of `/api` and `/api*` the first is narrower and goes before.
         let is_text = |prefix: &Prefix| matches!(prefix, Prefix::Text(_));
-        entries.sort_by(|Entry { prefix: a, .. }, Entry { prefix: b, .. }| {
-            let descending = b.text().cmp(a.text());
-            descending.then(is_text(a).cmp(&is_text(b)))
-        });
+        entries.sort_by(
+            |RouteEntry { prefix: a, .. }, RouteEntry { prefix: b, .. }| {
+                let descending = b.text().cmp(a.text());
+                descending.then(is_text(a).cmp(&is_text(b)))
+            },
+        );
         let mut routes = Routes { entries };
         routes.link();
         Ok(routes)
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_plain_url_the_rest_is_nobodys() {
+    fn without_a_plain_url_other_paths_match_nothing() {
         let table = routes(&["/api=http://api:2"]).unwrap();
         assert_eq!(port_for(&table, "/"), None);
         assert_eq!(port_for(&table, "/apix"), None);
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_that_ends_in_a_slash_takes_only_what_is_below() {
+    fn a_prefix_that_ends_in_a_slash_matches_only_paths_below() {
         let table = routes(&["/docs/=http://docs:1"]).unwrap();
         assert_eq!(port_for(&table, "/docs"), None);
         assert_eq!(port_for(&table, "/docs/").as_deref(), Some("docs:1"));
@@ -235,7 +237,7 @@ mod tests {
 
     /// Every table of these prefixes against every short path.
     #[test]
-    fn the_table_answers_as_a_walk_over_all_prefixes_would() {
+    fn the_table_agrees_with_a_walk_over_all_prefixes() {
         const PREFIXES: [&str; 11] = [
             "", "/=", "/*=", "/a=", "/a/=", "/a*=", "/a.=", "/a/b=", "/a/b*=", "/ab=", "/b=",
         ];
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_way_round_leads_to_the_plain_url() {
+    fn many_parents_lead_to_the_plain_url() {
         let deep: String = (0..100).map(|level| format!("/{level}")).collect();
         let mut values: Vec<String> = (0..100).map(|n| format!("/n{n}=http://n:1")).collect();
         values.push(format!("{deep}=http://deep:1"));

@@ -1,8 +1,8 @@
-//! One `--to` flag: which requests it takes and where they go.
+//! One `--to` flag: which requests it matches and where they are sent.
 //!
-//! `--to http://127.0.0.1:3000` takes everything no other target took;
-//! `--to /api=http://127.0.0.1:4000` takes `/api` and what lies below it;
-//! `--to h2c://127.0.0.1:5000` is asked over HTTP/2.
+//! `--to http://127.0.0.1:3000` matches everything that no other target matches;
+//! `--to /api=http://127.0.0.1:4000` matches `/api` and everything below it;
+//! `--to h2c://127.0.0.1:5000` is reached over HTTP/2.
 
 mod host;
 mod parse;
@@ -11,20 +11,19 @@ mod path;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use blitz_http::{Protocol, path as request_path};
 
-/// What one `--to URL` or `--to PREFIX=URL` says.
+/// One `--to URL` or `--to PREFIX=URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Which paths it takes.
+    /// Paths that it matches.
     pub prefix: Prefix,
     /// Where they are sent.
     pub origin: Origin,
-    /// What is spoken there in clear text; over TLS the upstream chooses.
+    /// Protocol in clear text; over TLS it is negotiated.
     pub protocol: Protocol,
-    /// Whether it is spoken to over TLS.
+    /// Whether connections use TLS.
     pub tls: bool,
     /// Replaces the prefix on the way out; `None` keeps the prefix.
     pub path: Option<String>,
@@ -32,12 +31,12 @@ pub struct Target {
     pub authority: String,
 }
 
-/// Which request paths a target takes. Paths are compared after normalising (rule 10).
+/// The request paths that a target matches. Paths are compared after normalising (rule 10).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Prefix {
-    /// Whatever no other target took, `OPTIONS *` included.
+    /// Everything that no other target matches, `OPTIONS *` included.
     Everything,
-    /// The path itself and everything below it: `/api` takes `/api` and `/api/x`, not `/apix`.
+    /// The path itself and everything below it: `/api` matches `/api` and `/api/x`, not `/apix`.
     Segments(String),
     /// Every path that begins with this text, as written with a final `*` (dropped) or `.` (kept).
     Text(String),
@@ -56,7 +55,7 @@ pub enum Origin {
     Unix(PathBuf),
 }
 
-/// Why a `--to` value was refused, and what to write instead.
+/// Why a `--to` value is invalid, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetError {
     value: String,
@@ -85,9 +84,9 @@ impl Target {
         }
     }
 
-    /// Writes the path to ask the upstream for to `out`, if it is not the one the client asked for.
+    /// Writes the upstream's path to `out`, if it differs from the client's.
     ///
-    /// `matched` must be normalised and one that this target's prefix takes; `sent` is the same path
+    /// `matched` must be normalised and one that this target's prefix matches; `sent` is the same path
     /// as it would be sent, of which the part that spells the prefix is replaced.
     pub fn replace_path(&self, matched: &str, sent: &str, out: &mut String) -> Replaced {
         let Some(replacement) = &self.path else {
@@ -106,7 +105,7 @@ impl Target {
             out.push_str(last);
             out.push_str(first);
             if request_path::may_be_dot_segment(out) {
-                return Replaced::Climbs;
+                return Replaced::DotSegment;
             }
             out.clear();
         }
@@ -116,19 +115,19 @@ impl Target {
     }
 }
 
-/// What became of a path on its way to the upstream.
+/// Outcome of replacing a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replaced {
     /// The target names no path of its own: the client's is sent.
     Kept,
     /// The new path was written.
     Written,
-    /// The two would join to a `.` or `..` segment, which nobody may ask for: 400.
-    Climbs,
+    /// The two would join to a `.` or `..` segment, which no path may contain: 400.
+    DotSegment,
 }
 
 impl Prefix {
-    /// Whether a request for `path` belongs here.
+    /// Whether the prefix matches `path`.
     pub fn takes(&self, path: &str) -> bool {
         match self {
             Prefix::Everything => true,
@@ -139,7 +138,7 @@ impl Prefix {
         }
     }
 
-    /// What every path begins with that it takes; of two that take a path the longer one is meant.
+    /// The start of every path that it matches. Of two matching prefixes the longer one wins.
     pub fn text(&self) -> &str {
         match self {
             Prefix::Everything => "",
@@ -147,7 +146,7 @@ impl Prefix {
         }
     }
 
-    /// Whether no path is left for anybody else.
+    /// Whether it matches every path.
     pub fn takes_all_paths(&self) -> bool {
         matches!(self, Prefix::Everything)
             || matches!(self, Prefix::Segments(text) | Prefix::Text(text) if text == "/")
@@ -163,30 +162,18 @@ impl Prefix {
     }
 }
 
-impl FromStr for Target {
-    type Err = TargetError;
-
-    fn from_str(value: &str) -> Result<Target, TargetError> {
-        parse::target(value).map_err(|parse::Fault { problem, fix }| TargetError {
-            value: value.to_owned(),
-            problem,
-            fix,
-        })
-    }
-}
-
 impl TargetError {
     /// The value as it was given.
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// What is wrong with it.
+    /// The problem with it.
     pub fn problem(&self) -> &str {
         &self.problem
     }
 
-    /// What to write instead.
+    /// The remedy.
     pub fn fix(&self) -> &str {
         &self.fix
     }

@@ -1,4 +1,4 @@
-//! Which clients are proxies whose word about the real client is believed.
+//! Trusted proxies: clients whose forwarding fields are kept.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -25,7 +25,7 @@ struct Network {
     mask: u128,
 }
 
-/// Why a text names no trusted proxies, and what to write instead.
+/// Why a text does not name trusted proxies, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedProxyError {
     problem: String,
@@ -36,7 +36,7 @@ impl TrustedProxies {
     /// Whether the client on this connection is such a proxy.
     pub fn contains(&self, peer: &Peer) -> bool {
         match peer.remote {
-            // The usual case, and asked for every request.
+            // The usual case, checked for every request.
             Some(_) if self.networks.is_empty() => false,
             Some(remote) => {
                 let address = bits(remote.ip());
@@ -127,12 +127,12 @@ fn ip_of(bits: u128) -> IpAddr {
 }
 
 impl TrustedProxyError {
-    /// What is wrong with the text.
+    /// The problem with the text.
     pub fn problem(&self) -> &str {
         &self.problem
     }
 
-    /// What to write instead.
+    /// The remedy.
     pub fn fix(&self) -> &str {
         &self.fix
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_trusted_by_default() {
+    fn no_client_is_trusted_by_default() {
         assert!(!trusts(&[], Some("127.0.0.1:1")));
         assert!(!trusts(&[], None));
     }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_with_what_to_write() {
+    fn invalid_networks_are_errors_with_a_remedy() {
         for (text, fix) in [
             ("", "for example 10.0.0.0/8"),
             ("example.com", "for example 10.0.0.0/8"),

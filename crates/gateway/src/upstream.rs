@@ -1,7 +1,7 @@
-//! Where requests are sent: endpoints and their addresses.
+//! Upstreams: their addresses, and which one is used next.
 
-mod endpoint;
+mod balancer;
 mod resolve;
 
-pub(crate) use endpoint::{Connections, Endpoint, Pick, Tried};
+pub(crate) use balancer::{Balancer, Connector, Pick, Tried};
 pub(crate) use resolve::{NameFailure, Resolved, start as start_resolving};

@@ -1,8 +1,9 @@
-use blitz_http::{Scheme, Status, Version};
+use blitz_http::{Peer, Scheme, Status, Version};
 
-use super::adding::REQUEST_ID_MAX;
-use super::connection::CONNECTION_OPTIONS_MAX;
+use super::connection_options::CONNECTION_OPTIONS_MAX;
+use super::forwarding_headers::REQUEST_ID_MAX;
 use super::*;
+use crate::websocket::WebSocket;
 
 const FIXED_ID: &str = "00000000000000ff00000000000000ff";
 
@@ -29,13 +30,13 @@ fn edit(
     peer: &Peer,
     trusted: bool,
 ) -> Result<(), TooManyConnectionOptions> {
-    let client = Client {
+    let client = ForwardedClient {
         peer,
-        trusted,
-        websocket: WebSocket::wanted(head).is_some(),
+        is_trusted: trusted,
+        is_websocket: WebSocket::requested(head).is_some(),
         default_authority: "upstream:80",
         random: || 255,
-        client_cert: false,
+        sends_certificate: false,
     };
     edit_request(head, &client, &mut b"leftover".to_vec())
 }

@@ -1,10 +1,13 @@
-//! Base64 as gRPC-Web uses it: a stream of texts, each padded where it ends, one behind the other.
+//! Base64 as gRPC-Web uses it: a sequence of texts, each with its own padding.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use blitz_http::{Buffer, Chunk};
+use blitz_http::{Buffer, Chunk, Fields, Pooled, Slice};
 
-/// Letters that stand for three bytes.
+use crate::proxy_status::Failure;
+use crate::translate::{NotBase64, Translate};
+
+/// Characters that encode three bytes.
 const QUAD: usize = 4;
 
 /// The text of these bytes, with its padding.
@@ -12,24 +15,20 @@ pub(super) fn encode(bytes: &[u8]) -> Chunk {
     let mut text = Buffer::take();
     text.resize(bytes.len().div_ceil(3) * QUAD, 0);
     let written = STANDARD.encode_slice(bytes, &mut text[..]);
-    assert_eq!(written, Ok(text.len()), "there is room for it");
+    assert_eq!(written, Ok(text.len()), "the buffer has the encoded length");
     Chunk::from(text)
 }
 
-/// It is not base64, or ends within four letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotBase64;
-
-/// Decodes what comes in pieces that may end anywhere.
+/// Decodes text in pieces that may end anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// Letters that wait for those that complete them.
+    /// Characters of an incomplete group of four.
     kept: [u8; QUAD],
     kept_len: usize,
 }
 
 impl Decoder {
-    /// What the next piece of text brings.
+    /// The bytes that the next piece of text completes.
     pub(super) fn decode(&mut self, mut text: &[u8]) -> Result<Buffer, NotBase64> {
         let mut bytes = Buffer::take();
         if self.kept_len > 0 {
@@ -44,7 +43,7 @@ impl Decoder {
         let (mut quads, rest) = text.split_at(whole);
         while !quads.is_empty() {
             // Padding ends a text, and another may follow.
-            let padding = quads.iter().position(|&letter| letter == b'=');
+            let padding = quads.iter().position(|&character| character == b'=');
             let end = padding.map_or(quads.len(), |at| (at / QUAD + 1) * QUAD);
             let (one, others) = quads.split_at(end);
             append(one, &mut bytes)?;
@@ -54,7 +53,7 @@ impl Decoder {
         Ok(bytes)
     }
 
-    /// Nothing follows.
+    /// The text ends here.
     pub(super) fn finish(&self) -> Result<(), NotBase64> {
         if self.kept_len == 0 {
             Ok(())
@@ -63,7 +62,7 @@ impl Decoder {
         }
     }
 
-    /// Keeps up to four letters; gives back the others.
+    /// Keeps up to four characters; gives back the others.
     fn keep<'a>(&mut self, text: &'a [u8]) -> &'a [u8] {
         let (more, others) = text.split_at(text.len().min(QUAD - self.kept_len));
         self.kept[self.kept_len..][..more.len()].copy_from_slice(more);
@@ -72,7 +71,21 @@ impl Decoder {
     }
 }
 
-/// Decodes one text, which is padded at its end or nowhere.
+impl Translate for Decoder {
+    fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
+        self.decode(&slice).map(Chunk::from)
+    }
+
+    fn end(&mut self, _: &mut Option<Pooled<Fields>>) -> Result<Option<Chunk>, NotBase64> {
+        self.finish().map(|()| None)
+    }
+
+    fn fail(&mut self, _: Failure) -> Option<Chunk> {
+        None
+    }
+}
+
+/// Decodes one text, which has padding at its end only.
 fn append(text: &[u8], bytes: &mut Buffer) -> Result<(), NotBase64> {
     let start = bytes.len();
     bytes.resize(start + text.len() / QUAD * 3, 0);
@@ -95,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_follow_each_other_and_are_cut_anywhere() {
+    fn texts_may_follow_each_other_and_be_split_anywhere() {
         let text = "AAAAAAE=aGk=Zm9vYmFyZg==Zm8=";
         let whole = decoded(&[text]);
         assert_eq!(whole, Ok(b"\0\0\0\0\x01hifoobarffo".to_vec()));
@@ -104,12 +117,12 @@ mod tests {
                 assert_eq!(decoded(&[&text[..at], &text[at..end], &text[end..]]), whole);
             }
         }
-        let letters: Vec<_> = text.split("").collect();
-        assert_eq!(decoded(&letters), whole);
+        let characters: Vec<_> = text.split("").collect();
+        assert_eq!(decoded(&characters), whole);
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn invalid_base64_is_refused() {
         for text in [
             "aGk", "a=k=", "====", "a===", "aG k", "aGl=", "aGk=\n", "aGk=a", "-_-_", "ab=c",
         ] {
@@ -119,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_is_decoded() {
+    fn encoding_and_decoding_round_trip() {
         for len in 0..100_u8 {
             let bytes: Vec<u8> = (0..len).map(|byte| byte.wrapping_mul(37)).collect();
             let text = encode(&bytes);

@@ -1,4 +1,4 @@
-//! Status codes of gRPC, and how HTTP's failures become them (gRPC's document
+//! Status codes of gRPC, and their mapping from HTTP's (gRPC's document
 //! http-grpc-status-mapping).
 
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use blitz_http::{Fields, Status};
 
 use crate::proxy_status::Failure;
 
-/// The codes that a gateway has use for.
+/// Codes that the gateway sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Unknown = 2,
@@ -21,8 +21,8 @@ pub(crate) enum Code {
 }
 
 impl Code {
-    /// What a client makes of an HTTP status; and beyond that document, what is too large for our
-    /// limits is what gRPC calls a resource that is exhausted.
+    /// The code that clients derive from an HTTP status. Unlike in that document, messages beyond our
+    /// limits are RESOURCE_EXHAUSTED.
     pub(crate) fn of_status(status: Status) -> Code {
         match status.code() {
             400 => Code::Internal,
@@ -35,8 +35,8 @@ impl Code {
         }
     }
 
-    /// Whoever could not even connect may try again at once; whoever waited in vain for the
-    /// upstream has no time left.
+    /// A failure to connect may be retried at once. A timeout of the upstream is
+    /// DEADLINE_EXCEEDED.
     pub(crate) fn of_failure(failure: Failure) -> Code {
         match failure {
             Failure::DeadlineExceeded | Failure::HttpResponseTimeout => Code::DeadlineExceeded,
@@ -45,14 +45,14 @@ impl Code {
         }
     }
 
-    /// Says how the call ended, in trailers or in a head that has nothing behind it.
+    /// Writes how the call ended to trailers, or to the head of a response without content.
     pub(crate) fn write(self, message: &str, fields: &mut Fields) {
         fields.append("grpc-status", (self as u8).to_string());
         fields.append("grpc-message", percent_encoded(message));
     }
 }
 
-/// `Percent-Encoded` of PROTOCOL-HTTP2: visible ASCII and blanks stay, but for `%`.
+/// `Percent-Encoded` of PROTOCOL-HTTP2: visible ASCII and spaces stay, except `%`.
 fn percent_encoded(message: &str) -> String {
     let mut encoded = String::with_capacity(message.len());
     for byte in message.bytes() {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_what_clients_of_grpc_call_them() {
+    fn failures_and_statuses_map_to_codes() {
         let codes = |failures: &[Failure]| -> Vec<_> {
             failures
                 .iter()

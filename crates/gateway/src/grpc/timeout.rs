@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// The field.
+/// Name of the field.
 pub(super) const FIELD: &str = "grpc-timeout";
 
 /// Most digits (PROTOCOL-HTTP2, `TimeoutValue`).
 const DIGITS_MAX: usize = 8;
 
-/// The largest value that has so many digits.
+/// Largest value with that many digits.
 const VALUE_MAX: u128 = 99_999_999;
 
-/// `1*8DIGIT` and a unit; `None` for anything else, which is the server's to refuse.
+/// `1*8DIGIT` and a unit; `None` for anything else, which is left to the server to refuse.
 pub(super) fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if !(1..=DIGITS_MAX).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
@@ -31,7 +31,7 @@ pub(super) fn parse(value: &[u8]) -> Option<Duration> {
     })
 }
 
-/// In the finest unit that has room for it, rounded down: nobody is given more time than is left.
+/// In the finest unit in which it fits, rounded down: the server never gets more time than is left.
 pub(super) fn format(left: Duration) -> String {
     let units = [
         (left.as_nanos(), 'n'),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_written_as_finely_as_it_fits() {
+    fn remaining_time_is_written_in_the_finest_unit_that_fits() {
         for (left, text) in [
             (Duration::ZERO, "0n"),
             (Duration::from_micros(1_500), "1500000n"),

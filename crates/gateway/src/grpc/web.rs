@@ -1,42 +1,44 @@
-//! gRPC-Web, which browsers speak, and its translation (gRPC's document PROTOCOL-WEB): messages are
-//! framed as in gRPC, but trailers are a frame of their own behind the messages, and all of it may be
+//! gRPC-Web, the form of gRPC that browsers send, and its translation (gRPC's document
+//! PROTOCOL-WEB). Messages are framed as in gRPC, trailers are a last frame, and all of it may be
 //! in base64.
 
 use blitz_http::{Chunk, Fields, Name, Pooled, RequestHead, ResponseHead, Slice};
 
-use super::base64::{self, Decoder, NotBase64};
-use super::{Code, is_grpc};
+use super::base64::{self, Decoder};
+use super::content_type::{self, GRPC, is_grpc};
+use super::status::Code;
 use crate::proxy_status::Failure;
+use crate::translate::{NotBase64, Translate};
 
-/// In front of a message: whether it is compressed, and its length.
+/// Before each message: whether it is compressed, and its length.
 const FRAME_HEADER_BYTES: usize = 5;
 
-/// The flag of a frame that has trailers in it.
+/// Flag of a frame with trailers.
 const TRAILERS: u8 = 0x80;
 
-/// Says how a call ended, wherever the fields are that do.
+/// Fields that say how a call ended, in a head or in trailers.
 const STATUS_FIELDS: [&str; 3] = ["grpc-status", "grpc-message", "grpc-status-details-bin"];
 
-/// How the bytes of a message are sent.
+/// Encoding of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As they are.
+    /// None.
     Binary,
-    /// In base64, for clients that can receive nothing else piece by piece.
+    /// Base64, for clients that can read nothing else while it arrives.
     Text,
 }
 
-/// What a client speaks.
+/// Encodings of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Web {
-    /// In its request.
+    /// Of its request.
     pub(super) sends: Form,
-    /// In the answer.
+    /// Of the response.
     pub(super) takes: Form,
 }
 
 impl Web {
-    /// What `Content-Type` and `Accept` say of a request.
+    /// From `Content-Type` and `Accept` of a request.
     pub(super) fn of(fields: &Fields) -> Option<Web> {
         let (sends, _) = form_of(fields.get(Name::ContentType)?)?;
         let accepted = fields.get_all(Name::Accept);
@@ -51,20 +53,20 @@ impl Web {
     pub(super) fn translate_request(head: &mut RequestHead) {
         let fields = &mut head.fields;
         let Some((_, rest)) = fields.get(Name::ContentType).and_then(form_of) else {
-            unreachable!("it was looked at before")
+            unreachable!("the call was recognised by this content type")
         };
-        let content_type = [super::GRPC, rest].concat();
+        let content_type = [GRPC, rest].concat();
         fields.set(Name::ContentType, content_type);
         fields.set(Name::Te, "trailers");
         fields.remove("x-grpc-web");
     }
 
-    /// What translates the content of the request, if something has to.
-    pub(super) fn decoder(self) -> Option<Translation> {
-        (self.sends == Form::Text).then(|| Translation::Decode(Decoder::default()))
+    /// Translates the content of the request, if it needs that.
+    pub(super) fn decoder(self) -> Option<Box<dyn Translate>> {
+        (self.sends == Form::Text).then(|| Box::new(Decoder::default()) as _)
     }
 
-    /// What translates the answer with this head, if it is one of gRPC.
+    /// Translates the response with this head, if it is one of gRPC.
     pub(super) fn encoder(self, head: &ResponseHead) -> Option<Encoder> {
         let content_type = head.fields.get(Name::ContentType)?;
         is_grpc(content_type).then(|| Encoder {
@@ -74,7 +76,7 @@ impl Web {
         })
     }
 
-    /// The content type of answers that the gateway makes.
+    /// Content type of the gateway's own answers.
     pub(super) fn content_type(self) -> &'static str {
         match self.takes {
             Form::Binary => "application/grpc-web+proto",
@@ -82,7 +84,7 @@ impl Web {
         }
     }
 
-    /// The content of an answer that is nothing but its trailers.
+    /// Content of an answer that has trailers only.
     pub(super) fn trailers_only(self, trailers: &Fields) -> Chunk {
         self.takes.encode(frame(trailers))
     }
@@ -104,28 +106,29 @@ impl Form {
     }
 }
 
-/// The form that a media type names, and what stands behind that name.
+/// The form that a media type names, and its suffix.
 fn form_of(media_type: &[u8]) -> Option<(Form, &[u8])> {
     let of = |form: Form| {
-        let rest = super::rest_behind(form.prefix(), media_type)?;
+        let rest = content_type::suffix(form.prefix(), media_type)?;
         Some((form, rest))
     };
     of(Form::Text).or_else(|| of(Form::Binary))
 }
 
-/// Translates an answer on its way.
+/// Translates a response.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     form: Form,
     messages: Messages,
-    /// What the head says of how the call ended, as it may if nothing comes behind it.
+    /// How the call ended, from the head. Only a response without content has it there.
     status: Option<Pooled<Fields>>,
 }
 
 impl Encoder {
-    pub(super) fn translate_head(&mut self, head: &mut ResponseHead) {
+    /// Makes the head one of gRPC-Web.
+    pub(crate) fn translate_head(&mut self, head: &mut ResponseHead) {
         let content_type = head.fields.get(Name::ContentType).unwrap_or_default();
-        let rest = super::rest_behind(super::GRPC, content_type).unwrap_or_default();
+        let rest = content_type::suffix(GRPC, content_type).unwrap_or_default();
         let content_type = [self.form.prefix(), rest].concat();
         head.fields.set(Name::ContentType, content_type);
         head.fields.remove(Name::Trailer);
@@ -138,17 +141,8 @@ impl Encoder {
         }
     }
 
-    /// Messages, or parts of them.
-    pub(crate) fn content(&mut self, slice: Slice) -> Chunk {
-        self.messages.pass(&slice);
-        match self.form {
-            Form::Binary => Chunk::from(slice),
-            Form::Text => base64::encode(&slice),
-        }
-    }
-
-    /// The end of an answer. One without a status would look complete to some clients.
-    pub(crate) fn end(&mut self, trailers: Option<Pooled<Fields>>) -> Chunk {
+    /// The last frame of a response. Without a status it would look complete to some clients.
+    pub(crate) fn end_of_response(&mut self, trailers: Option<Pooled<Fields>>) -> Chunk {
         let mut trailers = trailers.or(self.status.take()).unwrap_or_default();
         if !trailers.contains("grpc-status") {
             let message = "the upstream's answer ended without a status";
@@ -156,14 +150,27 @@ impl Encoder {
         }
         self.form.encode(frame(&trailers))
     }
+}
 
-    /// The end of an answer that was not completed; none if a message was not, whose rest the
-    /// client would take it for.
-    pub(super) fn fail(&self, failure: Failure) -> Option<Chunk> {
+impl Translate for Encoder {
+    fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
+        self.messages.pass(&slice);
+        Ok(match self.form {
+            Form::Binary => Chunk::from(slice),
+            Form::Text => base64::encode(&slice),
+        })
+    }
+
+    fn end(&mut self, trailers: &mut Option<Pooled<Fields>>) -> Result<Option<Chunk>, NotBase64> {
+        Ok(Some(self.end_of_response(trailers.take())))
+    }
+
+    /// Nothing within a message: the client would take the frame for the rest of it.
+    fn fail(&mut self, failure: Failure) -> Option<Chunk> {
         let mut trailers = Pooled::<Fields>::take();
         Code::of_failure(failure).write(failure.detail(), &mut trailers);
-        let whole = self.messages.are_whole();
-        whole.then(|| self.form.encode(frame(&trailers)))
+        let is_between_messages = self.messages.is_between();
+        is_between_messages.then(|| self.form.encode(frame(&trailers)))
     }
 }
 
@@ -181,11 +188,11 @@ fn frame(trailers: &Fields) -> Vec<u8> {
     frame
 }
 
-/// Follows messages, to know where one ends.
+/// Tracks where messages end.
 #[derive(Debug, Default)]
 struct Messages {
     header: [u8; FRAME_HEADER_BYTES],
-    /// How much of it is there; of the next message, once `left` is nothing.
+    /// Bytes of the next message's header that have come, if `left` is 0.
     header_len: usize,
     /// Bytes of the message that are still to come.
     left: usize,
@@ -212,37 +219,8 @@ impl Messages {
         }
     }
 
-    fn are_whole(&self) -> bool {
+    fn is_between(&self) -> bool {
         self.left == 0 && self.header_len == 0
-    }
-}
-
-/// A body on its way through, with what it becomes.
-#[derive(Debug)]
-pub(crate) enum Translation {
-    /// A request in base64.
-    Decode(Decoder),
-    /// An answer.
-    Encode(Encoder),
-}
-
-impl Translation {
-    pub(crate) fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
-        match self {
-            Translation::Decode(decoder) => decoder.decode(&slice).map(Chunk::from),
-            Translation::Encode(encoder) => Ok(encoder.content(slice)),
-        }
-    }
-
-    /// What comes behind the content.
-    pub(crate) fn end(
-        &mut self,
-        trailers: &mut Option<Pooled<Fields>>,
-    ) -> Result<Option<Chunk>, NotBase64> {
-        match self {
-            Translation::Decode(decoder) => decoder.finish().map(|()| None),
-            Translation::Encode(encoder) => Ok(Some(encoder.end(trailers.take()))),
-        }
     }
 }
 
@@ -251,16 +229,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_followed_however_they_are_cut() {
+    fn message_ends_are_found_however_content_is_split() {
         let stream = b"\0\0\0\0\0\0\0\0\0\x02hi\x01\0\0\0\x01x";
         let ends = [0, 5, 12, 18];
         for cut in 0..=stream.len() {
             let mut messages = Messages::default();
             messages.pass(&stream[..cut]);
-            assert_eq!(messages.are_whole(), ends.contains(&cut), "{cut}");
+            assert_eq!(messages.is_between(), ends.contains(&cut), "{cut}");
             for at in cut..stream.len() {
                 messages.pass(&stream[at..=at]);
-                assert_eq!(messages.are_whole(), ends.contains(&(at + 1)), "{cut} {at}");
+                assert_eq!(
+                    messages.is_between(),
+                    ends.contains(&(at + 1)),
+                    "{cut} {at}"
+                );
             }
         }
     }
@@ -277,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_has_the_form_that_is_accepted() {
+    fn the_response_has_the_accepted_form() {
         let web = |content_type: &str, accept: &str| {
             let mut fields = Fields::new();
             fields.append(Name::ContentType, content_type);

@@ -1,11 +1,11 @@
-//! Host and port of a URL: an address, this machine, or a name for the resolver.
+//! Host and port of a URL: an address, this machine, or a name to resolve.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::Origin;
 use super::parse::{Fault, fault};
 
-/// Reads what stands between `http://` and the path. `default_port` is what the scheme means.
+/// Parses the part between `http://` and the path. `default_port` is the scheme's.
 pub(super) fn origin(authority: &str, default_port: u16) -> Result<Origin, Fault> {
     if authority.contains('@') {
         return fault(

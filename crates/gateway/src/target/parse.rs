@@ -1,12 +1,25 @@
-//! The value of `--to`, read: a prefix, a URL, and what to say about those that are none.
+//! The parser of `--to`: a prefix, a URL, and the errors with their remedies.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use blitz_http::Protocol;
 
-use super::{Origin, Prefix, Target, host, path};
+use super::{Origin, Prefix, Target, TargetError, host, path};
 
-/// Reads the value of one `--to`.
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(value: &str) -> Result<Target, TargetError> {
+        target(value).map_err(|Fault { problem, fix }| TargetError {
+            value: value.to_owned(),
+            problem,
+            fix,
+        })
+    }
+}
+
+/// Parses the value of one `--to`.
 pub(super) fn target(value: &str) -> Result<Target, Fault> {
     if value.is_empty() {
         return fault(
@@ -31,7 +44,7 @@ pub(super) fn target(value: &str) -> Result<Target, Fault> {
     } else {
         (Prefix::Everything, value)
     };
-    let Location {
+    let ParsedUrl {
         origin,
         protocol,
         tls,
@@ -68,7 +81,7 @@ fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
             "leave out the ? and what follows it",
         );
     }
-    // The last segment may go on in a request's path: `/.` takes `/.well-known`.
+    // The last segment may go on in a request's path: `/.` matches `/.well-known`.
     let (whole, last) = text.rsplit_once('/').unwrap_or_default();
     path::check(whole, "the prefix")?;
     path::check_characters(last, "the prefix")?;
@@ -82,8 +95,8 @@ fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
     Ok(Prefix::Segments(text))
 }
 
-/// Where a URL points.
-struct Location {
+/// The parts of a target's URL.
+struct ParsedUrl {
     origin: Origin,
     protocol: Protocol,
     tls: bool,
@@ -91,7 +104,7 @@ struct Location {
     authority: String,
 }
 
-fn parse_url(url: &str) -> Result<Location, Fault> {
+fn parse_url(url: &str) -> Result<ParsedUrl, Fault> {
     if let Some(path) = strip_scheme(url, "unix:") {
         return parse_unix(path);
     }
@@ -122,7 +135,7 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
         path::check(path, "the URL's path")?;
         Some(path.to_owned())
     };
-    Ok(Location {
+    Ok(ParsedUrl {
         origin,
         protocol,
         tls,
@@ -131,7 +144,7 @@ fn parse_url(url: &str) -> Result<Location, Fault> {
     })
 }
 
-/// The remedy with the scheme that was meant.
+/// The remedy with the scheme that was given.
 fn spelled(fault: Fault, protocol: Protocol) -> Fault {
     match protocol {
         Protocol::Http1 => fault,
@@ -142,13 +155,13 @@ fn spelled(fault: Fault, protocol: Protocol) -> Fault {
     }
 }
 
-/// What follows `scheme`, in whatever case it is written (RFC 3986 section 3.1).
+/// The part after `scheme`, in whatever case it is written (RFC 3986 section 3.1).
 fn strip_scheme<'a>(url: &'a str, scheme: &str) -> Option<&'a str> {
     let (start, rest) = url.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-fn parse_unix(path: &str) -> Result<Location, Fault> {
+fn parse_unix(path: &str) -> Result<ParsedUrl, Fault> {
     if !path.starts_with('/') || path.len() < 2 {
         return fault(
             "a unix socket is named by its absolute path",
@@ -170,7 +183,7 @@ fn parse_unix(path: &str) -> Result<Location, Fault> {
     }
     // No authority exists here; upstream applications expect some name, and nginx and curl agree.
     let authority = String::from("localhost");
-    Ok(Location {
+    Ok(ParsedUrl {
         origin: Origin::Unix(PathBuf::from(path)),
         protocol: Protocol::Http1,
         tls: false,
@@ -179,7 +192,7 @@ fn parse_unix(path: &str) -> Result<Location, Fault> {
     })
 }
 
-/// Says what to do about a URL that begins with none of `http://`, `https://`, `h2c://` and
+/// The error for a URL that begins with none of `http://`, `https://`, `h2c://` and
 /// `unix:`.
 fn wrong_scheme(url: &str) -> Fault {
     let example = || format!("write http://{}", url.trim_start_matches('/'));

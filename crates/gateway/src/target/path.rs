@@ -4,7 +4,7 @@ use blitz_http::path::may_be_dot_segment;
 
 use super::parse::{Fault, fault};
 
-/// Refuses a path that is not normalised: no request path looks like it (rule 10).
+/// Rejects a path that is not normalised: it would match no request (rule 10).
 pub(super) fn check(path: &str, what: &str) -> Result<(), Fault> {
     if path.split('/').any(may_be_dot_segment) {
         return fault(
@@ -15,7 +15,7 @@ pub(super) fn check(path: &str, what: &str) -> Result<(), Fault> {
     check_characters(path, what)
 }
 
-/// Refuses what no path contains (RFC 3986 section 3.3).
+/// Rejects characters that a path cannot contain (RFC 3986 section 3.3).
 pub(super) fn check_characters(text: &str, what: &str) -> Result<(), Fault> {
     if let Some(bad) = text.chars().find(|&c| !is_path_char(c)) {
         return fault(

@@ -22,7 +22,7 @@ fn sent_path(value: &str, path: &str) -> String {
     match target.replace_path(&matched, path, &mut out) {
         Replaced::Kept => path.to_owned(),
         Replaced::Written => out,
-        Replaced::Climbs => String::from("refused"),
+        Replaced::DotSegment => String::from("refused"),
     }
 }
 

@@ -18,16 +18,16 @@ use hickory_resolver::config::{
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
-/// An answer is asked for again after its TTL, but not before this.
+/// Shortest time between queries, if the TTL is shorter.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
-/// The same, at the latest: the hosts file and long TTLs too are followed within five minutes.
+/// Longest time between queries: changes of the hosts file apply within five minutes.
 const REFRESH_MAX: Duration = Duration::from_secs(300);
 /// Pause after the first failure; it doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// Longest pause between failures.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// One name and port, and what is known about them.
+/// One name and port, and the newest answer about them.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     name: String,
@@ -35,7 +35,7 @@ pub(crate) struct Resolved {
     answer: ArcSwap<Answer>,
 }
 
-/// What the last look-up brought.
+/// Outcome of the last look-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Nothing yet: the first query is under way.
@@ -91,7 +91,7 @@ impl Resolved {
 
 /// Starts to resolve names; without names there is no thread.
 ///
-/// The queries stop once nobody holds the name's [`Resolved`] any more. `servers` replaces those of
+/// The queries stop when the name's [`Resolved`] is dropped. `servers` replaces those of
 /// `/etc/resolv.conf`; the hosts file is always read.
 ///
 /// # Errors
@@ -198,7 +198,7 @@ async fn look_up(
 
 fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
     let (config, mut options) = if servers.is_empty() {
-        // resolv.conf(5): without the file, only a name server on this machine is asked.
+        // resolv.conf(5): without the file, only a name server on this machine is used.
         hickory_resolver::system_conf::read_system_conf().unwrap_or_else(|_| {
             let local = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
             (
@@ -214,7 +214,7 @@ fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
         )
     };
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    // The answer itself is what is kept; a second cache would only delay the refresh.
+    // Answers are kept here; a second cache would only delay the refresh.
     options.cache_size = 0;
     let provider = TokioRuntimeProvider::default();
     TokioResolver::builder_with_config(config, provider)

@@ -29,7 +29,7 @@ fn next_frame(stream: &mut impl Read) -> Option<(u8, u8, Vec<u8>)> {
 }
 
 scenarios! {
-    fn what_is_secret_stays_out_of_the_tables_that_all_clients_share(io) {
+    fn secret_fields_stay_out_of_the_shared_hpack_table(io) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let url = format!("h2c://{}", listener.local_addr().unwrap());
         let (sender, receiver) = channel::<Vec<Field>>();

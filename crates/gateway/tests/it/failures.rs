@@ -27,7 +27,7 @@ fn error(status: u16, token: &str) -> (u16, Option<String>) {
 }
 
 scenarios! {
-    fn nobody_listens(io) {
+    fn a_refused_connection_is_a_bad_gateway(io) {
         let proxy = Proxy::to(io, &[&format!("http://127.0.0.1:{}", dead_port())]);
         let mut client = proxy.client();
         for _ in 0..2 {
@@ -94,7 +94,7 @@ scenarios! {
         assert_eq!(answered(io, head), error(502, "http_response_header_section_size"));
     }
 
-    fn a_switch_of_protocols_that_nobody_asked_for(io) {
+    fn an_unrequested_switch_of_protocols_is_a_bad_gateway(io) {
         let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
         assert_eq!(answered(io, switch), error(502, "http_upgrade_failed"));
     }
@@ -115,7 +115,7 @@ scenarios! {
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn a_connection_that_nobody_accepts_times_out(io) {
+    fn a_connection_that_is_never_accepted_times_out(io) {
         // A listener whose queue is full drops further SYNs.
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();

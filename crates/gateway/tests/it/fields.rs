@@ -49,7 +49,7 @@ scenarios! {
         assert_eq!((head.field("x.kept"), head.field("content-length")), (Some("1"), Some("2")));
     }
 
-    fn a_trusted_proxy_is_believed(io) {
+    fn fields_of_a_trusted_proxy_are_kept(io) {
         let upstream = Upstream::saying("");
         let options = Options {
             trusted_proxies: ["127.0.0.0/8".parse().unwrap()].into_iter().collect(),
@@ -67,7 +67,7 @@ scenarios! {
         assert_eq!(head.field("x-forwarded-proto"), Some("https"));
     }
 
-    fn who_has_come_over_https_to_a_trusted_proxy_is_not_sent_there_again(io) {
+    fn https_requests_of_a_trusted_proxy_are_not_redirected(io) {
         let upstream = Upstream::saying("");
         let request = |proto| format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: {proto}\r\n\r\n");
         for (trusted, proto, expected) in [

@@ -126,7 +126,7 @@ scenarios! {
         assert_eq!((upstream.accepted(), upstream.heads().len()), (1, 1));
     }
 
-    fn what_is_refused_at_the_door_has_a_status(io) {
+    fn rejected_calls_get_a_grpc_status(io) {
         let to = format!("h2c://127.0.0.1:{}", dead_port());
         let options = Options { redirect_https: true, ..Options::default() };
         let proxy = Proxy::with(io, &[&to], options);

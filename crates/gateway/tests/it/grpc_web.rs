@@ -203,7 +203,7 @@ scenarios! {
         assert_eq!(decoded(&body), expected);
     }
 
-    fn what_the_gateway_answers_is_a_frame(io) {
+    fn own_answers_are_a_frame(io) {
         let status = |to: &str, content_type: &str, fields: &str, content: &str| {
             let (_, body) = called(io, to, content_type, fields, content);
             let body = match content_type.contains("text") {
@@ -282,7 +282,7 @@ scenarios! {
         assert_eq!(client.response().status, 408);
     }
 
-    fn what_is_no_grpc_is_left_alone(io) {
+    fn responses_other_than_grpc_are_not_translated(io) {
         // An upstream of HTTP/1.1 has to speak gRPC-Web itself.
         let upstream = Upstream::answering(
             "HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 4\r\n\r\nAAAA",

@@ -399,7 +399,7 @@ scenarios! {
         assert!(upstream.accepted() >= 10, "{}", upstream.accepted());
     }
 
-    fn failures_are_told_apart(io) {
+    fn failures_have_different_statuses(io) {
         let resets = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, _)) = peer.request() {
                 peer.reset(stream, Code::INTERNAL_ERROR);

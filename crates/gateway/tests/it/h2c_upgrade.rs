@@ -47,7 +47,7 @@ scenarios! {
         assert_eq!(proxy.http_counters().h2c_upgrades, 0);
     }
 
-    fn a_client_that_is_no_proxy_may_switch_if_that_is_asked_for(io) {
+    fn an_untrusted_client_may_switch_if_enabled(io) {
         let upstream = Upstream::saying("as stream 1");
         let proxy = Proxy::with(io, &[&upstream.url()], options(&["10.0.0.0/8", "unix"]));
         assert_eq!(answer(proxy.peer()), "HTTP/1.1 101 Switching Protocols");

@@ -29,6 +29,7 @@ mod liveness;
 mod misdirected;
 mod names;
 mod pooling;
+mod records;
 mod retries;
 mod routing;
 mod smuggling;

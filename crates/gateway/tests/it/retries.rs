@@ -27,7 +27,7 @@ scenarios! {
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn also_if_the_name_has_another_address_that_refuses(io) {
+    fn a_retry_passes_an_address_that_refuses(io) {
         let upstream = closing(1);
         // Nobody listens on ::1, where the retry goes first.
         let proxy = Proxy::to(io, &[&format!("http://localhost:{}", upstream.port())]);
@@ -35,7 +35,7 @@ scenarios! {
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn but_not_twice(io) {
+    fn a_second_retry_is_never_made(io) {
         let upstream = closing(2);
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let answer = proxy.client().get("/x");
@@ -44,7 +44,7 @@ scenarios! {
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn its_body_is_sent_again(io) {
+    fn content_is_sent_again(io) {
         let upstream = closing(1);
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();

@@ -15,7 +15,7 @@ scenarios! {
         }
     }
 
-    fn what_no_target_takes_goes_to_the_built_in_endpoints(io) {
+    fn unmatched_requests_go_to_the_built_in_site(io) {
         let api = Upstream::saying("api");
         let proxy = Proxy::to(io, &[&format!("/api={}", api.url())]);
         let mut client = proxy.client();
@@ -51,7 +51,7 @@ scenarios! {
         );
     }
 
-    fn what_was_matched_is_what_is_sent(io) {
+    fn the_matched_path_is_the_path_sent(io) {
         let (open, closed) = (Upstream::saying("open"), Upstream::saying("closed"));
         let targets = [open.url(), format!("/admin={}", closed.url())];
         let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));

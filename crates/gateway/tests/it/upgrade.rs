@@ -103,7 +103,7 @@ scenarios! {
         assert_eq!(upstream.heads().len(), 1, "the pending bytes were no request");
     }
 
-    fn another_protocol_than_asked_for_is_a_bad_gateway(io) {
+    fn an_unrequested_protocol_is_a_bad_gateway(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
             peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n");

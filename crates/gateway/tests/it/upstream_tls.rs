@@ -291,7 +291,7 @@ scenarios! {
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn one_failed_handshake_fails_all_who_wait_for_it(io) {
+    fn one_failed_handshake_fails_all_waiting_requests(io) {
         let upstream = TlsUpstream::echoing(BOTH);
         let proxy = Proxy::to_tls(io, &[&upstream.url()], &Authority::new());
         let mut client = Client::connect(proxy.address);

@@ -10,7 +10,6 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
-
 use tonic::server::Grpc;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;

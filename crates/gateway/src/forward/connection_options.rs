@@ -1,18 +1,18 @@
-//! Lists of tokens, above all `Connection`, which names fields that end with this hop
-//! (RFC 9110 section 7.6.1).
+//! `Connection`, which names fields that are for this hop only (RFC 9110 section 7.6.1), and other
+//! lists of tokens.
 
 use blitz_http::{Fields, Name};
 
-use super::names::{END_TO_END, HOP, begins_like_claim, set_of};
+use super::presence::{END_TO_END, HOP, has_forwarding_prefix, set_of};
 
-/// Options that one `Connection` field may name; beyond, the request is refused.
+/// Options that `Connection` may name. A request with more is rejected.
 pub(super) const CONNECTION_OPTIONS_MAX: usize = 16;
 
-/// `Connection` names more fields than any honest client has use for: 400.
+/// `Connection` names more fields than any legitimate client needs: 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyConnectionOptions;
 
-/// Removes what `Connection` names, but for what is meant for every recipient.
+/// Removes the fields that `Connection` names, except those for every recipient.
 pub(super) fn remove_named_by_connection(
     fields: &mut Fields,
     scratch: &mut Vec<u8>,
@@ -23,7 +23,7 @@ pub(super) fn remove_named_by_connection(
     if fields.get_all(Name::Connection).all(names_nothing) {
         return Ok(());
     }
-    // What has to go is copied, since the options lie in the block that they name parts of.
+    // Names are copied, since the options lie in the block from which fields are removed.
     scratch.clear();
     let items = fields
         .get_all(Name::Connection)
@@ -35,8 +35,8 @@ pub(super) fn remove_named_by_connection(
         if at == CONNECTION_OPTIONS_MAX {
             return Err(TooManyConnectionOptions);
         }
-        let is_settled =
-            (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0 || begins_like_claim(option);
+        let is_settled = (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0
+            || has_forwarding_prefix(option);
         if !is_settled && !option.eq_ignore_ascii_case(b"close") {
             scratch.extend_from_slice(option);
             scratch.push(b',');
@@ -53,7 +53,7 @@ pub(super) fn remove_named_by_connection(
 }
 
 /// Whether a list field contains a token, without its parameters.
-pub(super) fn contains_token(fields: &Fields, name: Name, token: &str) -> bool {
+pub(crate) fn contains_token(fields: &Fields, name: Name, token: &str) -> bool {
     fields.get_all(name).any(|value| {
         value.split(|&byte| byte == b',').any(|item| {
             let item = item.split(|&byte| byte == b';').next().unwrap_or_default();

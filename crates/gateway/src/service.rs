@@ -1,25 +1,24 @@
-//! What one core holds to forward requests; nothing of it is shared with another.
+//! The state that one core needs to forward requests. Cores share none of it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_http::{Address, ClientTlsSlot, Exchange, Pool, Service, UpstreamTls};
+use blitz_http::{Address, ClientTlsSlot, Pool, UpstreamTls};
 
 use crate::options::Options;
-use crate::request;
 use crate::routes::Routes;
 use crate::target::{Origin, Target};
-use crate::upstream::{Connections, Endpoint, Resolved};
+use crate::upstream::{Balancer, Connector, Resolved};
 
-/// The gateway on one core.
-pub(crate) struct Core<F> {
+/// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
+pub(crate) struct GatewayService<S> {
     pub(crate) routes: Routes<Route>,
     pub(crate) options: Arc<Options>,
-    /// Where clients in clear text are sent, if they are: the port of HTTPS.
+    /// Port of HTTPS that requests in clear text are redirected to, if they are.
     pub(crate) https_port: Option<u16>,
-    /// Answers what no target takes.
-    pub(crate) fallback: Rc<F>,
+    /// Answers requests that no target matches.
+    pub(crate) fallback: Rc<S>,
     /// Working memory for field values; never borrowed across an await.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The same for paths.
@@ -29,25 +28,25 @@ pub(crate) struct Core<F> {
 /// A target and its upstream.
 pub(crate) struct Route {
     pub(crate) target: Target,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) balancer: Balancer,
 }
 
-impl<F: Service> Core<F> {
-    /// `names` are those that the targets need, being resolved.
+impl<S> GatewayService<S> {
+    /// `names` are those of all targets, already being resolved.
     pub(crate) fn new(
         targets: &Routes<Target>,
         names: &[Arc<Resolved>],
         tls: Option<&ClientTlsSlot>,
         options: Arc<Options>,
         https_port: Option<u16>,
-        fallback: Rc<F>,
-    ) -> Core<F> {
+        fallback: Rc<S>,
+    ) -> GatewayService<S> {
         let pool = Pool::new(options.client.clone());
         let routes = targets.map(|target| Route {
             target: target.clone(),
-            endpoint: endpoint(target, names, tls, &pool),
+            balancer: balancer(target, names, tls, &pool),
         });
-        Core {
+        GatewayService {
             routes,
             options,
             https_port,
@@ -58,35 +57,29 @@ impl<F: Service> Core<F> {
     }
 }
 
-fn endpoint(
+fn balancer(
     target: &Target,
     names: &[Arc<Resolved>],
     tls: Option<&ClientTlsSlot>,
     pool: &Pool,
-) -> Endpoint {
+) -> Balancer {
     let tls = target.tls.then(|| {
         let tls = tls.and_then(|tls| UpstreamTls::new(tls, &target.host()).ok());
-        tls.expect("the gateway has tried it before it started")
+        tls.expect("the gateway built it once before it started")
     });
-    let connections = Connections {
+    let connector = Connector {
         pool: pool.clone(),
         protocol: target.protocol,
         tls,
     };
     match &target.origin {
-        Origin::Ip(address) => Endpoint::fixed(connections, &Address::Tcp(*address)),
-        Origin::Unix(path) => Endpoint::fixed(connections, &Address::Unix(Arc::new(path.clone()))),
-        Origin::Localhost(port) => Endpoint::localhost(connections, *port),
+        Origin::Ip(address) => Balancer::fixed(connector, &Address::Tcp(*address)),
+        Origin::Unix(path) => Balancer::fixed(connector, &Address::Unix(Arc::new(path.clone()))),
+        Origin::Localhost(port) => Balancer::localhost(connector, *port),
         Origin::Name(name, port) => {
             let resolved = names.iter().find(|resolved| resolved.is(name, *port));
             let resolved = resolved.expect("the gateway resolves every name of its targets");
-            Endpoint::named(connections, Arc::clone(resolved))
+            Balancer::named(connector, Arc::clone(resolved))
         }
-    }
-}
-
-impl<F: Service> Service for Core<F> {
-    fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static {
-        request::life_of_a_request(Rc::clone(self), exchange)
     }
 }

@@ -1,4 +1,5 @@
-//! Which fields end at the gateway, and which it alone may write.
+//! Sets of field names: hop-by-hop fields, fields that only the gateway writes, and the set that is
+//! present in a message.
 
 use blitz_http::{FieldName, Fields, Name};
 
@@ -20,8 +21,8 @@ const _: () = assert!(
     "a NameSet has room for 128 names"
 );
 
-/// Ends here in both directions: connection management (RFC 9110 section 7.6.1), credentials
-/// for this hop (section 11.7), upgrades that nobody asked to pass.
+/// Removed in both directions: connection management (RFC 9110 section 7.6.1), credentials for this
+/// hop (section 11.7), upgrades.
 pub(super) const HOP: NameSet = set_of(&[
     Name::Connection,
     Name::KeepAlive,
@@ -34,14 +35,14 @@ pub(super) const HOP: NameSet = set_of(&[
     Name::ProxyAuthenticationInfo,
     Name::ProxyAuthorization,
 ]);
-/// `Proxy` would become the variable `HTTP_PROXY` of a CGI program (httpoxy); a client's
-/// certificate is what TLS says, never what a field says (RFC 9440).
+/// `Proxy` would become the variable `HTTP_PROXY` of a CGI program (httpoxy). A client's
+/// certificate comes from TLS, never from a field (RFC 9440).
 pub(super) const REQUEST_HOP: NameSet =
     HOP | set_of(&[Name::Proxy, Name::ClientCert, Name::ClientCertChain]);
-/// The 101 that needs `Upgrade` gets it from `relay`.
+/// A 101 gets its `Upgrade` in phase `relay`.
 pub(super) const RESPONSE_HOP: NameSet = HOP;
-/// What a client says about itself and the gateway knows better.
-pub(super) const CLAIMS: NameSet = set_of(&[
+/// Written by proxies about the client; from an untrusted client they are removed.
+pub(super) const FORWARDING: NameSet = set_of(&[
     Name::Forwarded,
     Name::XForwardedFor,
     Name::XForwardedHost,
@@ -50,7 +51,7 @@ pub(super) const CLAIMS: NameSet = set_of(&[
     Name::XRealIp,
 ]);
 pub(super) const NOT_IN_TRAILERS: NameSet = REQUEST_HOP
-    | CLAIMS
+    | FORWARDING
     | set_of(&[
         Name::Age,
         Name::Authorization,
@@ -83,9 +84,9 @@ pub(super) const NOT_IN_TRAILERS: NameSet = REQUEST_HOP
         Name::WwwAuthenticate,
         Name::XRequestId,
     ]);
-/// Meant for every recipient, so naming them in `Connection` is an attack or a mistake: a proxy
-/// that obeyed would strip what the application relies on (RFC 9110 section 7.6.1).
-pub(super) const END_TO_END: NameSet = CLAIMS
+/// For every recipient, so naming them in `Connection` is an attack or a mistake: a proxy that
+/// complied would remove fields that the application relies on (RFC 9110 section 7.6.1).
+pub(super) const END_TO_END: NameSet = FORWARDING
     | set_of(&[
         Name::Authorization,
         Name::CacheControl,
@@ -111,24 +112,26 @@ pub(super) const END_TO_END: NameSet = CLAIMS
         Name::XRequestId,
     ]);
 
-/// What occurs in a section, so that most questions about it need no second look.
+/// Names that are present in a field section, so that most questions about it need no second pass.
 #[derive(Clone, Copy)]
-pub(super) struct Survey {
+pub(super) struct PresenceSet {
     pub(super) names: NameSet,
-    /// Some `X-Forwarded-…` that is not a known name, or an [imitation](is_imitation).
-    pub(super) claims: bool,
+    /// Some [other forwarding](is_other_forwarding) or [spoofed](is_spoofed) field.
+    pub(super) has_others: bool,
 }
 
-impl Survey {
-    pub(super) fn of(fields: &Fields) -> Survey {
-        let nothing = Survey {
+impl PresenceSet {
+    pub(super) fn of(fields: &Fields) -> PresenceSet {
+        let nothing = PresenceSet {
             names: 0,
-            claims: false,
+            has_others: false,
         };
-        fields.iter().fold(nothing, |seen, (name, _)| Survey {
-            names: seen.names | set_of(&[name.known()]),
-            claims: seen.claims || is_claim(name) || is_imitation(name),
-        })
+        fields
+            .iter()
+            .fold(nothing, |present, (name, _)| PresenceSet {
+                names: present.names | set_of(&[name.known()]),
+                has_others: present.has_others || is_other_forwarding(name) || is_spoofed(name),
+            })
     }
 
     pub(super) fn has(self, name: Name) -> bool {
@@ -141,35 +144,37 @@ pub(super) fn is_in(set: NameSet, name: FieldName<'_>) -> bool {
     set & set_of(&[name.known()]) != 0
 }
 
-/// Any `X-Forwarded-…`, also those that only some proxies know.
+/// Whether the field is an `X-Forwarded-…` that is not in [`FORWARDING`]: only some proxies know it.
 #[inline]
-pub(super) fn is_claim(name: FieldName<'_>) -> bool {
-    name.known() == Name::Other && begins_like_claim(name.as_bytes())
+pub(super) fn is_other_forwarding(name: FieldName<'_>) -> bool {
+    name.known() == Name::Other && has_forwarding_prefix(name.as_bytes())
 }
 
-pub(super) fn begins_like_claim(name: &[u8]) -> bool {
+pub(super) fn has_forwarding_prefix(name: &[u8]) -> bool {
     const PREFIX: &[u8] = b"x-forwarded-";
     name.get(..PREFIX.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
-/// Names whose other spellings are removed: fields that only the gateway may write or that end here,
+/// Names whose other spellings are removed: hop-by-hop fields, fields that only the gateway writes,
 /// and those that frame the content.
-const IMITATED: NameSet = REQUEST_HOP | CLAIMS | set_of(&[Name::ContentLength]);
+const SPOOFABLE: NameSet = REQUEST_HOP | FORWARDING | set_of(&[Name::ContentLength]);
 
-/// Whether applications behind CGI, WSGI and their like would take the field for one that only
-/// the gateway may write: to them `X_Forwarded_For`, `X.Forwarded.For` and `X-Forwarded-For` are the
-/// same variable, since all that is no letter or digit becomes `_`. Not even a trusted proxy has
-/// reason to send such a name.
+/// Whether applications behind CGI, WSGI and the like would take the field for one of
+/// [`SPOOFABLE`]: to them `X_Forwarded_For`, `X.Forwarded.For` and `X-Forwarded-For` are the same
+/// variable, since every character but letters and digits becomes `_`. Trusted proxies have no
+/// reason to send such a name either.
 #[inline]
-pub(super) fn is_imitation(name: FieldName<'_>) -> bool {
+pub(super) fn is_spoofed(name: FieldName<'_>) -> bool {
     let is_odd = |&byte: &u8| byte != b'-' && !byte.is_ascii_alphanumeric();
-    name.known() == Name::Other && name.as_bytes().iter().any(is_odd) && imitates(name.as_bytes())
+    name.known() == Name::Other
+        && name.as_bytes().iter().any(is_odd)
+        && is_spoofed_spelling(name.as_bytes())
 }
 
 #[cold]
-fn imitates(name: &[u8]) -> bool {
-    // Longer than any name that could be imitated but by its beginning.
+fn is_spoofed_spelling(name: &[u8]) -> bool {
+    // Longer than any name in the set; of `X-Forwarded-…` the beginning is enough.
     let mut plain = [0; 32];
     let length = name.len().min(plain.len());
     for (to, &from) in plain.iter_mut().zip(name) {
@@ -180,5 +185,5 @@ fn imitates(name: &[u8]) -> bool {
         };
     }
     let plain = &plain[..length];
-    begins_like_claim(plain) || IMITATED & set_of(&[Name::parse(plain)]) != 0
+    has_forwarding_prefix(plain) || SPOOFABLE & set_of(&[Name::parse(plain)]) != 0
 }

@@ -1,4 +1,4 @@
-//! What the gateway says about the client and about itself.
+//! Fields that the gateway adds: about itself, about the client, and the request's id.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -6,8 +6,23 @@ use std::ops::Range;
 
 use blitz_http::{Fields, Name, Peer, RequestHead, Version};
 
-use super::Client;
-use super::names::Survey;
+use super::presence::PresenceSet;
+
+/// The client as the upstream is told of it.
+pub(crate) struct ForwardedClient<'a> {
+    /// The connection that the request came in on.
+    pub(crate) peer: &'a Peer,
+    /// Whether the client is a proxy whose forwarding fields are trusted.
+    pub(crate) is_trusted: bool,
+    /// Whether the request is for a WebSocket that the client may open.
+    pub(crate) is_websocket: bool,
+    /// Host and port to send if the client named none.
+    pub(crate) default_authority: &'a str,
+    /// Whether the client's certificate is sent to the upstream.
+    pub(crate) sends_certificate: bool,
+    /// Unpredictable numbers, for the request's id.
+    pub(crate) random: fn() -> u64,
+}
 
 /// Longest `X-Request-Id` that is kept.
 pub(super) const REQUEST_ID_MAX: usize = 128;
@@ -23,19 +38,18 @@ pub(super) fn via(received: Version) -> &'static str {
     }
 }
 
-/// The connection's client goes to the right of those that a trusted proxy has vouched for.
-/// `left` is what is left of the received fields: of the claims, those of a trusted proxy, to
-/// whose right the client of this connection goes.
+/// Adds `Via`, `Forwarded` and `X-Forwarded-*`. `left` are the fields that were not removed:
+/// forwarding fields only of a trusted proxy. The client of this connection is appended to them.
 pub(super) fn add_forwarding(
     head: &mut RequestHead,
-    client: &Client<'_>,
-    left: Survey,
+    peer: &Peer,
+    left: PresenceSet,
     scratch: &mut Vec<u8>,
 ) {
     head.fields.append(Name::Via, via(head.version));
-    let scheme = client.peer.scheme.as_str();
-    let remote = client.peer.remote.map(|remote| remote.ip().to_canonical());
-    // `Forwarded` holds every text that the others need, so each is written once.
+    let scheme = peer.scheme.as_str();
+    let remote = peer.remote.map(|remote| remote.ip().to_canonical());
+    // `Forwarded` contains the text of all the others, so each is written once.
     begin_list(&head.fields, Name::Forwarded, left, scratch);
     let ip = push_forwarded_for(scratch, remote);
     scratch.extend_from_slice(b";host=\"");
@@ -44,30 +58,30 @@ pub(super) fn add_forwarding(
     let host = host_start..scratch.len();
     scratch.extend_from_slice(b"\";proto=");
     scratch.extend_from_slice(scheme.as_bytes());
-    let vouched_for = left.has(Name::XForwardedFor);
-    if remote.is_some() && !vouched_for {
+    let has_proxies = left.has(Name::XForwardedFor);
+    if remote.is_some() && !has_proxies {
         head.fields.append(Name::XForwardedFor, &scratch[ip]);
     }
     if !left.has(Name::XForwardedProto) {
         head.fields.append(Name::XForwardedProto, scheme);
     }
-    if let (Some(listener), false) = (client.peer.listener, left.has(Name::XForwardedPort)) {
+    if let (Some(listener), false) = (peer.listener, left.has(Name::XForwardedPort)) {
         add_port(&mut head.fields, listener.port());
     }
     if !left.has(Name::XForwardedHost) {
         head.fields.append(Name::XForwardedHost, &scratch[host]);
     }
     set(&mut head.fields, Name::Forwarded, left, scratch);
-    if let (Some(remote), true) = (remote, vouched_for) {
+    if let (Some(remote), true) = (remote, has_proxies) {
         begin_list(&head.fields, Name::XForwardedFor, left, scratch);
         push_ip(scratch, remote);
         head.fields.set(Name::XForwardedFor, &*scratch);
     }
 }
 
-/// Starts the new value of a list with what is there already.
+/// Starts the new value of a list with the present one.
 #[inline]
-fn begin_list(fields: &Fields, name: Name, left: Survey, scratch: &mut Vec<u8>) {
+fn begin_list(fields: &Fields, name: Name, left: PresenceSet, scratch: &mut Vec<u8>) {
     scratch.clear();
     if left.has(name) {
         for value in fields.get_all(name) {
@@ -78,7 +92,7 @@ fn begin_list(fields: &Fields, name: Name, left: Survey, scratch: &mut Vec<u8>) 
 }
 
 #[inline]
-fn set(fields: &mut Fields, name: Name, left: Survey, value: &[u8]) {
+fn set(fields: &mut Fields, name: Name, left: PresenceSet, value: &[u8]) {
     if left.has(name) {
         fields.set(name, value);
     } else {
@@ -86,8 +100,8 @@ fn set(fields: &mut Fields, name: Name, left: Survey, value: &[u8]) {
     }
 }
 
-/// A node identifier of RFC 7239 section 6: IPv6 quoted and in brackets. Says where the address
-/// itself stands.
+/// Writes a node identifier of RFC 7239 section 6: IPv6 quoted and in brackets. Gives the range of
+/// the address in it.
 fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) -> Range<usize> {
     let (before, after): (&[u8], &[u8]) = match remote {
         Some(IpAddr::V4(_)) => (b"for=", b""),
@@ -114,7 +128,7 @@ fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
     }
 }
 
-/// By hand: the formatter costs more than all other fields together.
+/// Without the formatter, which costs more than all other fields together.
 fn push_v4(out: &mut Vec<u8>, v4: Ipv4Addr) {
     let mut text = [0; 16];
     let mut end = 0;
@@ -170,7 +184,7 @@ fn add_port(fields: &mut Fields, port: u16) {
     fields.append(Name::XForwardedPort, &digits[start..]);
 }
 
-/// Who the client has proved to be (RFC 9440), if it has.
+/// Adds the client's certificate, if it has sent one (RFC 9440).
 pub(super) fn add_client_certificate(fields: &mut Fields, peer: &Peer) {
     let Some(client) = peer.tls.as_ref().and_then(|tls| tls.client.as_ref()) else {
         return;
@@ -181,13 +195,13 @@ pub(super) fn add_client_certificate(fields: &mut Fields, peer: &Peer) {
     }
 }
 
-/// Keeps the client's id, if it is one that logs can bear, or makes one of 128 random bits.
-pub(super) fn add_request_id(fields: &mut Fields, random: fn() -> u64, left: Survey) {
+/// Keeps the client's id if it is short and printable, or makes one of 128 random bits.
+pub(super) fn add_request_id(fields: &mut Fields, random: fn() -> u64, left: PresenceSet) {
     let usable =
         |id: &[u8]| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
     if left.has(Name::XRequestId) {
         let mut given = fields.get_all(Name::XRequestId);
-        // Of two nobody knows which one the others log.
+        // Of two ids, others may log either.
         if given.next().is_some_and(usable) && given.next().is_none() {
             return;
         }
@@ -205,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_ports_are_written_as_the_formatter_would() {
+    fn addresses_and_ports_are_written_as_by_the_formatter() {
         for octet in 0..=255_u8 {
             let address = Ipv4Addr::new(octet, 255 - octet, octet / 3, 7);
             let mut text = Vec::new();

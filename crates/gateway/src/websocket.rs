@@ -1,67 +1,71 @@
-//! WebSockets, the only upgrade that passes (rule 15), as each version of HTTP asks for them: with
-//! `Upgrade` (RFC 6455, section 4) or with an extended CONNECT (RFC 8441, section 4).
+//! WebSockets, the only upgrade that is forwarded (rule 15), in both of their forms: `Upgrade`
+//! (RFC 6455, section 4) and extended CONNECT (RFC 8441, section 4).
 //!
-//! While a request for one is on its way through the gateway it is a GET with `Upgrade`; what it
-//! has to be for its upstream is known once there is a connection. Where the two sides differ, the
-//! gateway is one end of the handshake of HTTP/1.1, and does what that end has to do.
+//! On its way through the gateway the request is a GET with `Upgrade`. The form for the upstream is
+//! chosen when there is a connection. Where the two sides differ, the gateway is one end of the
+//! handshake of RFC 6455.
 
 use blitz_http::{
-    Method, Name, Protocol, RequestHead, ResponseHead, Status, Version, WebSocketKey,
+    Method, Name, RequestHead, ResponseHead, Status, UpgradeForm, Version, WebSocketKey,
 };
 
-use super::contains_token;
+use crate::forward::contains_token;
 
-/// A request's wish for a WebSocket.
+/// A request for a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WebSocket {
-    client: Protocol,
-    /// Of a client of HTTP/1.1 its own, if it is one; for others the one that the upstream gets.
+    /// The client's form.
+    client: UpgradeForm,
+    /// With `Upgrade` the client's own key, if it is valid; with extended CONNECT the one that the
+    /// upstream gets.
     key: Option<WebSocketKey>,
 }
 
-/// The client's `Sec-WebSocket-Key` is none, so that nobody can answer it.
+/// The client's `Sec-WebSocket-Key` is invalid, so that it has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoKey;
+pub(crate) struct InvalidKey;
 
 impl WebSocket {
-    /// Whether the request is for one.
-    pub(crate) fn wanted(head: &RequestHead) -> Option<WebSocket> {
+    /// The WebSocket that the request asks for, if it does.
+    pub(crate) fn requested(head: &RequestHead) -> Option<WebSocket> {
         match head.method {
             Method::Get if is_upgrade(head) => Some(WebSocket {
-                client: Protocol::Http1,
+                client: UpgradeForm::UpgradeField,
                 key: key(head),
             }),
-            Method::Connect if is_connect(head) => Some(WebSocket {
-                client: Protocol::Http2,
+            Method::Connect if is_extended_connect(head) => Some(WebSocket {
+                client: UpgradeForm::ExtendedConnect,
                 key: None,
             }),
             _ => None,
         }
     }
 
-    /// Makes a GET of an extended CONNECT. `Upgrade` is added where hop-by-hop fields are edited.
+    /// Makes an extended CONNECT a GET. `Upgrade` is added where hop-by-hop fields are edited.
     pub(crate) fn normalize(&self, head: &mut RequestHead) {
-        if self.client == Protocol::Http2 {
+        if self.client == UpgradeForm::ExtendedConnect {
             head.set_protocol(None);
             head.method = Method::Get;
-            // RFC 8441, section 5: it is not used, and what is there would not be answered.
+            // RFC 8441, section 5: the field is not used, and nobody would answer it.
             head.fields.remove(Name::SecWebSocketKey);
         }
     }
 
-    /// Makes of it what an upstream of this protocol understands, also after an attempt at one of
-    /// the other.
-    pub(crate) fn ask(
+    /// Gives the request this form, also after an attempt in the other one.
+    ///
+    /// # Errors
+    /// The gateway would have to answer the client's key, and it is invalid.
+    pub(crate) fn prepare(
         &mut self,
         head: &mut RequestHead,
-        protocol: Protocol,
+        form: UpgradeForm,
         random: fn() -> u64,
-    ) -> Result<(), NoKey> {
-        match protocol {
-            Protocol::Http1 => {
+    ) -> Result<(), InvalidKey> {
+        match form {
+            UpgradeForm::UpgradeField => {
                 head.set_protocol(None);
                 head.method = Method::Get;
-                if self.client == Protocol::Http2 {
+                if self.client == UpgradeForm::ExtendedConnect {
                     self.key.get_or_insert_with(|| WebSocketKey::new(random));
                     if !head.fields.contains(Name::SecWebSocketVersion) {
                         head.fields.append(Name::SecWebSocketVersion, "13");
@@ -71,9 +75,9 @@ impl WebSocket {
                     head.fields.set(Name::SecWebSocketKey, key.as_bytes());
                 }
             }
-            Protocol::Http2 => {
-                if self.client == Protocol::Http1 && self.key.is_none() {
-                    return Err(NoKey);
+            UpgradeForm::ExtendedConnect => {
+                if self.client == UpgradeForm::UpgradeField && self.key.is_none() {
+                    return Err(InvalidKey);
                 }
                 head.set_protocol(Some("websocket"));
                 head.fields.remove(Name::SecWebSocketKey);
@@ -82,8 +86,8 @@ impl WebSocket {
         Ok(())
     }
 
-    /// Whether an upstream that leaves HTTP does so as it was asked to. An upstream of HTTP/1.1 that
-    /// a client of HTTP/2 has asked is heard by nobody but us, so the proof is ours to check.
+    /// Whether a response that opens a tunnel opens the one that was requested. The gateway checks
+    /// the answer to its own key, since the client does not see it.
     pub(crate) fn is_granted(&self, head: &ResponseHead) -> bool {
         if head.status != Status::SWITCHING_PROTOCOLS {
             return head.status.is_success();
@@ -95,17 +99,17 @@ impl WebSocket {
         let mut accepts = head.fields.get_all(Name::SecWebSocketAccept);
         let is_proved = match (self.client, &self.key) {
             // The client checks the answer to its own key.
-            (Protocol::Http1, _) => true,
-            (Protocol::Http2, Some(key)) => {
+            (UpgradeForm::UpgradeField, _) => true,
+            (UpgradeForm::ExtendedConnect, Some(key)) => {
                 accepts.next() == Some(key.accept().as_bytes()) && accepts.next().is_none()
             }
-            (Protocol::Http2, None) => false,
+            (UpgradeForm::ExtendedConnect, None) => false,
         };
         is_websocket && protocols.next().is_none() && is_proved
     }
 
-    /// Makes of the upstream's consent what the client understands; of HTTP/2 it is made further
-    /// down.
+    /// Makes the upstream's head the answer to an `Upgrade`. For clients of extended CONNECT the
+    /// responder translates it.
     pub(crate) fn grant(&self, head: &mut ResponseHead) {
         head.fields.append(Name::Upgrade, "websocket");
         if head.status != Status::SWITCHING_PROTOCOLS {
@@ -116,9 +120,9 @@ impl WebSocket {
         }
     }
 
-    /// Whether the client would take any success for its tunnel.
-    pub(crate) fn is_connect(&self) -> bool {
-        self.client == Protocol::Http2
+    /// Whether the client takes any success for an open tunnel.
+    pub(crate) fn is_extended_connect(&self) -> bool {
+        self.client == UpgradeForm::ExtendedConnect
     }
 }
 
@@ -128,7 +132,7 @@ fn is_upgrade(head: &RequestHead) -> bool {
         && contains_token(&head.fields, Name::Connection, "upgrade")
 }
 
-fn is_connect(head: &RequestHead) -> bool {
+fn is_extended_connect(head: &RequestHead) -> bool {
     let is_websocket = |protocol: &str| protocol.eq_ignore_ascii_case("websocket");
     head.protocol().is_some_and(is_websocket)
 }
@@ -164,11 +168,14 @@ mod tests {
     #[test]
     fn each_form_becomes_the_other_and_back() {
         for mut head in [upgrade(), connect()] {
-            let mut socket = WebSocket::wanted(&head).unwrap();
+            let mut socket = WebSocket::requested(&head).unwrap();
             socket.normalize(&mut head);
             let mut keys = Vec::new();
             for _ in 0..2 {
-                assert_eq!(socket.ask(&mut head, Protocol::Http1, || 7), Ok(()));
+                assert_eq!(
+                    socket.prepare(&mut head, UpgradeForm::UpgradeField, || 7),
+                    Ok(())
+                );
                 assert_eq!(
                     (head.method_str(), head.path_and_query()),
                     ("GET", "/chat?a")
@@ -180,31 +187,37 @@ mod tests {
                         .unwrap()
                         .to_owned(),
                 );
-                assert_eq!(socket.ask(&mut head, Protocol::Http2, || 7), Ok(()));
+                assert_eq!(
+                    socket.prepare(&mut head, UpgradeForm::ExtendedConnect, || 7),
+                    Ok(())
+                );
                 assert_eq!(head.method_str(), "CONNECT");
                 assert_eq!(head.protocol(), Some("websocket"));
                 assert_eq!(head.fields.get(Name::SecWebSocketKey), None);
             }
             assert_eq!(keys[0], keys[1]);
-            assert_eq!(socket.is_connect(), keys[0] != KEY);
+            assert_eq!(socket.is_extended_connect(), keys[0] != KEY);
         }
     }
 
     #[test]
-    fn who_has_no_key_cannot_be_answered_for_an_upstream_of_http2() {
+    fn an_invalid_key_fails_for_extended_connect_only() {
         for keys in [&[][..], &["no key"], &[KEY, KEY]] {
             let mut head = upgrade();
             head.fields.remove(Name::SecWebSocketKey);
             for key in keys {
                 head.fields.append(Name::SecWebSocketKey, key);
             }
-            let mut socket = WebSocket::wanted(&head).unwrap();
+            let mut socket = WebSocket::requested(&head).unwrap();
             assert_eq!(
-                socket.ask(&mut head.clone(), Protocol::Http2, || 7),
-                Err(NoKey)
+                socket.prepare(&mut head.clone(), UpgradeForm::ExtendedConnect, || 7),
+                Err(InvalidKey)
             );
-            // One of HTTP/1.1 says itself what it thinks of it.
-            assert_eq!(socket.ask(&mut head, Protocol::Http1, || 7), Ok(()));
+            // With `Upgrade` the upstream judges the key itself.
+            assert_eq!(
+                socket.prepare(&mut head, UpgradeForm::UpgradeField, || 7),
+                Ok(())
+            );
             assert_eq!(
                 head.fields.get_all(Name::SecWebSocketKey).count(),
                 keys.len()
@@ -213,11 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn consent_is_checked_and_translated() {
+    fn the_response_is_checked_and_translated() {
         let mut switching = ResponseHead::new(Status::SWITCHING_PROTOCOLS);
         switching.fields.append(Name::Upgrade, "WebSocket");
-        let mut socket = WebSocket::wanted(&connect()).unwrap();
-        assert!(socket.ask(&mut connect(), Protocol::Http1, || 7).is_ok());
+        let mut socket = WebSocket::requested(&connect()).unwrap();
+        assert!(
+            socket
+                .prepare(&mut connect(), UpgradeForm::UpgradeField, || 7)
+                .is_ok()
+        );
         assert!(!socket.is_granted(&switching), "without a proof");
         let accept = socket.key.clone().unwrap().accept();
         switching.fields.append(Name::SecWebSocketAccept, accept);
@@ -227,7 +244,7 @@ mod tests {
         assert!(!socket.is_granted(&twice), "with two proofs");
         switching.fields.append(Name::Upgrade, "h2c");
         assert!(!socket.is_granted(&switching), "of two protocols");
-        let socket = WebSocket::wanted(&upgrade()).unwrap();
+        let socket = WebSocket::requested(&upgrade()).unwrap();
         let mut ok = ResponseHead::new(Status::OK);
         ok.fields.append(Name::SecWebSocketAccept, "made up");
         assert!(socket.is_granted(&ok));

@@ -1,0 +1,120 @@
+//! One direction of a message or tunnel on its way through (rule 12).
+//!
+//! The task of the exchange polls both directions. A direction that has no room or no bytes waits,
+//! and that is all the back-pressure there is. Received slices are queued without a copy. Nothing
+//! here knows a version: parts come from a [`RecvBody`] and go to a [`SendBody`].
+
+use std::task::{Context, Poll, ready};
+
+use blitz_http::{
+    BodyError, BodyLength, Chunk, Fields, Part, Pooled, RecvBody, SendBody, SendError,
+};
+
+use crate::forward;
+use crate::translate::{NotBase64, Translate};
+
+/// Moves parts from `from` to `to` as fast as the slower of the two.
+pub(crate) struct Flow {
+    from: RecvBody,
+    /// `None` before there is a receiver, and once the message is finished.
+    pub(crate) to: Option<SendBody>,
+    /// Content still to come; counts down from the largest number if the length is unknown.
+    left: u64,
+    /// Trailers come last and leave with the end.
+    trailers: Option<Pooled<Fields>>,
+    pub(crate) translation: Option<Box<dyn Translate>>,
+}
+
+/// Why a direction stopped before its end.
+#[derive(Debug)]
+pub(crate) enum FlowError {
+    /// The sending side failed.
+    From(BodyError),
+    /// The receiving side failed.
+    To(SendError),
+    /// The content of a request should be base64 and is not.
+    NotBase64,
+}
+
+impl From<NotBase64> for FlowError {
+    fn from(_: NotBase64) -> FlowError {
+        FlowError::NotBase64
+    }
+}
+
+impl Flow {
+    pub(crate) fn new(from: RecvBody, to: Option<SendBody>) -> Flow {
+        let left = content_max(from.length());
+        Flow {
+            from,
+            to,
+            left,
+            trailers: None,
+            translation: None,
+        }
+    }
+
+    /// Declared length of the message as it is sent on.
+    pub(crate) fn length(&self) -> BodyLength {
+        match self.translation {
+            None => self.from.length(),
+            Some(_) => BodyLength::Unknown,
+        }
+    }
+
+    /// Bytes of content received so far.
+    pub(crate) fn received(&self) -> u64 {
+        content_max(self.from.length()) - self.left
+    }
+
+    /// Moves what can be moved and calls `sent` with it. Ready when there is no receiver; after a
+    /// success this means that the message is complete on the other side.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut sent: impl FnMut(&[u8]),
+    ) -> Poll<Result<(), FlowError>> {
+        loop {
+            let Some(to) = &mut self.to else {
+                return Poll::Ready(Ok(()));
+            };
+            // After all content only the end is left, which needs no room.
+            if self.left > 0 {
+                ready!(to.poll_room(cx)).map_err(FlowError::To)?;
+            }
+            match ready!(self.from.poll_next(cx)).map_err(FlowError::From)? {
+                Some(Part::Data(slice)) => {
+                    self.left = self.left.saturating_sub(slice.len() as u64);
+                    let chunk = match &mut self.translation {
+                        None => Chunk::from(slice),
+                        Some(translation) => translation.content(slice)?,
+                    };
+                    sent(&chunk);
+                    to.queue(chunk).map_err(FlowError::To)?;
+                }
+                Some(Part::Trailers(mut trailers)) => {
+                    forward::edit_trailers(&mut trailers);
+                    self.trailers = Some(trailers);
+                }
+                None => {
+                    if let Some(translation) = &mut self.translation
+                        && let Some(last) = translation.end(&mut self.trailers)?
+                    {
+                        sent(&last);
+                        to.queue(last).map_err(FlowError::To)?;
+                    }
+                    let finished = self.to.take().map(|to| to.finish(self.trailers.as_deref()));
+                    return Poll::Ready(finished.unwrap_or(Ok(())).map_err(FlowError::To));
+                }
+            }
+        }
+    }
+}
+
+fn content_max(length: BodyLength) -> u64 {
+    match length {
+        BodyLength::Known(length) => length,
+        BodyLength::NothingButTrailers => 0,
+        BodyLength::Empty | BodyLength::Unknown => u64::MAX,
+    }
+}

@@ -1,0 +1,118 @@
+//! The life of a request: its phases, in order.
+
+mod admit;
+mod connect;
+mod finish;
+mod policy;
+mod preflight;
+mod relay;
+mod respond;
+mod retry;
+mod send;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use blitz_http::{Exchange, PoolFuture, Response, Service};
+
+use crate::grpc::{Call, poll_deadline};
+use crate::record::{self, Ended};
+use crate::request::Request;
+use crate::service::{GatewayService, Route};
+use admit::admit;
+use connect::{connect, pick};
+use finish::{answer_unrouted, finish, reject};
+use policy::{request_policy, response_policy};
+use preflight::preflight;
+use relay::relay;
+use respond::{NoResponse, await_response};
+use retry::prepare_retry;
+use send::send;
+
+impl<S: Service> Service for GatewayService<S> {
+    fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static {
+        life_of_a_request(Rc::clone(self), exchange)
+    }
+}
+
+/// Carries one request to its upstream and the response back.
+///
+/// When the client leaves, the future is dropped, and with it the connection to the upstream. The
+/// record is emitted in any case.
+async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, exchange: Exchange) {
+    if let Err(rejection) = preflight(&gateway, &exchange) {
+        return reject(&gateway, exchange, rejection);
+    }
+    let Some(route) = gateway.routes.find(exchange.request.path()) else {
+        record::emit_unrouted(gateway.options.record_hook.as_ref(), &exchange);
+        if let Some(call) = Call::of(&exchange.request) {
+            return answer_unrouted(&call, exchange);
+        }
+        return PoolFuture::new(gateway.fallback.call(exchange)).await;
+    };
+    let mut request = Request::new(&gateway, route, exchange);
+    let outcome = forward(&gateway, route, &mut request).await;
+    finish(request, outcome);
+}
+
+/// The phases of a request that a target matched.
+async fn forward<S>(
+    gateway: &GatewayService<S>,
+    route: &Route,
+    request: &mut Request<'_>,
+) -> Result<(), Ended> {
+    admit(gateway, route, request)?;
+    request_policy(gateway, route, request)?;
+    let mut deadline = request.kind.deadline();
+    let mut response = {
+        let mut attempts = pin!(attempt(gateway, route, request));
+        poll_fn(|cx| match attempts.as_mut().poll(cx) {
+            Poll::Pending => poll_deadline(&mut deadline, cx),
+            ended => ended,
+        })
+        .await?
+    };
+    response_policy(gateway, request, &mut response)?;
+    relay(request, response, deadline).await
+}
+
+/// Sends the request until there is a final response, or nowhere left to send it.
+async fn attempt<S>(
+    gateway: &GatewayService<S>,
+    route: &Route,
+    request: &mut Request<'_>,
+) -> Result<Response, Ended> {
+    loop {
+        pick(gateway, route, request).await?;
+        let Some(connection) = connect(route, request).await? else {
+            continue;
+        };
+        let mut stream = send(gateway, request, connection)?;
+        match await_response(gateway, request, &mut stream).await {
+            Ok(response) => return Ok(response),
+            Err(NoResponse::Client(ended)) => return Err(ended),
+            Err(NoResponse::Upstream(error)) => prepare_retry(request, &error)?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blitz_http::ServiceFn;
+
+    use super::*;
+
+    fn size_of_output<A, B, Fut>(_: impl FnOnce(A, B) -> Fut) -> usize {
+        size_of::<Fut>()
+    }
+
+    /// Each request of a core has one, so they count where many requests wait.
+    #[test]
+    fn the_future_of_a_request_is_small() {
+        type Immediate = ServiceFn<fn(Exchange) -> std::future::Ready<()>>;
+        let future = size_of_output(life_of_a_request::<Immediate>);
+        assert!(future <= 1920, "it takes {future} bytes");
+    }
+}

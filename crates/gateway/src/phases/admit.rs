@@ -1,0 +1,98 @@
+//! Phase `admit`: requests that must not be forwarded are rejected, and the path becomes the
+//! upstream's.
+
+use blitz_http::{Method, Name, RequestHead};
+
+use crate::record::Ended;
+use crate::rejection::Rejection;
+use crate::request::Request;
+use crate::service::{GatewayService, Route};
+use crate::target::Replaced;
+
+/// Checks the request and replaces its path if the target has its own.
+pub(super) fn admit<S>(
+    gateway: &GatewayService<S>,
+    route: &Route,
+    request: &mut Request<'_>,
+) -> Result<(), Ended> {
+    let head = &mut *request.head;
+    request.kind.normalize(head);
+    check_method(head)
+        .and_then(|()| replace_path(head, route, &mut gateway.path.borrow_mut()))
+        .map_err(Ended::Rejected)
+}
+
+/// `TRACE` would show a client's credentials to scripts in its browser; `CONNECT` is for forward
+/// proxies (rule 15).
+fn check_method(head: &mut RequestHead) -> Result<(), Rejection> {
+    match head.method {
+        Method::Connect | Method::Trace => Err(Rejection::Method),
+        Method::Options => count_down(head),
+        _ => Ok(()),
+    }
+}
+
+/// RFC 9110 section 7.6.2: "Each intermediary that receives a TRACE or OPTIONS request containing
+/// a Max-Forwards header field MUST check and update its value prior to forwarding the request."
+fn count_down(head: &mut RequestHead) -> Result<(), Rejection> {
+    let Some(value) = head.fields.get_str(Name::MaxForwards) else {
+        return Ok(());
+    };
+    // Anything but digits is ignored, also a sign: the value is `1*DIGIT`.
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(left) = value.parse::<u64>().ok().filter(|_| digits) else {
+        return Ok(());
+    };
+    let Some(left) = left.checked_sub(1) else {
+        return Err(Rejection::LastHop);
+    };
+    head.fields.set(Name::MaxForwards, left.to_string());
+    Ok(())
+}
+
+fn replace_path(head: &mut RequestHead, route: &Route, path: &mut String) -> Result<(), Rejection> {
+    // The usual case; and `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4), has no
+    // path to replace.
+    if route.target.path.is_none() || head.path() == "*" {
+        return Ok(());
+    }
+    match route
+        .target
+        .replace_path(head.path(), head.sent_path(), path)
+    {
+        Replaced::Kept => Ok(()),
+        Replaced::DotSegment => Err(Rejection::Path),
+        Replaced::Written => {
+            head.set_path(path);
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn max_forwards_is_counted_down_to_the_last_hop() {
+        let count_down = |value: &str| {
+            let mut head = RequestHead::new(Method::Options, "/");
+            head.fields.append(Name::MaxForwards, value);
+            let outcome = check_method(&mut head);
+            (
+                outcome,
+                head.fields.get_str(Name::MaxForwards).unwrap().to_owned(),
+            )
+        };
+        assert_eq!(count_down("5"), (Ok(()), String::from("4")));
+        assert_eq!(count_down("1"), (Ok(()), String::from("0")));
+        assert_eq!(count_down("0").0, Err(Rejection::LastHop));
+        assert_eq!(count_down("soon"), (Ok(()), String::from("soon")));
+    }
+
+    #[test]
+    fn trace_is_rejected() {
+        let mut head = RequestHead::new(Method::Trace, "/");
+        assert_eq!(check_method(&mut head), Err(Rejection::Method));
+    }
+}

@@ -1,0 +1,193 @@
+//! Phase `finish`: a request without a relayed response gets one from the gateway. Its record is
+//! emitted.
+
+use std::fmt::Display;
+
+use blitz_http::{
+    Chunk, Exchange, Fields, Method, Name, Pooled, Responder, ResponseHead, Status, accepts_problem,
+};
+
+use super::preflight::https_location;
+use crate::grpc::{Call, Code};
+use crate::proxy_status::Failure;
+use crate::record::{self, Ended, Record};
+use crate::rejection::Rejection;
+use crate::request::Request;
+use crate::service::GatewayService;
+
+/// Methods that are forwarded.
+const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+/// Seconds after which a client may try again when no upstream was available.
+const RETRY_AFTER: &str = "1";
+
+/// Answers the request if nothing was relayed.
+#[inline]
+pub(super) fn finish(mut request: Request<'_>, outcome: Result<(), Ended>) {
+    request.record.ended = match outcome {
+        Ok(()) => Ended::Complete,
+        Err(ended) => {
+            answer_ended(&mut request, &ended);
+            ended
+        }
+    };
+}
+
+#[cold]
+fn answer_ended(request: &mut Request<'_>, ended: &Ended) {
+    // Without a responder the response had begun. The body that was dropped unfinished cut it off.
+    let Some(responder) = request.responder.take() else {
+        return;
+    };
+    match ended {
+        Ended::Rejected(rejection) => answer_rejected(request, responder, *rejection),
+        Ended::Failed(failure) => answer_failed(request, responder, *failure),
+        Ended::RequestContent(error) => {
+            tracing::debug!(%error, "request content failed");
+            let answer = Answer::of(request);
+            answer.send(responder, Pooled::response(error.status()), error);
+        }
+        Ended::Complete | Ended::Unrouted | Ended::CutOff(_) | Ended::ClientGone => {}
+    }
+}
+
+/// Answers a request that a preflight check rejects.
+#[cold]
+pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejection: Rejection) {
+    let Exchange {
+        request,
+        responder,
+        peer,
+        ..
+    } = exchange;
+    let hook = gateway.options.record_hook.as_ref();
+    let mut record = Record::new(&request, peer, None, hook);
+    record.ended = Ended::Rejected(rejection);
+    let mut head = Pooled::response(rejection.status());
+    let is_redirect = rejection == Rejection::HttpsOnly;
+    if let (true, Some(port)) = (is_redirect, gateway.https_port) {
+        head.fields
+            .append(Name::Location, https_location(&request, port));
+    }
+    // Browsers follow redirects, and send gRPC-Web; gRPC has no redirects.
+    let call = Call::of(&request).filter(|call| call.is_message_stream() || !is_redirect);
+    let answer = Answer {
+        asked: &request.fields,
+        call: call.as_ref(),
+        record: &mut record,
+    };
+    answer.send(responder, head, rejection.detail());
+    record::emit(&record, &request);
+}
+
+/// Answers a call that no target matches.
+#[cold]
+pub(super) fn answer_unrouted(call: &Call, exchange: Exchange) {
+    let mut head = Pooled::response(Status::NOT_FOUND);
+    let code = Code::of_status(head.status);
+    let content = call.answer(&mut head, code, "no target matches this path");
+    exchange.responder.send(&mut head, content);
+}
+
+fn answer_rejected(request: &mut Request<'_>, responder: Responder, rejection: Rejection) {
+    let mut head = Pooled::response(rejection.status());
+    if matches!(rejection, Rejection::Method | Rejection::LastHop) {
+        head.fields.append(Name::Allow, ALLOWED);
+    }
+    if request.head.method == Method::Connect {
+        // The bytes that follow belong to another protocol.
+        head.fields.append(Name::Connection, "close");
+    }
+    Answer::of(request).send(responder, head, rejection.detail());
+}
+
+fn answer_failed(request: &mut Request<'_>, responder: Responder, failure: Failure) {
+    let mut head = Pooled::response(failure.status());
+    head.fields
+        .append(Name::ProxyStatus, failure.proxy_status());
+    let answer = Answer::of(request);
+    if answer.call.is_some() {
+        let code = Code::of_failure(failure);
+        return answer.send_call_status(responder, head, code, failure.detail());
+    }
+    if failure.status() == Status::SERVICE_UNAVAILABLE {
+        head.fields.append(Name::RetryAfter, RETRY_AFTER);
+    }
+    answer.send(responder, head, failure.detail());
+}
+
+/// An answer of the gateway's own.
+struct Answer<'a, 'r> {
+    /// Fields of the request.
+    asked: &'a Fields,
+    call: Option<&'a Call>,
+    record: &'a mut Record<'r>,
+}
+
+impl<'a, 'r> Answer<'a, 'r> {
+    fn of(request: &'a mut Request<'r>) -> Answer<'a, 'r> {
+        Answer {
+            asked: &request.head.fields,
+            call: request.kind.call(),
+            record: &mut request.record,
+        }
+    }
+
+    /// `detail` is one of our own texts, which need no escaping.
+    fn send(self, responder: Responder, mut head: Pooled<ResponseHead>, detail: impl Display) {
+        let status = head.status;
+        if self.call.is_some() {
+            return self.send_call_status(responder, head, Code::of_status(status), detail);
+        }
+        if status.forbids_content() {
+            return self.send_content(responder, head, Chunk::from(""));
+        }
+        let (code, title) = (status.code(), status.reason());
+        let content = if accepts_problem(self.asked).unwrap_or(true) {
+            head.fields
+                .append(Name::ContentType, "application/problem+json");
+            format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n")
+        } else {
+            head.fields
+                .append(Name::ContentType, "text/plain; charset=utf-8");
+            format!("{code} {title}: {detail}\n")
+        };
+        self.send_content(responder, head, content.into());
+    }
+
+    /// Ends a call; other requests have no such status.
+    fn send_call_status(
+        self,
+        responder: Responder,
+        mut head: Pooled<ResponseHead>,
+        code: Code,
+        detail: impl Display,
+    ) {
+        let Some(call) = self.call else { return };
+        let content = call.answer(&mut head, code, detail);
+        self.send_content(responder, head, content);
+    }
+
+    fn send_content(self, responder: Responder, mut head: Pooled<ResponseHead>, content: Chunk) {
+        self.record.answered(head.status, content.len());
+        responder.send(&mut head, content);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_texts_need_no_escaping() {
+        let is_plain = |text: &str| {
+            text.chars()
+                .all(|c| c != '"' && c != '\\' && !c.is_control())
+        };
+        assert!(
+            Failure::ALL
+                .iter()
+                .all(|failure| is_plain(failure.detail()))
+        );
+    }
+}

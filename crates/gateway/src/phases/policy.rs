@@ -1,0 +1,54 @@
+//! Phases `request_policy` and `response_policy`: what heads look like on the other side.
+//!
+//! This is the only place where heads are edited, so rules about heads belong here.
+
+use blitz_http::{Response, ResponseHead};
+
+use crate::forward::{self, ForwardedClient, TooManyConnectionOptions};
+use crate::record::Ended;
+use crate::rejection::Rejection;
+use crate::request::Request;
+use crate::service::{GatewayService, Route};
+
+/// Edits the request's head for the upstream.
+pub(super) fn request_policy<S>(
+    gateway: &GatewayService<S>,
+    route: &Route,
+    request: &mut Request<'_>,
+) -> Result<(), Ended> {
+    let peer = &*request.record.client;
+    let client = ForwardedClient {
+        peer,
+        is_trusted: gateway.options.trusted_proxies.contains(peer),
+        is_websocket: request.kind.is_websocket(),
+        default_authority: &route.target.authority,
+        sends_certificate: gateway.options.client_cert_header,
+        random: blitz_http::random_u64,
+    };
+    let scratch = &mut gateway.scratch.borrow_mut();
+    forward::edit_request(&mut request.head, &client, scratch)
+        .map_err(|TooManyConnectionOptions| Ended::Rejected(Rejection::ConnectionOptions))
+}
+
+/// Checks the final response and edits its head for the client.
+///
+/// # Errors
+/// The client must not get a response like this.
+#[inline]
+pub(super) fn response_policy<S>(
+    gateway: &GatewayService<S>,
+    request: &mut Request<'_>,
+    response: &mut Response,
+) -> Result<(), Ended> {
+    request.record.responded = Some(blitz_http::now());
+    let opens_tunnel = response.upgraded.is_some();
+    request.kind.check_response(&response.head, opens_tunnel)?;
+    edit_response(gateway, &mut response.head);
+    Ok(())
+}
+
+/// Edits any response head for the client: interim, final, or the one that opens a tunnel.
+#[inline]
+pub(super) fn edit_response<S>(gateway: &GatewayService<S>, head: &mut ResponseHead) {
+    forward::edit_response(head, &mut gateway.scratch.borrow_mut());
+}

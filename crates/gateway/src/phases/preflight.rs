@@ -1,0 +1,154 @@
+//! Phase `preflight`: checks before routing. Clear text goes to HTTPS if that is configured, and a
+//! certificate has to cover the request's host.
+
+use blitz_http::{Exchange, Method, Name, Peer, RequestHead};
+
+use crate::rejection::Rejection;
+use crate::service::GatewayService;
+use crate::trusted::TrustedProxies;
+
+/// Authorities fetch the proof for a name in clear text (RFC 8555, section 8.3).
+const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
+
+/// Default port of `https` URLs.
+const HTTPS_PORT: u16 = 443;
+
+/// Checks how the request came in. Requests of a trusted proxy with `X-Forwarded-Proto: https` came
+/// over HTTPS.
+#[inline]
+pub(super) fn preflight<S>(
+    gateway: &GatewayService<S>,
+    exchange: &Exchange,
+) -> Result<(), Rejection> {
+    match (&exchange.peer.tls, gateway.https_port) {
+        (Some(_), _) => check_certificate(&exchange.request, &exchange.peer),
+        (None, Some(_)) if !is_forwarded_https(&gateway.options.trusted_proxies, exchange) => {
+            check_encryption(&exchange.request)
+        }
+        (None, _) => Ok(()),
+    }
+}
+
+fn is_forwarded_https(trusted: &TrustedProxies, exchange: &Exchange) -> bool {
+    let scheme = exchange.request.fields.get(Name::XForwardedProto);
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+        && trusted.contains(&exchange.peer)
+}
+
+/// RFC 9110, section 15.5.20: the certificate in use decides, also without SNI (rule 23).
+fn check_certificate(head: &RequestHead, peer: &Peer) -> Result<(), Rejection> {
+    // Without a host, which HTTP/1.0 allows, the target's own is sent.
+    let Some(authority) = head.authority() else {
+        return Ok(());
+    };
+    let host = host_of(authority);
+    let is_covered = host.is_empty()
+        || peer
+            .tls
+            .as_ref()
+            .is_none_or(|tls| tls.covers(without_brackets(host)));
+    match is_covered {
+        true => Ok(()),
+        false => Err(Rejection::Misdirected),
+    }
+}
+
+fn check_encryption(head: &RequestHead) -> Result<(), Rejection> {
+    let is_tunnel = head.method == Method::Connect && head.protocol().is_none();
+    if is_tunnel || head.path().starts_with(ACME_CHALLENGES) {
+        return Ok(());
+    }
+    match host_of(head.authority().unwrap_or_default()) {
+        "" => Err(Rejection::NoHost),
+        _ => Err(Rejection::HttpsOnly),
+    }
+}
+
+/// URL of the same resource over HTTPS. The host is the client's: the gateway knows no other name
+/// of its own.
+pub(super) fn https_location(head: &RequestHead, port: u16) -> String {
+    let host = host_of(head.authority().unwrap_or_default());
+    let port = match port {
+        HTTPS_PORT => String::new(),
+        port => format!(":{port}"),
+    };
+    // `OPTIONS *` is about the server, not about a path.
+    let path = match head.path_and_query() {
+        "*" => "/",
+        path => path,
+    };
+    format!("https://{host}{port}{path}")
+}
+
+/// The authority without its port; an IPv6 address keeps its brackets.
+fn host_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+fn without_brackets(host: &str) -> &str {
+    let inner = host.strip_prefix('[');
+    inner
+        .and_then(|inner| inner.strip_suffix(']'))
+        .unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(authority: &str, target: &str) -> RequestHead {
+        let mut head = RequestHead::new(Method::Get, target);
+        if !authority.is_empty() {
+            head.set_authority(authority);
+        }
+        head
+    }
+
+    #[test]
+    fn redirects_to_https_keep_host_path_and_query() {
+        for (authority, target, port, location) in [
+            ("a.example", "/x?y=1", 443, "https://a.example/x?y=1"),
+            ("a.example:8080", "/", 8443, "https://a.example:8443/"),
+            ("[::1]:80", "/x", 443, "https://[::1]/x"),
+            ("[::1]", "/x", 8443, "https://[::1]:8443/x"),
+            (
+                "a.example",
+                "//b.example/",
+                443,
+                "https://a.example//b.example/",
+            ),
+        ] {
+            let head = head(authority, target);
+            assert_eq!(check_encryption(&head), Err(Rejection::HttpsOnly));
+            assert_eq!(https_location(&head, port), location);
+        }
+    }
+
+    #[test]
+    fn requests_without_a_host_cannot_be_redirected() {
+        assert_eq!(check_encryption(&head("", "/x")), Err(Rejection::NoHost));
+    }
+
+    #[test]
+    fn acme_challenges_stay_in_clear_text() {
+        let below = |path: &str| head("a.example", &format!("/.well-known/acme-challenge/{path}"));
+        assert_eq!(check_encryption(&below("token")), Ok(()));
+        assert!(check_encryption(&below("../../secret")).is_err());
+    }
+
+    #[test]
+    fn hosts_are_compared_without_ports_and_brackets() {
+        for (authority, host) in [
+            ("a.example", "a.example"),
+            ("a.example:443", "a.example"),
+            ("[::1]:443", "::1"),
+            ("[::1]", "::1"),
+            ("a.example:", "a.example"),
+        ] {
+            assert_eq!(without_brackets(host_of(authority)), host);
+        }
+    }
+}

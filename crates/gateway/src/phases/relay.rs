@@ -1,0 +1,179 @@
+//! Phase `relay`: the response goes to the client while the rest of the request goes to the upstream.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use blitz_http::{
+    BodyError, BodyLength, Fields, Pooled, Response, ResponseHead, SendBody, Timer, Tunnel,
+};
+
+use crate::flow::{Flow, FlowError};
+use crate::grpc::poll_timer;
+use crate::proxy_status::Failure;
+use crate::record::Ended;
+use crate::request::Request;
+use crate::request_kind::{RequestKind, ResponseContent};
+use crate::upload::Upload;
+
+/// Relays the final response, and what is still to come of the request.
+///
+/// Ends when the response is complete, or the deadline of a call has passed. If the request is not
+/// complete by then, its upstream connection closes (rule 12), and the client's is drained a little
+/// or closed.
+///
+/// # Errors
+/// The response ended early. The client sees that.
+pub(super) async fn relay(
+    request: &mut Request<'_>,
+    response: Response,
+    mut deadline: Option<Timer>,
+) -> Result<(), Ended> {
+    let Response {
+        mut head,
+        mut body,
+        upgraded,
+    } = response;
+    request.upload.forget_replay();
+    if let Some(send) = upgraded {
+        let upstream = Tunnel { recv: body, send };
+        return switch_protocols(request, head, upstream).await;
+    }
+    let Some(responder) = request.responder.take() else {
+        return Err(Ended::ClientGone);
+    };
+    request.record.relayed(head.status);
+    // The response may take long, and a large request head is not needed any more.
+    request.head.reduce();
+    let (length, translation) = match request.kind.response_content(&mut head, &mut body) {
+        ResponseContent::Whole(content) => {
+            request.record.response_bytes = content.len() as u64;
+            responder.send(&mut head, content);
+            return Ok(());
+        }
+        ResponseContent::Streamed(length, translation) => (length, translation),
+    };
+    let to = responder.start(&mut head, length);
+    // The head goes back to its pool now, not after a long body.
+    drop(head);
+    let has_trailers = matches!(length, BodyLength::NothingButTrailers | BodyLength::Unknown);
+    let mut download = Flow::new(body, Some(to));
+    download.translation = translation;
+    let Request { upload, record, .. } = request;
+    let sent = &mut record.response_bytes;
+    let stopped = poll_fn(|cx| poll(upload, &mut download, &mut deadline, sent, cx)).await;
+    stopped.map_err(|stop| end_early(&request.kind, download, has_trailers, stop))
+}
+
+/// Why a response was not completed.
+enum Stop {
+    Deadline,
+    Upload(Ended),
+    Download(FlowError),
+}
+
+fn poll(
+    upload: &mut Upload,
+    download: &mut Flow,
+    deadline: &mut Option<Timer>,
+    sent: &mut u64,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), Stop>> {
+    if let Poll::Ready(Err(ended)) = upload.poll(cx) {
+        return Poll::Ready(Err(Stop::Upload(ended)));
+    }
+    match download.poll(cx, |bytes| *sent += bytes.len() as u64) {
+        Poll::Ready(moved) => Poll::Ready(moved.map_err(Stop::Download)),
+        Poll::Pending => poll_timer(deadline, cx).map(|()| Err(Stop::Deadline)),
+    }
+}
+
+/// Says how a response ended that was not completed, also to the client of a call if possible.
+#[cold]
+fn end_early(kind: &RequestKind, mut download: Flow, has_trailers: bool, stop: Stop) -> Ended {
+    let failure = match stop {
+        Stop::Upload(ended) => return ended,
+        Stop::Deadline => Failure::DeadlineExceeded,
+        Stop::Download(error) => match ended_by(&error) {
+            Ended::CutOff(failure) => failure,
+            ended => return ended,
+        },
+    };
+    let RequestKind::Call(call) = kind else {
+        return Ended::CutOff(failure);
+    };
+    match (download.to.take(), &mut download.translation) {
+        (Some(mut to), Some(translation)) => {
+            if let Some(last) = translation.fail(failure) {
+                let _ = to.queue(last).and_then(|()| to.finish(None));
+            }
+        }
+        (Some(to), None) if has_trailers => end_with_status(call.failed_trailers(failure), to),
+        // The client only sees that something is missing.
+        _ => {}
+    }
+    Ended::Failed(failure)
+}
+
+fn end_with_status(trailers: Option<Pooled<Fields>>, to: SendBody) {
+    if let Some(trailers) = trailers {
+        // A client that is gone needs no status.
+        let _ = to.finish(Some(&trailers));
+    }
+}
+
+/// How the failure of a direction towards the client ends the request.
+fn ended_by(error: &FlowError) -> Ended {
+    let failure = match error {
+        FlowError::To(error) => {
+            tracing::debug!(%error, "the client took no more of the response");
+            return Ended::ClientGone;
+        }
+        FlowError::From(BodyError::TimedOut) => Failure::HttpResponseTimeout,
+        FlowError::From(BodyError::Malformed(_)) => Failure::HttpProtocolError,
+        FlowError::From(_) => Failure::HttpResponseIncomplete,
+        FlowError::NotBase64 => unreachable!("responses are encoded, not decoded"),
+    };
+    tracing::debug!(?error, "the upstream's response ended early");
+    Ended::CutOff(failure)
+}
+
+/// Relays a connection that leaves HTTP, until both directions have ended with FIN (rule 16).
+async fn switch_protocols(
+    request: &mut Request<'_>,
+    mut head: Pooled<ResponseHead>,
+    upstream: Tunnel,
+) -> Result<(), Ended> {
+    let Some(responder) = request.responder.take() else {
+        return Err(Ended::ClientGone);
+    };
+    request.kind.grant(&mut head);
+    request.record.opened_tunnel(head.status);
+    let client = responder.upgrade(&mut head);
+    drop(head);
+    // A tunnel may last for days; the memory of the request's fields is not kept for it.
+    request.head.reduce();
+    request.head.fields = Fields::default();
+    let mut up = Flow::new(client.recv, Some(upstream.send));
+    let mut down = Flow::new(upstream.recv, Some(client.send));
+    let mut is_taken = true;
+    let record = &mut request.record;
+    poll_fn(|cx| {
+        let up = match is_taken {
+            true => up.poll(cx, |bytes| record.request_bytes += bytes.len() as u64),
+            false => Poll::Ready(Ok(())),
+        };
+        // An upstream that takes nothing more may have sent its last bytes before.
+        is_taken &= !matches!(up, Poll::Ready(Err(FlowError::To(_))));
+        if let Poll::Ready(Err(FlowError::From(error))) = up {
+            tracing::debug!(%error, "the client's side of a tunnel failed");
+            return Poll::Ready(Err(Ended::ClientGone));
+        }
+        ready!(down.poll(cx, |bytes| record.response_bytes += bytes.len() as u64))
+            .map_err(|error| ended_by(&error))?;
+        match up {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(_) => Poll::Ready(Ok(())),
+        }
+    })
+    .await
+}

@@ -1,0 +1,50 @@
+//! Phase `await_response`: the content is sent while response heads come in.
+
+use std::future::poll_fn;
+use std::task::{Poll, ready};
+
+use blitz_http::{ClientError, Response, ResponseEvent, ResponseStream, Status};
+
+use super::policy::edit_response;
+use crate::record::Ended;
+use crate::request::Request;
+use crate::service::GatewayService;
+
+/// Why no response came.
+pub(super) enum NoResponse {
+    /// The upstream's connection or response failed.
+    Upstream(ClientError),
+    /// The request's own content failed.
+    Client(Ended),
+}
+
+/// Sends content and waits for the final response; interim ones are passed on as they come.
+pub(super) async fn await_response<S>(
+    gateway: &GatewayService<S>,
+    request: &mut Request<'_>,
+    stream: &mut ResponseStream,
+) -> Result<Response, NoResponse> {
+    let Request {
+        upload, responder, ..
+    } = request;
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(Err(ended)) = upload.poll(cx) {
+                return Poll::Ready(Err(NoResponse::Client(ended)));
+            }
+            match ready!(stream.poll_next(cx)).map_err(NoResponse::Upstream)? {
+                ResponseEvent::Final(response) => return Poll::Ready(Ok(response)),
+                ResponseEvent::Informational(mut head) => {
+                    if head.status == Status::CONTINUE && !upload.release() {
+                        continue;
+                    }
+                    edit_response(gateway, &mut head);
+                    if let Some(responder) = responder {
+                        responder.informational(&head);
+                    }
+                }
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,250 @@
+//! The record of a request. Counters are derived from it; access logs, metrics and traces can be.
+//!
+//! Every request has one record, and it is emitted exactly once: when the request ends, or when its
+//! future is dropped because the client left.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use blitz_http::{BodyError, Exchange, Method, Peer, RequestHead, Status, Upstream, Version};
+
+use crate::counters::{Counters, count};
+use crate::proxy_status::Failure;
+use crate::rejection::Rejection;
+use crate::target::Prefix;
+
+/// What is known of a request when it ends.
+#[derive(Clone)]
+pub struct Record<'a> {
+    /// Time of the turn in which the request's head was complete.
+    pub started: Instant,
+    /// When the last attempt got its connection.
+    pub connected: Option<Instant>,
+    /// When the upstream's final response head came.
+    pub responded: Option<Instant>,
+    /// Method of the client's request.
+    pub method: Method,
+    /// Version of the client's request.
+    pub version: Version,
+    /// The client's connection.
+    pub client: Rc<Peer>,
+    /// Prefix of the target that matched.
+    pub route: Option<&'a Prefix>,
+    /// Where the last attempt went.
+    pub upstream: Option<Upstream>,
+    /// How often the request was sent.
+    pub attempts: u8,
+    /// Addresses to which no connection could be made.
+    pub connect_failures: u8,
+    /// Whether the connection of the last attempt had carried a request before.
+    pub is_connection_reused: bool,
+    /// Whether a second attempt was made (rule 13).
+    pub is_retried: bool,
+    /// Whether the client got the head of the upstream's response. Otherwise the gateway answered,
+    /// or nobody did.
+    pub is_relayed: bool,
+    /// Whether the connection became a tunnel.
+    pub is_tunnel: bool,
+    /// Status that was sent to the client.
+    pub status: Option<Status>,
+    /// Content received from the client, of a tunnel as well.
+    pub request_bytes: u64,
+    /// Content sent to the client, of a tunnel as well.
+    pub response_bytes: u64,
+    /// How the request ended.
+    pub ended: Ended,
+    hook: Option<&'a RecordHook>,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone)]
+pub enum Ended {
+    /// The response is complete.
+    Complete,
+    /// No target matched. The request is left to the built-in site, so nothing is known of its
+    /// response.
+    Unrouted,
+    /// The gateway rejected the request.
+    Rejected(Rejection),
+    /// The upstream failed. The client was told: with a status before the response, with trailers
+    /// in a call of gRPC whose response had begun.
+    Failed(Failure),
+    /// The request's content failed: the client left within it, was too slow, or broke the rules.
+    RequestContent(BodyError),
+    /// The upstream's response ended early, after its head was relayed.
+    CutOff(Failure),
+    /// The client closed its connection or reset its stream. Also if the gateway closed the
+    /// connection: at shutdown, or because the client read too slowly.
+    ClientGone,
+}
+
+/// A function that sees each record on the core of its request. It also sees what is left of the
+/// request's head: the path is the client's, or `/` if the head was too large to be kept.
+#[derive(Clone)]
+pub struct RecordHook(Arc<Hook>);
+
+type Hook = dyn Fn(&Record<'_>, &RequestHead) + Send + Sync;
+
+impl RecordHook {
+    /// Calls this function for each record.
+    pub fn new(hook: impl Fn(&Record<'_>, &RequestHead) + Send + Sync + 'static) -> RecordHook {
+        RecordHook(Arc::new(hook))
+    }
+}
+
+impl fmt::Debug for RecordHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecordHook")
+    }
+}
+
+impl<'a> Record<'a> {
+    /// The record of a request that begins now.
+    #[inline]
+    pub(crate) fn new(
+        head: &RequestHead,
+        client: Rc<Peer>,
+        route: Option<&'a Prefix>,
+        hook: Option<&'a RecordHook>,
+    ) -> Record<'a> {
+        let started = blitz_http::now();
+        Record {
+            started,
+            connected: None,
+            responded: None,
+            method: head.method,
+            version: head.version,
+            client,
+            route,
+            upstream: None,
+            attempts: 0,
+            connect_failures: 0,
+            is_connection_reused: false,
+            is_retried: false,
+            is_relayed: false,
+            is_tunnel: false,
+            status: None,
+            request_bytes: 0,
+            response_bytes: 0,
+            // Stays if the future is dropped.
+            ended: Ended::ClientGone,
+            hook,
+        }
+    }
+
+    /// Time since the start. Records are seen when their requests end.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        blitz_http::now().saturating_duration_since(self.started)
+    }
+
+    /// The gateway's own answer.
+    pub(crate) fn answered(&mut self, status: Status, content_bytes: usize) {
+        self.status = Some(status);
+        self.response_bytes = content_bytes as u64;
+    }
+
+    /// The head of the upstream's response goes to the client.
+    #[inline]
+    pub(crate) fn relayed(&mut self, status: Status) {
+        self.status = Some(status);
+        self.is_relayed = true;
+    }
+
+    /// The head that opens a tunnel goes to the client.
+    pub(crate) fn opened_tunnel(&mut self, status: Status) {
+        self.relayed(status);
+        self.is_tunnel = true;
+        count(|counters| counters.tunnels += 1);
+    }
+}
+
+/// Emits the record of a request that has ended. The caller emits no record twice.
+#[inline]
+pub(crate) fn emit(record: &Record<'_>, head: &RequestHead) {
+    count(|counters| add(counters, record));
+    if is_observed(record.hook) {
+        observe(record, head);
+    }
+}
+
+/// Emits the record of a request that no target matched. It has only what the gateway knows, since
+/// the built-in site answers.
+#[inline]
+pub(crate) fn emit_unrouted(hook: Option<&RecordHook>, exchange: &Exchange) {
+    if is_observed(hook) {
+        return emit_observed(hook, exchange);
+    }
+    // The same without a record.
+    count(|counters| counters.unrouted += 1);
+}
+
+#[cold]
+fn emit_observed(hook: Option<&RecordHook>, exchange: &Exchange) {
+    let head = &exchange.request;
+    let mut record = Record::new(head, Rc::clone(&exchange.peer), None, hook);
+    record.ended = Ended::Unrouted;
+    emit(&record, head);
+}
+
+#[inline]
+fn is_observed(hook: Option<&RecordHook>) -> bool {
+    hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
+}
+
+#[cold]
+fn observe(record: &Record<'_>, head: &RequestHead) {
+    tracing::debug!(
+        method = record.method.as_str(),
+        path = head.raw_path(),
+        status = record.status.map(Status::code),
+        upstream = ?record.upstream.as_ref().map(Upstream::address),
+        attempts = record.attempts,
+        request_bytes = record.request_bytes,
+        response_bytes = record.response_bytes,
+        duration = ?record.duration(),
+        ended = ?record.ended,
+        "request ended"
+    );
+    if let Some(RecordHook(hook)) = record.hook {
+        hook(record, head);
+    }
+}
+
+#[inline]
+fn add(counters: &mut Counters, record: &Record<'_>) {
+    if record.route.is_some() {
+        counters.routed += 1;
+    }
+    if let (true, false, Some(status)) = (record.is_relayed, record.is_tunnel, record.status) {
+        let class = usize::from(status.code() / 100).clamp(1, 5);
+        counters.responses[class - 1] += 1;
+    }
+    let is_plain = record.connect_failures == 0 && !record.is_retried;
+    if !is_plain || !matches!(record.ended, Ended::Complete) {
+        add_rare(counters, record);
+    }
+}
+
+#[cold]
+fn add_rare(counters: &mut Counters, record: &Record<'_>) {
+    counters.connect_failures += u64::from(record.connect_failures);
+    counters.retries += u64::from(record.is_retried);
+    if let Ended::Failed(failure) = record.ended {
+        counters.failures[failure as usize] += 1;
+    }
+    if record.is_relayed {
+        counters.cut_off += u64::from(!matches!(record.ended, Ended::Complete));
+        return;
+    }
+    match record.ended {
+        Ended::Unrouted => counters.unrouted += 1,
+        Ended::Rejected(Rejection::HttpsOnly) => counters.redirected += 1,
+        Ended::Rejected(Rejection::Misdirected) => counters.misdirected += 1,
+        Ended::Rejected(_) => counters.refused += 1,
+        Ended::RequestContent(_) => counters.client_faults += 1,
+        Ended::Complete | Ended::Failed(_) | Ended::CutOff(_) | Ended::ClientGone => {}
+    }
+}

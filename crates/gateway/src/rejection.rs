@@ -1,0 +1,60 @@
+//! Why the gateway rejects a request, and the status and text that the client gets.
+
+use blitz_http::Status;
+
+/// Why the gateway does not forward a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rejection {
+    /// The request came in clear text, and is redirected to HTTPS.
+    HttpsOnly,
+    /// The request came in clear text and names no host that it could be redirected to.
+    NoHost,
+    /// The certificate of the connection does not cover the request's host.
+    Misdirected,
+    /// The method is never forwarded.
+    Method,
+    /// `Max-Forwards` is 0, so the gateway answers `OPTIONS` itself.
+    LastHop,
+    /// `Connection` names too many fields.
+    ConnectionOptions,
+    /// The `Sec-WebSocket-Key` is invalid, and the gateway would have to answer it.
+    WebSocketKey,
+    /// The content of a gRPC-Web call is not base64, as its type says.
+    Base64,
+    /// With the target's own path in front, the path would contain a dot segment.
+    Path,
+}
+
+impl Rejection {
+    /// Status of the answer.
+    #[must_use]
+    pub fn status(self) -> Status {
+        match self {
+            Rejection::HttpsOnly => Status::PERMANENT_REDIRECT,
+            Rejection::Misdirected => Status::MISDIRECTED_REQUEST,
+            Rejection::Method => Status::METHOD_NOT_ALLOWED,
+            Rejection::LastHop => Status::NO_CONTENT,
+            Rejection::NoHost
+            | Rejection::ConnectionOptions
+            | Rejection::WebSocketKey
+            | Rejection::Base64
+            | Rejection::Path => Status::BAD_REQUEST,
+        }
+    }
+
+    /// The reason, for a person. Needs no escaping in JSON.
+    #[must_use]
+    pub fn detail(self) -> &'static str {
+        match self {
+            Rejection::HttpsOnly => "this is served over HTTPS only",
+            Rejection::NoHost => "the request names no host, and this is served over HTTPS only",
+            Rejection::Misdirected => "the certificate of this connection does not cover that host",
+            Rejection::Method => "this method is not forwarded",
+            Rejection::LastHop => "the request must not be forwarded any further",
+            Rejection::ConnectionOptions => "the Connection field names too many options",
+            Rejection::WebSocketKey => "the Sec-WebSocket-Key is not 16 bytes in base64",
+            Rejection::Base64 => "the content is not base64, which its type says it is",
+            Rejection::Path => "the path climbs out of the target's path",
+        }
+    }
+}

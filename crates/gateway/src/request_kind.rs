@@ -1,0 +1,168 @@
+//! Kinds of requests that phases treat differently: gRPC calls and WebSockets.
+//!
+//! Each phase asks the kind of its request, by a method that is named for the phase. Phases
+//! themselves know neither gRPC nor WebSockets.
+
+use blitz_http::{
+    BodyLength, Capabilities, Chunk, Method, RecvBody, RequestHead, Responder, ResponseHead, Timer,
+};
+
+use crate::grpc::Call;
+use crate::proxy_status::Failure;
+use crate::record::Ended;
+use crate::rejection::Rejection;
+use crate::translate::Translate;
+use crate::upload::Upload;
+use crate::websocket::{InvalidKey, WebSocket};
+
+/// What a request is beyond a request of HTTP.
+pub(crate) enum RequestKind {
+    Plain,
+    /// A call of gRPC or gRPC-Web.
+    Call(Call),
+    /// A request for a WebSocket that the client may open.
+    WebSocket(WebSocket),
+}
+
+/// Content of a response on its way to the client.
+pub(crate) enum ResponseContent {
+    /// All of it is there.
+    Whole(Chunk),
+    /// It follows, with this declared length.
+    Streamed(BodyLength, Option<Box<dyn Translate>>),
+}
+
+impl RequestKind {
+    #[inline]
+    pub(crate) fn of(head: &RequestHead, body: &RecvBody, responder: &Responder) -> RequestKind {
+        if let Some(call) = Call::of(head) {
+            return RequestKind::Call(call);
+        }
+        let may_upgrade = body.is_done() && responder.upgrade_requested();
+        match may_upgrade.then(|| WebSocket::requested(head)).flatten() {
+            Some(websocket) => RequestKind::WebSocket(websocket),
+            None => RequestKind::Plain,
+        }
+    }
+
+    pub(crate) fn is_call(&self) -> bool {
+        matches!(self, RequestKind::Call(_))
+    }
+
+    pub(crate) fn is_websocket(&self) -> bool {
+        matches!(self, RequestKind::WebSocket(_))
+    }
+
+    pub(crate) fn call(&self) -> Option<&Call> {
+        match self {
+            RequestKind::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Whether the request's content may be a stream of messages, which has no minimum rate.
+    pub(crate) fn is_message_stream(&self) -> bool {
+        self.call().is_some_and(Call::is_message_stream)
+    }
+
+    /// Phase `admit`: brings the head into the form that checks and forwarding expect.
+    pub(crate) fn normalize(&self, head: &mut RequestHead) {
+        if let RequestKind::WebSocket(websocket) = self {
+            websocket.normalize(head);
+        }
+    }
+
+    /// When the client stops waiting.
+    pub(crate) fn deadline(&self) -> Option<Timer> {
+        self.call().and_then(Call::timer)
+    }
+
+    /// Phase `send`: adapts the request to a connection.
+    ///
+    /// # Errors
+    /// The connection cannot carry a request of this kind.
+    pub(crate) fn prepare_request(
+        &mut self,
+        head: &mut RequestHead,
+        upload: &mut Upload,
+        capabilities: Capabilities,
+        is_retry: bool,
+    ) -> Result<(), Ended> {
+        match self {
+            RequestKind::Plain => Ok(()),
+            RequestKind::Call(call) => {
+                let prepared = call.prepare(head, capabilities, is_retry);
+                if let Some(translation) = prepared.map_err(Ended::Failed)? {
+                    upload.translate(translation);
+                }
+                Ok(())
+            }
+            RequestKind::WebSocket(websocket) => websocket
+                .prepare(head, capabilities.upgrade, blitz_http::random_u64)
+                .map_err(|InvalidKey| Ended::Rejected(Rejection::WebSocketKey)),
+        }
+    }
+
+    /// Phase `prepare_retry`: whether sending the request twice has the effect of sending it once.
+    pub(crate) fn is_idempotent(&self, method: Method) -> bool {
+        // The handshake of a WebSocket is a GET, whatever form it has.
+        self.is_websocket() || method.is_idempotent()
+    }
+
+    /// Phase `response_policy`: whether a final response is one that the client can get.
+    ///
+    /// # Errors
+    /// The connection becomes a tunnel that was not asked for, or the client would take the
+    /// response for one that opens a tunnel.
+    pub(crate) fn check_response(
+        &self,
+        head: &ResponseHead,
+        opens_tunnel: bool,
+    ) -> Result<(), Ended> {
+        let is_valid = match self {
+            RequestKind::WebSocket(websocket) if opens_tunnel => websocket.is_granted(head),
+            RequestKind::WebSocket(websocket) => {
+                !(websocket.is_extended_connect() && head.status.is_success())
+            }
+            RequestKind::Plain | RequestKind::Call(_) => !opens_tunnel,
+        };
+        match is_valid {
+            true => Ok(()),
+            false => Err(Ended::Failed(Failure::HttpUpgradeFailed)),
+        }
+    }
+
+    /// Phase `relay`: completes the head that opens a tunnel.
+    pub(crate) fn grant(&self, head: &mut ResponseHead) {
+        if let RequestKind::WebSocket(websocket) = self {
+            websocket.grant(head);
+        }
+    }
+
+    /// Phase `relay`: content of a response with this head.
+    #[inline]
+    pub(crate) fn response_content(
+        &self,
+        head: &mut ResponseHead,
+        body: &mut RecvBody,
+    ) -> ResponseContent {
+        if let RequestKind::Call(call) = self {
+            return call_content(call, head, body);
+        }
+        match body.take_whole() {
+            Some(content) => ResponseContent::Whole(Chunk::from(content)),
+            None => ResponseContent::Streamed(body.length(), None),
+        }
+    }
+}
+
+fn call_content(call: &Call, head: &mut ResponseHead, body: &RecvBody) -> ResponseContent {
+    let Some(mut encoder) = call.encoder(head) else {
+        return ResponseContent::Streamed(body.length(), None);
+    };
+    encoder.translate_head(head);
+    if body.is_done() {
+        return ResponseContent::Whole(encoder.end_of_response(None));
+    }
+    ResponseContent::Streamed(BodyLength::Unknown, Some(Box::new(encoder)))
+}

@@ -1,0 +1,21 @@
+//! Messages whose content changes on the way.
+
+use blitz_http::{Chunk, Fields, Pooled, Slice};
+
+use crate::proxy_status::Failure;
+
+/// Changes content and trailers of one message on the way.
+pub(crate) trait Translate {
+    /// What is sent for a piece of content, which may end anywhere.
+    fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64>;
+
+    /// What is sent after all content. May take the trailers.
+    fn end(&mut self, trailers: &mut Option<Pooled<Fields>>) -> Result<Option<Chunk>, NotBase64>;
+
+    /// What ends a message early in a way that its receiver understands, if that is possible.
+    fn fail(&mut self, failure: Failure) -> Option<Chunk>;
+}
+
+/// Content that should be base64 is not, or ends within a group of four characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotBase64;

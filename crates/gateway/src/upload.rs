@@ -1,0 +1,105 @@
+//! The content of a request on its way to the upstream.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use blitz_http::{BodyLength, RecvBody, SendBody, Timer};
+
+use crate::flow::{Flow, FlowError};
+use crate::record::Ended;
+use crate::rejection::Rejection;
+use crate::replay::Replay;
+use crate::translate::Translate;
+
+/// The request's content on its way to the upstream.
+pub(crate) struct Upload {
+    flow: Flow,
+    replay: Replay,
+    /// While this runs the client waits for `100 Continue`, which reading would send.
+    hold: Option<Timer>,
+    expects_continue: bool,
+}
+
+impl Upload {
+    /// Content that flows after [`send_to`](Upload::send_to). `hold` delays it until the upstream
+    /// says `100 Continue`, or time is up.
+    pub(crate) fn new(from: RecvBody, hold: Option<Timer>) -> Upload {
+        let expects_continue = hold.is_some();
+        Upload {
+            flow: Flow::new(from, None),
+            replay: Replay::Unsent,
+            hold,
+            expects_continue,
+        }
+    }
+
+    /// Declared length of what goes to the upstream.
+    pub(crate) fn length(&self) -> BodyLength {
+        self.flow.length()
+    }
+
+    /// Bytes of content received from the client so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.flow.received()
+    }
+
+    /// Translates the content from its first byte on.
+    pub(crate) fn translate(&mut self, translation: Box<dyn Translate>) {
+        self.flow.translation = Some(translation);
+    }
+
+    /// Whether the content allows a second attempt.
+    pub(crate) fn can_repeat(&self) -> bool {
+        self.replay.is_complete()
+    }
+
+    /// No second attempt follows.
+    pub(crate) fn forget_replay(&mut self) {
+        self.replay.forget();
+    }
+
+    /// Where the content goes, and how it is kept for another attempt. A request without content
+    /// was complete with its head.
+    pub(crate) fn send_to(&mut self, to: SendBody, replay: Replay) {
+        self.replay = replay;
+        self.flow.to = Some(to).filter(|to| !to.is_discarding());
+    }
+
+    /// Where the content goes in the second attempt, beginning with what was sent in the first.
+    pub(crate) fn send_again_to(&mut self, mut to: SendBody) {
+        // If the upstream is gone already, sending the rest fails too.
+        let _ = self.replay.again().map(|sent| to.queue(sent));
+        self.send_to(to, Replay::Unsent);
+    }
+
+    /// Moves what can be moved; ready when nothing is left to do. An upstream that takes no more is
+    /// not an error: it may have answered already, and its response decides.
+    #[inline]
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        if self.flow.to.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_flow(cx)
+    }
+
+    fn poll_flow(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        if let Some(hold) = &mut self.hold {
+            ready!(Pin::new(hold).poll(cx));
+            self.hold = None;
+        }
+        match ready!(self.flow.poll(cx, |sent| self.replay.note(sent))) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(FlowError::From(error)) => Poll::Ready(Err(Ended::RequestContent(error))),
+            Err(FlowError::NotBase64) => Poll::Ready(Err(Ended::Rejected(Rejection::Base64))),
+            Err(FlowError::To(_)) => {
+                self.flow.to = None;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// Lets the content flow. Whether the client has to be told of the upstream's `100 Continue`.
+    pub(crate) fn release(&mut self) -> bool {
+        self.hold.take().is_some() || !self.expects_continue
+    }
+}

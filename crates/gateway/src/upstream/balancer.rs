@@ -1,0 +1,328 @@
+//! One upstream as one core sees it: which of its addresses is used next.
+
+use std::cell::{Cell, RefCell};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use blitz_http::{Address, Pool, Protocol, Upstream, UpstreamTls};
+
+use super::resolve::{Answer, NameFailure, Resolved};
+
+/// How long an address is avoided after a failure to connect, while there are others.
+const COOLDOWN: Duration = Duration::from_secs(1);
+/// Addresses tried for one request.
+const TRIES_MAX: usize = 3;
+
+/// The addresses of an upstream, used in turn, and the connections to them.
+pub(crate) struct Balancer {
+    source: AddressSource,
+    connector: Connector,
+    /// Counts requests, to distribute them over the addresses.
+    round_robin: Cell<u32>,
+    /// Handles to the addresses used so far, so that no request has to look one up.
+    upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
+    /// Addresses that failed lately, and the end of their cooldown. Never longer than the list of
+    /// addresses.
+    cooldowns: RefCell<Vec<(SocketAddr, Instant)>>,
+}
+
+/// How connections to an upstream are made.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    pub(crate) pool: Pool,
+    pub(crate) protocol: Protocol,
+    pub(crate) tls: Option<UpstreamTls>,
+}
+
+impl Connector {
+    fn to(&self, address: &Address) -> Upstream {
+        match &self.tls {
+            None => self.pool.upstream_speaking(address, self.protocol),
+            Some(tls) => self.pool.upstream_tls(address, tls),
+        }
+    }
+}
+
+enum AddressSource {
+    One(Upstream),
+    /// Both are this machine; an application may listen on only one of them.
+    Localhost([SocketAddr; 2]),
+    Name(Arc<Resolved>),
+}
+
+/// The addresses that one request has tried.
+#[derive(Debug, Default)]
+pub(crate) struct Tried {
+    addresses: [Option<SocketAddr>; TRIES_MAX],
+    count: u8,
+    /// Which of them the first attempt went to, for the retry.
+    again: Option<u8>,
+    /// Place of the first address in the list.
+    first: Option<u32>,
+}
+
+impl Tried {
+    /// The address of the first attempt, once.
+    fn take_again(&mut self) -> Option<SocketAddr> {
+        self.addresses[usize::from(self.again.take()?)]
+    }
+
+    /// Lets a retry go where the first attempt went, if no other address can be reached.
+    pub(crate) fn may_return_to(&mut self, upstream: &Upstream) {
+        if let Address::Tcp(address) = *upstream.address() {
+            let place = self.addresses.iter().position(|&one| one == Some(address));
+            self.again = place.map(|place| place as u8);
+        }
+    }
+}
+
+/// The next step for a request that needs a connection.
+pub(crate) enum Pick {
+    /// Take a connection from there.
+    Upstream(Upstream),
+    /// The first answer about the name has not come: pick again soon.
+    Pending,
+    /// The name has no address.
+    Unresolved(NameFailure),
+    /// Every address was tried, or as many as one request may try.
+    Exhausted,
+}
+
+impl Balancer {
+    pub(crate) fn fixed(connector: Connector, address: &Address) -> Balancer {
+        let upstream = connector.to(address);
+        Balancer::new(connector, AddressSource::One(upstream))
+    }
+
+    pub(crate) fn localhost(connector: Connector, port: u16) -> Balancer {
+        let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+        Balancer::new(connector, AddressSource::Localhost([v4, v6]))
+    }
+
+    pub(crate) fn named(connector: Connector, name: Arc<Resolved>) -> Balancer {
+        Balancer::new(connector, AddressSource::Name(name))
+    }
+
+    fn new(connector: Connector, source: AddressSource) -> Balancer {
+        Balancer {
+            source,
+            connector,
+            round_robin: Cell::new(0),
+            upstreams: RefCell::default(),
+            cooldowns: RefCell::default(),
+        }
+    }
+
+    /// The next address for a request, which is noted in `tried`.
+    pub(crate) fn pick(&self, tried: &mut Tried, now: impl FnOnce() -> Instant) -> Pick {
+        match &self.source {
+            AddressSource::One(_) if tried.count > 0 => Pick::Exhausted,
+            AddressSource::One(upstream) => {
+                tried.count = 1;
+                Pick::Upstream(upstream.clone())
+            }
+            AddressSource::Localhost(addresses) => {
+                // Not in turn: the address that answers is used until it fails.
+                tried.first = Some(0);
+                self.pick_of(addresses, tried, now())
+            }
+            AddressSource::Name(name) => match &**name.answer() {
+                Answer::Pending => Pick::Pending,
+                Answer::Failed(failure) => Pick::Unresolved(*failure),
+                Answer::Addresses(addresses) => self.pick_of(addresses, tried, now()),
+            },
+        }
+    }
+
+    /// Notes that no connection to an address could be made.
+    pub(crate) fn failed(&self, upstream: &Upstream, now: Instant) {
+        let Address::Tcp(address) = *upstream.address() else {
+            return;
+        };
+        let mut cooldowns = self.cooldowns.borrow_mut();
+        cooldowns.retain(|&(other, until)| other != address && until > now);
+        cooldowns.push((address, now + COOLDOWN));
+    }
+
+    fn pick_of(&self, all: &[SocketAddr], tried: &mut Tried, now: Instant) -> Pick {
+        match self.next_of(all, tried, now) {
+            Some(address) => Pick::Upstream(self.upstream(address, all)),
+            None => Pick::Exhausted,
+        }
+    }
+
+    fn next_of(&self, all: &[SocketAddr], tried: &mut Tried, now: Instant) -> Option<SocketAddr> {
+        if usize::from(tried.count) == TRIES_MAX {
+            return tried.take_again();
+        }
+        let first = *tried.first.get_or_insert_with(|| {
+            let first = self.round_robin.get();
+            self.round_robin.set(first.wrapping_add(1));
+            first
+        }) as usize;
+        let in_turn = (0..all.len()).map(|offset| all[(first % all.len() + offset) % all.len()]);
+        let mut left = in_turn.filter(|address| !tried.addresses.contains(&Some(*address)));
+        let healthy = left
+            .clone()
+            .find(|address| !self.is_cooling_down(*address, now));
+        if healthy.is_none() && tried.again.is_some() {
+            return tried.take_again();
+        }
+        // Addresses in cooldown are used last, since all may have failed a moment ago.
+        let address = healthy.or_else(|| left.next())?;
+        tried.addresses[usize::from(tried.count)] = Some(address);
+        tried.count += 1;
+        Some(address)
+    }
+
+    fn is_cooling_down(&self, address: SocketAddr, now: Instant) -> bool {
+        self.cooldowns
+            .borrow()
+            .iter()
+            .any(|&(other, until)| other == address && until > now)
+    }
+
+    fn upstream(&self, address: SocketAddr, all: &[SocketAddr]) -> Upstream {
+        let mut upstreams = self.upstreams.borrow_mut();
+        if let Some((_, upstream)) = upstreams.iter().find(|(known, _)| *known == address) {
+            return upstream.clone();
+        }
+        // A new address came with a new answer, so addresses that are not in it are dropped.
+        upstreams.retain(|(known, _)| all.contains(known));
+        let upstream = self.connector.to(&Address::Tcp(address));
+        upstreams.push((address, upstream.clone()));
+        upstream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blitz_http::ClientOptions;
+
+    use super::*;
+
+    fn plain() -> Connector {
+        Connector {
+            pool: Pool::new(ClientOptions::default()),
+            protocol: Protocol::Http1,
+            tls: None,
+        }
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn named(addresses: &[&str]) -> Balancer {
+        let addresses = addresses.iter().map(|text| address(text)).collect();
+        Balancer::named(
+            plain(),
+            Arc::new(Resolved::fixed(Answer::Addresses(addresses))),
+        )
+    }
+
+    /// All addresses that one request tries if each fails and no failure is noted.
+    fn picks(balancer: &Balancer, now: Instant) -> Vec<String> {
+        picks_after(balancer, &mut Tried::default(), now)
+    }
+
+    fn picks_after(balancer: &Balancer, tried: &mut Tried, now: Instant) -> Vec<String> {
+        let mut picks = Vec::new();
+        while let Pick::Upstream(upstream) = balancer.pick(tried, || now) {
+            match upstream.address() {
+                Address::Tcp(address) => picks.push(address.to_string()),
+                Address::Unix(path) => picks.push(path.display().to_string()),
+            }
+        }
+        picks
+    }
+
+    #[test]
+    fn requests_take_addresses_in_turn_and_try_each_once() {
+        let balancer = named(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let now = Instant::now();
+        assert_eq!(picks(&balancer, now), ["10.0.0.1:1", "10.0.0.2:1"]);
+        assert_eq!(picks(&balancer, now), ["10.0.0.2:1", "10.0.0.1:1"]);
+        assert_eq!(picks(&balancer, now), ["10.0.0.1:1", "10.0.0.2:1"]);
+    }
+
+    #[test]
+    fn one_request_tries_three_addresses_at_most() {
+        let balancer = named(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"]);
+        assert_eq!(picks(&balancer, Instant::now()).len(), 3);
+    }
+
+    #[test]
+    fn an_address_that_failed_is_avoided_while_there_are_others() {
+        let balancer = named(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let now = Instant::now();
+        let failed = |text| plain().to(&Address::Tcp(address(text)));
+        balancer.failed(&failed("10.0.0.1:1"), now);
+        assert_eq!(picks(&balancer, now), ["10.0.0.2:1", "10.0.0.1:1"]);
+        assert_eq!(picks(&balancer, now), ["10.0.0.2:1", "10.0.0.1:1"]);
+        balancer.failed(&failed("10.0.0.2:1"), now);
+        assert_eq!(
+            picks(&balancer, now).len(),
+            2,
+            "all cool down, so all are tried"
+        );
+        let later = now + COOLDOWN;
+        assert_eq!(
+            picks(&balancer, later)[0],
+            "10.0.0.2:1",
+            "its turn had come"
+        );
+        assert_eq!(picks(&balancer, later)[0], "10.0.0.1:1");
+    }
+
+    #[test]
+    fn localhost_keeps_the_address_family_that_answers() {
+        let balancer = Balancer::localhost(plain(), 3000);
+        let now = Instant::now();
+        assert_eq!(picks(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
+        assert_eq!(picks(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
+        let v4 = plain().to(&Address::Tcp(address("127.0.0.1:3000")));
+        balancer.failed(&v4, now);
+        assert_eq!(picks(&balancer, now), ["[::1]:3000", "127.0.0.1:3000"]);
+    }
+
+    #[test]
+    fn a_retry_returns_to_the_first_address_if_no_other_is_reached() {
+        let sent_once = |balancer: &Balancer, now| {
+            let mut tried = Tried::default();
+            let Pick::Upstream(first) = balancer.pick(&mut tried, || now) else {
+                panic!("there is an address")
+            };
+            tried.may_return_to(&first);
+            picks_after(balancer, &mut tried, now)
+        };
+        let balancer = Balancer::localhost(plain(), 3000);
+        let now = Instant::now();
+        assert_eq!(sent_once(&balancer, now), ["[::1]:3000", "127.0.0.1:3000"]);
+        balancer.failed(&plain().to(&Address::Tcp(address("[::1]:3000"))), now);
+        assert_eq!(sent_once(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
+        let many = named(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"]);
+        let picks = ["10.0.0.2:1", "10.0.0.3:1", "10.0.0.1:1"];
+        assert_eq!(sent_once(&many, now), picks);
+    }
+
+    #[test]
+    fn a_fixed_address_is_tried_once() {
+        let unix = Address::Unix(Arc::new("/run/app.sock".into()));
+        let balancer = Balancer::fixed(plain(), &unix);
+        assert_eq!(picks(&balancer, Instant::now()), ["/run/app.sock"]);
+    }
+
+    #[test]
+    fn a_name_without_addresses_is_pending_or_failed() {
+        let pick = |answer| {
+            let balancer = Balancer::named(plain(), Arc::new(Resolved::fixed(answer)));
+            balancer.pick(&mut Tried::default(), Instant::now)
+        };
+        assert!(matches!(pick(Answer::Pending), Pick::Pending));
+        let failed = pick(Answer::Failed(NameFailure::Timeout));
+        assert!(matches!(failed, Pick::Unresolved(NameFailure::Timeout)));
+    }
+}
