@@ -66,7 +66,7 @@ async fn forward<S>(
     admit(gateway, route, request)?;
     request_policy(gateway, route, request)?;
     let mut deadline = request.kind.deadline();
-    let mut response = {
+    let response = {
         let mut attempts = pin!(attempt(gateway, route, request));
         poll_fn(|cx| match attempts.as_mut().poll(cx) {
             Poll::Pending => poll_deadline(&mut deadline, cx),
@@ -74,7 +74,7 @@ async fn forward<S>(
         })
         .await?
     };
-    response_policy(gateway, request, &mut response)?;
+    let response = response_policy(gateway, request, response)?;
     relay(request, response, deadline).await
 }
 

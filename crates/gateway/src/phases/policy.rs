@@ -38,17 +38,16 @@ pub(super) fn request_policy<S>(
 pub(super) fn response_policy<S>(
     gateway: &GatewayService<S>,
     request: &mut Request<'_>,
-    response: &mut Response,
-) -> Result<(), Ended> {
+    mut response: Response,
+) -> Result<Response, Ended> {
     request.record.responded = Some(blitz_http::now());
     let opens_tunnel = response.upgraded.is_some();
     request.kind.check_response(&response.head, opens_tunnel)?;
     edit_response(gateway, &mut response.head);
-    Ok(())
+    Ok(response)
 }
 
 /// Edits any response head for the client: interim, final, or the one that opens a tunnel.
-#[inline]
 pub(super) fn edit_response<S>(gateway: &GatewayService<S>, head: &mut ResponseHead) {
     forward::edit_response(head, &mut gateway.scratch.borrow_mut());
 }
