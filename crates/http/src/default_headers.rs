@@ -45,6 +45,7 @@ impl DefaultHeaders {
         }
     }
 
+    #[inline(always)]
     fn add_all(&self, out: &mut Vec<u8>) {
         let now = blitz_reactor::now();
         if self.until.get().is_none_or(|until| until <= now) {

@@ -28,11 +28,20 @@ pub(crate) enum Deadline {
 }
 
 /// Ready with the deadline that was missed; otherwise the task will be woken at the next.
+#[inline]
 pub(super) fn poll_server_deadline<F: ServerFraming>(
     framing: &mut F,
     id: F::Id,
     cx: &mut Context<'_>,
 ) -> Poll<Deadline> {
+    let Some(exchange) = framing.exchange(id) else {
+        return Poll::Pending;
+    };
+    let is_receiving = matches!(exchange.receiving.body, Body::Open);
+    let has_any = is_receiving || exchange.is_tunnel;
+    if !has_any && !framing.may_wait_for_client(id) {
+        return Poll::Pending;
+    }
     let transmission = framing.transmission(id);
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
@@ -117,7 +126,7 @@ pub(super) fn poll_response_deadline<F: ClientFraming>(
     id: F::Id,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    let since = framing.started(id).max(framing.transmission(id).progress);
+    let started = framing.started(id).unwrap_or_else(blitz_reactor::now);
     let response_timeout = framing.options().response_timeout;
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
@@ -126,8 +135,16 @@ pub(super) fn poll_response_deadline<F: ClientFraming>(
         true => limits.stream_idle_timeout,
         false => response_timeout,
     };
-    let due = since.unwrap_or_else(blitz_reactor::now) + timeout;
-    exchange.timer.poll_due(due, cx)
+    if exchange.timer.poll_due(started + timeout, cx).is_pending() {
+        return Poll::Pending;
+    }
+    // The server may have taken some of the request since.
+    let progress = framing.transmission(id).progress;
+    let Some(exchange) = framing.exchange(id) else {
+        return Poll::Pending;
+    };
+    let since = progress.map_or(started, |progress| progress.max(started));
+    exchange.timer.poll_due(since + timeout, cx)
 }
 
 /// Ready when a server has been silent for too long within the content of its response, or slower
@@ -137,7 +154,6 @@ pub(super) fn poll_client_deadline<F: ClientFraming>(
     id: F::Id,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    let progress = framing.transmission(id).progress;
     let body_timeout = framing.options().body_timeout;
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
@@ -146,14 +162,17 @@ pub(super) fn poll_client_deadline<F: ClientFraming>(
         return Poll::Pending;
     }
     let pace = &exchange.receiving.pace;
-    let due = match exchange.has_no_min_rate {
-        // The server may listen for as long as there is something to listen to.
-        true => {
-            let silence = pace.silence_due(limits.stream_idle_timeout);
-            let sent = progress.map(|progress| progress + limits.stream_idle_timeout);
-            sent.map_or(silence, |sent| sent.max(silence))
-        }
-        false => pace.response_due(body_timeout, limits),
+    if !exchange.has_no_min_rate {
+        let due = pace.response_due(body_timeout, limits);
+        return exchange.timer.poll_due(due, cx);
+    }
+    // The server may listen for as long as there is something to listen to.
+    let timeout = limits.stream_idle_timeout;
+    let silence = pace.silence_due(timeout);
+    let progress = framing.transmission(id).progress;
+    let Some(exchange) = framing.exchange(id) else {
+        return Poll::Pending;
     };
+    let due = progress.map_or(silence, |progress| silence.max(progress + timeout));
     exchange.timer.poll_due(due, cx)
 }

@@ -103,6 +103,10 @@ pub(crate) trait ServerFraming: Framing<Side = ServerSide> {
     /// Drops what was received of a request that nobody reads.
     fn discard(&mut self, id: Self::Id);
 
+    /// Whether a deadline of the client's may run although nothing of the request is outstanding: it
+    /// takes nothing, or has ended its direction.
+    fn may_wait_for_client(&mut self, id: Self::Id) -> bool;
+
     /// Notices that the client has left although nobody receives.
     fn poll_client_gone(&mut self, id: Self::Id, cx: &mut Context<'_>) -> Poll<()>;
 }

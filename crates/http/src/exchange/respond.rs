@@ -59,7 +59,7 @@ pub(super) fn start_response<F: ServerFraming>(
 }
 
 /// Sends a complete response.
-#[inline]
+#[inline(always)]
 pub(crate) fn send_response<F: ServerFraming>(
     framing: &mut F,
     id: F::Id,

@@ -249,7 +249,7 @@ impl<R: Role> Driver<R> {
 
     /// Small pieces are copied behind what is encoded already, large ones are queued as they are
     /// (rule 3).
-    #[inline]
+    #[inline(always)]
     fn append(&mut self, chunk: Chunk) {
         let bytes: &[u8] = &chunk;
         if bytes.len() < self.role.limits().slice_bytes_min {
@@ -368,7 +368,7 @@ impl<R: Role> Framing for Driver<R> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_data(&mut self, id: u64, chunk: Chunk, is_last: bool) -> Result<Sent, Error> {
         if self.exchange.is_tunnel {
             self.append(chunk);
@@ -386,7 +386,7 @@ impl<R: Role> Framing for Driver<R> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_end(&mut self, _: u64, trailers: Option<&Fields>) -> Result<Sent, Error> {
         if self.exchange.is_tunnel {
             self.flush();

@@ -229,6 +229,11 @@ impl ServerFraming for Driver<Server> {
     fn discard(&mut self, _: u64) {}
 
     #[inline]
+    fn may_wait_for_client(&mut self, _: u64) -> bool {
+        self.has_fin() || self.queued() > 0
+    }
+
+    #[inline]
     fn poll_client_gone(&mut self, _: u64, cx: &mut Context<'_>) -> Poll<()> {
         self.read_ahead(cx);
         match self.exchange.is_gone {

@@ -484,6 +484,11 @@ impl ServerFraming for Driver<Server> {
         self.release(id, unread);
     }
 
+    fn may_wait_for_client(&mut self, id: StreamId) -> bool {
+        self.stream(id)
+            .is_some_and(|state| state.sending.queued > 0)
+    }
+
     fn poll_client_gone(&mut self, _: StreamId, _: &mut Context<'_>) -> Poll<()> {
         // The connection's task notices it.
         Poll::Pending
