@@ -488,10 +488,7 @@ impl Request {
         let tunnels = [Tunnel::Both, Tunnel::ClientFirst, Tunnel::UpstreamFirst];
         let is_refused = match upstreams[self.upstream].version {
             Version::Http1 => true,
-            Version::Raw => random.chance(200),
-            // The gateway keeps the stream of an extended CONNECT that was refused until the
-            // connection to the upstream ends.
-            Version::Http2 | Version::RawHttp2 => false,
+            Version::Raw | Version::Http2 | Version::RawHttp2 => random.chance(200),
         };
         let tunnel = match is_refused {
             true => Tunnel::Refused,
