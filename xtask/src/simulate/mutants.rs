@@ -1,5 +1,6 @@
 //! Planted bugs: each is a patch to a copy of the sources, and the checker has to find it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -119,10 +120,12 @@ fn copy_sources(root: &Path, tree: &Path) -> Result<(), String> {
         return Err("git ls-files failed: the sources must be a git checkout".to_owned());
     }
     let listed = String::from_utf8_lossy(&listed.stdout);
-    for name in listed.split_terminator('\0') {
+    let names: BTreeSet<&Path> = listed.split_terminator('\0').map(Path::new).collect();
+    remove_others(tree, tree, &names);
+    for name in &names {
         let (from, to) = (root.join(name), tree.join(name));
         let Ok(content) = fs::read(&from) else {
-            // The file was removed, and the removal is not in git yet.
+            // The file was removed, and git does not know it yet.
             let _ = fs::remove_file(&to);
             continue;
         };
@@ -136,6 +139,23 @@ fn copy_sources(root: &Path, tree: &Path) -> Result<(), String> {
         copied.map_err(|error| format!("{}: {error}", to.display()))?;
     }
     Ok(())
+}
+
+/// Removes what an earlier copy has and the sources have not, except what was built.
+fn remove_others(tree: &Path, folder: &Path, names: &BTreeSet<&Path>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(name) = path.strip_prefix(tree) else {
+            continue;
+        };
+        if path.is_dir() {
+            if name != Path::new("target") {
+                remove_others(tree, &path, names);
+            }
+        } else if !names.contains(name) {
+            let _ = fs::remove_file(&path);
+        }
+    }
 }
 
 /// Applies a patch to the copy; false if it does not apply.
