@@ -178,7 +178,7 @@ impl Section {
             },
         };
         fields.entries.push(entry);
-        if name.is_policed() || matches!(name, Name::Cookie | Name::Priority) {
+        if name.frames_or_routes() || matches!(name, Name::Cookie | Name::Priority) {
             return self.note_special(entry, entry.value_in(&fields.block));
         }
         Ok(())
