@@ -54,7 +54,7 @@ pub struct Connection {
     own_acknowledged: bool,
     resize: Option<Resize>,
     peer: PeerSettings,
-    peer_has_spoken: bool,
+    settings_received: bool,
     /// What the peer's first SETTINGS add to the connection's window for sending.
     withheld: u32,
     /// The highest stream of the peer that we have seen, and the highest that we work on.
@@ -162,7 +162,7 @@ impl Connection {
             own_acknowledged: false,
             resize: None,
             peer: PeerSettings::DEFAULT,
-            peer_has_spoken: false,
+            settings_received: false,
             withheld: 0,
             last_seen: 0,
             last_accepted: 0,
@@ -338,7 +338,7 @@ impl Connection {
 
     /// Ends the connection for a reason that did not arrive in a frame: GOAWAY, after which input is
     /// discarded.
-    pub fn give_up(&mut self, code: Code, out: &mut Vec<u8>) {
+    pub fn close_with(&mut self, code: Code, out: &mut Vec<u8>) {
         self.closing = Closing::Final;
         self.input.close();
         frame::write_go_away(self.last_accepted, code, out);
@@ -394,13 +394,13 @@ impl Connection {
 
     /// Whether the peer's first SETTINGS have come: what it allows is a guess until then.
     #[must_use]
-    pub fn peer_has_spoken(&self) -> bool {
-        self.peer_has_spoken
+    pub fn settings_received(&self) -> bool {
+        self.settings_received
     }
 
     /// Whether the server takes extended CONNECT (RFC 8441). Not known before its first bytes.
     #[must_use]
-    pub fn takes_extended_connect(&self) -> bool {
+    pub fn allows_extended_connect(&self) -> bool {
         self.peer.connect_protocol
     }
 
@@ -604,7 +604,7 @@ impl Connection {
     /// Ends the connection because the peer violated a rule.
     #[cold]
     fn fail(&mut self, kind: ErrorKind, out: &mut Vec<u8>) -> Error {
-        self.give_up(Code::of(kind), out);
+        self.close_with(Code::of(kind), out);
         Error::new(kind, self.side())
     }
 }

@@ -229,7 +229,7 @@ fn fields_of_http1_are_left_out_and_names_are_in_lower_case() {
 #[test]
 fn connect_opens_tunnels_plain_and_extended() {
     let (mut client, mut server) = pair();
-    assert!(client.connection.takes_extended_connect());
+    assert!(client.connection.allows_extended_connect());
     let plain = RequestHead::new(Method::Connect, "example.org:443");
     let mut extended = RequestHead::new(Method::Get, "/chat");
     extended.set_authority("example.org");

@@ -33,7 +33,7 @@ impl Connection {
             self.note_acknowledgement(out);
             return Ok(());
         }
-        self.peer_has_spoken = true;
+        self.settings_received = true;
         self.flow
             .grow_send_window(std::mem::take(&mut self.withheld))?;
         let before = self.peer.window;

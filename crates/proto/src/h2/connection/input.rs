@@ -279,7 +279,7 @@ impl Connection {
         if header.len > PAYLOAD_MAX {
             return Err(ErrorKind::FrameSize);
         }
-        if !self.peer_has_spoken && header.kind != Kind::Settings {
+        if !self.settings_received && header.kind != Kind::Settings {
             return Err(ErrorKind::Preface);
         }
         match &self.input.block {
