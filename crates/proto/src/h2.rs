@@ -67,19 +67,19 @@ pub struct Received {
     pub trailers: Fields,
 }
 
-/// What one call of `handle_input` did.
+/// The result of one call of `handle_input`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes of the input that are dealt with and must not be presented again.
+    /// Bytes of the input that were consumed and must not be presented again.
     pub consumed: usize,
     /// The event in these bytes.
     pub event: Event,
 }
 
-/// What arrived.
+/// An event on the receiving side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing to report: present more input when there is some.
+    /// No event yet: call again with more input.
     NeedMore,
     /// A complete head is in [`Received`]. To a server it is a new stream; to a client it may be
     /// informational, and then others follow.
