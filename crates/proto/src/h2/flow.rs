@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_grow_up_to_their_limit_while_they_hold_the_peer_back() {
+    fn windows_grow_to_their_limit_while_they_limit_the_peer() {
         let limits = Limits::default();
         let mut flow = Flow::new(&limits, true);
         let mut sizes = vec![flow.stream_size];
