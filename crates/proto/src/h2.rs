@@ -1,11 +1,11 @@
 //! HTTP/2 (RFC 9113), both ends of a connection.
 //!
-//! [`Connection`] is the machine. Its parts are a file each: `frame` and `settings` are layouts,
-//! [`hpack`] compresses fields, `section` decodes heads and `encode` sends them; `stream` and
-//! `streams` are the states, `flow` is flow control, and `floods` limits the frames that cost their
+//! [`Connection`] is the state machine. Each of its parts is a file: `frame` and `settings` define
+//! layouts, [`hpack`] compresses fields, `section` decodes heads and `encode` sends them; `stream` and
+//! `streams` hold the states, `flow` is flow control, and `floods` limits frames that cost their
 //! sender nothing.
 //!
-//! Only the rules of HTTP/2 alone are here. HTTP/3 has these in common with it, outside of this
+//! This module holds only the rules that are specific to HTTP/2. It shares with HTTP/3, outside this
 //! module: `field_section` (from fields to heads and back), `field_compression` (integers and the
 //! Huffman code), `content` (declared and real lengths), `priority` and `flood`.
 

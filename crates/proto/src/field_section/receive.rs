@@ -73,10 +73,10 @@ const fn bit(pseudo: Pseudo) -> u8 {
 
 /// A section that is being received.
 struct Section {
-    /// Pseudo-header fields that may come, and those that have.
+    /// Pseudo-header fields that are allowed, and those that were received.
     allowed: u8,
     seen: u8,
-    /// Where their values are, by pseudo-header field.
+    /// Ranges of their values, by pseudo-header field.
     values: [(u32, u32); 6],
     host: Option<FieldLine>,
     content_length: Option<u64>,

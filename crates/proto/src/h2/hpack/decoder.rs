@@ -95,11 +95,11 @@ impl Decoder {
                 return Ok(line);
             }
         }
-        self.next_unusual(block, text)
+        self.next_other(block, text)
     }
 
     #[inline(never)]
-    fn next_unusual(
+    fn next_other(
         &mut self,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
