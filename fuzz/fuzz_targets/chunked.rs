@@ -1,4 +1,4 @@
-//! Any bytes as chunked content, against a reader that is too simple to be wrong.
+//! Any bytes as chunked content, compared with a trivial reference decoder.
 #![no_main]
 
 use blitz_proto::h1::{Event, Server};
@@ -13,7 +13,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     }
 });
 
-/// The content, if it is complete and good.
+/// The content, if it is complete and valid.
 fn ours(bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
     let mut server = Server::new(&Limits::default());
     let (mut head, mut trailers) = (RequestHead::default(), Fields::new());
@@ -43,7 +43,7 @@ fn ours(bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
     None
 }
 
-/// The same for content that is known to be good, at once and without any check.
+/// The same for valid content, in one call and without checks.
 fn simple(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! Sequences of operations on a server: whatever a client sends and a handler does, the bytes
-//! that come out are responses that a client reads without complaint, in the order of the requests.
+//! Sequences of operations of a client and a handler on a server: the output must always be valid
+//! responses for a client, in the order of the requests.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 enum Operation<'a> {
     /// The client sends bytes.
     Raw(&'a [u8]),
-    /// The client sends a good request.
+    /// The client sends a valid request.
     Request(Request),
     /// The handler sends a 1xx head.
     Informational,
@@ -26,7 +26,7 @@ enum Operation<'a> {
     Data(u8),
     /// The handler ends the response.
     End { trailer: bool },
-    /// The server is to stop.
+    /// The server begins a shutdown.
     Drain,
     /// The client closes its sending side.
     Eof,
@@ -199,7 +199,7 @@ impl Run {
         }
         if self.server.send_end(Some(&trailers), &mut self.out).is_ok() {
             self.in_exchange = false;
-            // What was held may be the next request.
+            // The held bytes may be the next request.
             self.step();
         }
     }

@@ -1,5 +1,5 @@
-//! Any bytes as a server's, to a client with some requests under way: in one piece and in many,
-//! they mean the same.
+//! Any bytes as the output of a server, for a client with open requests: the events must not depend
+//! on how the bytes are cut.
 #![no_main]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     assert_eq!(whole, pieces);
 });
 
-/// The events in words; content that follows content is joined.
+/// The events as text; consecutive content is joined.
 fn run(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
     let mut connection = Connection::client(&Limits::default(), true);
     let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! Sequences of operations on a server: whatever a client sends and a handler does, what comes out
-//! is whole frames within the client's windows, and what is kept stays bounded.
+//! Sequences of operations of a client and a handler on a server: the output must always be whole
+//! frames within the client's windows, and the memory must stay bounded.
 #![no_main]
 
 use std::time::Duration;
@@ -20,9 +20,9 @@ enum Operation<'a> {
         stream: u8,
         payload: &'a [u8],
     },
-    /// The client sends a good request.
+    /// The client sends a valid request.
     Request { stream: u8, end: bool },
-    /// The client lets us send.
+    /// The client sends WINDOW_UPDATE.
     Window { stream: u8, by: u16 },
     /// The handler sends the final head.
     Head {
@@ -34,18 +34,18 @@ enum Operation<'a> {
     Data { stream: u8, len: u16, end: bool },
     /// The handler ends the response.
     End { stream: u8 },
-    /// The handler gives up.
+    /// The handler resets the stream.
     Reset { stream: u8 },
-    /// The handler takes what was received.
+    /// The handler releases received content.
     Release,
-    /// The server is to stop.
+    /// The server begins a shutdown.
     Drain,
     /// Time passes.
     Wait(u16),
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// A good request, by indices of the static table.
+/// A valid request, encoded with indices of the static table.
 const GET: &[u8] = b"\x82\x87\x84\x01\x01a";
 
 fuzz_target!(|operations: Vec<Operation<'_>>| {
@@ -64,7 +64,7 @@ struct Run {
     out: Vec<u8>,
     now: Duration,
     known: Vec<StreamId>,
-    /// Those whose final head was sent.
+    /// Streams whose final head was sent.
     answered: Vec<StreamId>,
     held: Vec<(StreamId, usize)>,
     failed: bool,
@@ -212,7 +212,7 @@ impl Run {
         }
     }
 
-    /// What came out is whole frames of good sizes, and little is kept.
+    /// Checks that the output is whole frames of valid sizes, and that little memory is held.
     fn check(&mut self) {
         let mut rest = &self.out[..];
         while let Some((header, after)) = rest.split_first_chunk::<9>() {

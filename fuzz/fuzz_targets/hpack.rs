@@ -1,5 +1,5 @@
-//! HPACK against another implementation: what both accept, both understand alike; and what we
-//! encode, both decode.
+//! HPACK against another implementation: both decode an accepted block to the same fields, and both
+//! decode the blocks that Blitz encodes.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -31,7 +31,7 @@ fuzz_target!(|input: Input<'_>| {
     let (mut ours, mut theirs) = (Decoder::new(4096), fluke_hpack::Decoder::new());
     theirs.set_max_allowed_table_size(4096);
     for block in input.blocks {
-        // They panic at some blocks that are cut off, which we refuse.
+        // The other implementation panics at some truncated blocks, which Blitz refuses.
         let Some(ours) = decode(&mut ours, block) else {
             break;
         };

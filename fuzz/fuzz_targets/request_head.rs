@@ -1,4 +1,5 @@
-//! Any bytes as requests: the same events for any cut, and what is accepted survives being sent on.
+//! Any bytes as requests: the events must not depend on how the bytes are cut, and a forwarded request
+//! must be parsed as the received one.
 #![no_main]
 
 use blitz_proto::h1::{Client, Event, Server};
@@ -11,7 +12,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     assert_eq!(transcript(bytes, usize::from(piece) + 1), whole);
 });
 
-/// Events with all they say; data that follows data counts as one.
+/// Events with all their values; consecutive data counts as one.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Head(String, Vec<(String, Vec<u8>)>, BodyLength),
@@ -59,7 +60,7 @@ fn drain(
                 return Ok(());
             }
             Event::Head(length) => {
-                check_sending_on(head, length);
+                check_forwarding(head, length);
                 let target = format!("{} {}", head.method_str(), head.path_and_query());
                 all.push(Seen::Head(target, lines(&head.fields), length));
             }
@@ -83,11 +84,11 @@ fn drain(
     }
 }
 
-/// What we write for an accepted head, we accept again, and read in the same way.
-fn check_sending_on(head: &RequestHead, length: BodyLength) {
+/// Checks that the encoded form of an accepted head is accepted and parsed in the same way.
+fn check_forwarding(head: &RequestHead, length: BodyLength) {
     let mut wire = Vec::new();
     Client::new(&Limits::default()).send_request(head, length, &mut wire);
-    // Names may grow to their usual spelling and the framing is ours, so allow for more.
+    // The encoder may lengthen names to their canonical spelling and add framing fields.
     let limits = Limits {
         head_bytes_max: 1 << 20,
         fields_max: 200,

@@ -1,4 +1,5 @@
-//! Any bytes as responses: the same outcome for any cut, and a poisoned connection is never reused.
+//! Any bytes as responses: the outcome must not depend on how the bytes are cut, and a connection with
+//! surplus bytes must not be reusable.
 #![no_main]
 
 use blitz_proto::h1::{Client, Event};
@@ -72,7 +73,7 @@ fn outcome(kind: u8, bytes: &[u8], piece: usize) -> Outcome {
                     let is_surplus = step.consumed < pending.len();
                     assert!(
                         !(is_surplus && client.reusable()),
-                        "surplus bytes are poison"
+                        "a connection with surplus bytes is reusable"
                     );
                 }
             }

@@ -1,5 +1,5 @@
 //! Instruction counts of whole exchanges on warm connections, with their limits: a small request
-//! with its answer as a service sees it, and one that is passed on as a gateway sees it.
+//! with its response in a service, and one that a gateway forwards.
 //!
 //! Needs valgrind and `gungraun-runner` in the version of the `gungraun` that is locked.
 #![allow(missing_docs, unused_qualifications)] // the macros' own items
@@ -12,10 +12,10 @@ use gungraun::{
     Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
 
-/// What a load generator sends.
+/// The request of a load generator.
 const SMALL_REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
-/// What an ordinary service answers: six fields.
+/// The response of an ordinary service: six fields.
 const UPSTREAM_RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
 Server: nginx/1.27.3\r\n\
 Date: Sat, 21 Nov 2026 21:00:00 GMT\r\n\
@@ -25,7 +25,7 @@ Cache-Control: max-age=0, private, must-revalidate\r\n\
 Connection: keep-alive\r\n\
 \r\n";
 
-/// The server's end, and what it is used with.
+/// The server's end, with its buffers.
 struct Serving {
     server: Server,
     request: RequestHead,
@@ -34,7 +34,7 @@ struct Serving {
     out: Vec<u8>,
 }
 
-/// A connection after two exchanges, so that all memory has its size.
+/// A connection after two exchanges, so that all memory has its final size.
 fn serving() -> Box<Serving> {
     let mut response = ResponseHead::default();
     response.fields.append(Name::ContentType, "text/plain");
@@ -117,7 +117,7 @@ fn small_response(mut serving: Box<Serving>) -> Box<Serving> {
     serving
 }
 
-/// The client's end, and what it is used with.
+/// The client's end, with its buffers.
 struct Asking {
     client: Client,
     request: RequestHead,
@@ -201,7 +201,7 @@ fn upstream_response(mut asking: Box<Asking>) -> Box<Asking> {
     asking
 }
 
-/// A response as it comes from an upstream, and a client that waits for it.
+/// A response from an upstream, and a client that waits for it.
 fn forwarding() -> Box<Serving> {
     let mut serving = received();
     let mut asking = asked();

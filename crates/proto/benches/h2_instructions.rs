@@ -1,7 +1,7 @@
 //! Instruction counts of the HTTP/2 machine, with their limits: a count above its limit fails.
 //!
 //! Needs valgrind and `gungraun-runner` in the version of the `gungraun` that is locked. Everything
-//! is warmed up first: the tables of both ends hold what repeats, and buffers have their capacity.
+//! is warmed up first: the tables of both ends hold repeated fields, and buffers have their capacity.
 #![allow(missing_docs, unused_qualifications)] // the macros' own items
 
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use gungraun::{
 const NOW: Duration = Duration::from_secs(1);
 const BODY: &[u8] = b"Hello, World!";
 
-/// Both ends of a connection after some exchanges, and the next request on its way.
+/// Both ends of a connection after some exchanges, and the next request in flight.
 struct Warm {
     client: Connection,
     server: Connection,
@@ -36,7 +36,7 @@ fn load_request() -> RequestHead {
     head
 }
 
-/// What a browser sends, cookies aside: 11 fields.
+/// The request of a browser: 11 fields besides cookies.
 fn browser_request() -> RequestHead {
     let mut head = RequestHead::new(Method::Get, "/articles/2026/how-to-measure?ref=frontpage");
     head.set_authority("www.example.org");
@@ -97,7 +97,7 @@ fn warm(request: RequestHead) -> Box<Warm> {
     warm
 }
 
-/// As before, but neither the request nor the response is like the one before it.
+/// As `warm`, but request and response differ from the previous ones.
 fn warm_and_varied() -> Box<Warm> {
     let mut warm = warm(load_request());
     for round in 0..40 {
@@ -182,7 +182,7 @@ fn varied_exchange(mut warm: Box<Warm>) -> Box<Warm> {
     warm
 }
 
-// A fifth of it is the cookie, which is written out each time.
+// The cookie, which is sent as a literal each time, takes a fifth of the instructions.
 #[library_benchmark(config = limit(5_600))]
 #[bench::warm(warm(browser_request()))]
 fn browser_exchange(mut warm: Box<Warm>) -> Box<Warm> {
@@ -190,14 +190,14 @@ fn browser_exchange(mut warm: Box<Warm>) -> Box<Warm> {
     warm
 }
 
-/// An answer that waits to be read.
+/// A response that was not parsed yet.
 fn answered() -> Box<Warm> {
     let mut warm = warm(load_request());
     serve(&mut warm);
     warm
 }
 
-// As a gateway does: a request goes out, an answer comes back.
+// As in a gateway: sends a request and receives the response.
 #[library_benchmark(config = limit(1_750))]
 #[bench::warm(answered())]
 fn client_exchange(mut warm: Box<Warm>) -> Box<Warm> {

@@ -1,8 +1,8 @@
 //! Instruction counts of the HTTP/1 machines, with their limits: a count above its limit fails.
 //!
 //! Needs valgrind and `gungraun-runner` in the version of the `gungraun` that is locked.
-//! Everything is warmed up first, because the steady state of a server is what counts: heads and
-//! buffers have their capacity, and the scanners know the processor.
+//! Everything is warmed up first, to measure the steady state of a server: heads and buffers have
+//! their capacity, and the scanners have detected the processor.
 #![allow(missing_docs, unused_qualifications)] // the macros' own items
 
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use gungraun::{
     Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
 
-/// What a browser sends: 700 bytes, 12 fields.
+/// The request of a browser: 700 bytes, 12 fields.
 const BROWSER_HEAD: &[u8] = b"GET /articles/2026/how-to-measure?ref=frontpage HTTP/1.1\r\n\
 Host: www.example.org\r\n\
 User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
@@ -29,7 +29,7 @@ Sec-Fetch-Mode: navigate\r\n\
 Sec-Fetch-Site: same-origin\r\n\
 \r\n";
 
-/// A server after one exchange, with everything it needs warmed up.
+/// A server after one exchange, with warm buffers.
 struct Warm {
     server: Server,
     head: RequestHead,
@@ -112,9 +112,8 @@ fn browser_head_whole(mut serving: Box<Warm>) -> Box<Warm> {
     serving
 }
 
-// Three instructions per byte, 2,100 in all, are the loop below. Nine are the least that a machine
-// can do with a byte that it has to keep and must not take without bound, six thousand in all; the
-// rest is a look at each line.
+// The loop below takes three instructions per byte, 2,100 in all. Storing a byte under a limit takes at
+// least nine, six thousand in all; parsing each line takes the others.
 #[library_benchmark]
 #[bench::warm(config = limit(12_800), args = (Box::new(warm_server())))]
 #[bench::fresh(config = limit(16_300), args = (Box::new(fresh_server())))]
@@ -139,7 +138,7 @@ fn browser_head_byte_by_byte(mut serving: Box<Warm>) -> Box<Warm> {
     panic!("the head never ended");
 }
 
-/// A request that waits for its answer, and the answer of a small service.
+/// A request without its response yet, and the response of a small service.
 fn warm_response() -> Box<(Warm, ResponseHead, Vec<u8>)> {
     let mut warm = warm_server();
     receive(&mut warm, &[BROWSER_HEAD]);
@@ -163,7 +162,7 @@ fn response_head(
     all
 }
 
-/// A request that is to be sent on as it is.
+/// A request that will be forwarded unchanged.
 fn warm_request() -> Box<(Client, Warm, Vec<u8>)> {
     let mut warm = warm_server();
     receive(&mut warm, &[BROWSER_HEAD]);
@@ -235,5 +234,5 @@ library_benchmark_group!(
 library_benchmark_group!(name = content, benchmarks = [chunked_content]);
 main!(library_benchmark_groups = heads, content);
 
-// The head above is the one that the limits are about.
+// The limits hold for a head of this length.
 const _: () = assert!(BROWSER_HEAD.len() >= 690 && BROWSER_HEAD.len() <= 710);

@@ -1,10 +1,9 @@
 //! Copies short text in few instructions.
 //!
-//! A copy whose length the compiler knows is a handful of moves; one of any length is a call that
-//! first has to find out how long it is. Heads are made of short pieces, so this counts.
+//! A copy of constant length compiles to a few moves. A copy of variable length is a call that first
+//! branches on the length. Heads consist of short pieces, so the difference is measurable.
 
-/// Appends the first bytes of a block. A copy of fixed length is a few instructions, one of any
-/// length is a call.
+/// Appends the first `len` bytes of a block: copies the whole block, then truncates.
 #[inline(always)]
 pub(crate) fn push_front<const N: usize>(block: &[u8; N], len: usize, out: &mut Vec<u8>) {
     let end = out.len() + len;
@@ -12,7 +11,7 @@ pub(crate) fn push_front<const N: usize>(block: &[u8; N], len: usize, out: &mut 
     out.truncate(end);
 }
 
-/// Appends text that is usually short, as two blocks from either end.
+/// Appends text that is usually short, as two overlapping blocks of constant length.
 #[inline(always)]
 pub(crate) fn push_text(text: &[u8], out: &mut Vec<u8>) {
     match text.len() {

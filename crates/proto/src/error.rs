@@ -1,28 +1,28 @@
-//! What can go wrong in a message: the violated rule, whose fault it is, the status to answer.
+//! Errors in messages: the violated rule, the side at fault, the status of the response.
 
 use crate::message::Status;
 
-/// Which kind of message an error was found in.
+/// The kind of message that contains the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// A request that we receive: the status is for its sender.
+    /// A received request: the status is for its sender.
     Request,
-    /// A response that we receive: the status is for our own client, hence 502.
+    /// A received response: the status is for the gateway's own client, hence 502.
     Response,
-    /// A message that we send: our own fault, hence 500.
+    /// A message to send: the fault of the sending program, hence 500.
     Sending,
 }
 
-/// Who broke the rule.
+/// The party that violated the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The other end of this connection.
     Peer,
-    /// The code that drives the machine, for example a body longer than declared.
+    /// The calling code, for example with a body longer than declared.
     Caller,
 }
 
-/// A refusal. It is final for the connection: after it the machine reads nothing more.
+/// A refused message. In HTTP/1 it is final for the connection: further input is discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -36,7 +36,7 @@ impl Error {
         Error { kind, side }
     }
 
-    /// The violated rule as a value.
+    /// The violated rule.
     #[must_use]
     pub const fn kind(self) -> ErrorKind {
         self.kind
@@ -48,7 +48,7 @@ impl Error {
         self.kind.rule()
     }
 
-    /// The status to answer to our client, if a response can still be sent.
+    /// The status of the response to the client, if a response can still be sent.
     #[must_use]
     pub const fn status(self) -> Status {
         match self.side {
@@ -58,13 +58,13 @@ impl Error {
         }
     }
 
-    /// Which kind of message was wrong.
+    /// The kind of message that contains the error.
     #[must_use]
     pub const fn side(self) -> Side {
         self.side
     }
 
-    /// Who broke the rule.
+    /// The party that violated the rule.
     #[must_use]
     pub const fn blame(self) -> Blame {
         match self.side {
@@ -73,8 +73,8 @@ impl Error {
         }
     }
 
-    /// Whether an idempotent request may be sent again on another connection: only if this one
-    /// ended before a single byte of the response (rule 13).
+    /// Whether an idempotent request may be retried on another connection: only if this one ended
+    /// before the first byte of the response (rule 13).
     #[must_use]
     pub const fn is_retry_safe(self) -> bool {
         matches!(
@@ -83,8 +83,8 @@ impl Error {
         )
     }
 
-    /// Whether the peer guarantees that it did nothing about the request, so that any request may
-    /// be sent again (RFC 9113, section 8.7; rule 13).
+    /// Whether the peer guarantees that it did not process the request, so that any request may be
+    /// retried (RFC 9113, section 8.7; rule 13).
     #[must_use]
     pub const fn is_unprocessed(self) -> bool {
         matches!(
@@ -107,7 +107,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Declares the rules: variant, stable name, status for a request, and meaning with its source.
+/// Declares the rules: variant, stable name, status for a request, and description with its source.
 macro_rules! rules {
     ($($variant:ident $rule:literal $status:ident $meaning:literal)*) => {
         /// The rules that a message can violate.
@@ -140,7 +140,7 @@ rules! {
     BareLf "bare-lf" BAD_REQUEST
         "LF that does not follow CR (RFC 9112, section 2.2)."
     EmptyLines "empty-lines" BAD_REQUEST
-        "More empty lines before a request line than are tolerated (RFC 9112, section 2.2)."
+        "More empty lines before a request line than the limit (RFC 9112, section 2.2)."
     RequestLine "request-line-malformed" BAD_REQUEST
         "Not `method SP target SP version` (RFC 9112, section 3)."
     Method "method-malformed" BAD_REQUEST
@@ -160,9 +160,9 @@ rules! {
     TargetNul "target-nul" BAD_REQUEST
         "`%00` in a path."
     TargetAboveRoot "target-above-root" BAD_REQUEST
-        "Dot segments that climb above the root (RFC 3986, section 5.2.4)."
+        "Dot segments that lead above the root (RFC 3986, section 5.2.4)."
     TargetDotSegment "target-dot-segment-ambiguous" BAD_REQUEST
-        "A segment that is `.` or `..` where `%2F`, `%5C` or `;` separate (RFC 3986, section 3.3)."
+        "A segment with `.` or `..` next to `%2F`, `%5C` or `;` (RFC 3986, section 3.3)."
     TargetUserinfo "target-userinfo" BAD_REQUEST
         "A user name in the authority (RFC 9110, section 4.2.4)."
     TargetScheme "target-scheme" BAD_REQUEST
@@ -194,11 +194,11 @@ rules! {
     ContentLengthMalformed "content-length-malformed" BAD_REQUEST
         "A Content-Length that is not a number, or a list (RFC 9112, section 6.3)."
     ContentLengthRepeated "content-length-repeated" BAD_REQUEST
-        "More than one Content-Length, alike or not (RFC 9112, section 6.3)."
+        "More than one Content-Length, equal or not (RFC 9112, section 6.3)."
     ContentLengthOverflow "content-length-overflow" CONTENT_TOO_LARGE
         "A Content-Length beyond 63 bits (RFC 9110, section 8.6)."
     ContentLengthWithTransferEncoding "content-length-with-transfer-encoding" BAD_REQUEST
-        "Both framings at once, the classic of request smuggling (RFC 9112, section 6.1)."
+        "Both framings at once, as in request smuggling (RFC 9112, section 6.1)."
     TransferEncodingInHttp10 "transfer-encoding-in-http10" BAD_REQUEST
         "Transfer-Encoding in an HTTP/1.0 message (RFC 9112, section 6.1)."
     TransferEncodingNotChunkedLast "transfer-encoding-not-chunked-last" BAD_REQUEST
@@ -214,7 +214,7 @@ rules! {
     ExpectationUnknown "expectation-unknown" EXPECTATION_FAILED
         "An expectation other than 100-continue (RFC 9110, section 10.1.1)."
     ConnectWithContent "connect-with-content" BAD_REQUEST
-        "CONNECT with framing of content, which has no meaning (RFC 9110, section 9.3.6)."
+        "CONNECT with declared content, which has no meaning (RFC 9110, section 9.3.6)."
     ChunkSizeMalformed "chunk-size-malformed" BAD_REQUEST
         "A chunk size that is not hexadecimal digits (RFC 9112, section 7.1)."
     ChunkSizeOverflow "chunk-size-overflow" BAD_REQUEST
@@ -222,7 +222,7 @@ rules! {
     ChunkExtensionMalformed "chunk-extension-malformed" BAD_REQUEST
         "A chunk extension with forbidden characters (RFC 9112, section 7.1.1)."
     ChunkLineTooLong "chunk-line-too-long" BAD_REQUEST
-        "A chunk-size line or all chunk extensions exceed their limit (RFC 9112, 7.1.1)."
+        "A chunk-size line or the sum of chunk extensions exceeds its limit (RFC 9112, 7.1.1)."
     ChunkEndMalformed "chunk-end-malformed" BAD_REQUEST
         "Chunk data not followed by CRLF (RFC 9112, section 7.1)."
     TrailersTooLarge "trailers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -259,7 +259,7 @@ rules! {
     FieldNameUppercase "field-name-uppercase" BAD_REQUEST
         "A field name with upper-case letters (RFC 9113, section 8.2.1)."
     ConnectionSpecificField "connection-specific-field" BAD_REQUEST
-        "A field about the connection of HTTP/1 (RFC 9113, section 8.2.2)."
+        "A connection-specific field of HTTP/1 (RFC 9113, section 8.2.2)."
     TeNotTrailers "te-not-trailers" BAD_REQUEST
         "TE with anything but `trailers` (RFC 9113, section 8.2.2)."
     HostMismatch "host-mismatch" BAD_REQUEST
@@ -267,18 +267,18 @@ rules! {
     ContentLengthMismatch "content-length-mismatch" BAD_REQUEST
         "Content of another length than declared (RFC 9113, section 8.1.1)."
     HeadUnexpected "head-unexpected" BAD_REQUEST
-        "A second head where only trailers may come, or trailers that do not end (RFC 9113, 8.1)."
+        "A second head where only trailers are allowed, or trailers without END_STREAM (RFC 9113, 8.1)."
 
     Preface "preface-malformed" BAD_REQUEST
         "A connection that does not begin with the preface and SETTINGS (RFC 9113, section 3.4)."
     FrameSize "frame-size" BAD_REQUEST
         "A frame above the maximum, or of a size that its type forbids (RFC 9113, section 4.2)."
     FrameUnexpected "frame-unexpected" BAD_REQUEST
-        "A frame that must not come here, or on this stream (RFC 9113, sections 5.1 and 6)."
+        "A frame that is not allowed at this point or on this stream (RFC 9113, sections 5.1 and 6)."
     FramePadding "frame-padding" BAD_REQUEST
         "Padding that is longer than its frame (RFC 9113, sections 6.1 and 6.2)."
     PushUnexpected "push-unexpected" BAD_REQUEST
-        "A pushed request, which nobody asked for (RFC 9113, section 8.4)."
+        "PUSH_PROMISE, although server push is not enabled (RFC 9113, section 8.4)."
     StreamId "stream-id" BAD_REQUEST
         "A new stream with an identifier of the wrong kind or order (RFC 9113, section 5.1.1)."
     StreamClosed "stream-closed" BAD_REQUEST
@@ -290,20 +290,20 @@ rules! {
     FlowControl "flow-control" BAD_REQUEST
         "Data beyond a window, or a window beyond 31 bits (RFC 9113, section 6.9)."
     WindowIncrement "window-increment-zero" BAD_REQUEST
-        "A window that is to grow by nothing (RFC 9113, section 6.9)."
+        "A WINDOW_UPDATE with increment 0 (RFC 9113, section 6.9)."
     Settings "settings-invalid" BAD_REQUEST
-        "A setting outside of its range (RFC 9113, section 6.5.2)."
+        "A setting outside its range (RFC 9113, section 6.5.2)."
     Compression "compression" BAD_REQUEST
-        "A header block that is no HPACK (RFC 7541)."
+        "A header block that is not valid HPACK (RFC 7541)."
     PeerReset "reset-by-peer" BAD_REQUEST
-        "The peer gave the stream up (RFC 9113, section 6.4)."
+        "The peer reset the stream (RFC 9113, section 6.4)."
     PeerRefused "refused-by-peer" BAD_REQUEST
         "The peer did not process the request, so it may be sent again (RFC 9113, section 8.7)."
 
     ResetFlood "reset-flood" TOO_MANY_REQUESTS
-        "More streams reset than the limit, by the peer or for its faults (CVE-2023-44487)."
+        "More streams reset than the limit, by the peer or for its errors (CVE-2023-44487)."
     ResetRate "reset-rate" TOO_MANY_REQUESTS
-        "More streams reset in the window than the limit, answered or not."
+        "More streams reset in the window than the limit, before or after a response head."
     ContinuationFlood "continuation-flood" BAD_REQUEST
         "A header block in more frames or bytes than the limit (CVE-2024-27316)."
     SettingsFlood "settings-flood" BAD_REQUEST
@@ -325,5 +325,5 @@ rules! {
     UnknownFrameFlood "unknown-frame-flood" BAD_REQUEST
         "More frames of unknown types in the window than the limit."
     StrayFrameFlood "stray-frame-flood" BAD_REQUEST
-        "More HEADERS and RST_STREAM on streams that are over than the limit."
+        "More HEADERS and RST_STREAM on closed streams than the limit."
 }

@@ -1,9 +1,9 @@
 //! Field sections of HTTP/2 and HTTP/3: from pseudo-header fields and fields to heads, and back
 //! (RFC 9113, section 8; RFC 9114, section 4).
 //!
-//! Both versions have the same rules, which are here: the names ([`line_name`]), which fields a
-//! message may have ([`policy`]), what a section means ([`receive`]) and in which order it is sent
-//! ([`send`]). Specific to a version, and not here: the compression ([`Lines`] and
+//! This module holds the rules that both versions share: the names ([`line_name`]), the fields that a
+//! message may have ([`policy`]), the conversion of a section to a head ([`receive`]) and the order in
+//! which it is sent ([`send`]). Specific to a version, and not here: the compression ([`Lines`] and
 //! [`send::LineEncoder`] are its two directions) and the frames that carry a section.
 //!
 //! The comments quote RFC 9113. RFC 9114 says the same in these sections: 4.2 for names and values,

@@ -1,8 +1,8 @@
-//! Counts events that cost us work and bring the peer nothing: an honest peer has no reason to cause
-//! many of them, and an attacker needs a lot.
+//! Counts events that cost work and are of no use to the peer: an honest peer causes few of them, an
+//! attacker needs many.
 //!
-//! What is counted depends on the version: HTTP/2 counts frames (see `h2::floods`), of which HTTP/3
-//! leaves some to QUIC. Resets of streams are counted alike in both.
+//! The counted events depend on the version: HTTP/2 counts frames (see `h2::floods`), some of which
+//! HTTP/3 leaves to QUIC. Both count resets of streams in the same way.
 
 use std::time::Duration;
 
@@ -104,12 +104,12 @@ impl ResetCounts {
         self.opened = self.opened.wrapping_add(1);
     }
 
-    /// Counts a stream that the peer reset, or made us reset; `is_early` if before its response
-    /// began.
+    /// Counts a stream that the peer reset, or that was reset because of the peer's error; `is_early`
+    /// if its response had not begun.
     ///
     /// Early resets end the connection only if they are also more than half of the streams opened: a
-    /// proxy in front of us carries the cancels of many users. The total bounds the cost of a
-    /// client's cancels to an upstream that others share, and is far above the cancels of users.
+    /// proxy as the client forwards the cancels of many users. The total limits the cost of a client's
+    /// cancels to a shared upstream; it is far above the number of cancels of honest users.
     pub(crate) fn stream_reset(&mut self, is_early: bool, now: Duration) -> Result<(), ErrorKind> {
         if now.saturating_sub(self.started) >= self.window {
             self.started = now;

@@ -1,9 +1,9 @@
 //! HTTP/1.0 and HTTP/1.1 (RFC 9112), both ends of a connection.
 //!
-//! Receiving is built in layers, each a file: `finder` delimits a section, `section` collects it,
-//! `head` splits and polices it with `framing`, `diagnose` names what was wrong, `body` and
-//! `chunked` delimit the content. Sending is `encode` for heads and `outgoing` for content.
-//! [`Server`] and [`Client`] put the two together for their end of a connection.
+//! The receiving side has one file per layer: `finder` delimits a section, `section` buffers it,
+//! `head` splits and checks it with `framing`, `diagnose` names the violated rule, `body` and
+//! `chunked` delimit the content. The sending side is `encode` for heads and `outgoing` for content.
+//! [`Server`] and [`Client`] combine both sides for their end of a connection.
 
 mod body;
 mod chunked;
@@ -23,29 +23,29 @@ use crate::message::BodyLength;
 pub use client::Client;
 pub use server::Server;
 
-/// What one call of `handle_input` did.
+/// The result of one call of `handle_input`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes of the input that are dealt with and must not be presented again.
+    /// Bytes of the input that were consumed and must not be presented again.
     pub consumed: usize,
-    /// What they meant.
+    /// The event that they caused.
     pub event: Event,
 }
 
-/// What arrived.
+/// An event on the receiving side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing to report: present more input when there is some.
+    /// No event yet: call again with more input.
     NeedMore,
-    /// The rest of the input is not for this exchange: keep it and present it again once the
-    /// response is complete, or once an upgrade is decided. The caller bounds what it keeps by
-    /// `Limits::pipelined_bytes_max`.
+    /// The remaining input belongs to the next exchange: keep it and present it again when the
+    /// response is complete, or when an upgrade is accepted or refused. The caller keeps at most
+    /// `Limits::pipelined_bytes_max` bytes.
     Paused,
-    /// A complete head is in the caller's head, with what it declares about the content.
+    /// The caller's head is complete; the value is the length of content that it declares.
     Head(BodyLength),
-    /// Content, or bytes of a tunnel: this range of the input, inside what was consumed.
+    /// Content, or bytes of a tunnel: this range of the input, within the consumed bytes.
     Data(Range<usize>),
-    /// Trailer fields are in the caller's trailers; `End` follows.
+    /// The caller's trailers are complete; `End` follows.
     Trailers,
     /// The message is complete.
     End,

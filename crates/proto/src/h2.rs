@@ -1,11 +1,11 @@
 //! HTTP/2 (RFC 9113), both ends of a connection.
 //!
-//! [`Connection`] is the machine. Its parts are a file each: `frame` and `settings` are layouts,
-//! [`hpack`] compresses fields, `section` decodes heads and `encode` sends them; `stream` and
-//! `streams` are the states, `flow` is flow control, and `floods` limits the frames that cost their
+//! [`Connection`] is the state machine. Each of its parts is a file: `frame` and `settings` define
+//! layouts, [`hpack`] compresses fields, `section` decodes heads and `encode` sends them; `stream` and
+//! `streams` hold the states, `flow` is flow control, and `floods` limits frames that cost their
 //! sender nothing.
 //!
-//! Only the rules of HTTP/2 alone are here. HTTP/3 has these in common with it, outside of this
+//! This module holds only the rules that are specific to HTTP/2. It shares with HTTP/3, outside this
 //! module: `field_section` (from fields to heads and back), `field_compression` (integers and the
 //! Huffman code), `content` (declared and real lengths), `priority` and `flood`.
 
@@ -67,19 +67,19 @@ pub struct Received {
     pub trailers: Fields,
 }
 
-/// What one call of `handle_input` did.
+/// The result of one call of `handle_input`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes of the input that are dealt with and must not be presented again.
+    /// Bytes of the input that were consumed and must not be presented again.
     pub consumed: usize,
     /// The event in these bytes.
     pub event: Event,
 }
 
-/// What arrived.
+/// An event on the receiving side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing to report: present more input when there is some.
+    /// No event yet: call again with more input.
     NeedMore,
     /// A complete head is in [`Received`]. To a server it is a new stream; to a client it may be
     /// informational, and then others follow.

@@ -1,21 +1,21 @@
 #![forbid(unsafe_code)]
-//! The HTTP machines of Blitz: bytes and commands in, bytes and message events out.
+//! The HTTP state machines of Blitz: bytes and commands in, bytes and message events out.
 //!
-//! Nothing here owns a socket, a clock, a task or a random number. A machine serves one connection
-//! and its methods come in four kinds:
+//! This crate owns no socket, clock, task or random number. A machine serves one connection, and its
+//! methods are of four kinds:
 //!
 //! - `handle_*`: something arrived (input, the end of input);
 //! - commands, `send_*` and `drain`: append the bytes to send to a buffer of the caller;
-//! - `poll_*`: work that the machine wants done, where a version needs it (HTTP/1 does not);
+//! - `poll_*`: pending work of the machine, in versions that need it (HTTP/1 does not);
 //! - getters.
 //!
-//! **The drain rule: after every arrival call `handle_input` until it says `NeedMore` or `Paused`,
-//! and present what it did not consume again at the front of the next input.** Partial heads and
-//! chunk lines are consumed into the machine, so no caller has to keep a buffer pinned for them;
-//! ranges in events refer to the input of the same call and to nothing else.
+//! **The drain rule: after every arrival call `handle_input` until it returns `NeedMore` or `Paused`,
+//! and present the bytes that it did not consume again at the front of the next input.** The machine
+//! consumes partial heads and chunk lines, so no caller has to keep a buffer for them; ranges in
+//! events refer only to the input of the same call.
 //!
-//! Whatever is sent is written anew from parsed values: no received framing, status line or chunk
-//! header is ever passed on.
+//! All output is generated from parsed values: received framing, status lines and chunk headers are
+//! never forwarded.
 
 mod content;
 mod copy;

@@ -1,9 +1,9 @@
-//! Every bound of the protocol machines and of the loops that drive them, each with one default
-//! for all versions of HTTP.
+//! All limits of the protocols and of the loops that drive them, each with one default for all
+//! versions of HTTP.
 
 use std::time::Duration;
 
-/// The bounds. Reaching one has a defined outcome, which the field's description names.
+/// The limits. The description of each names the outcome of reaching it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a header section, the request line not included; beyond: 431.
@@ -24,130 +24,133 @@ pub struct Limits {
     pub trailer_fields_max: usize,
     /// Informational (1xx) responses before one final response; beyond: 502.
     pub informational_max: usize,
-    /// Bytes read ahead while a request is in flight on an HTTP/1 connection, those after a request
-    /// to upgrade included; beyond: not read.
+    /// Bytes read ahead on an HTTP/1 connection while a request is in flight, including bytes after a
+    /// request to upgrade; beyond: not read.
     pub pipelined_bytes_max: usize,
 
     /// Bytes buffered per stream and direction; beyond: back-pressure.
     pub stream_buffer_bytes_max: usize,
     /// Bytes buffered per connection; beyond: back-pressure.
     pub connection_buffer_bytes_max: usize,
-    /// Bytes buffered per core; beyond: the largest holder is shed.
+    /// Bytes buffered per core; as they fill up, windows shrink and reading from clients pauses, and at
+    /// last upstream streams with slow readers are reset.
     pub core_buffer_bytes_max: usize,
     /// Payload of at least this many bytes is forwarded without copying.
     pub slice_bytes_min: usize,
-    /// Least bytes that the window of an upstream's stream begins with, however many are open; with
-    /// few it is `stream_buffer_bytes_max`.
+    /// Minimum initial window of an upstream stream, in bytes, when many streams are open; with few
+    /// open streams the initial window is `stream_buffer_bytes_max`.
     pub stream_window_bytes_min: usize,
-    /// Bytes of large request heads held per core, which count against `core_buffer_bytes_max`, too;
-    /// beyond: 503. Large are those that `large_head_bytes_min` names.
+    /// Bytes of large request heads held per core, which also count against `core_buffer_bytes_max`;
+    /// beyond: 503. `large_head_bytes_min` defines a large head.
     pub heads_bytes_max: usize,
-    /// Bytes of memory from which the head of a request is large.
+    /// Bytes of memory from which a request head counts as large.
     pub large_head_bytes_min: usize,
     /// Bytes of a request body kept for one retry; beyond: no retry.
     pub replay_bytes_max: usize,
-    /// Bytes of a request body that are discarded behind its answer; when more are known to come, an answer
-    /// of HTTP/1.1 says that the connection closes, and a stream of HTTP/2 is reset.
+    /// Bytes of a request body that are read and discarded after its response. If the declared rest is
+    /// larger, an HTTP/1.1 response carries `Connection: close`, and an HTTP/2 stream is reset.
     pub discard_bytes_max: usize,
-    /// The same where an answer of HTTP/1.1 has not said it: a client that has handed all of the body to its
-    /// kernel takes the connection for reusable, and its next request would be lost.
+    /// The same after an HTTP/1.1 response without `Connection: close`: a client that has written the
+    /// whole body to its socket considers the connection reusable, and its next request would be lost.
     pub discard_unannounced_bytes_max: usize,
-    /// Time for which they are discarded.
+    /// Time during which body bytes are discarded after the response.
     pub discard_timeout: Duration,
 
-    /// Time from a head's first byte to its last; beyond: 408.
+    /// Time from the first to the last byte of a head; beyond: 408.
     pub head_timeout: Duration,
-    /// Time a connection may be without a request; beyond: closed.
+    /// Time without a request on a connection; beyond: closed.
     pub idle_timeout: Duration,
-    /// Least average rate of a request body in bytes per second; below: 408.
+    /// Minimum average rate of a request body in bytes per second; below: 408.
     pub body_rate_min: u64,
-    /// Time before that rate is asked for.
+    /// Time before `body_rate_min` is enforced.
     pub body_rate_grace: Duration,
-    /// Time a body may be silent while somebody waits for it, of a request once its answer has
-    /// begun; beyond: the exchange is cut off.
+    /// Time without a byte of a body that a reader waits for; for a request body it applies after the
+    /// response has begun; beyond: the exchange is aborted.
     pub body_idle_timeout: Duration,
-    /// Time for which a client of HTTP/1.1 that has ended its direction may be sent nothing;
-    /// beyond: it counts as gone and the exchange is cancelled. `None`: never.
+    /// Time without a byte sent to an HTTP/1.1 client that has closed its sending side; beyond: the
+    /// client counts as disconnected and the exchange is cancelled. `None`: never.
     pub half_close_grace: Option<Duration>,
-    /// Time a peer may refuse to take a byte; beyond: closed.
+    /// Time during which a peer accepts no byte of pending output; beyond: closed.
     pub send_stall_timeout: Duration,
-    /// Time a tunnel or long-lived stream may be silent; beyond: closed.
+    /// Time without a byte in a tunnel or long-lived stream; beyond: closed.
     pub stream_idle_timeout: Duration,
 
-    /// Time for the peer to acknowledge the settings of a multiplexed connection (RFC 9113, section
-    /// 6.5.3); beyond: closed.
+    /// Time for the peer to acknowledge SETTINGS on an HTTP/2 connection (RFC 9113, section 6.5.3);
+    /// beyond: closed.
     pub settings_timeout: Duration,
-    /// Streams open at once on a multiplexed connection.
+    /// Concurrent streams on a connection; beyond: the stream is refused.
     pub concurrent_streams_max: u32,
-    /// Resets before a response head within the window; beyond, and above half of the streams
-    /// opened: the connection is closed.
+    /// Streams reset before their response head within `resets_window`; beyond, if they are also more
+    /// than half of the opened streams: the connection is closed.
     pub resets_max: u32,
-    /// Resets within the window, before and after a response head; beyond: the connection is closed.
+    /// Streams reset within `resets_window`, before or after their response head; beyond: the
+    /// connection is closed.
     pub resets_total_max: u32,
-    /// Length of that window.
+    /// Time window in which resets are counted.
     pub resets_window: Duration,
-    /// Bytes of a compressed header block. What is within them but decodes to more than
-    /// `head_bytes_max` is 431; beyond: the connection is closed.
+    /// Bytes of a compressed header block; beyond: the connection is closed. A smaller block that
+    /// decodes to more than `head_bytes_max` is answered with 431.
     pub header_block_bytes_max: usize,
     /// CONTINUATION frames of one header block; beyond: the connection is closed.
     pub continuations_max: u32,
-    /// Bytes of each dynamic table of HPACK, at most 65,535.
+    /// Bytes of each dynamic table of HPACK; the maximum is 65,535.
     pub hpack_table_bytes_max: usize,
-    /// Bytes that a stream's window grows to while its reader keeps up; it begins with
-    /// `stream_buffer_bytes_max`.
+    /// Maximum window of a stream in bytes. A window begins at `stream_buffer_bytes_max` and grows
+    /// while its reader keeps up.
     pub stream_window_bytes_max: usize,
-    /// The same for a connection, which begins with `connection_buffer_bytes_max`.
+    /// Maximum window of a connection in bytes. It begins at `connection_buffer_bytes_max`.
     pub connection_window_bytes_max: usize,
-    /// Time in which the frames of each of the following kinds are counted; beyond any of these
-    /// counts the connection is closed.
+    /// Time window in which frames of the following kinds are counted; beyond any of these counts the
+    /// connection is closed.
     pub frames_window: Duration,
-    /// SETTINGS in the window.
+    /// SETTINGS within `frames_window`.
     pub settings_frames_max: u32,
-    /// PING in the window, and one more for each KiB of content in either direction.
+    /// PING within `frames_window`, and one more for each KiB of content in either direction.
     pub pings_max: u32,
-    /// Acknowledgements of PING in the window, and one more for each KiB of content in either
+    /// Acknowledgements of PING within `frames_window`, and one more for each KiB of content in either
     /// direction.
     pub ping_acks_max: u32,
-    /// GOAWAY in the window.
+    /// GOAWAY within `frames_window`.
     pub goaways_max: u32,
-    /// DATA without content, and CONTINUATION without bytes, that end nothing.
+    /// DATA without content and without END_STREAM, and HEADERS or CONTINUATION without bytes and
+    /// without END_HEADERS, within `frames_window`.
     pub empty_frames_max: u32,
-    /// DATA of less than 4 bytes that end nothing.
+    /// DATA of less than 4 bytes without END_STREAM within `frames_window`.
     pub small_data_frames_max: u32,
-    /// WINDOW_UPDATE in the window, and one more for each 256 bytes of content sent.
+    /// WINDOW_UPDATE within `frames_window`, and one more for each 256 bytes of content sent.
     pub window_updates_max: u32,
-    /// PRIORITY and PRIORITY_UPDATE in the window, and two more for each stream opened.
+    /// PRIORITY and PRIORITY_UPDATE within `frames_window`, and two more for each stream opened.
     pub priority_frames_max: u32,
-    /// Frames of unknown types in the window, and two more for each stream opened.
+    /// Frames of unknown types within `frames_window`, and two more for each stream opened.
     pub unknown_frames_max: u32,
-    /// HEADERS and RST_STREAM of a client on streams that are over, in the window, and two more for
+    /// HEADERS and RST_STREAM from a client on closed streams within `frames_window`, and two more for
     /// each stream opened.
     pub stray_frames_max: u32,
-    /// Time for which an upstream connection with requests may be silent; beyond: it is asked with
-    /// PING, and gets no more requests until something comes.
+    /// Time without a byte from an HTTP/2 upstream connection with open requests; beyond: a PING is
+    /// sent, and the connection gets no new requests until a byte arrives.
     pub ping_after: Duration,
-    /// Time for something to come then; beyond: the connection is closed, and what had no answer may
-    /// be sent again.
+    /// Time without a byte after that PING; beyond: the connection is closed, and requests without a
+    /// response may be retried.
     pub ping_timeout: Duration,
     /// Idle upstream connections kept per core; beyond: the oldest is closed.
     pub pool_idle_max: usize,
-    /// Connections of an upstream's address that are in use at once, per core; beyond: requests wait.
-    /// Tunnels count, and connections that are being made.
+    /// Connections to an upstream address that are in use at once, per core; beyond: requests wait.
+    /// Tunnels and connections that are being established count.
     pub upstream_connections_max: usize,
-    /// Requests that wait at once for a connection to an upstream's address, per core; beyond: 503.
+    /// Requests that wait at once for a connection to an upstream address, per core; beyond: 503.
     pub upstream_waiting_max: usize,
-    /// Time for which a request waits; beyond: 503.
+    /// Time that a request waits for an upstream connection; beyond: 503.
     pub upstream_wait_timeout: Duration,
-    /// Age at which an upstream connection gets no more requests, so that it closes with its last;
-    /// sooner by up to a tenth, lest those that began together end together.
+    /// Age at which an upstream connection gets no new requests and closes after its last one. It is
+    /// shortened at random by up to a tenth, so that connections opened together do not close together.
     pub connection_age_max: Duration,
     /// Time to connect to an upstream; beyond: 504.
     pub connect_timeout: Duration,
 
-    /// Time from a connection's first byte, or from its being accepted, to the end of its TLS
+    /// Time from the first byte of a connection, or from accepting it, to the end of its TLS
     /// handshake; beyond: closed.
     pub tls_handshake_timeout: Duration,
-    /// Bytes of an incomplete message of a TLS handshake; beyond: closed.
+    /// Bytes of an incomplete TLS handshake message; beyond: closed.
     pub tls_handshake_bytes_max: usize,
 }
 

@@ -1,7 +1,7 @@
-//! The vocabulary that all versions of HTTP share: heads, fields, lengths.
+//! Types that all versions of HTTP share: heads, fields, lengths.
 //!
 //! A head owns its text: the target in one string, the fields in one block with ranges into it.
-//! Both keep their capacity when cleared, so recycled heads allocate nothing.
+//! Both keep their capacity when cleared, so a reused head allocates nothing.
 
 mod fields;
 mod method;
@@ -15,14 +15,14 @@ use crate::error::ErrorKind;
 pub(crate) use fields::{FieldLine, StoredName, is_token, is_token_byte, is_valid_value};
 pub use fields::{FieldName, Fields, InvalidField};
 pub use method::Method;
-pub(crate) use name::Outline;
+pub(crate) use name::NamePattern;
 pub use name::{AsName, Name};
 pub use request::{InvalidTarget, RequestHead, TargetForm};
 pub(crate) use request::{RequestTarget, Span};
 pub use response::ResponseHead;
 pub use status::Status;
 
-/// Version of HTTP that a message was received with or is to be sent with.
+/// The version of HTTP with which a message was received or will be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// HTTP/1.0 (RFC 1945)
@@ -48,25 +48,26 @@ impl Version {
     }
 }
 
-/// What a head says about the length of the content.
+/// The length of the content that a head declares.
 ///
 /// For a received response to HEAD, and for a 304, it is the length that the content would have
-/// had; the `End` event, not this value, says when the message is over.
+/// had; the `End` event, not this value, marks the end of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
     /// No content, and none declared.
     Empty,
-    /// Exactly this many bytes, declared by `Content-Length`; with 0 the message ends with its head.
+    /// Exactly this many bytes, declared by `Content-Length`; at 0 the message ends with its head.
     Known(u64),
-    /// 0 bytes, declared by `Content-Length`, of a message that goes on behind its head: trailers may
-    /// follow (RFC 9113, section 8.1). HTTP/1.1 has no room for trailers behind a length; there it is
-    /// sent as `Known(0)`.
+    /// 0 bytes, declared by `Content-Length`, in a message that continues after its head: trailers may
+    /// follow (RFC 9113, section 8.1). HTTP/1.1 does not allow trailers after a declared length; there
+    /// it is sent as `Known(0)`.
     NothingButTrailers,
-    /// Until the content ends: chunked in HTTP/1.1, close-delimited towards HTTP/1.0.
+    /// Not known in advance: chunked in HTTP/1.1, close-delimited for an HTTP/1.0 client.
     Unknown,
 }
 
-/// The value of `Content-Length`: `1*DIGIT` within 63 bits; a list of equal numbers, which some accept, is refused.
+/// Parses the value of `Content-Length`: `1*DIGIT` within 63 bits. A list of equal numbers, which some
+/// recipients accept, is refused.
 pub(crate) fn parse_content_length(value: &[u8]) -> Result<u64, ErrorKind> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(ErrorKind::ContentLengthMalformed);

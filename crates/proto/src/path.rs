@@ -1,21 +1,21 @@
-//! Paths in the forms in which they are matched and sent on.
+//! Normalization of paths, for matching and for forwarding.
 //!
-//! Two spellings of one resource must not pass two different rules of a gateway, so a path is
-//! brought to its normal form once, before anything looks at it: escapes of unreserved characters
-//! are decoded, other escapes are written in upper case (RFC 3986, section 6.2.2), dot segments
-//! are removed. `%2F` stays distinct from `/`, and `//` from `/`, because servers tell them apart.
+//! Two spellings of one resource must not match two different rules of a gateway. Each path is
+//! therefore normalised once, before any use: escapes of unreserved characters are decoded, other
+//! escapes are written in upper case (RFC 3986, section 6.2.2), dot segments are removed. `%2F` stays
+//! distinct from `/`, and `//` from `/`, because servers distinguish them.
 //!
-//! What is sent is the path as it came, without the dot segments: the same segments as the normal
-//! form, in the client's spelling. Servers that also take `%2F`, `\`, `%5C` or `;` for separators
-//! must not find dot segments that were not removed, so a path with such segments is refused.
+//! The forwarded path is the received path without the dot segments: the same segments as the normal
+//! form, in the client's spelling. Some servers also treat `%2F`, `\`, `%5C` or `;` as separators. They
+//! must not receive dot segments that were not removed, so a path with such segments is refused.
 
 use crate::error::ErrorKind;
 
 /// Appends the normal form of `path`, which starts with `/`, to `out`.
 ///
 /// # Errors
-/// An escape that is none, `%00`, a climb above the root, or a segment that other servers may take
-/// for a dot segment. `out` then holds rubbish.
+/// A malformed escape, `%00`, dot segments that lead above the root, or a segment that other servers
+/// may read as a dot segment. The content of `out` is then unspecified.
 pub fn normalize(path: &str, out: &mut String) -> Result<(), ErrorKind> {
     copy_segments(path, out, decode_segment)
 }
@@ -23,8 +23,8 @@ pub fn normalize(path: &str, out: &mut String) -> Result<(), ErrorKind> {
 /// Appends `path` without its dot segments, otherwise byte for byte, to `out`.
 ///
 /// # Errors
-/// A climb above the root, or a segment that other servers may take for a dot segment. `out` then
-/// holds rubbish.
+/// Dot segments that lead above the root, or a segment that other servers may read as a dot segment.
+/// The content of `out` is then unspecified.
 pub fn remove_dot_segments(path: &str, out: &mut String) -> Result<(), ErrorKind> {
     copy_segments(path, out, |segment, out| {
         out.push_str(segment);
@@ -32,9 +32,9 @@ pub fn remove_dot_segments(path: &str, out: &mut String) -> Result<(), ErrorKind
     })
 }
 
-/// How many bytes of `sent` are spelled as the first `len` bytes of its normal form `matched`.
+/// Number of bytes at the start of `sent` that correspond to the first `len` bytes of `matched`.
 ///
-/// Both must be of one path: [`remove_dot_segments`] and [`normalize`].
+/// Both must come from one path: `sent` from [`remove_dot_segments`], `matched` from [`normalize`].
 #[must_use]
 pub fn sent_len(sent: &str, matched: &str, len: usize) -> usize {
     let (sent, matched) = (sent.as_bytes(), matched.as_bytes());
@@ -52,13 +52,13 @@ pub fn sent_len(sent: &str, matched: &str, len: usize) -> usize {
     at.min(sent.len())
 }
 
-/// Whether a segment is a dot segment, or becomes one where `%2F`, `\`, `%5C` and `;` separate.
+/// Whether a segment is a dot segment, or contains one if `%2F`, `\`, `%5C` and `;` are separators.
 #[must_use]
 pub fn may_be_dot_segment(segment: &str) -> bool {
     !matches!(SegmentKind::of(segment), SegmentKind::Other)
 }
 
-/// Copies all segments with `copy`, but for dot segments and what they remove.
+/// Copies all segments with `copy`, except dot segments and the segments that they remove.
 fn copy_segments(
     path: &str,
     out: &mut String,
@@ -89,7 +89,7 @@ fn copy_segments(
     Ok(())
 }
 
-/// What a segment between two `/` is.
+/// The kind of a segment between two `/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SegmentKind {
     Other,
@@ -97,8 +97,8 @@ enum SegmentKind {
     Current,
     /// `..`, in any spelling.
     Parent,
-    /// Has a part that is `.` or `..`: between `/`, `\` or their escapes, and up to a `;`, which
-    /// parameters begin with (RFC 3986, section 3.3), or its escape.
+    /// Has a part that is `.` or `..`, delimited by `/`, `\` or their escapes, or followed by `;`,
+    /// which begins parameters (RFC 3986, section 3.3), or its escape.
     Ambiguous,
 }
 
@@ -140,10 +140,10 @@ impl SegmentKind {
     }
 }
 
-/// What the part of a segment that is being looked at consists of.
+/// The bytes of the current part of a segment, so far.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// So many dots, at most two.
+    /// Only this many dots, at most two.
     Dots(u8),
     Other,
 }
@@ -154,7 +154,7 @@ impl Part {
     }
 }
 
-/// Copies a segment; unreserved escapes are decoded, the others get upper-case digits.
+/// Copies a segment; decodes unreserved escapes and writes the others with upper-case digits.
 fn decode_segment(segment: &str, out: &mut String) -> Result<(), ErrorKind> {
     let mut pieces = segment.split('%');
     out.push_str(pieces.next().unwrap_or(""));

@@ -1,12 +1,12 @@
-//! Looks at many bytes at a time.
+//! Vectorised scans: they classify 16 to 64 bytes at a time.
 
 use wide::{i8x16, u8x16};
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// Which of the bytes from `at` on, up to a block, are not plain, that is neither visible ASCII nor
-/// space: a bit for each byte, the lowest for the first.
+/// A mask of the bytes from `at` on, up to a block, that are not plain, that is neither visible ASCII
+/// nor space: one bit for each byte, the lowest for the first.
 #[inline]
 pub(crate) fn not_plain_from(bytes: &[u8], at: usize) -> u64 {
     let rest = &bytes[at..];
@@ -26,7 +26,7 @@ fn not_plain_to_end(bytes: &[u8], rest: &[u8]) -> u64 {
     } else if let [byte] = rest {
         return u64::from(!matches!(byte, b' '..=b'~'));
     } else {
-        // A few last bytes make a chunk together with some before them, or with spaces.
+        // A few last bytes are filled up to a chunk with the bytes before them, or with spaces.
         match bytes.last_chunk() {
             Some(chunk) => plain_in(chunk) >> (16 - rest.len()),
             None => {
@@ -61,36 +61,34 @@ fn plain_in(chunk: &[u8; 16]) -> u64 {
     u64::from(shifted.simd_gt(i8x16::splat(b' ' as i8)).to_bitmask())
 }
 
-/// Where in the chunk this byte is: a bit for each place.
+/// A mask of the positions of this byte in the chunk.
 #[inline]
 pub(crate) fn equal(chunk: &[u8; 16], byte: u8) -> u32 {
     u8x16::new(*chunk).simd_eq(u8x16::splat(byte)).to_bitmask()
 }
 
-/// Which bytes of the chunk are letters, digits, `-` or `.`, what most hosts are made of; and which
-/// are digits.
+/// Two masks: letters, digits, `-` and `.`, the characters of most hosts; and digits alone.
 #[inline]
-pub(crate) fn usual_in_host(chunk: &[u8; 16]) -> (u32, u32) {
+pub(crate) fn common_in_host(chunk: &[u8; 16]) -> (u32, u32) {
     let bytes = u8x16::new(*chunk);
     let digits = is_up_to(bytes, b'0', b'9');
-    let usual =
+    let common =
         is_up_to(bytes | u8x16::splat(0x20), b'a', b'z') | digits | is_up_to(bytes, b'-', b'.');
-    (usual.to_bitmask(), digits.to_bitmask())
+    (common.to_bitmask(), digits.to_bitmask())
 }
 
-/// Which bytes of the chunk are letters, digits, or one of `-`, `_` and `/`: what most paths are
-/// made of.
+/// A mask of the letters, digits, `-`, `_`, `.` and `/`: the characters of most paths.
 #[inline]
-pub(crate) fn usual_in_path(chunk: &[u8; 16]) -> u32 {
+pub(crate) fn common_in_path(chunk: &[u8; 16]) -> u32 {
     let bytes = u8x16::new(*chunk);
-    let usual = is_up_to(bytes | u8x16::splat(0x20), b'a', b'z')
+    let common = is_up_to(bytes | u8x16::splat(0x20), b'a', b'z')
         | is_up_to(bytes, b'/', b'9')
         | bytes.simd_eq(u8x16::splat(b'-'))
         | bytes.simd_eq(u8x16::splat(b'_'));
-    usual.to_bitmask()
+    common.to_bitmask()
 }
 
-/// Which bytes of the chunk may stand in a query, see `target::CLASS`.
+/// A mask of the bytes that are allowed in a query, see `target::CLASS`.
 #[inline]
 pub(crate) fn allowed_in_query(chunk: &[u8; 16]) -> u32 {
     let bytes = u8x16::new(*chunk);
@@ -107,7 +105,7 @@ fn is_up_to(bytes: u8x16, first: u8, last: u8) -> u8x16 {
     offset.min(u8x16::splat(last - first)).simd_eq(offset)
 }
 
-/// Whether there is such a byte.
+/// Whether `bytes` contains `byte`.
 #[inline]
 pub(crate) fn contains(bytes: &[u8], byte: u8) -> bool {
     match bytes.last_chunk() {
@@ -120,7 +118,7 @@ pub(crate) fn contains(bytes: &[u8], byte: u8) -> bool {
     }
 }
 
-/// Offset of the first such byte.
+/// Offset of the first occurrence of `byte`.
 #[inline]
 pub(crate) fn position(bytes: &[u8], byte: u8) -> Option<usize> {
     let (chunks, rest) = bytes.as_chunks();
@@ -134,12 +132,12 @@ pub(crate) fn position(bytes: &[u8], byte: u8) -> Option<usize> {
     Some(bytes.len() - rest.len() + in_rest)
 }
 
-/// Sixteen bytes to compare with.
+/// A pattern of sixteen bytes.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    /// The bytes in lower case, zero where any will do.
+    /// The bytes in lower case; zero where any byte matches.
     pub(crate) lower: [u8; 16],
-    /// All bits set where the byte counts.
+    /// All bits set where the byte is compared.
     pub(crate) mask: [u8; 16],
 }
 
@@ -149,7 +147,8 @@ pub(crate) const NOTHING: Pattern = Pattern {
     mask: [0; 16],
 };
 
-/// Whether the chunk, in any case, is like the pattern. Only exact where it holds no controls.
+/// Whether the chunk, in any case, matches the pattern. Exact only for a chunk without control
+/// characters.
 #[inline]
 pub(crate) fn matches(chunk: &[u8; 16], pattern: &Pattern) -> bool {
     let text = (u8x16::new(*chunk) | u8x16::splat(0x20)) & u8x16::new(pattern.mask);
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_is_classified_wherever_it_is() {
+    fn plain_bytes_are_found_at_every_position() {
         for byte in 0..=u8::MAX {
             for place in 0..BLOCK {
                 let mut block = [b'a'; BLOCK];
@@ -178,12 +177,12 @@ mod tests {
             let mut chunk = [0; 16];
             chunk[5] = byte;
             let bit = |is_in: bool| u32::from(is_in) << 5;
-            let (in_host, digits) = usual_in_host(&chunk);
+            let (in_host, digits) = common_in_host(&chunk);
             let is_word = byte.is_ascii_alphanumeric() || byte == b'-';
             assert_eq!(in_host, bit(is_word || byte == b'.'), "{byte}");
             assert_eq!(digits, bit(byte.is_ascii_digit()), "{byte}");
             let is_in_path = is_word || byte == b'/' || byte == b'_';
-            assert_eq!(usual_in_path(&chunk), bit(is_in_path), "{byte}");
+            assert_eq!(common_in_path(&chunk), bit(is_in_path), "{byte}");
             let is_in_query = byte.is_ascii_graphic() && !b"\"#<>".contains(&byte);
             assert_eq!(allowed_in_query(&chunk), bit(is_in_query), "{byte}");
         }

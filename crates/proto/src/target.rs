@@ -8,7 +8,7 @@ use crate::message::{Method, RequestTarget, Span, TargetForm, is_token};
 use crate::path::{normalize, remove_dot_segments};
 use crate::scan;
 
-/// Fills `target` from the text of a method and a target; says which method it is.
+/// Fills `target` from the text of a method and a target; returns the method.
 pub(crate) fn parse_method_and_target(
     target: &mut RequestTarget,
     method: &[u8],
@@ -19,8 +19,8 @@ pub(crate) fn parse_method_and_target(
     Ok(known)
 }
 
-/// Fills `target` from the first two parts of a request line and, if there is one, the value of a
-/// good `Host`.
+/// Fills `target` from the first two parts of a request line and, if present, the value of a valid
+/// `Host`.
 #[inline]
 pub(crate) fn parse_target(
     target: &mut RequestTarget,
@@ -29,8 +29,8 @@ pub(crate) fn parse_target(
     text: &[u8],
     host: Option<&[u8]>,
 ) -> Result<(), ErrorKind> {
-    // RequestTarget and host become text in one go, since checking that they are is not cheap. Spaces after
-    // them make whole words, which are checked faster than single bytes.
+    // Target and host are checked for UTF-8 together, since each check is expensive. The spaces after
+    // them fill the last word, because whole words are checked faster than single bytes.
     let mut bytes = std::mem::take(&mut target.text).into_bytes();
     bytes.clear();
     push_text(text, &mut bytes);
@@ -92,8 +92,7 @@ pub(crate) struct PseudoHeaders<'a> {
     pub(crate) protocol: Option<&'a [u8]>,
 }
 
-/// Fills `target` from pseudo-header fields and the value of `Host`, if there is one; says which
-/// method it is.
+/// Fills `target` from pseudo-header fields and the value of `Host`, if present; returns the method.
 pub(crate) fn parse_pseudo_headers(
     target: &mut RequestTarget,
     parts: &PseudoHeaders<'_>,
@@ -141,7 +140,7 @@ pub(crate) fn parse_pseudo_headers(
     Ok(method)
 }
 
-/// The one authority that both ways of naming it agree on.
+/// The authority from `:authority` or `Host`; an error if the two differ.
 #[inline]
 fn authority_of<'a>(
     authority: Option<&'a [u8]>,
@@ -164,10 +163,10 @@ fn authority_of<'a>(
     Ok(value)
 }
 
-/// Puts path and authority into an empty target; says where the path ends.
+/// Stores path and authority in an empty target; returns the end of the path.
 #[inline]
 fn fill(target: &mut RequestTarget, path: &[u8], authority: &[u8]) -> Result<usize, ErrorKind> {
-    // Both become text in one go, with spaces after them, as in `parse_target`.
+    // Both are checked for UTF-8 together, with spaces after them, as in `parse_target`.
     let mut bytes = std::mem::take(&mut target.text).into_bytes();
     bytes.clear();
     push_text(path, &mut bytes);
@@ -223,7 +222,7 @@ fn push_method(target: &mut RequestTarget, method: &[u8]) -> Result<Span, ErrorK
     Ok(target.push(token.ok_or(ErrorKind::Method)?))
 }
 
-/// `authority-form = uri-host ":" port`, and nothing else with CONNECT (RFC 9110, section 9.3.6).
+/// `authority-form = uri-host ":" port`, the only form for CONNECT (RFC 9110, section 9.3.6).
 #[cold]
 fn parse_authority_form(target: &mut RequestTarget, len: usize) -> Result<(), ErrorKind> {
     let text = &target.text.as_bytes()[..len];
@@ -237,7 +236,7 @@ fn parse_authority_form(target: &mut RequestTarget, len: usize) -> Result<(), Er
     Ok(())
 }
 
-/// `absolute-form = absolute-URI`, of which we know `http` and `https`.
+/// `absolute-form = absolute-URI`, with the scheme `http` or `https`.
 #[cold]
 fn parse_absolute_form(
     target: &mut RequestTarget,
@@ -282,42 +281,43 @@ fn parse_absolute_form(
     parse_path_and_query(target, start, end)
 }
 
-/// Splits the text of the target from `start`, where a `/` is, to `end`, and normalises the path.
+/// Splits the text of the target between `start`, the position of a `/`, and `end`, and normalises
+/// the path.
 #[inline]
 fn parse_path_and_query(
     target: &mut RequestTarget,
     start: usize,
     end: usize,
 ) -> Result<(), ErrorKind> {
-    let usual_end = usual_path_end(target.text.as_bytes(), start, end);
+    let common_end = common_path_end(target.text.as_bytes(), start, end);
     target.raw_path = Span {
         start: start as u32,
-        end: usual_end as u32,
+        end: common_end as u32,
     };
     target.path = target.raw_path;
     target.sent_path = target.raw_path;
-    if usual_end == end {
+    if common_end == end {
         return Ok(());
     }
-    parse_rest_of_path(target, start, usual_end, end)
+    parse_rest_of_path(target, start, common_end, end)
 }
 
-/// How far the path is made of characters that need no second look.
+/// The end of the leading part of the path that needs no further check.
 #[inline]
-fn usual_path_end(text: &[u8], start: usize, end: usize) -> usize {
+fn common_path_end(text: &[u8], start: usize, end: usize) -> usize {
     let mut at = start;
-    // What follows the target in its text makes the last chunk whole, mostly.
+    // The text after the target usually completes the last chunk.
     while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
-        let usual = (!scan::usual_in_path(chunk)).trailing_zeros() as usize;
-        at += usual;
-        if usual < 16 || at >= end {
+        let common = (!scan::common_in_path(chunk)).trailing_zeros() as usize;
+        at += common;
+        if common < 16 || at >= end {
             return at.min(end);
         }
     }
     at
 }
 
-/// The path goes on at `at`, with its query or with characters that are looked at one by one.
+/// Parses the path from `at` on: characters that are checked one by one, and the query.
 #[inline(never)]
 fn parse_rest_of_path(
     target: &mut RequestTarget,
@@ -359,13 +359,12 @@ fn parse_rest_of_path(
     }
 }
 
-/// Whether there is no escape and no segment that begins with a dot, so nothing to normalise.
+/// Whether the path has no escape and no segment that begins with a dot: it is in normal form then.
 fn is_normal(path: &[u8]) -> bool {
     !path.contains(&b'%') && !path.windows(2).any(|pair| pair == b"/.")
 }
 
-/// Adds the normal form if it differs, and what is to be sent if that differs, with the query behind
-/// it.
+/// Adds the normal form if it differs, and the forwarded form, followed by the query, if that differs.
 #[cold]
 fn normalize_path(
     target: &mut RequestTarget,
@@ -403,7 +402,7 @@ fn normalize_path(
     Ok(())
 }
 
-/// Whether this can be sent as a path.
+/// Whether the text is a valid path.
 pub(crate) fn is_path(text: &[u8]) -> bool {
     text.first() == Some(&b'/') && text.iter().all(|&byte| is_path_byte(byte))
 }
@@ -412,13 +411,13 @@ fn is_path_byte(byte: u8) -> bool {
     CLASS[byte as usize] & PATH != 0 || byte == b'%' || byte == b'.'
 }
 
-/// Whether this can be sent as a query.
+/// Whether the text is a valid query.
 #[inline]
 pub(crate) fn is_query(text: &[u8]) -> bool {
     all_in_class(text, QUERY)
 }
 
-/// The same for the first `len` bytes, in fewer instructions where more follow.
+/// The same for the first `len` bytes; takes fewer instructions if more bytes follow.
 #[inline]
 fn begins_with_query(text: &[u8], len: usize) -> bool {
     let mut at = 0;
@@ -432,7 +431,7 @@ fn begins_with_query(text: &[u8], len: usize) -> bool {
     is_query(text.get(at..len).unwrap_or(b""))
 }
 
-/// Without an early end and four bytes per turn, since this looks at every target and host.
+/// Has no early exit and checks eight bytes per iteration, since it runs for every target and host.
 #[inline]
 fn all_in_class(text: &[u8], class: u8) -> bool {
     let of = |byte: u8| CLASS[byte as usize];
@@ -443,17 +442,17 @@ fn all_in_class(text: &[u8], class: u8) -> bool {
     rest.iter().fold(all, |all, &byte| all & of(byte)) != 0
 }
 
-/// Whether the first `len` bytes are a host with an optional port; an empty host counts, as in
-/// `Host` it may.
+/// Whether the first `len` bytes are a host with an optional port. The host may be empty, as `Host`
+/// allows.
 #[inline]
 pub(crate) fn begins_with_authority(text: &[u8], len: usize) -> bool {
     if let Some(chunk) = text.first_chunk()
         && len <= chunk.len()
     {
         let wanted = (1 << len) - 1;
-        let (usual, digits) = scan::usual_in_host(chunk);
-        let others = !usual & wanted;
-        // The one other character is a colon, with a host before it and up to four digits after it.
+        let (common, digits) = scan::common_in_host(chunk);
+        let others = !common & wanted;
+        // The only other character is a colon, with a host before it and up to four digits after it.
         let colon = others.trailing_zeros() as usize;
         let after = others << 1;
         if others == 0
@@ -469,18 +468,18 @@ pub(crate) fn begins_with_authority(text: &[u8], len: usize) -> bool {
     is_authority(&text[..len])
 }
 
-/// Whether this is a host with an optional port.
+/// Whether the text is a host with an optional port.
 pub(crate) fn is_authority(text: &[u8]) -> bool {
     all_in_class(text, HOST) || is_other_authority(text)
 }
 
-/// Apart, to keep the usual case small.
+/// A separate function, to keep the common case small.
 #[cold]
 fn is_other_authority(text: &[u8]) -> bool {
     is_name_with_port(text) || split_authority(text).is_some()
 }
 
-/// The second most usual form, looked at from its end.
+/// The second most common form, parsed from its end.
 #[inline]
 fn is_name_with_port(text: &[u8]) -> bool {
     let digits = text
@@ -502,9 +501,9 @@ struct Authority {
     port: Option<u16>,
 }
 
-/// Checks `host [ ":" port ]`. Hosts are the names that exist (letters, digits, `-._~`), IPv4, and
-/// IPv6 in brackets: escapes, sub-delimiters, zones and future literals only serve attacks. A port
-/// needs a host (RFC 9110, section 4.2.1).
+/// Parses `host [ ":" port ]`. Valid hosts are names of letters, digits and `-._~`, IPv4 addresses, and
+/// IPv6 addresses in brackets. Escapes, sub-delimiters, zones and future literals are refused, since
+/// only attacks use them. A port needs a host (RFC 9110, section 4.2.1).
 #[cold]
 fn split_authority(text: &[u8]) -> Option<Authority> {
     let after_host = match text {
@@ -530,7 +529,7 @@ fn split_authority(text: &[u8]) -> Option<Authority> {
     };
     match after_host {
         [] => Some(Authority { port: None }),
-        // RFC 3986, section 3.2.3 allows the colon without a port.
+        // RFC 3986, section 3.2.3 allows a colon without a port.
         [b':'] => Some(Authority { port: None }),
         [b':', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => {
             let port = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -541,7 +540,7 @@ fn split_authority(text: &[u8]) -> Option<Authority> {
 }
 
 impl RequestTarget {
-    /// The target has no query, and this as its path in every respect.
+    /// Sets all forms of the path to this range, and removes the query.
     fn set_whole(&mut self, form: TargetForm, path: Span) {
         self.form = Some(form);
         self.raw_path = path;
@@ -555,10 +554,11 @@ const PATH: u8 = 1;
 const QUERY: u8 = 2;
 const HOST: u8 = 4;
 
-/// What a byte may be part of. `%`, `.` and `?` in paths are looked at one by one.
+/// The classes of each byte. `%`, `.` and `?` in paths are checked one by one.
 ///
-/// Beyond RFC 3986 we take what browsers send unescaped: `[`, `]` and `|` in paths, and in queries
-/// every visible character but `"`, `#`, `<` and `>` (the URL standard's query percent-encode set).
+/// Beyond RFC 3986, the table allows characters that browsers send unescaped: `[`, `]` and `|` in
+/// paths, and in queries every visible character but `"`, `#`, `<` and `>` (the URL standard's query
+/// percent-encode set).
 static CLASS: [u8; 256] = {
     let mut class = [0; 256];
     let mut byte = 0x21;

@@ -514,7 +514,7 @@ scenarios! {
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = h2(&proxy);
         assert_eq!(client.get("/").status, Some(Status::FORBIDDEN));
-        assert!(client.machine.takes_extended_connect());
+        assert!(client.machine.allows_extended_connect());
         let mut asks = RequestHead::new(Method::Get, "/chat");
         asks.set_authority("a");
         asks.set_protocol(Some("websocket"));

@@ -180,7 +180,7 @@ fn talk_h2(proxy: &Proxy) {
     let mut client = Client::connect(proxy.address);
     // Its SETTINGS come with the first answer.
     client.get("/plain");
-    assert!(client.machine.takes_extended_connect());
+    assert!(client.machine.allows_extended_connect());
     let stream = client.send_head(&connect("/chat"), BodyLength::Unknown);
     client.send(stream, b"early", false);
     let answer = client.until(stream, |answer| answer.content == b"early");

@@ -57,7 +57,8 @@ pub(crate) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
 /// each of them has at most 8.
 const RUN: usize = 6;
 
-/// A look at eight bits settles nearly every symbol of a field; the others are looked at apart.
+/// One table lookup of eight bits decodes nearly every symbol of a field; longer codes are decoded
+/// separately.
 fn decode_into(code: &[u8], out: &mut [u8]) -> Result<usize, Malformed> {
     let (mut position, mut at) = (0, 0);
     while let Some(word) = code.get(position / 8..).and_then(<[u8]>::first_chunk)
@@ -215,7 +216,7 @@ static LIMITS: [u32; LENGTH_MAX + 1] = {
     let (mut limit, mut length) = (0u64, 1);
     while length <= LENGTH_MAX {
         limit += count_of(length) << (32 - length);
-        // The last code is all ones, beyond which there is nothing.
+        // The last code is all ones, and no code is greater.
         limits[length] = if limit > u32::MAX as u64 {
             u32::MAX
         } else {

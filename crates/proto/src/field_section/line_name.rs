@@ -50,17 +50,17 @@ impl Pseudo {
 }
 
 impl LineName {
-    /// Recognises a name as it was received, and says why it is none if it is none.
+    /// Parses a received name; also returns the rule that it violates, if any.
     #[inline]
     pub(crate) fn parse(text: &[u8]) -> (LineName, Option<ErrorKind>) {
         let guess = Name::guess(text);
         if guess != Name::Other && text == guess.as_str().as_bytes() {
             return (LineName::Field(guess), None);
         }
-        LineName::parse_unusual(text)
+        LineName::parse_other(text)
     }
 
-    fn parse_unusual(text: &[u8]) -> (LineName, Option<ErrorKind>) {
+    fn parse_other(text: &[u8]) -> (LineName, Option<ErrorKind>) {
         if text.first() == Some(&b':') {
             return match Pseudo::parse(text) {
                 Some(pseudo) => (LineName::Pseudo(pseudo), None),

@@ -70,7 +70,7 @@ pub(crate) fn is_malformed(kind: ErrorKind) -> bool {
 /// value decides.
 #[inline]
 pub(super) fn is_left_out(name: Name) -> bool {
-    name.is_of_machine() || matches!(name, Name::Upgrade | Name::Http2Settings)
+    name.is_generated() || matches!(name, Name::Upgrade | Name::Http2Settings)
 }
 
 /// Whether a field needs more than its name and value to be sent.

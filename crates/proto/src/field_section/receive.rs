@@ -73,10 +73,10 @@ const fn bit(pseudo: Pseudo) -> u8 {
 
 /// A section that is being received.
 struct Section {
-    /// Pseudo-header fields that may come, and those that have.
+    /// Pseudo-header fields that are allowed, and those that were received.
     allowed: u8,
     seen: u8,
-    /// Where their values are, by pseudo-header field.
+    /// Ranges of their values, by pseudo-header field.
     values: [(u32, u32); 6],
     host: Option<FieldLine>,
     content_length: Option<u64>,
@@ -178,7 +178,7 @@ impl Section {
             },
         };
         fields.entries.push(entry);
-        if name.is_policed() || matches!(name, Name::Cookie | Name::Priority) {
+        if name.frames_or_routes() || matches!(name, Name::Cookie | Name::Priority) {
             return self.note_special(entry, entry.value_in(&fields.block));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Receiving content, whatever delimits it (RFC 9112, section 6.3).
+//! Receiving content, under any framing (RFC 9112, section 6.3).
 
 use super::chunked::Chunked;
 use super::{Event, Step};
@@ -6,7 +6,7 @@ use crate::error::ErrorKind;
 use crate::limits::Limits;
 use crate::message::Fields;
 
-/// What delimits the content of a message that is being received.
+/// The framing of the content of a message that is being received.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// This many bytes are left.
@@ -18,7 +18,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// Chunked content, none of which has arrived.
+    /// Chunked content, before its first byte.
     #[inline]
     pub(crate) fn chunked(limits: &Limits) -> Body {
         Body::Chunked(Chunked::new(limits))

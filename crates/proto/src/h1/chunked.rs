@@ -1,4 +1,4 @@
-//! The chunked transfer coding (RFC 9112, section 7.1), taken apart.
+//! The decoder of the chunked transfer coding (RFC 9112, section 7.1).
 
 use super::finder::LineLimits;
 use super::section::SectionBuffer;
@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::message::Fields;
 use crate::path::hex_value;
 
-/// Takes a chunked body apart, in pieces of any size.
+/// Decodes a chunked body from pieces of any size.
 #[derive(Debug)]
 pub(crate) struct Chunked {
     state: ChunkedState,
@@ -30,7 +30,7 @@ enum ChunkedState {
     Size(u64),
     /// White space after the size, which only a chunk extension may follow.
     Blank(u64),
-    /// In the extensions, which mean nothing to anybody.
+    /// In the chunk extensions, which are ignored.
     Extension(u64),
     /// After the CR of the chunk-size line.
     SizeLf(u64),
@@ -40,7 +40,7 @@ enum ChunkedState {
     DataCr,
     /// After the data and CR.
     DataLf,
-    /// After the last chunk's line: almost always a CR comes now.
+    /// After the last chunk's line: the next byte is almost always CR.
     TrailersStart,
     /// After the CR of a trailer section without fields.
     EndLf,
@@ -105,7 +105,7 @@ impl Chunked {
         }
     }
 
-    /// Takes one byte of what surrounds the data.
+    /// Takes one byte of the framing around the data.
     fn take_framing(&mut self, byte: u8) -> Result<(), ErrorKind> {
         self.line_bytes += 1;
         if self.line_bytes > self.line_bytes_max {
@@ -201,7 +201,7 @@ impl Chunked {
                 event: Event::NeedMore,
             });
         }
-        // Whoever merged fields of framing, routing or the like from here would be deceived.
+        // A recipient that merged such fields into the head would accept forged framing or routing.
         trailers.retain(|name, _| !name.known().is_forbidden_in_trailers());
         self.state = ChunkedState::Done;
         let event = if trailers.is_empty() {

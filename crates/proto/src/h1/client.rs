@@ -22,16 +22,16 @@ pub struct Client {
     method: Method,
     asked_for_upgrade: bool,
     informational_count: usize,
-    /// Both sides keep the connection, and nothing has happened that poisons it.
+    /// Both sides keep the connection, and no event so far forbids its reuse.
     keep_alive: bool,
-    /// No exchange after this one.
+    /// The current exchange is the last one.
     draining: bool,
 }
 
-/// Where the response stands.
+/// The state of the response.
 #[derive(Debug)]
 enum Reading {
-    /// No request was sent yet, or the last exchange is over: nothing may arrive.
+    /// No request was sent yet, or the last exchange is over: input is an error.
     Idle,
     Head,
     Body(Body),
@@ -58,14 +58,14 @@ impl Client {
     }
 
     /// Appends a request head in origin form with `Host` from the authority, framing and
-    /// `Connection`; fields of the head that say otherwise are skipped.
+    /// `Connection`; conflicting fields of the head are skipped.
     ///
     /// # Panics
-    /// If the exchange before is not complete, or the connection is not reusable.
+    /// If the previous exchange is not complete, or the connection is not reusable.
     pub fn send_request(&mut self, head: &RequestHead, length: BodyLength, out: &mut Vec<u8>) {
         assert!(
             self.reusable(),
-            "a request on a connection that is not free"
+            "a request on a connection that is not reusable"
         );
         let upgrade = head.fields.contains(Name::Upgrade);
         self.reading = Reading::Head;
@@ -90,7 +90,7 @@ impl Client {
         encode::request_head(head, framing, options, out);
     }
 
-    /// Appends what goes before `len` bytes of content, and counts them.
+    /// Appends the framing before `len` bytes of content, and counts them.
     ///
     /// # Errors
     /// More content than declared: abort the connection.
@@ -100,12 +100,12 @@ impl Client {
             .map_err(|kind| self.abort(kind))
     }
 
-    /// Appends what goes after the same bytes of content.
+    /// Appends the framing after the same bytes of content.
     pub fn send_data_suffix(&mut self, out: &mut Vec<u8>) {
         self.sending.data_suffix(out);
     }
 
-    /// Ends the request; trailers are sent where the framing has room for them.
+    /// Ends the request; trailers are sent if the content is chunked.
     ///
     /// # Errors
     /// Less content than declared: abort the connection.
@@ -120,7 +120,7 @@ impl Client {
     /// its first byte: present the same one until it is complete, likewise `trailers`.
     ///
     /// # Errors
-    /// The violated rule, also for bytes that no request asked for. The connection must close.
+    /// The violated rule, also for bytes that answer no request. The caller must close the connection.
     pub fn handle_input(
         &mut self,
         input: &[u8],
@@ -135,7 +135,7 @@ impl Client {
                     .map_err(|kind| self.refuse(kind))?;
                 if step.event == Event::End {
                     self.reading = Reading::Idle;
-                    // Surplus must count at once: nobody may pool the connection meanwhile.
+                    // Surplus bytes must count at once, or the connection could be pooled first.
                     self.keep_alive &= step.consumed == input.len();
                 }
                 Ok(step)
@@ -156,11 +156,11 @@ impl Client {
         }
     }
 
-    /// The server closed its sending side: `End` if that completes a response delimited by close
-    /// or a tunnel, `NeedMore` if no response was due.
+    /// The server closed its sending side: `End` if that completes a close-delimited response or a
+    /// tunnel, `NeedMore` if no response was due.
     ///
     /// # Errors
-    /// The response is incomplete or never began.
+    /// The response is incomplete or did not begin.
     pub fn handle_eof(&mut self) -> Result<Event, Error> {
         self.keep_alive = false;
         let truncated = match &self.reading {
@@ -178,7 +178,7 @@ impl Client {
         Err(self.refuse(truncated))
     }
 
-    /// The next request says `Connection: close`.
+    /// The next request carries `Connection: close`.
     pub fn drain(&mut self) {
         self.draining = true;
     }
@@ -207,21 +207,22 @@ impl Client {
         !matches!(self.reading, Reading::Head)
     }
 
-    /// After 101, or 2xx to CONNECT: input is opaque `Data`, output is written by the caller.
+    /// After 101, or 2xx to CONNECT: input is opaque `Data`, and the caller writes the output.
     #[must_use]
     pub fn is_tunnel(&self) -> bool {
         matches!(self.reading, Reading::Tunnel)
     }
 
     /// Whether another request may use the connection (rule 11): the response was complete and
-    /// self-delimited, the request fully sent, no surplus byte arrived, both sides keep alive.
+    /// self-delimited, the request was sent completely, no surplus byte arrived, and both sides keep
+    /// the connection alive.
     #[must_use]
     pub fn reusable(&self) -> bool {
         self.keep_alive && self.request_done() && self.response_done()
     }
 
     fn step_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Step, Error> {
-        // Something else may never end its line, and our client should not wait for a deadline.
+        // Other input may never contain a line end; the client should not wait for the deadline.
         if !self.section.may_begin(&head.fields, input, b"HTTP/") {
             return Err(self.refuse(ErrorKind::StatusLine));
         }
@@ -241,7 +242,7 @@ impl Client {
         }
         let facts = parse_response(head, &self.section).map_err(|kind| self.refuse(kind))?;
         let length = self
-            .take_facts(head, facts)
+            .apply_facts(head, facts)
             .map_err(|kind| self.refuse(kind))?;
         Ok(Step {
             consumed,
@@ -249,8 +250,9 @@ impl Client {
         })
     }
 
-    /// Moves on from a head and says what it declares about its content (RFC 9112, section 6.3).
-    fn take_facts(
+    /// Applies a head to the state; returns the length of content that it declares (RFC 9112, section
+    /// 6.3).
+    fn apply_facts(
         &mut self,
         head: &ResponseHead,
         facts: ResponseFacts,
@@ -265,7 +267,7 @@ impl Client {
         }
         let is_connected = self.method == Method::Connect && status.is_success();
         if status == Status::SWITCHING_PROTOCOLS || is_connected {
-            // Before its request is complete, the other side cannot have left HTTP.
+            // The server cannot switch protocols before the request is complete.
             if !(is_connected || self.asked_for_upgrade) || !self.request_done() {
                 return Err(ErrorKind::SwitchingUnrequested);
             }
@@ -280,7 +282,7 @@ impl Client {
         let (body, length) = match facts.length {
             BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
             length if has_no_content => {
-                // Content that comes nevertheless, and late, would be taken for the next answer.
+                // Content that a faulty server sends late would be parsed as the next response.
                 self.keep_alive &= !matches!(length, BodyLength::Known(1..));
                 (Body::Length(0), length)
             }

@@ -1,12 +1,12 @@
 //! Names the rule that a refused line violates.
 //!
-//! Refusals are rare, so finding out what exactly is wrong, for the log and the counters, may take
-//! a second look at the line.
+//! Refusals are rare, so a second pass over the line may determine the rule for the log and the
+//! counters.
 
 use crate::error::ErrorKind;
 use crate::message::{is_token, is_valid_value};
 
-/// Why this is no request line, if it is none.
+/// The rule that the request line violates, if any.
 #[cold]
 pub(crate) fn request_line(line: &[u8]) -> Option<ErrorKind> {
     let mut parts = line.split(|&byte| byte == b' ');
@@ -29,7 +29,7 @@ pub(crate) fn request_line(line: &[u8]) -> Option<ErrorKind> {
     version_text(version)
 }
 
-/// Why this is no status line, if it is none.
+/// The rule that the status line violates, if any.
 #[cold]
 pub(crate) fn status_line(line: &[u8]) -> Option<ErrorKind> {
     let mut parts = line.splitn(3, |&byte| byte == b' ');
@@ -54,7 +54,7 @@ fn version_text(version: &[u8]) -> Option<ErrorKind> {
     }
 }
 
-/// Why this is no field line.
+/// The rule that the field line violates.
 #[cold]
 pub(crate) fn field_line(line: &[u8]) -> ErrorKind {
     if line.contains(&0) {

@@ -1,13 +1,13 @@
-//! Writes heads and trailers anew, from parsed values only.
+//! Encodes heads and trailers, from parsed values only.
 
 use super::framing::ConnectionOptions;
 use crate::copy::{push_front, push_text};
 use crate::message::{Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm};
 
-/// How a head says where its message ends.
+/// The framing field of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FramingField {
-    /// Not at all.
+    /// No framing field.
     None,
     /// `Content-Length`
     Length(u64),
@@ -15,23 +15,23 @@ pub(crate) enum FramingField {
     Chunked,
 }
 
-/// Appends a whole head that says nothing about content or connection.
+/// Appends a complete head without framing and connection options.
 #[inline(never)]
 pub(crate) fn response_head(head: &ResponseHead, out: &mut Vec<u8>) {
     let found = begin_response(head, out);
     finish_head(found, FramingField::None, ConnectionOptions::default(), out);
 }
 
-/// Appends status line and fields; [`finish_head`] has to follow.
+/// Appends status line and fields; a call of [`finish_head`] must follow.
 #[inline]
 pub(crate) fn begin_response(head: &ResponseHead, out: &mut Vec<u8>) -> HopByHop {
     if head.status == Status::OK {
-        // With a length that the compiler knows, a copy is no call.
+        // The compiler knows the length, so the copy is no call.
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     } else {
         push_other_status(head.status, out);
     }
-    push_fields(&head.fields, Name::is_of_machine, out)
+    push_fields(&head.fields, Name::is_generated, out)
 }
 
 #[inline(never)]
@@ -39,7 +39,7 @@ fn push_other_status(status: Status, out: &mut Vec<u8>) {
     match status.line() {
         Some(line) => out.extend_from_slice(line.as_bytes()),
         None => {
-            // Without a registered reason the phrase is empty, but its space is not optional.
+            // Without a registered reason the phrase is empty, but the space before it is required.
             out.extend_from_slice(b"HTTP/1.1 ");
             push_number(u64::from(status.code()), out);
             out.extend_from_slice(b" \r\n");
@@ -75,8 +75,8 @@ pub(crate) fn request_head(
     out.extend_from_slice(b"\r\n");
     // HTTP2-Settings belongs to the upgrade to h2c, which is never forwarded (rule 15).
     let is_skipped = |name: Name| {
-        let is_ours = name.is_of_machine() || matches!(name, Name::Host | Name::Http2Settings);
-        name.concerns_connection() && is_ours
+        let is_ours = name.is_generated() || matches!(name, Name::Host | Name::Http2Settings);
+        name.may_be_hop_by_hop() && is_ours
     };
     let found = push_fields(&head.fields, is_skipped, out);
     finish_head(found, framing, options, out);
@@ -108,14 +108,14 @@ pub(crate) fn chunk_size(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&line[at..]);
 }
 
-/// What the fields of a head have to do with the connection.
+/// Hop-by-hop fields of a head.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct HopByHop {
-    /// `Upgrade` and `TE` were written, so `Connection` has to name them (RFC 9110, sections 7.8
+    /// `Upgrade` and `TE` were written, so `Connection` must name them (RFC 9110, sections 7.8
     /// and 10.1.4).
     upgrade: bool,
     te: bool,
-    /// There is a `Connection`, which was skipped.
+    /// The head has a `Connection`, which was skipped.
     pub(crate) connection: bool,
 }
 
@@ -127,13 +127,13 @@ impl HopByHop {
     }
 }
 
-/// Appends all fields but those to skip.
+/// Appends all fields except the skipped ones.
 #[inline]
 fn push_fields(fields: &Fields, is_skipped: impl Fn(Name) -> bool, out: &mut Vec<u8>) -> HopByHop {
     let mut found = HopByHop::default();
     for entry in &fields.entries {
         let name = entry.label.name;
-        if name.concerns_connection() {
+        if name.may_be_hop_by_hop() {
             found.note(name);
         }
         if is_skipped(name) {
@@ -187,7 +187,7 @@ fn push_short_length(length: u32, out: &mut Vec<u8>) {
     ];
     let digits = u32::from_le_bytes(digits.map(|digit| b'0' + digit as u8));
     let zeros = usize::from(length < 1000) + usize::from(length < 100) + usize::from(length < 10);
-    // As one word, from which leading zeros are shifted out.
+    // Digits and line ends form one word; the shift removes leading zeros.
     let line_end = u64::from(u32::from_le_bytes(*b"\r\n\r\n"));
     let end = (line_end << 32 | u64::from(digits)) >> (zeros * 8);
     let mut line = *b"Content-Length: \0\0\0\0\0\0\0\0";

@@ -1,8 +1,8 @@
-//! Finds the lines of a section and its end, and splits the fields on the way.
+//! Finds the lines of a section and its end, and splits each field line.
 //!
-//! This is the gatekeeper (rule 8): it refuses CR and LF that do not form line ends, wrong fields,
-//! and sections beyond their limits, as soon as the offending line is there. It resumes where it
-//! stopped, so a section that comes in pieces costs little more than a whole one.
+//! The finder enforces rule 8: it refuses CR and LF that do not form line ends, malformed fields,
+//! and sections beyond their limits, as soon as the offending line is complete. It resumes where it
+//! stopped, so a section that arrives in pieces costs little more than one that arrives whole.
 
 use std::num::NonZero;
 
@@ -10,13 +10,13 @@ use super::diagnose;
 use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
-use crate::message::{FieldLine, Name, Outline, Span, StoredName, is_token};
+use crate::message::{FieldLine, Name, NamePattern, Span, StoredName, is_token};
 use crate::scan;
 
 /// The bounds of one section: a head, or trailers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LineLimits {
-    /// Bytes of the request or status line; `None` for trailers, which have none.
+    /// Bytes of the request or status line; `None` for trailers, which have no such line.
     pub(crate) first_line_max: Option<usize>,
     /// Bytes of the field lines with their line ends.
     pub(crate) bytes_max: usize,
@@ -42,38 +42,39 @@ impl LineLimits {
     }
 }
 
-/// Where in a section the search stands. Offsets count from the section's first byte.
+/// The position of the search in a section. Offsets count from the section's first byte.
 #[derive(Debug)]
 pub(crate) struct Finder {
     limits: LineLimits,
-    /// What those of a head say that frame the message.
+    /// The framing that the fields of a head declare.
     pub(crate) framing: Framing,
-    /// Where the CR of a head's first line is; 0 before it is found.
+    /// Offset of the CR of a head's first line; 0 before it is found.
     pub(crate) first_line_end: usize,
-    /// How far the section was looked at; a CR at the end waits for what follows it.
+    /// Offset up to which the section was scanned; a CR at the end is scanned again with the next
+    /// byte.
     seen: usize,
     line_start: usize,
-    /// Offset that the open line may not go beyond.
+    /// Highest offset that the open line may reach.
     line_end_max: usize,
     line: OpenLine,
-    /// Fields that may still come, in an ordinary line; 0 in any other.
+    /// Number of further fields allowed, in an ordinary line; 0 in any other line.
     fields_left: usize,
-    /// Names by their place in the section before this one. The same client sends the same names
-    /// in the same order again and again, so these are tried first.
-    usual: [Usual; USUAL],
+    /// Names by their position in the previous section. A client usually repeats the same names in
+    /// the same order, so the finder tries these first.
+    cached_names: [CachedName; CACHED_NAMES],
 }
 
-/// A name that was found in a certain place.
+/// A name found at a certain position.
 #[derive(Debug, Clone, Copy)]
-struct Usual {
-    /// What lines with this name look like; none does if the name is no known one.
-    outline: &'static Outline,
+struct CachedName {
+    /// Matches lines with this name; matches no line if the name is not a known one.
+    pattern: &'static NamePattern,
     label: StoredName,
 }
 
-impl Usual {
-    const NONE: Usual = Usual {
-        outline: Name::Other.outline(),
+impl CachedName {
+    const NONE: CachedName = CachedName {
+        pattern: Name::Other.pattern(),
         label: StoredName {
             len: 0,
             name: Name::Other,
@@ -81,19 +82,19 @@ impl Usual {
     };
 }
 
-/// The line whose end was not found yet.
+/// The kind of the line whose end was not found yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenLine {
     /// A request line or status line.
     First,
     Field,
-    /// A field line with a control character, which none may hold besides tabs.
+    /// A field line with a control character other than a tab, which is forbidden.
     FieldWithControl,
 }
 
-const USUAL: usize = 16;
+const CACHED_NAMES: usize = 16;
 
-/// The control character that is not below the others.
+/// The only ASCII control character above the printable range.
 const DEL: u8 = 0x7f;
 
 impl Finder {
@@ -107,7 +108,7 @@ impl Finder {
             line_end_max: 0,
             line: OpenLine::Field,
             fields_left: 0,
-            usual: [Usual::NONE; USUAL],
+            cached_names: [CachedName::NONE; CACHED_NAMES],
         };
         finder.restart();
         finder
@@ -130,9 +131,9 @@ impl Finder {
         };
     }
 
-    /// Continues in `section`, which is what was given before and more, and adds its fields to
-    /// `entries`. `Some(n)` if the section ends, with its empty line, after `n` bytes.
-    // Apart from its callers, since it needs all registers.
+    /// Continues in `section`, which begins with the bytes of the previous calls, and adds its fields
+    /// to `entries`. `Some(n)` if the section ends, with its empty line, after `n` bytes.
+    // Not inlined, since it needs all registers.
     #[inline(never)]
     pub(crate) fn find(
         &mut self,
@@ -157,7 +158,7 @@ impl Finder {
                     return Ok(Some(odd + 2));
                 }
             }
-            // The last line's LF may be the first byte after this block.
+            // The LF of the last line may be the first byte after this block.
             at = self.line_start.max(at + scan::BLOCK);
         }
         self.seen = section.len();
@@ -165,8 +166,8 @@ impl Finder {
         Ok(None)
     }
 
-    /// Continues in `section`, of which only a line end and bytes above the controls are new: the
-    /// rest of a line that is not empty.
+    /// Continues in `section`, whose new bytes complete a line that is not empty: bytes from 0x20 on,
+    /// then CRLF.
     pub(crate) fn find_line(
         &mut self,
         section: &[u8],
@@ -181,8 +182,8 @@ impl Finder {
         self.check_open_line(section.len())
     }
 
-    /// How many bytes that are no controls the open line may grow by, without asking again, after
-    /// this many bytes of the section; 0 if the next byte has to be looked at.
+    /// Number of bytes other than controls that may be added to the open line, after `section_len`
+    /// bytes of the section, without another check; 0 if the next byte must be checked.
     pub(crate) fn room(&self, section_len: usize) -> usize {
         if self.seen < section_len {
             0
@@ -191,8 +192,8 @@ impl Finder {
         }
     }
 
-    /// Deals with a byte that is not plain and does not begin a whole line end; true for a CR at
-    /// the end of what was received.
+    /// Handles a byte that is not plain and does not begin a complete line end; true for a CR at the
+    /// end of the received bytes.
     #[cold]
     fn is_open_cr(&mut self, section: &[u8], at: usize) -> Result<bool, ErrorKind> {
         self.check_open_line(at)?;
@@ -210,7 +211,7 @@ impl Finder {
         Ok(false)
     }
 
-    /// Deals with a line whose CR is at offset `cr`; true if it is the empty one at the end.
+    /// Handles a line whose CR is at offset `cr`; true for the empty line at the end.
     #[inline(always)]
     fn end_line(
         &mut self,
@@ -229,11 +230,14 @@ impl Finder {
         if is_special {
             return self.end_special_line(section, start, cr).map(|()| false);
         }
-        let place = entries.len() % USUAL;
-        if !self.usual[place].outline.begins(&section[start..]) {
-            self.learn_name(&section[start..], cr - start, entries)?;
+        let place = entries.len() % CACHED_NAMES;
+        if !self.cached_names[place]
+            .pattern
+            .is_prefix_of(&section[start..])
+        {
+            self.cache_name(&section[start..], cr - start, entries)?;
         }
-        let label = self.usual[place].label;
+        let label = self.cached_names[place].label;
         let Some(value) = section.get(start + usize::from(label.len) + 1..cr) else {
             return Err(diagnose::field_line(&section[start..cr]));
         };
@@ -249,14 +253,14 @@ impl Finder {
             label,
         });
         let name = label.name;
-        // What the fields of trailers say about framing, nobody asks.
-        if name.is_policed() && self.limits.first_line_max.is_some() {
+        // Trailers do not change the framing.
+        if name.frames_or_routes() && self.limits.first_line_max.is_some() {
             self.framing.note(name, value, section)?;
         }
         Ok(false)
     }
 
-    /// Deals with the end of a line that is no ordinary field.
+    /// Handles the end of a first line, a field beyond the limit, or a field with a control character.
     #[inline]
     fn end_special_line(
         &mut self,
@@ -274,19 +278,19 @@ impl Finder {
         Ok(())
     }
 
-    /// Finds the name of a line that does not begin with the usual one, which it becomes.
+    /// Parses the name of a line that does not begin with the cached name, and caches it.
     ///
     /// `field-line = field-name ":" OWS field-value OWS` (RFC 9112, section 5). Control characters
-    /// are excluded before, so a name or a value can only be wrong by its other characters.
+    /// are excluded before, so only other characters can make the name or the value invalid.
     #[cold]
-    fn learn_name(
+    fn cache_name(
         &mut self,
         lines: &[u8],
         line_len: usize,
         entries: &mut Vec<FieldLine>,
     ) -> Result<(), ErrorKind> {
         if entries.capacity() == 0 {
-            entries.reserve(USUAL);
+            entries.reserve(CACHED_NAMES);
         }
         let line = &lines[..line_len];
         let text = scan::position(line, b':').map(|colon| &line[..colon]);
@@ -294,16 +298,16 @@ impl Finder {
             return Err(diagnose::field_line(line));
         };
         let guess = Name::guess(text);
-        let outline = guess.outline();
-        let is_guessed = outline.len() == text.len() && outline.begins(lines);
+        let pattern = guess.pattern();
+        let is_guessed = pattern.len() == text.len() && pattern.is_prefix_of(lines);
         if !is_guessed && !is_token(text) {
             return Err(diagnose::field_line(line));
         }
-        // At the very end of what was received, the outline may miss a known name.
+        // At the very end of the received bytes, the pattern may miss a known name.
         let name = if is_guessed { guess } else { Name::parse(text) };
         let len = text.len() as u16;
-        self.usual[entries.len() % USUAL] = Usual {
-            outline: name.outline(),
+        self.cached_names[entries.len() % CACHED_NAMES] = CachedName {
+            pattern: name.pattern(),
             label: StoredName { len, name },
         };
         Ok(())
@@ -329,7 +333,8 @@ impl Finder {
     }
 }
 
-/// How far before its end a value begins without the white space around it, and its length.
+/// For a value without surrounding white space: its start, counted back from the end of the
+/// untrimmed value, and its length.
 #[inline]
 fn trim(value: &[u8]) -> (usize, usize) {
     // Most values have one space before and none after them.

@@ -1,22 +1,21 @@
-//! The fields that decide where a message ends and what becomes of its connection.
+//! The fields that determine the end of a message and the fate of its connection.
 //!
-//! RFC 9112, section 6.3 gives recipients some freedom with contradictory framing. We take none of
-//! it: whatever two recipients could read in two ways is refused, so that nobody behind us ever
-//! sees it.
+//! RFC 9112, section 6.3 gives recipients some freedom with contradictory framing. Blitz uses none of
+//! it: ambiguous framing is refused, so that it never reaches an upstream.
 
 use crate::error::ErrorKind;
 use crate::message::{Name, Span, Version, is_token, parse_content_length};
 use crate::target;
 
-/// What the policed fields of one head say.
+/// The values of the fields of one head that affect framing and routing.
 #[derive(Debug, Default)]
 pub(crate) struct Framing {
-    /// Where the value of `Host` lies.
+    /// The range of the value of `Host`.
     pub(crate) host: Option<Span>,
     pub(crate) content_length: Option<u64>,
     pub(crate) transfer_encoding: Option<TransferEncoding>,
     pub(crate) connection: ConnectionOptions,
-    /// `Upgrade` names a protocol that we could switch to; h2c never counts (rule 15).
+    /// `Upgrade` names a protocol other than h2c (rule 15).
     pub(crate) names_protocol: bool,
     /// `Upgrade` names h2c, without a version.
     pub(crate) names_h2c: bool,
@@ -32,7 +31,7 @@ pub(crate) struct TransferEncoding {
     is_broken: bool,
 }
 
-/// The connection options that concern us (RFC 9110, section 7.6.1).
+/// The connection options that Blitz handles (RFC 9110, section 7.6.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionOptions {
     pub(crate) close: bool,
@@ -42,8 +41,8 @@ pub(crate) struct ConnectionOptions {
 }
 
 impl Framing {
-    /// Takes note of one field of `section` whose name [is policed](Name::is_policed). What nearly
-    /// every request has, is dealt with at once, the rest out of the way.
+    /// Records one field of `section` that [frames or routes](Name::frames_or_routes) the message. The
+    /// fields of nearly every request are handled inline, all others in a cold function.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -124,7 +123,7 @@ impl Framing {
         Ok(())
     }
 
-    /// Whether the content is chunked, once all fields are noted.
+    /// Whether the content is chunked, after all fields were recorded.
     #[inline]
     pub(crate) fn check_transfer_encoding(&self, version: Version) -> Result<bool, ErrorKind> {
         match self.transfer_encoding {
@@ -140,7 +139,7 @@ impl Framing {
         if version == Version::Http10 {
             return Err(ErrorKind::TransferEncodingInHttp10);
         }
-        // The same section lets a server "reject a request that contains both".
+        // The same section allows a server to "reject a request that contains both".
         if self.content_length.is_some() {
             return Err(ErrorKind::ContentLengthWithTransferEncoding);
         }
@@ -156,14 +155,14 @@ impl Framing {
         Ok(())
     }
 
-    /// Whether the request asks for h2c and for nothing else (RFC 7540, sections 3.2 and 3.2.1).
+    /// Whether the request asks for h2c and no other protocol (RFC 7540, sections 3.2 and 3.2.1).
     pub(crate) fn wants_h2c(&self) -> bool {
         let connection = &self.connection;
         let is_alone = self.names_h2c && !self.names_protocol;
         is_alone && connection.upgrade && connection.http2_settings && !connection.close
     }
 
-    /// Whether the peer lets the connection go on (RFC 9112, section 9.3).
+    /// Whether the peer keeps the connection open (RFC 9112, section 9.3).
     pub(crate) fn keeps_alive(&self, version: Version) -> bool {
         let by_default = version == Version::Http11 || self.connection.keep_alive;
         by_default && !self.connection.close
@@ -174,7 +173,8 @@ impl TransferEncoding {
     fn note(&mut self, value: &[u8]) {
         for coding in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
             let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
-            // Nothing may follow chunked, not even itself; empty elements hide things.
+            // No coding may follow chunked, not even chunked; empty elements are refused, too, since
+            // recipients treat them differently.
             self.is_broken |= self.ends_in_chunked || coding.is_empty();
             self.has_other |= !is_chunked;
             self.ends_in_chunked |= is_chunked;

@@ -1,4 +1,4 @@
-//! Polices what a complete head says, from its first line to its framing.
+//! Validates a complete head, from its first line to its framing.
 
 use super::diagnose;
 use super::framing::Framing;
@@ -10,7 +10,7 @@ use crate::message::{
 };
 use crate::{scan, target};
 
-/// What a request head says about its exchange.
+/// The properties of an exchange that the request head declares.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestFacts {
     pub(crate) length: BodyLength,
@@ -20,7 +20,7 @@ pub(crate) struct RequestFacts {
     pub(crate) wants_h2c: bool,
 }
 
-/// What a response head says about its exchange, taken by itself.
+/// The properties of an exchange that the response head declares, regardless of the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseFacts {
     /// `Unknown` means chunked if `is_chunked`, and otherwise until the connection closes.
@@ -51,7 +51,7 @@ pub(crate) fn parse_request(
     } = parts;
     target::parse_target(&mut head.target, method, method_text, target, host)
         .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
-    settle_host(head, framing)?;
+    apply_target_host(head, framing)?;
     request_facts(head, framing)
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn parse_response(
 const HTTP_1_1: u64 = u64::from_ne_bytes(*b"HTTP/1.1");
 const HTTP_1_0: u64 = u64::from_ne_bytes(*b"HTTP/1.0");
 
-/// The parts of a request line; method and target may still hold anything but controls.
+/// The parts of a request line; method and target may still hold any bytes but controls.
 struct RequestLine<'l> {
     method: Method,
     method_text: &'l [u8],
@@ -121,7 +121,7 @@ struct RequestLine<'l> {
 fn split_request_line(line: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let malformed = || diagnose::request_line(line).unwrap_or(ErrorKind::RequestLine);
     let (rest, version) = line.split_last_chunk().ok_or_else(malformed)?;
-    // As numbers, because eight bytes one by one are sixteen instructions.
+    // As numbers, because comparing eight single bytes takes sixteen instructions.
     let version = match u64::from_ne_bytes(*version) {
         HTTP_1_1 => Version::Http11,
         HTTP_1_0 => Version::Http10,
@@ -148,8 +148,8 @@ fn split_request_line(line: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     })
 }
 
-/// `HTTP-version SP status-code SP [ reason-phrase ]`; that the last space may be missing with an
-/// empty reason is the one liberty everybody takes (RFC 9112, section 4).
+/// `HTTP-version SP status-code SP [ reason-phrase ]`; the last space may be missing before an empty
+/// reason, which recipients commonly accept (RFC 9112, section 4).
 fn parse_status_line(line: &[u8]) -> Result<(Version, Status), ErrorKind> {
     let malformed = || diagnose::status_line(line).unwrap_or(ErrorKind::StatusLine);
     let (version, rest) = line.split_first_chunk().ok_or_else(malformed)?;
@@ -159,7 +159,7 @@ fn parse_status_line(line: &[u8]) -> Result<(Version, Status), ErrorKind> {
         _ => return Err(malformed()),
     };
     let rest = rest.strip_prefix(b" ").ok_or_else(malformed)?;
-    // What nearly all responses say, and servers say it in these words.
+    // Nearly all responses have this status and this reason phrase.
     if rest == b"200 OK" {
         return Ok((version, Status::OK));
     }
@@ -177,8 +177,8 @@ fn parse_status_line(line: &[u8]) -> Result<(Version, Status), ErrorKind> {
     Ok((version, Status::new(code).ok_or(ErrorKind::StatusLine)?))
 }
 
-/// Makes the `Host` field agree with the target, or refuses a head without either.
-fn settle_host(head: &mut RequestHead, framing: &Framing) -> Result<(), ErrorKind> {
+/// Replaces the `Host` field by the authority of the target, or refuses a head without `Host`.
+fn apply_target_host(head: &mut RequestHead, framing: &Framing) -> Result<(), ErrorKind> {
     if framing.host.is_none() {
         return match head.version {
             Version::Http10 => Ok(()),
@@ -187,8 +187,8 @@ fn settle_host(head: &mut RequestHead, framing: &Framing) -> Result<(), ErrorKin
     }
     // RFC 9112, section 3.2.2: "When an origin server receives a request with an absolute-form of
     // request-target, the origin server MUST ignore the received Host header field (if any) and
-    // instead use the host information of the request-target." Replacing the field keeps handlers
-    // that look at it from being deceived.
+    // instead use the host information of the request-target." The field is replaced, so that handlers
+    // that read it see the same host.
     if let (TargetForm::Absolute | TargetForm::Authority, Some(authority)) =
         (head.form(), head.target.authority)
     {

@@ -1,24 +1,24 @@
-//! Sending content, whatever delimits it.
+//! Sending content, under any framing.
 
 use super::encode;
 use crate::error::ErrorKind;
 use crate::message::{BodyLength, Fields};
 
-/// How far the message that is being sent has come.
+/// The state of the message that is being sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outgoing {
-    /// The head is still to come.
+    /// The head was not sent yet.
     Head,
     /// This many bytes of content are left.
     Length(u64),
     /// Chunked content.
     Chunked {
-        /// The data of a chunk follows, and then its line end.
+        /// A chunk-size line was sent; the data of the chunk and its line end follow.
         is_open: bool,
     },
-    /// Content that ends when we close.
+    /// Content that the end of the connection delimits.
     UntilClose,
-    /// The head was all, only its `send_end` is missing.
+    /// The head was sent, no content follows, and `send_end` was not called yet.
     NoContent,
     /// Opaque bytes in both directions.
     Tunnel,
@@ -36,7 +36,7 @@ impl Outgoing {
         }
     }
 
-    /// Appends what goes before `len` bytes of content.
+    /// Appends the framing before `len` bytes of content.
     pub(crate) fn data_prefix(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), ErrorKind> {
         match self {
             // An empty chunk would end the message.
@@ -56,7 +56,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Appends what goes after the same bytes of content.
+    /// Appends the framing after the same bytes of content.
     pub(crate) fn data_suffix(&mut self, out: &mut Vec<u8>) {
         if let Outgoing::Chunked {
             is_open: is_open @ true,
@@ -67,7 +67,7 @@ impl Outgoing {
         }
     }
 
-    /// How content of this length is sent; `Unknown` is chunked.
+    /// The state for sending content of this length; `Unknown` is chunked.
     pub(crate) fn content(length: BodyLength) -> Outgoing {
         match length {
             BodyLength::Empty => Outgoing::NoContent,

@@ -1,26 +1,26 @@
-//! Collects a section (a head, or trailers) that may come in pieces.
+//! Buffers a section (a head, or trailers) that may arrive in pieces.
 
 use super::finder::{Finder, LineLimits};
 use super::framing::Framing;
 use crate::error::ErrorKind;
 use crate::message::{Fields, is_token_byte};
 
-/// Collects a section in the block of the fields that it is for.
+/// Buffers a section in the block of its fields.
 #[derive(Debug)]
 pub(crate) struct SectionBuffer {
     finder: Finder,
     has_first_line: bool,
-    /// Some of the section has arrived.
+    /// The first byte of the section has arrived.
     has_begun: bool,
-    recent: Recent,
+    partial_line: PartialLine,
 }
 
-/// Outcome of one attempt.
+/// The result of one call of [`SectionBuffer::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Bytes of the input that went into the section.
+    /// Bytes of the input that belong to the section.
     pub(crate) consumed: usize,
-    /// The section is in the caller's fields, its text with the empty line at the end.
+    /// The caller's fields hold the section, with the text up to and including the empty line.
     pub(crate) complete: bool,
 }
 
@@ -30,7 +30,7 @@ impl SectionBuffer {
             finder: Finder::new(limits),
             has_first_line: limits.first_line_max.is_some(),
             has_begun: false,
-            recent: Recent::CLOSED,
+            partial_line: PartialLine::CLOSED,
         }
     }
 
@@ -40,55 +40,61 @@ impl SectionBuffer {
         !self.has_begun
     }
 
-    /// Whether what has arrived, and `input` after it, begins like this, as far as it goes.
+    /// Whether the received bytes, followed by `input`, agree with `beginning` over the shorter of
+    /// the two lengths.
     #[inline]
     pub(crate) fn may_begin(&self, fields: &Fields, input: &[u8], beginning: &[u8]) -> bool {
         if self.is_empty() {
             let len = input.len().min(beginning.len());
             return input[..len] == beginning[..len];
         }
-        let arrived = fields.block.iter().chain(self.recent.bytes()).chain(input);
+        let arrived = fields
+            .block
+            .iter()
+            .chain(self.partial_line.bytes())
+            .chain(input);
         arrived.zip(beginning).all(|(byte, wanted)| byte == wanted)
     }
 
-    /// Where the CR of the first line of the head is that was completed last.
+    /// Offset of the CR of the first line, in the last complete head.
     #[inline]
     pub(crate) fn first_line_end(&self) -> usize {
         self.finder.first_line_end
     }
 
-    /// What the fields of that head say about framing.
+    /// The framing that the fields of that head declare.
     #[inline]
     pub(crate) fn framing(&self) -> &Framing {
         &self.finder.framing
     }
 
-    /// Takes a single byte in the middle of a line, the case of a head that drips in; false if the
-    /// byte needs a closer look.
+    /// Takes a single byte in the middle of a line, for a head that arrives byte by byte; false if
+    /// the byte needs the full parser.
     #[inline]
     pub(crate) fn take_in_line(&mut self, byte: u8) -> bool {
         if byte >= b' ' {
-            self.recent.push(byte)
+            self.partial_line.push(byte)
         } else {
-            byte == b'\r' && self.recent.push_last(byte)
+            byte == b'\r' && self.partial_line.push_last(byte)
         }
     }
 
-    /// Takes the LF that ends a line which dripped in; false if there is more to the byte.
+    /// Takes the LF at the end of a line that arrived byte by byte; false if the byte needs the full
+    /// parser.
     pub(crate) fn take_line_feed(&mut self, fields: &mut Fields) -> Result<bool, ErrorKind> {
         let Fields { block, entries } = fields;
-        let [_, .., b'\r'] = self.recent.bytes() else {
+        let [_, .., b'\r'] = self.partial_line.bytes() else {
             return Ok(false);
         };
-        self.recent.move_into(block);
+        self.partial_line.move_into(block);
         block.push(b'\n');
         self.finder.find_line(block, entries)?;
-        self.recent.open(self.finder.room(block.len()));
+        self.partial_line.open(self.finder.room(block.len()));
         Ok(true)
     }
 
-    /// Takes what belongs to the section. The same fields have to be presented until it is
-    /// complete; what they held before is lost with the first byte.
+    /// Takes the bytes that belong to the section. The caller passes the same fields until the
+    /// section is complete; the first byte clears them.
     #[inline(always)]
     pub(crate) fn take(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
         if input.is_empty() {
@@ -106,10 +112,10 @@ impl SectionBuffer {
             check_first_byte(input)?;
         }
         let found = self.finder.find(input, &mut fields.entries);
-        let Some(end) = found.inspect_err(|_| keep_refused(fields, input))? else {
+        let Some(end) = found.inspect_err(|_| keep_refused_input(fields, input))? else {
             fields.block.extend_from_slice(input);
             self.has_begun = true;
-            self.recent.open(self.finder.room(input.len()));
+            self.partial_line.open(self.finder.room(input.len()));
             return Ok(Taken {
                 consumed: input.len(),
                 complete: false,
@@ -125,9 +131,9 @@ impl SectionBuffer {
     #[cold]
     fn take_more(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
         let Fields { block, entries } = fields;
-        self.recent.move_into(block);
+        self.partial_line.move_into(block);
         let before = block.len();
-        // In pieces, because what follows the section would be copied for nothing.
+        // In pieces, to avoid copying many bytes that follow the section.
         for piece in input.chunks(PIECE) {
             block.extend_from_slice(piece);
             if let Some(end) = self.finder.find(block, entries)? {
@@ -139,7 +145,7 @@ impl SectionBuffer {
                 });
             }
         }
-        self.recent.open(self.finder.room(block.len()));
+        self.partial_line.open(self.finder.room(block.len()));
         Ok(Taken {
             consumed: input.len(),
             complete: false,
@@ -147,17 +153,17 @@ impl SectionBuffer {
     }
 }
 
-/// Lets the fields before the fault be read: the answer may depend on them.
+/// Keeps the bytes before the fault readable: the response may depend on them.
 #[cold]
-fn keep_refused(fields: &mut Fields, input: &[u8]) {
+fn keep_refused_input(fields: &mut Fields, input: &[u8]) {
     fields.block.extend_from_slice(input);
 }
 
-/// Bytes of a section that are appended to its beginning at once.
+/// Bytes that are appended to an incomplete section at once.
 const PIECE: usize = 512;
 
-/// A head begins with a token, or with the CR of an empty line. Anything else, a TLS handshake for
-/// example, would never end its line, and its sender should not have to wait for a deadline.
+/// A head begins with a token, or with the CR of an empty line. Other input, for example a TLS
+/// handshake, may never contain a line end, so it is refused at once and not at the deadline.
 #[inline]
 fn check_first_byte(input: &[u8]) -> Result<(), ErrorKind> {
     match input.first() {
@@ -168,21 +174,21 @@ fn check_first_byte(input: &[u8]) -> Result<(), ErrorKind> {
     }
 }
 
-/// Bytes of a line that came one by one. Adding one is a comparison, a store and an addition: a
-/// head that drips in must cost its sender more than it costs us.
+/// Bytes of a line that arrived one by one. Adding one is a comparison, a store and an addition: a
+/// head that arrives byte by byte must cost the sender more than the receiver.
 #[derive(Debug)]
-struct Recent {
+struct PartialLine {
     bytes: [u8; 256],
-    /// Where the first one is: so that the last that may be added is the one before the array's.
+    /// Index of the first byte, chosen so that the buffer is full one byte before the array's end.
     from: u8,
-    /// Where the next one goes; at the array's last byte, none may be added.
+    /// Index of the next byte; the array's last index means that the buffer is closed.
     at: u8,
-    /// Where they end, if none may be added.
+    /// Index behind the last byte, if the buffer is closed.
     end: u8,
 }
 
-impl Recent {
-    const CLOSED: Recent = Recent {
+impl PartialLine {
+    const CLOSED: PartialLine = PartialLine {
         bytes: [0; 256],
         from: u8::MAX,
         at: u8::MAX,
@@ -191,8 +197,8 @@ impl Recent {
 
     #[inline]
     fn push(&mut self, byte: u8) -> bool {
-        // An index of eight bits needs no check; what is written where none may be added, nobody
-        // reads.
+        // An index of eight bits needs no bounds check; a byte written to a closed buffer is never
+        // read.
         self.bytes[usize::from(self.at)] = byte;
         let next = self.at.wrapping_add(1);
         if next == 0 {
@@ -202,7 +208,7 @@ impl Recent {
         true
     }
 
-    /// Adds a byte after which the next one has to be looked at.
+    /// Adds a byte and closes the buffer, so that the full parser takes the next byte.
     #[inline(never)]
     fn push_last(&mut self, byte: u8) -> bool {
         let is_pushed = self.push(byte);
@@ -219,13 +225,13 @@ impl Recent {
             .unwrap_or(&[])
     }
 
-    /// Lets so many bytes be added.
+    /// Empties the buffer and makes room for `room` bytes, at most 255.
     fn open(&mut self, room: usize) {
         self.from = u8::MAX - room.min(usize::from(u8::MAX)) as u8;
         (self.at, self.end) = (self.from, u8::MAX);
     }
 
-    /// Moves the bytes to the end of the block; no more may be added.
+    /// Moves the bytes to the end of the block and closes the buffer.
     fn move_into(&mut self, block: &mut Vec<u8>) {
         block.extend_from_slice(self.bytes());
         self.open(0);

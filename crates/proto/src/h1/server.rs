@@ -17,34 +17,34 @@ use crate::message::{
 /// The server's end of one connection: requests in, responses out, one exchange at a time
 /// (rule 17).
 ///
-/// A machine that [`is_idle`](Server::is_idle) may be dropped and made anew at the next byte, if it
-/// is told how many [`empty_lines`](Server::empty_lines) there were.
+/// An instance that [`is_idle`](Server::is_idle) may be dropped and replaced by a new one at the next
+/// byte, if the caller carries [`empty_lines`](Server::empty_lines) over.
 #[derive(Debug)]
 pub struct Server {
     limits: Limits,
     section: SectionBuffer,
-    /// Those since the last request of the connection.
+    /// Empty lines since the last request of the connection.
     empty_lines: usize,
     reading: Reading,
     sending: Outgoing,
     exchange: Exchange,
-    /// No exchange after this one.
+    /// The current exchange is the last one.
     draining: bool,
 }
 
-/// Where the request stands.
+/// The state of the request.
 #[derive(Debug)]
 enum Reading {
     Head,
     Body(Body),
-    /// Complete; what follows waits for the response.
+    /// Complete; further input waits for the response.
     Done,
     Tunnel,
     /// Refused, or the last exchange is over: input is discarded.
     Closed,
 }
 
-/// What the request's head said, as far as the rest of the exchange needs it.
+/// Properties of the request's head that the rest of the exchange needs.
 #[derive(Debug, Clone, Copy)]
 struct Exchange {
     method: Method,
@@ -53,7 +53,7 @@ struct Exchange {
     expects_continue: bool,
     wants_upgrade: bool,
     wants_h2c: bool,
-    /// Input came while an upgrade was undecided.
+    /// Input arrived before the upgrade was accepted or refused.
     holds_input: bool,
 }
 
@@ -70,7 +70,7 @@ impl Exchange {
 }
 
 impl Server {
-    /// A machine at the start of a connection, or between two exchanges.
+    /// The state at the start of a connection, or between two exchanges.
     #[must_use]
     pub fn new(limits: &Limits) -> Server {
         Server {
@@ -86,13 +86,13 @@ impl Server {
 
     /// Takes one step through the input.
     ///
-    /// A head is collected in `head`, which is cleared with its first byte, trailers in `trailers`.
-    /// Present the same two until the request's `End`.
+    /// A head is collected in `head`, which its first byte clears, trailers in `trailers`. Pass the
+    /// same two until the request's `End`.
     ///
     /// # Errors
-    /// The violated rule. Nothing more is read afterwards; one response may still be sent if
-    /// [`response_started`](Server::response_started) is false, and the connection must close. Of a
-    /// head that is refused, `head` has the fields before the fault.
+    /// The violated rule. Further input is discarded; one response may still be sent if
+    /// [`response_started`](Server::response_started) is false, and the caller must close the
+    /// connection. After a refusal, `head` holds the fields before the fault.
     #[inline]
     pub fn handle_input(
         &mut self,
@@ -100,7 +100,7 @@ impl Server {
         head: &mut RequestHead,
         trailers: &mut Fields,
     ) -> Result<Step, Error> {
-        // A head that drips in byte by byte must cost its sender more than it costs us.
+        // A head that arrives byte by byte must cost the sender more than the server.
         if let &[byte] = input
             && self.section.take_in_line(byte)
         {
@@ -113,7 +113,7 @@ impl Server {
             return self.step_line_feed(head, trailers);
         }
         match self.reading {
-            // Most requests end with their head.
+            // Most requests have no content.
             Reading::Body(Body::Length(0)) => {
                 self.reading = Reading::Done;
                 Ok(Step {
@@ -126,8 +126,8 @@ impl Server {
         }
     }
 
-    /// The client closed its sending side. Between requests, and after a complete one, that is
-    /// fine: an answer under way is finished (rule 16), and the connection then closes.
+    /// The client closed its sending side. Between requests, and after a complete one, that is no
+    /// error: the current response is completed (rule 16), and the connection then closes.
     ///
     /// # Errors
     /// The request is incomplete.
@@ -141,7 +141,8 @@ impl Server {
         Err(self.refuse(truncated))
     }
 
-    /// Appends a 1xx head other than 101, for example 100 or 103; nothing towards HTTP/1.0.
+    /// Appends a 1xx head other than 101, for example 100 or 103; appends nothing for an HTTP/1.0
+    /// client.
     pub fn send_informational(&mut self, head: &ResponseHead, out: &mut Vec<u8>) {
         let status = head.status;
         assert!(
@@ -161,8 +162,8 @@ impl Server {
         }
     }
 
-    /// Appends the final response head, or 101, with framing and `Connection`; both are the
-    /// machine's, and fields of the head that say otherwise are skipped.
+    /// Appends the final response head, or 101, with generated framing and `Connection`; conflicting
+    /// fields of the head are skipped.
     ///
     /// # Panics
     /// If no response is due, or the status is informational and not 101.
@@ -207,29 +208,29 @@ impl Server {
         encode::finish_head(found, framing, options, out);
     }
 
-    /// Whether content is to follow the head that was sent: not for HEAD, 204, 304 and empty
-    /// bodies. In a tunnel: true.
+    /// Whether content follows the head that was sent: false for HEAD, 204, 304 and empty bodies,
+    /// true in a tunnel.
     #[must_use]
     pub fn sends_body(&self) -> bool {
         self.sending.has_content()
     }
 
-    /// Appends what goes before `len` bytes of content, and counts them.
+    /// Appends the framing before `len` bytes of content, and counts them.
     ///
     /// # Errors
-    /// More content than declared, or content where none belongs: abort the connection.
+    /// More content than declared, or content in a message without content: abort the connection.
     pub fn send_data_prefix(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
         self.sending
             .data_prefix(len, out)
             .map_err(|kind| self.abort(kind))
     }
 
-    /// Appends what goes after the same bytes of content.
+    /// Appends the framing after the same bytes of content.
     pub fn send_data_suffix(&mut self, out: &mut Vec<u8>) {
         self.sending.data_suffix(out);
     }
 
-    /// Ends the response; trailers are sent where the framing has room for them.
+    /// Ends the response; trailers are sent if the content is chunked.
     ///
     /// # Errors
     /// Less content than declared: abort the connection.
@@ -239,12 +240,12 @@ impl Server {
             .map_err(|kind| self.abort(kind))
     }
 
-    /// No further request after this exchange: the next head says `Connection: close`.
+    /// Accepts no further request after this exchange: the next head carries `Connection: close`.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Between two exchanges, with no byte of the next.
+    /// Whether no exchange is open and no byte of the next one has arrived.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let is_between = self.request_done() && self.response_done() && self.keep_alive();
@@ -258,7 +259,7 @@ impl Server {
         self.empty_lines
     }
 
-    /// Goes on on a connection where another machine has seen so many empty lines.
+    /// Carries the number of empty lines over from the previous instance of the same connection.
     pub fn set_empty_lines(&mut self, empty_lines: usize) {
         self.empty_lines = empty_lines;
     }
@@ -269,24 +270,24 @@ impl Server {
         self.exchange.expects_continue
     }
 
-    /// Whether the request asks to leave HTTP/1.1 for a protocol that its `Upgrade` field names
-    /// (h2c does not count, rule 15), or is a CONNECT. Until the response head, input after the
-    /// request is `Paused`.
+    /// Whether the request is a CONNECT, or requests an upgrade to another protocol with its `Upgrade`
+    /// field (h2c does not count, rule 15). Until the response head is sent, input after the request
+    /// is `Paused`.
     #[must_use]
     pub fn upgrade_requested(&self) -> bool {
         self.exchange.wants_upgrade
     }
 
-    /// Whether the request asks to go on with HTTP/2 on this connection, and may: it has no content
-    /// and names no other protocol (RFC 7540, section 3.2; rule 15). Whoever grants it writes 101
-    /// and needs this machine no more; who does not, answers as if it had not been asked.
+    /// Whether the request is a valid request to upgrade this connection to HTTP/2: it has no content
+    /// and names no other protocol (RFC 7540, section 3.2; rule 15). A caller that accepts it writes
+    /// 101 and drops this value; a caller that ignores it responds as to any other request.
     #[inline]
     #[must_use]
     pub fn h2c_requested(&self) -> bool {
         self.exchange.wants_h2c
     }
 
-    /// After 101, or 2xx to CONNECT: input is opaque `Data`, output is written by the caller.
+    /// After 101, or 2xx to CONNECT: input is opaque `Data`, and the caller writes the output.
     #[must_use]
     pub fn is_tunnel(&self) -> bool {
         matches!(self.reading, Reading::Tunnel)
@@ -313,9 +314,9 @@ impl Server {
         self.sending == Outgoing::Done
     }
 
-    /// Whether the connection goes on after this exchange. Final once the response head was sent;
-    /// a request whose content is still incomplete when the response is done must be drained or
-    /// the connection closed.
+    /// Whether the connection stays open after this exchange. The value is final when the response
+    /// head was sent. If the request's content is incomplete when the response is done, the caller
+    /// must read and discard the rest, or close the connection.
     #[must_use]
     pub fn keep_alive(&self) -> bool {
         self.exchange.keep_alive && !self.draining
@@ -352,7 +353,7 @@ impl Server {
         }
     }
 
-    /// A step anywhere but in a head.
+    /// A step in any state except `Head`.
     #[inline(never)]
     fn step_on(&mut self, input: &[u8], trailers: &mut Fields) -> Result<Step, Error> {
         let more = |consumed| {
@@ -367,7 +368,7 @@ impl Server {
                     .step(input, trailers)
                     .map_err(|kind| self.refuse(kind))?;
                 if step.consumed > 0 {
-                    // The client did not wait for us to tell it to go on.
+                    // The client did not wait for 100 (Continue).
                     self.exchange.expects_continue = false;
                 }
                 if step.event == Event::End {
@@ -376,7 +377,7 @@ impl Server {
                 Ok(step)
             }
             _ if input.is_empty() => more(0),
-            Reading::Head => unreachable!("heads are taken elsewhere"),
+            Reading::Head => unreachable!("`step_head` takes heads"),
             Reading::Done => {
                 self.exchange.holds_input |= self.exchange.wants_upgrade;
                 Ok(Step {
@@ -412,7 +413,7 @@ impl Server {
             Ok(facts) => facts,
             Err(kind) => return Err(self.refuse_head(kind, &head.fields)),
         };
-        self.take_facts(head, facts);
+        self.apply_facts(head, facts);
         Ok(Step {
             consumed,
             event: Event::Head(facts.length),
@@ -437,7 +438,7 @@ impl Server {
         Ok(step)
     }
 
-    fn take_facts(&mut self, head: &RequestHead, facts: RequestFacts) {
+    fn apply_facts(&mut self, head: &RequestHead, facts: RequestFacts) {
         self.empty_lines = 0;
         self.exchange = Exchange {
             method: head.method,
@@ -455,7 +456,7 @@ impl Server {
         });
     }
 
-    /// What was complete is over; the next request may begin, if there is to be one.
+    /// Ends a complete exchange; a next request may begin if the connection stays open.
     fn begin_exchange(&mut self) {
         if !self.keep_alive() {
             self.reading = Reading::Closed;
@@ -466,7 +467,7 @@ impl Server {
         self.exchange = Exchange::NONE;
     }
 
-    /// How content of this length is sent under this status to this client.
+    /// The state for sending content of this length with this status to this client.
     fn content_of(&self, status: Status, length: BodyLength) -> Outgoing {
         let is_http10 = self.exchange.version == Version::Http10;
         match length {
@@ -478,11 +479,11 @@ impl Server {
         }
     }
 
-    /// Settles whether the connection goes on, which the head is about to say.
+    /// Decides whether the connection stays open; the head then declares it.
     fn decide_keep_alive(&mut self, says_close: bool) {
         let exchange = &mut self.exchange;
-        // After a refused upgrade or CONNECT nobody knows in which protocol held bytes are
-        // (rule 15); and a client that was not told to continue may skip its content or not.
+        // After a refused upgrade or CONNECT the protocol of held bytes is unknown (rule 15); and a
+        // client that received no 100 (Continue) may send its content or omit it.
         let is_unclear =
             exchange.holds_input || exchange.method == Method::Connect || exchange.expects_continue;
         let ends_by_close = self.sending == Outgoing::UntilClose;
@@ -507,8 +508,8 @@ impl Server {
         encode::response_head(head, out);
     }
 
-    /// Refuses a head of which these bytes are known: those of a request that the answer must suit,
-    /// since one to HEAD has no content (RFC 9110, section 9.3.2).
+    /// Refuses a head of which these fields were received. The response to a HEAD request has no
+    /// content even then (RFC 9110, section 9.3.2).
     #[cold]
     fn refuse_head(&mut self, kind: ErrorKind, known: &Fields) -> Error {
         if known.block.starts_with(b"HEAD ") {
@@ -532,7 +533,7 @@ impl Server {
     }
 }
 
-/// Whether `Connection` asks for the end of the connection.
+/// Whether `Connection` contains `close`.
 #[cold]
 fn says_close(fields: &Fields) -> bool {
     fields.get_all(Name::Connection).any(|value| {

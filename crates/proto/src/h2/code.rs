@@ -1,17 +1,17 @@
-//! Error codes (RFC 9113, section 7), and which rule is answered with which.
+//! Error codes (RFC 9113, section 7), and the code for each violated rule.
 
 use crate::error::ErrorKind;
 
-/// Why a stream or a connection ends. Peers may send codes that have no name.
+/// The error code of RST_STREAM or GOAWAY. Peers may send codes without a registered name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Code(pub u32);
 
 impl Code {
-    /// Graceful shutdown, or a request whose rest is not needed.
+    /// Graceful shutdown, or a request whose remaining content is not needed.
     pub const NO_ERROR: Code = Code(0x0);
     /// A violation of the protocol that has no code of its own.
     pub const PROTOCOL_ERROR: Code = Code(0x1);
-    /// A fault of the endpoint that says so.
+    /// An internal error of the sender of the code.
     pub const INTERNAL_ERROR: Code = Code(0x2);
     /// Data beyond a window.
     pub const FLOW_CONTROL_ERROR: Code = Code(0x3);
@@ -21,7 +21,7 @@ impl Code {
     pub const STREAM_CLOSED: Code = Code(0x5);
     /// A frame of a wrong size.
     pub const FRAME_SIZE_ERROR: Code = Code(0x6);
-    /// The stream was not processed at all: the request may be sent again.
+    /// The stream was not processed: the request may be retried.
     pub const REFUSED_STREAM: Code = Code(0x7);
     /// The stream is no longer needed.
     pub const CANCEL: Code = Code(0x8);
@@ -29,14 +29,14 @@ impl Code {
     pub const COMPRESSION_ERROR: Code = Code(0x9);
     /// The connection of a CONNECT request failed.
     pub const CONNECT_ERROR: Code = Code(0xa);
-    /// The peer causes more load than is acceptable.
+    /// The peer causes excessive load.
     pub const ENHANCE_YOUR_CALM: Code = Code(0xb);
-    /// The transport is not good enough.
+    /// The transport does not meet the minimum security requirements.
     pub const INADEQUATE_SECURITY: Code = Code(0xc);
-    /// The request has to be sent with HTTP/1.1.
+    /// The request must be sent with HTTP/1.1.
     pub const HTTP_1_1_REQUIRED: Code = Code(0xd);
 
-    /// What a violation of this rule is answered with.
+    /// The code to send for a violation of this rule.
     #[must_use]
     pub const fn of(kind: ErrorKind) -> Code {
         use ErrorKind as K;
@@ -60,7 +60,7 @@ impl Code {
         }
     }
 
-    /// The registered name, for logs; empty for a code that has none.
+    /// The registered name, for logs; empty for a code without one.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

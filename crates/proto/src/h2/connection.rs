@@ -28,18 +28,18 @@ use crate::priority::schedule::Schedule;
 use crate::priority::{Priority, PriorityOverride};
 use input::Input;
 
-/// One end of a connection: many exchanges at a time, each a stream.
+/// One end of a connection: many exchanges at a time, each on a stream.
 ///
 /// Methods are of four kinds, as everywhere in this crate: `handle_input` and `handle_eof`;
-/// commands, which append what is to be sent to `out`; [`next_to_send`](Connection::next_to_send),
-/// the only thing to poll; getters.
+/// commands, which append output to `out`; [`next_to_send`](Connection::next_to_send), the only
+/// method to poll; getters.
 ///
-/// A command on a stream that does not exist any more does nothing: the peer may have reset it a
-/// moment ago, and the event that says so is on its way.
+/// A command on a stream that no longer exists does nothing: the peer may have reset it, and the
+/// caller may not have handled the event yet.
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
-    bounds: ReceiveLimits,
+    receive_limits: ReceiveLimits,
     input: Input,
     decoder: Decoder,
     encoder: Encoder,
@@ -54,29 +54,29 @@ pub struct Connection {
     own_acknowledged: bool,
     resize: Option<Resize>,
     peer: PeerSettings,
-    peer_has_spoken: bool,
-    /// What the peer's first SETTINGS add to the connection's window for sending.
+    settings_received: bool,
+    /// Bytes that the peer's first SETTINGS add to the connection's send window.
     withheld: u32,
-    /// The highest stream of the peer that we have seen, and the highest that we work on.
+    /// The highest stream of the peer that was received, and the highest that was accepted.
     last_seen: u32,
     last_accepted: u32,
-    /// The next stream that we open.
+    /// The next stream to open.
     next_own: u32,
     closing: Closing,
-    /// After the peer's GOAWAY: the highest of our streams that it works on.
+    /// After the peer's GOAWAY: the last stream identifier in it.
     peer_last: Option<u32>,
-    /// Streams above that are still to be reported.
+    /// Streams above `peer_last` were not all reported yet.
     refusing: bool,
     prioritizes: bool,
-    /// Priorities of streams that are still to be opened (RFC 9218, section 7.1).
+    /// Priorities of streams that were not opened yet (RFC 9218, section 7.1).
     early_priorities: Vec<(u32, Priority)>,
 }
 
-/// Which end this is.
+/// The role of this end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Server,
-    /// With the scheme of its requests.
+    /// A client, with the scheme of its requests.
     Client(&'static str),
 }
 
@@ -92,9 +92,9 @@ struct ReceiveLimits {
 /// A change of the initial window that the peer has not acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Resize {
-    /// Bytes that windows are larger by.
+    /// New size minus old size, in bytes.
     change: i32,
-    /// The first of our streams that began with the new size.
+    /// The first stream that began with the new size.
     first: u32,
 }
 
@@ -102,16 +102,16 @@ struct Resize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     No,
-    /// GOAWAY was sent that names no stream yet, and a PING behind it.
+    /// A GOAWAY with the maximum stream identifier was sent, followed by a PING.
     Announced,
-    /// GOAWAY was sent with the last stream that we work on.
+    /// A GOAWAY with the last accepted stream was sent.
     Final,
 }
 
-/// How many priorities are kept for streams to come.
+/// Number of priorities kept for streams that were not opened yet.
 const EARLY_PRIORITIES_MAX: usize = 16;
 
-/// Contents of our own PINGs.
+/// Payloads of the PINGs that this end sends.
 const PING_PROBE: [u8; 8] = *b"window??";
 const PING_DRAIN: [u8; 8] = *b"draining";
 const PING_CALLER: [u8; 8] = *b"alive???";
@@ -137,7 +137,7 @@ impl Connection {
         let table = limits.hpack_table_bytes_max.min(usize::from(u16::MAX));
         Connection {
             role,
-            bounds: ReceiveLimits {
+            receive_limits: ReceiveLimits {
                 section,
                 block_bytes_max: limits.header_block_bytes_max,
                 continuations_max: limits.continuations_max,
@@ -162,7 +162,7 @@ impl Connection {
             own_acknowledged: false,
             resize: None,
             peer: PeerSettings::DEFAULT,
-            peer_has_spoken: false,
+            settings_received: false,
             withheld: 0,
             last_seen: 0,
             last_accepted: 0,
@@ -186,30 +186,30 @@ impl Connection {
         }
     }
 
-    /// Whether streams are sent in the order that the peer wishes (RFC 9218), or round about. Only
-    /// a server should: what a gateway sends to an upstream is of different clients, none of which
-    /// may push itself in front of others.
+    /// Whether streams are sent in the order of the peer's priorities (RFC 9218) or round-robin. Only a
+    /// server should use priorities: a gateway sends requests of different clients to an upstream, and
+    /// no client may delay the others.
     pub fn set_prioritizes(&mut self, prioritizes: bool) {
         self.prioritizes = prioritizes;
     }
 
-    /// Bounds the windows that are given back from now on, of a stream and of the connection, in
-    /// bytes: what a peer may send should be less the less memory is left (rule 4). Windows that
-    /// the peer has already stay. They never close for good: the least is 1 KiB.
+    /// Limits the windows that are announced from now on, of a stream and of the connection, in bytes:
+    /// the less memory is left, the less a peer may send (rule 4). Windows that were announced before
+    /// do not change. The minimum is 1 KiB, so that no window stays closed.
     #[inline]
     pub fn cap_windows(&mut self, stream: usize, connection: usize) {
         let cap = |bytes: usize| bytes.clamp(1 << 10, u32::MAX as usize) as u32;
         self.flow.set_caps(cap(stream), cap(connection));
     }
 
-    /// Bytes that the windows of streams have grown by, since their readers keep up.
+    /// Growth of the windows of all streams in bytes, for readers that keep up.
     #[inline]
     #[must_use]
     pub fn window_growth(&self) -> usize {
         self.flow.grown() as usize
     }
 
-    /// ReceiveLimits by how many more bytes the windows of streams may grow together.
+    /// Limits the further growth of the windows of all streams, in bytes.
     #[inline]
     pub fn cap_window_growth(&mut self, bytes: usize) {
         self.flow
@@ -223,10 +223,9 @@ impl Connection {
         self.own.window as usize
     }
 
-    /// Changes what the windows of a client's streams begin with, which is announced in SETTINGS
-    /// before the next request. Those of streams that are open change by as much once the server
-    /// has acknowledged that (RFC 9113, section 6.9.2). Nothing happens while it has not
-    /// acknowledged earlier ones.
+    /// Changes the initial window of a client's streams; SETTINGS announce it before the next request.
+    /// The windows of open streams change by the same difference when the server acknowledges the
+    /// SETTINGS (RFC 9113, section 6.9.2). Does nothing while earlier SETTINGS are not acknowledged.
     pub fn set_stream_window(&mut self, bytes: usize, out: &mut Vec<u8>) {
         let window = bytes.clamp(1, frame::WINDOW_MAX as usize) as u32;
         if self.is_server() || !self.own_acknowledged || self.resize.is_some() {
@@ -244,8 +243,8 @@ impl Connection {
     /// The peer closed its sending side.
     ///
     /// # Errors
-    /// Streams are open, which are now to be taken for failed. The answers under way of a server
-    /// whose client has sent its requests completely may still be finished (rule 16).
+    /// The peer's message on an open stream is incomplete: those streams have failed. A server may
+    /// still complete its responses to complete requests (rule 16).
     pub fn handle_eof(&mut self) -> Result<(), Error> {
         let is_complete =
             |stream: &Stream| !matches!(stream.receiving, Receiving::Head | Receiving::Body);
@@ -262,9 +261,9 @@ impl Connection {
         Err(Error::new(kind, self.side()))
     }
 
-    /// Begins the end: GOAWAY, first without a last stream, so that requests on their way are still
-    /// taken; the definite one follows after one round trip, or with
-    /// [`drain_now`](Connection::drain_now). To a client this only means that it sends no more.
+    /// Begins a graceful shutdown. A server sends a GOAWAY with the maximum stream identifier, so that
+    /// it still accepts requests in flight; the final GOAWAY follows after one round trip, or with
+    /// [`drain_now`](Connection::drain_now). A client sends the final GOAWAY at once and no more requests.
     pub fn drain(&mut self, out: &mut Vec<u8>) {
         if self.closing != Closing::No {
             return;
@@ -277,8 +276,8 @@ impl Connection {
         frame::write(Kind::Ping, 0, 0, &PING_DRAIN, out);
     }
 
-    /// Sends the definite GOAWAY: streams above the last one that was reported are ignored, and
-    /// their requests safe to send again.
+    /// Sends the final GOAWAY: streams above the last accepted one are ignored, and the peer may retry
+    /// their requests.
     pub fn drain_now(&mut self, out: &mut Vec<u8>) {
         if self.closing != Closing::Final {
             self.closing = Closing::Final;
@@ -286,7 +285,7 @@ impl Connection {
         }
     }
 
-    /// Appends a PING, whose answer is [`Event::Pong`].
+    /// Appends a PING; its acknowledgement causes [`Event::Pong`].
     pub fn ping(&mut self, out: &mut Vec<u8>) {
         frame::write(Kind::Ping, 0, 0, &PING_CALLER, out);
     }
@@ -298,28 +297,28 @@ impl Connection {
         };
         if !matches!(
             self.streams.at(slot).receiving,
-            Receiving::Reset | Receiving::GivenUp
+            Receiving::ResetByPeer | Receiving::ResetByUs
         ) {
             frame::write_reset(stream.0, code, out);
         }
         self.remove(slot, End::ByUs);
     }
 
-    /// A server has stopped its work on a stream that was [`Event::Reset`]. Until then the stream
-    /// counts against the client's limit (rule 19).
+    /// Removes a stream after [`Event::Reset`], when the server has stopped its work on it. Until then
+    /// the stream counts against the client's limit (rule 19).
     pub fn forget(&mut self, stream: StreamId) {
         if let Some(slot) = self.streams.find(stream.0) {
             let end = match self.streams.at(slot).receiving {
-                Receiving::Reset => End::ByPeer,
-                Receiving::GivenUp => End::ByUs,
+                Receiving::ResetByPeer => End::ByPeer,
+                Receiving::ResetByUs => End::ByUs,
                 _ => return,
             };
             self.remove(slot, end);
         }
     }
 
-    /// `bytes` of a stream's [`Event::Data`] were processed, so that the peer may send as many more
-    /// (rule 4). The caller releases every byte, also after the end of the stream.
+    /// Returns credit for `bytes` of a stream's [`Event::Data`] that were processed, so that the peer
+    /// may send as many more (rule 4). The caller releases every byte, also after the end of the stream.
     pub fn release(&mut self, stream: StreamId, bytes: usize, out: &mut Vec<u8>) {
         self.flow.release(bytes);
         self.announce_credit(out);
@@ -336,53 +335,52 @@ impl Connection {
         }
     }
 
-    /// Ends the connection for a reason that did not arrive in a frame: GOAWAY, after which input is
-    /// discarded.
-    pub fn give_up(&mut self, code: Code, out: &mut Vec<u8>) {
+    /// Closes the connection with this code, for a reason other than a received frame: appends GOAWAY;
+    /// further input is discarded.
+    pub fn close_with(&mut self, code: Code, out: &mut Vec<u8>) {
         self.closing = Closing::Final;
         self.input.close();
         frame::write_go_away(self.last_accepted, code, out);
     }
 
-    /// The peer has acknowledged our SETTINGS (RFC 9113, section 6.5.3).
+    /// Whether the peer has acknowledged this end's SETTINGS (RFC 9113, section 6.5.3).
     #[must_use]
     pub fn settings_acknowledged(&self) -> bool {
         self.own_acknowledged
     }
 
-    /// No stream is open.
+    /// Whether no stream is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.streams.len() == 0
     }
 
-    /// Streams that are open, those included that the peer reset and that are not forgotten.
+    /// Number of open streams, including streams that were reset and not yet forgotten.
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.streams.len()
     }
 
-    /// The open streams, in no order.
+    /// The open streams, in no particular order.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> {
         self.streams.iter().map(|stream| StreamId(stream.id))
     }
 
-    /// Nothing is left to do: one end has announced the end, no new stream will be accepted, and
-    /// the last one is over.
+    /// Whether the shutdown is complete: one end has sent GOAWAY, no new stream will be accepted, and
+    /// no stream is open.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.is_idle() && (self.closing == Closing::Final || self.peer_last.is_some())
     }
 
-    /// A frame or header section has begun and is not complete; content that comes in pieces does
-    /// not count.
+    /// Whether a frame or header section has begun and is not complete; partial DATA does not count.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.input.is_partial()
     }
 
-    /// How many requests a client may send now: what the server allows (RFC 9113, section 5.1.2),
-    /// and nothing once an end to the connection was announced by either side.
+    /// Number of requests that a client may send now: as many as the server allows (RFC 9113, section
+    /// 5.1.2), and 0 after either end has begun a shutdown.
     #[must_use]
     pub fn requests_available(&self) -> usize {
         let is_over = self.closing != Closing::No || self.peer_last.is_some();
@@ -392,15 +390,15 @@ impl Connection {
         (self.peer.concurrent_streams_max as usize).saturating_sub(self.streams.len())
     }
 
-    /// Whether the peer's first SETTINGS have come: what it allows is a guess until then.
+    /// Whether the peer's first SETTINGS were received; its limits are guesses until then.
     #[must_use]
-    pub fn peer_has_spoken(&self) -> bool {
-        self.peer_has_spoken
+    pub fn settings_received(&self) -> bool {
+        self.settings_received
     }
 
-    /// Whether the server takes extended CONNECT (RFC 8441). Not known before its first bytes.
+    /// Whether the server allows extended CONNECT (RFC 8441). False before its first SETTINGS.
     #[must_use]
-    pub fn takes_extended_connect(&self) -> bool {
+    pub fn allows_extended_connect(&self) -> bool {
         self.peer.connect_protocol
     }
 
@@ -412,7 +410,7 @@ impl Connection {
             .is_some_and(|stream| stream.expects_continue)
     }
 
-    /// Whether content may be sent on the stream: a head was, without the end.
+    /// Whether content may be sent on the stream: the head was sent, and the stream has not ended.
     #[must_use]
     pub fn sends_body(&self, stream: StreamId) -> bool {
         self.streams
@@ -420,7 +418,7 @@ impl Connection {
             .is_some_and(|stream| stream.sending == Sending::Body)
     }
 
-    /// The message of the peer was received completely, or the stream is over anyway.
+    /// Whether the peer's message was received completely, or the stream has ended otherwise.
     #[must_use]
     pub fn receive_done(&self, stream: StreamId) -> bool {
         let is_open = |receiving| matches!(receiving, Receiving::Head | Receiving::Body);
@@ -430,7 +428,8 @@ impl Connection {
             .is_some_and(|stream| is_open(stream.receiving))
     }
 
-    /// A server: the final head was sent. A client: it was received. True if the stream is over.
+    /// Whether a server has sent, or a client received, the final response head. True if the stream has
+    /// ended.
     #[must_use]
     pub fn response_started(&self, stream: StreamId) -> bool {
         self.streams
@@ -441,7 +440,7 @@ impl Connection {
             })
     }
 
-    /// Bytes of content that may be sent on the stream at this moment.
+    /// Bytes of content that may be sent on the stream now.
     #[must_use]
     pub fn send_window(&self, stream: StreamId) -> usize {
         let stream = self
@@ -451,7 +450,7 @@ impl Connection {
         stream.min(self.flow.send_window).max(0) as usize
     }
 
-    /// Bytes that were received and not released, of all streams.
+    /// Bytes that were received and not released, on all streams.
     #[must_use]
     pub fn held(&self) -> usize {
         self.flow.held() as usize
@@ -465,7 +464,7 @@ impl Connection {
             .map_or(0, |stream| stream.held as usize)
     }
 
-    /// Bytes of memory that the machine occupies.
+    /// Bytes of memory that the connection occupies.
     #[must_use]
     pub fn memory(&self) -> usize {
         size_of::<Connection>()
@@ -485,8 +484,8 @@ impl Connection {
         self.role == Role::Server
     }
 
-    /// Puts what a response says of its priority over what the client has said (RFC 9218, section
-    /// 8). A gateway's upstream speaks for this response only, like any server.
+    /// Overrides the client's priority with the response's (RFC 9218, section 8). The override applies
+    /// to this response only, also if it comes from a gateway's upstream.
     #[cold]
     fn prioritize(&mut self, slot: Slot, fields: &Fields) {
         if let Some(value) = fields.get(Name::Priority).filter(|_| self.prioritizes) {
@@ -511,10 +510,10 @@ impl Connection {
         }
     }
 
-    /// A stream that begins now.
+    /// The state of a new stream.
     #[inline]
     fn new_stream(&self, id: u32, receiving: Receiving, sending: Sending) -> Stream {
-        // Until our settings are acknowledged, the peer may think of the default.
+        // Until this end's SETTINGS are acknowledged, the peer may use the default.
         let window = match self.own_acknowledged {
             true => self.own.window,
             false => self.own.window.max(WINDOW_DEFAULT),
@@ -556,10 +555,10 @@ impl Connection {
         }
     }
 
-    /// Resets a stream because the peer broke a rule on it. That counts like a reset by the peer:
-    /// otherwise breaking rules would be the cheaper way to the same end (rule 19).
+    /// Resets a stream on which the peer violated a rule. It counts like a reset by the peer: otherwise
+    /// a peer could avoid the limit of resets by violating rules (rule 19).
     #[cold]
-    fn fault(
+    fn stream_error(
         &mut self,
         id: u32,
         kind: ErrorKind,
@@ -571,7 +570,7 @@ impl Connection {
         let slot = self.streams.find(id);
         let is_early = slot.is_none_or(|slot| self.streams.at(slot).sending == Sending::Head);
         match slot {
-            Some(slot) => self.end_stream(slot, Receiving::GivenUp),
+            Some(slot) => self.end_stream(slot, Receiving::ResetByUs),
             None => self.streams.note_closed(id, End::ByUs),
         }
         if self.is_server() {
@@ -584,10 +583,10 @@ impl Connection {
         })
     }
 
-    /// A server keeps a stream that was reset until it is forgotten; a client's is over.
+    /// Ends a reset stream: a server keeps it until [`forget`](Connection::forget), a client removes it.
     fn end_stream(&mut self, slot: Slot, receiving: Receiving) {
         if !self.is_server() {
-            let end = if receiving == Receiving::Reset {
+            let end = if receiving == Receiving::ResetByPeer {
                 End::ByPeer
             } else {
                 End::ByUs
@@ -601,10 +600,10 @@ impl Connection {
         self.schedule.remove(id);
     }
 
-    /// Ends the connection because the peer violated a rule.
+    /// Closes the connection because the peer violated a rule.
     #[cold]
-    fn fail(&mut self, kind: ErrorKind, out: &mut Vec<u8>) -> Error {
-        self.give_up(Code::of(kind), out);
+    fn connection_error(&mut self, kind: ErrorKind, out: &mut Vec<u8>) -> Error {
+        self.close_with(Code::of(kind), out);
         Error::new(kind, self.side())
     }
 }

@@ -5,23 +5,23 @@ use super::hpack::Encoder;
 use crate::field_section::send;
 use crate::message::{Fields, Name, RequestHead, ResponseHead, Status};
 
-/// The response head that was sent last: as it was given, and as it was written.
+/// The last response head: as given by the caller, and as encoded.
 #[derive(Debug, Default)]
 pub(crate) struct LastHead {
     status: Option<Status>,
     fields: Fields,
     content_length: Option<u64>,
-    /// The block; empty until the head was sent twice in a row.
+    /// The encoded block; empty until the same head was sent twice in a row.
     written: Vec<u8>,
-    /// Bytes of the block without the length at its end.
+    /// Bytes of the block without the `content-length` at its end.
     fields_len: usize,
     /// The version of the encoder's table.
     version: Option<u32>,
-    /// `Priority` is among the fields.
+    /// The head has a field `Priority`.
     is_prioritized: bool,
 }
 
-/// Longer blocks are not remembered.
+/// Longer blocks are not cached.
 const WRITTEN_MAX: usize = 48;
 
 impl LastHead {
@@ -36,7 +36,7 @@ impl LastHead {
     }
 }
 
-/// Appends the frames of a response head; says whether it has the field `Priority`.
+/// Appends the frames of a response head; returns whether it has a field `Priority`.
 #[inline]
 pub(crate) fn response_head(
     encoder: &mut Encoder,
@@ -104,7 +104,7 @@ pub(crate) fn request_head(
     finish(start, stream, end, out);
 }
 
-/// Appends the frames of trailers, which end the stream; `false` if there is none to send.
+/// Appends the frames of trailers, which end the stream; `false` if there are no trailers to send.
 pub(crate) fn trailers(
     encoder: &mut Encoder,
     stream: u32,
@@ -120,7 +120,7 @@ pub(crate) fn trailers(
     true
 }
 
-/// Leaves room for the frame's header.
+/// Reserves space for the frame's header.
 #[inline]
 fn begin(encoder: &mut Encoder, out: &mut Vec<u8>) -> usize {
     let start = out.len();
@@ -129,7 +129,7 @@ fn begin(encoder: &mut Encoder, out: &mut Vec<u8>) -> usize {
     start
 }
 
-/// Writes the frame's header, or, for a block that is too long for one frame, those of several.
+/// Writes the frame's header; splits a block that is too long for one frame.
 #[inline]
 fn finish(start: usize, stream: u32, end: bool, out: &mut Vec<u8>) {
     let len = out.len() - start - Header::LEN;

@@ -88,8 +88,8 @@ impl Floods {
         self.frames.content_sent(bytes);
     }
 
-    /// Counts a stream that the peer reset, or made us reset; `is_early` if before its response
-    /// began.
+    /// Counts a stream that the peer reset, or that was reset because of the peer's error; `is_early`
+    /// if its response had not begun.
     pub(crate) fn stream_reset(&mut self, is_early: bool, now: Duration) -> Result<(), ErrorKind> {
         self.resets.stream_reset(is_early, now)
     }

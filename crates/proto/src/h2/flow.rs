@@ -6,28 +6,28 @@ use super::stream::credit;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
 
-/// The windows of the connection, and the size that those of its streams have.
+/// The windows of the connection, and the size of the windows of its streams.
 #[derive(Debug)]
 pub(crate) struct Flow {
     /// Bytes that the peer may still send.
     receive_window: i32,
     /// Bytes that were received and not released.
     held: u32,
-    /// Whether bytes that are held make the window smaller. Towards upstreams they do not, because
-    /// one stalled stream must not stop all others (rule 14); from clients they do, because what
-    /// one connection may occupy is bounded (rule 4).
+    /// Whether held bytes reduce the window. On upstream connections they do not, because one stalled
+    /// stream must not stop all others (rule 14); on client connections they do, because the memory
+    /// of one connection is bounded (rule 4).
     counts_held: bool,
-    /// Bytes that we may still send.
+    /// Bytes that may still be sent.
     pub(crate) send_window: i32,
     size: u32,
     size_max: u32,
     /// What the window of a stream begins with.
     stream_base: u32,
-    /// The size that it may grow to, by the measurements so far.
+    /// The maximum window of a stream, according to the measurements so far.
     stream_size: u32,
     stream_size_max: u32,
     /// Bytes that the windows of all streams have grown by. More than the window of the connection
-    /// would not make anything faster, and would only be what stalled streams may hold.
+    /// would not raise the throughput, and stalled streams could hold more.
     grown: u32,
     grown_max: u32,
     /// The same while the caller allows less.
@@ -86,14 +86,14 @@ impl Flow {
         self.stream_base = bytes;
     }
 
-    /// What the window of a stream is to be that has grown by so many bytes.
+    /// The target window of a stream that has grown by `grown` bytes.
     #[inline]
     pub(crate) fn stream_target(&self, grown: u32) -> u32 {
         (self.stream_base + grown).min(self.stream_cap)
     }
 
-    /// Doubles the window of a stream that has grown by `grown` bytes, if a larger one is of use and
-    /// there is memory for it; how many bytes it has grown by then.
+    /// Doubles the window of a stream that has grown by `grown` bytes, if a larger one helps and memory
+    /// permits; returns the new growth in bytes.
     pub(crate) fn grow_stream(&mut self, grown: u32) -> u32 {
         let size = self.stream_base + grown;
         let wanted = size.saturating_mul(2).min(self.stream_size);
@@ -118,7 +118,7 @@ impl Flow {
         self.growth_cap = self.grown.saturating_add(bytes);
     }
 
-    /// A stream is over that had grown by so many bytes.
+    /// A stream whose window had grown by `grown` bytes has ended.
     #[inline]
     pub(crate) fn forget_growth(&mut self, grown: u32) {
         self.grown -= grown;
@@ -188,7 +188,7 @@ impl Flow {
         is_due
     }
 
-    /// The answer to a probe came.
+    /// The acknowledgement of a probe arrived.
     pub(crate) fn end_probe(&mut self) {
         let probe = &mut self.probe;
         if !std::mem::take(&mut probe.is_out) {
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_grow_up_to_their_limit_while_they_hold_the_peer_back() {
+    fn windows_grow_to_their_limit_while_they_limit_the_peer() {
         let limits = Limits::default();
         let mut flow = Flow::new(&limits, true);
         let mut sizes = vec![flow.stream_size];

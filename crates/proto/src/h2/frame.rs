@@ -1,14 +1,13 @@
-//! Frames (RFC 9113, sections 4 and 6; RFC 9218, section 7.1): their layout, and nothing of what
-//! they mean.
+//! The layout of frames (RFC 9113, sections 4 and 6; RFC 9218, section 7.1), without their semantics.
 
 use super::Code;
 use crate::error::ErrorKind;
 
-/// What a connection of a client begins with (RFC 9113, section 3.4).
+/// The client's connection preface (RFC 9113, section 3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The largest payload that every endpoint takes (RFC 9113, section 4.2). We never allow more, nor
-/// send more, so that streams take turns often.
+/// The largest payload that every endpoint accepts (RFC 9113, section 4.2). Blitz neither accepts nor
+/// sends larger ones, so that streams alternate often.
 pub(crate) const PAYLOAD_MAX: usize = 16_384;
 
 /// The largest window (RFC 9113, section 6.9.1).

@@ -1,8 +1,8 @@
 //! Field compression for HTTP/2 (RFC 7541).
 //!
-//! `static_table` and `table` keep the fields that blocks refer to; [`Decoder`] and [`Encoder`] use
-//! them for one direction of a connection each. Integers, the Huffman code and the names of lines are
-//! those of QPACK, too: see `field_compression` and `field_section`.
+//! `static_table` and `table` hold the fields that blocks refer to; [`Decoder`] and [`Encoder`] use
+//! them, each for one direction of a connection. QPACK shares the integers, the Huffman code and the
+//! names of lines: see `field_compression` and `field_section`.
 
 mod decoder;
 mod encoder;
@@ -16,8 +16,8 @@ pub(crate) use decoder::BlockLines;
 pub use decoder::Decoder;
 pub use encoder::Encoder;
 
-/// Bits of the largest integer beyond its prefix. No length or index here is ever near it (RFC 7541,
-/// section 7.4).
+/// Bits of the largest integer beyond its prefix. All valid lengths and indices are far smaller (RFC
+/// 7541, section 7.4).
 const INTEGER_BITS: u32 = 28;
 
 #[inline]

@@ -1,17 +1,18 @@
-//! Header blocks that repeat, as in requests for one resource, calls of one method or responses of one
-//! handler. The head that such a block decoded to is kept, so that it is not decoded again.
+//! A cache for repeated header blocks, as in requests for one resource, calls of one method or
+//! responses of one handler. It holds the decoded head, so that the block is not decoded again.
 
-/// A short header block that was received twice in a row, and its meaning for a version of the table.
+/// A short header block that was received twice in a row, and its decoded form for a version of the
+/// table.
 #[derive(Debug)]
 pub(crate) struct Repeat<T> {
     block: [u8; BLOCK_MAX],
     len: usize,
     /// The version of the decoder's table.
     version: u32,
-    meaning: Option<Box<T>>,
+    decoded: Option<Box<T>>,
 }
 
-/// Blocks of warm connections have a byte for each field.
+/// After the first requests of a connection, a block has about one byte for each field.
 const BLOCK_MAX: usize = 48;
 
 impl<T> Repeat<T> {
@@ -20,38 +21,38 @@ impl<T> Repeat<T> {
             block: [0; BLOCK_MAX],
             len: 0,
             version: 0,
-            meaning: None,
+            decoded: None,
         }
     }
 
-    /// The meaning of the block, if it is known.
+    /// The decoded form of the block, if it is cached.
     #[inline]
     pub(crate) fn recall(&self, block: &[u8], version: u32) -> Option<&T> {
         if self.len == block.len() && self.version == version && self.block[..self.len] == *block {
-            return self.meaning.as_deref();
+            return self.decoded.as_deref();
         }
         None
     }
 
-    /// Notes a block that was decoded without a change to the table. Its meaning is kept only if the
-    /// block before was the same, so that heads which never repeat cost next to nothing.
-    pub(crate) fn note(&mut self, block: &[u8], version: u32, meaning: impl FnOnce() -> T) {
+    /// Records a block that was decoded without a change to the table. Its decoded form is cached only
+    /// if the previous block was equal, so that heads that never repeat cost little.
+    pub(crate) fn note(&mut self, block: &[u8], version: u32, decoded: impl FnOnce() -> T) {
         let Some(room) = self.block.get_mut(..block.len()) else {
             return;
         };
         if self.len == block.len() && self.version == version && *room == *block {
-            self.meaning = Some(Box::new(meaning()));
+            self.decoded = Some(Box::new(decoded()));
             return;
         }
         room.copy_from_slice(block);
         (self.len, self.version) = (block.len(), version);
-        // Its memory is freed too: a connection whose requests have changed needs it no more.
-        self.meaning = None;
+        // This also frees its memory, which the new requests do not need.
+        self.decoded = None;
     }
 
-    /// Bytes of memory held, about.
+    /// Approximate bytes of memory held.
     pub(crate) fn memory(&self) -> usize {
         const TEXT: usize = 512;
-        self.meaning.as_ref().map_or(0, |_| size_of::<T>() + TEXT)
+        self.decoded.as_ref().map_or(0, |_| size_of::<T>() + TEXT)
     }
 }

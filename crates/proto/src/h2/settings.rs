@@ -4,7 +4,7 @@ use super::frame::{self, Kind, PAYLOAD_MAX, WINDOW_MAX};
 use crate::error::ErrorKind;
 use crate::message::{Name, RequestHead};
 
-/// What an endpoint that has said nothing wants (RFC 9113, section 6.5.2).
+/// The initial value before any SETTINGS (RFC 9113, section 6.5.2).
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
 
 const HEADER_TABLE_SIZE: u16 = 0x1;
@@ -16,27 +16,27 @@ const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 const ENABLE_CONNECT_PROTOCOL: u16 = 0x8;
 const NO_RFC7540_PRIORITIES: u16 = 0x9;
 
-/// What the peer wants of us.
+/// The peer's settings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerSettings {
     pub(crate) header_table_size: u32,
     pub(crate) concurrent_streams_max: u32,
     pub(crate) window: u32,
-    /// We may send extended CONNECT (RFC 8441).
+    /// The peer accepts extended CONNECT (RFC 8441).
     pub(crate) connect_protocol: bool,
 }
 
 impl PeerSettings {
     pub(crate) const DEFAULT: PeerSettings = PeerSettings {
         header_table_size: 4096,
-        // RFC 9113, section 6.5.2: "Initially, there is no limit to this value." What servers
-        // allow is never far from this, and it spares us refused streams.
+        // RFC 9113, section 6.5.2: "Initially, there is no limit to this value." Most servers allow
+        // about this number, so the guess avoids refused streams.
         concurrent_streams_max: 100,
         window: WINDOW_DEFAULT,
         connect_protocol: false,
     };
 
-    /// Takes over what the payload of a SETTINGS frame says; `from_server` is whose it is.
+    /// Applies the payload of a SETTINGS frame; `from_server` tells which end sent it.
     pub(crate) fn apply(&mut self, payload: &[u8], from_server: bool) -> Result<(), ErrorKind> {
         // RFC 9113, section 6.5: "A SETTINGS frame with a length other than a multiple of 6 octets
         // MUST be treated as a connection error (Section 5.4.1) of type FRAME_SIZE_ERROR."
@@ -77,7 +77,7 @@ impl PeerSettings {
     }
 }
 
-/// What we want of the peer.
+/// The settings that this end announces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnSettings {
     pub(crate) header_table_size: u32,
@@ -87,7 +87,7 @@ pub(crate) struct OwnSettings {
 }
 
 impl OwnSettings {
-    /// Appends the SETTINGS frame that a server, or a client, begins with.
+    /// Appends the first SETTINGS frame of a server or a client.
     pub(crate) fn write(&self, is_server: bool, out: &mut Vec<u8>) {
         let common = [
             (HEADER_TABLE_SIZE, self.header_table_size),
@@ -109,7 +109,7 @@ impl OwnSettings {
         frame::write(Kind::Settings, 0, 0, &payload, out);
     }
 
-    /// Appends SETTINGS that change the initial window of streams and nothing else.
+    /// Appends SETTINGS that only change the initial window of streams.
     pub(crate) fn write_window(window: u32, out: &mut Vec<u8>) {
         let [a, b] = INITIAL_WINDOW_SIZE.to_be_bytes();
         let [c, d, e, f] = window.to_be_bytes();
@@ -117,15 +117,15 @@ impl OwnSettings {
     }
 }
 
-/// What a client that asks for h2c over HTTP/1.1 says in `HTTP2-Settings` (RFC 7540, section
+/// The settings in `HTTP2-Settings` of an HTTP/1.1 request to upgrade to h2c (RFC 7540, section
 /// 3.2.1).
 #[derive(Debug, Clone, Copy)]
 pub struct UpgradeSettings(pub(crate) PeerSettings);
 
 impl UpgradeSettings {
-    /// Reads them from a request.
+    /// Parses the settings of a request.
     ///
-    /// `None` if they are malformed, or not there once: "A server MUST NOT upgrade the connection
+    /// `None` if they are malformed or do not occur exactly once: "A server MUST NOT upgrade the connection
     /// to HTTP/2 if this header field is not present or if more than one is present."
     #[must_use]
     pub fn of(head: &RequestHead) -> Option<UpgradeSettings> {
@@ -160,7 +160,7 @@ fn decode_base64url(text: &[u8]) -> Result<Vec<u8>, ErrorKind> {
             bytes.push((bits >> count) as u8);
         }
     }
-    // Six bits left over are a digit too many; others must be zero.
+    // Six remaining bits mean one digit too many; any other remaining bits must be zero.
     if count == 6 || bits & ((1 << count) - 1) != 0 {
         return Err(ErrorKind::Settings);
     }

@@ -1,6 +1,6 @@
 //! One stream (RFC 9113, section 5.1).
 //!
-//! The RFC's states are pairs of what each direction has come to:
+//! Each state of the RFC is a pair of one state per direction:
 //!
 //! ```text
 //!                    sending
@@ -11,8 +11,8 @@
 //!             +------------+-------------------+
 //! ```
 //!
-//! A stream that was reset leaves the table too, except that in a server it stays, as
-//! [`Receiving::Reset`] or [`Receiving::GivenUp`], until our side has stopped working on it (rule 19).
+//! A reset stream leaves the table, too. In a server it stays, as [`Receiving::ResetByPeer`] or
+//! [`Receiving::ResetByUs`], until the server has stopped its work on it (rule 19).
 
 use super::frame::WINDOW_MAX;
 use crate::content::{ContentLeft, RequestKind};
@@ -30,16 +30,16 @@ pub(crate) struct Stream {
     pub(crate) priority_override: PriorityOverride,
     pub(crate) request: RequestKind,
     pub(crate) expects_continue: bool,
-    /// Has content to send, and no window for it.
+    /// The stream has content to send, but no window for it.
     pub(crate) is_blocked: bool,
     pub(crate) informational_count: u8,
     /// Bytes that the peer may still send.
     pub(crate) receive_window: i32,
-    /// Bytes that the peer sent and nobody has released.
+    /// Bytes that the peer sent and the caller has not released.
     pub(crate) held: u32,
     /// Bytes that the peer's window has grown by.
     pub(crate) grown: u32,
-    /// Bytes that we may still send; negative after the peer made its window smaller.
+    /// Bytes that may still be sent; negative after the peer reduced its window.
     pub(crate) send_window: i32,
     pub(crate) receive_left: ContentLeft,
     pub(crate) send_left: ContentLeft,
@@ -47,37 +47,37 @@ pub(crate) struct Stream {
 
 const _: () = assert!(size_of::<Stream>() <= 56);
 
-/// What the peer has sent.
+/// The state of the receiving direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receiving {
-    /// Nothing final yet; only a client's streams begin so.
+    /// No final head was received; only a client's streams begin in this state.
     Head,
-    /// A head; content may come.
+    /// The head was received; content may follow.
     Body,
-    /// As before, but nobody is interested in the content.
+    /// As `Body`, but the content is discarded.
     Discarded,
-    /// Everything.
+    /// The whole message was received.
     Done,
-    /// RST_STREAM.
-    Reset,
-    /// Something that made us send RST_STREAM; whatever else comes is ignored.
-    GivenUp,
+    /// RST_STREAM was received.
+    ResetByPeer,
+    /// RST_STREAM was sent; further frames are ignored.
+    ResetByUs,
 }
 
-/// What we have sent.
+/// The state of the sending direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sending {
-    /// Nothing final yet; only a server's streams begin so.
+    /// No final head was sent; only a server's streams begin in this state.
     Head,
-    /// A head; content is to come.
+    /// The head was sent; content follows.
     Body,
-    /// Everything.
+    /// The whole message was sent.
     Done,
 }
 
 impl Stream {
-    /// Counts content as it is announced by a frame: `flow` bytes for the window, `len` of content,
-    /// which are the last ones with `end`.
+    /// Counts the content of a DATA frame from its header: `flow` bytes against the window, `len` bytes
+    /// of content. `end` is the frame's END_STREAM.
     #[inline]
     pub(crate) fn take_content(
         &mut self,
@@ -109,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// Both directions are over.
+    /// Whether both directions have ended.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.sending == Sending::Done && self.receiving == Receiving::Done
@@ -126,16 +126,16 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether what was received was taken so fast that a larger window may be of use: half of the
-    /// present one has been taken since it was last announced, and hardly anything is held.
+    /// Whether the reader keeps up, so that a larger window may help: half of the current window was
+    /// released since the last announcement, and few bytes are held.
     #[inline]
     pub(crate) fn keeps_up(&self, target: u32) -> bool {
         let missing = i64::from(target) - i64::from(self.receive_window) - i64::from(self.held);
         missing >= i64::from(target / 2) && self.held <= target / 4
     }
 
-    /// What is to be announced for the peer to have `target` bytes again; nothing while that is
-    /// less than half.
+    /// The increment that restores the peer's window to `target` bytes; `None` while it is less than
+    /// half of that.
     #[inline]
     pub(crate) fn credit(&mut self, target: u32) -> Option<u32> {
         if self.receiving != Receiving::Body && self.receiving != Receiving::Head {

@@ -2,7 +2,7 @@
 
 use super::stream::Stream;
 
-/// Where a stream is. Valid until the stream is removed.
+/// The slot of a stream. Valid until the stream is removed.
 pub(crate) type Slot = u32;
 
 /// Streams in slots that are used again, and a hash table from identifiers to slots.
@@ -26,7 +26,7 @@ impl Streams {
         self.index.find(id)
     }
 
-    /// The stream in a slot that [`Streams::find`] or [`Streams::insert`] gave.
+    /// The stream in a slot that [`Streams::find`] or [`Streams::insert`] returned.
     #[inline]
     pub(crate) fn at(&mut self, slot: Slot) -> &mut Stream {
         &mut self.slots[slot as usize]
@@ -74,7 +74,7 @@ impl Streams {
         self.closed.push(id, end);
     }
 
-    /// How a stream that is not in the table ended, if it is one of the last.
+    /// The end of a stream that is not in the table, if it is among the remembered ones.
     pub(crate) fn end_of(&self, id: u32) -> Option<End> {
         self.closed.end_of(id)
     }
@@ -103,15 +103,15 @@ impl Streams {
 /// How a stream left the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Frames after this are the peer's fault.
+    /// The peer ended it; further frames are an error of the peer.
     ByPeer,
-    /// We gave it up; what the peer sent meanwhile is ignored.
+    /// This side reset it; frames that the peer sent meanwhile are ignored.
     ByUs,
 }
 
 const CLOSED_LEN: usize = 32;
 
-/// The streams that ended last: identifiers, shifted left by one bit, which says who ended them.
+/// The streams that ended last: identifiers, shifted left by one bit, which holds the [`End`].
 #[derive(Debug, Default)]
 struct Closed {
     ring: [u32; CLOSED_LEN],
@@ -135,12 +135,12 @@ impl Closed {
     }
 }
 
-/// An open-addressing table. Identifiers of a connection are every second number, so they spread
-/// perfectly by themselves, with a free bucket after each, where a removal stops looking. A peer
-/// that picks others costs itself a search of the streams it has open, which are bounded.
+/// An open-addressing table. The identifiers of a connection are every second number, so they spread
+/// evenly, with a free bucket after each, which ends the search of a removal. A peer that skips
+/// identifiers causes a longer search, which the limit of concurrent streams bounds.
 #[derive(Debug, Default)]
 struct Index {
-    /// A power of two, at most half of it in use.
+    /// The length is a power of two; at most half of the buckets are in use.
     buckets: Vec<Bucket>,
     len: usize,
 }
@@ -197,7 +197,7 @@ impl Index {
         }
     }
 
-    /// Removes an identifier and moves those behind it up, so that no search ends too early.
+    /// Removes an identifier and moves later ones forward, so that no search ends too early.
     #[inline]
     fn remove(&mut self, id: u32) {
         let mask = self.buckets.len().wrapping_sub(1);
@@ -216,7 +216,7 @@ impl Index {
             if bucket.id == 0 {
                 break;
             }
-            // It may move if its home is not between the gap and where it is.
+            // An entry may move if its home bucket is not between the gap and its bucket.
             let distance = at.wrapping_sub(home(bucket.id)) & mask;
             if distance >= at.wrapping_sub(gap) & mask {
                 self.buckets[gap] = bucket;

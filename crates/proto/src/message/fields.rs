@@ -4,28 +4,28 @@ use super::{AsName, Name};
 
 /// The fields of a head or a trailer section, in order of arrival (RFC 9110, section 5).
 ///
-/// All text lives in one block; clearing keeps its capacity, so that a recycled head costs no
-/// allocation. Text of replaced or removed fields stays in the block until [`Fields::clear`].
+/// One block holds all text; clearing keeps its capacity, so that a reused head allocates nothing.
+/// Text of replaced or removed fields stays in the block until [`Fields::clear`].
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     pub(crate) block: Vec<u8>,
     pub(crate) entries: Vec<FieldLine>,
 }
 
-/// One field: where its name and its value lie in the block.
+/// One field: the position of its name and its value in the block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FieldLine {
     pub(crate) value_start: u32,
     pub(crate) value_len: u32,
-    /// The highest bit is not part of it, see [`FieldLine::NEVER_INDEXED`].
+    /// The highest bit is a flag, see [`FieldLine::NEVER_INDEXED`].
     pub(crate) name_start: u32,
     pub(crate) label: StoredName,
 }
 
 const _: () = assert!(size_of::<FieldLine>() == 16);
 
-/// What name a field has, and how many bytes of the block are its text. Together, so that both are
-/// copied at once.
+/// The name of a field, and the length of its text in the block. One type, so that both are copied
+/// at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoredName {
     pub(crate) len: u16,
@@ -108,7 +108,7 @@ impl Fields {
         self.entries.is_empty()
     }
 
-    /// What names there are, in order; those that are not known as [`Name::Other`].
+    /// The names in order; [`Name::Other`] for those that are not known.
     #[inline]
     pub fn names(&self) -> impl Iterator<Item = Name> {
         self.entries.iter().map(|entry| entry.label.name)
@@ -121,7 +121,7 @@ impl Fields {
         self.entries.clear();
     }
 
-    /// Whether the fields are the same to the byte, and even lie the same in their blocks.
+    /// Whether the fields are equal byte for byte, with the same positions in their blocks.
     #[inline]
     pub(crate) fn is_same(&self, other: &Fields) -> bool {
         self.block == other.block
@@ -138,7 +138,7 @@ impl Fields {
         self.block.capacity() + self.entries.capacity() * size_of::<FieldLine>()
     }
 
-    /// Becomes equal to `other`, in the memory that it has.
+    /// Copies `other` into the memory of `self`.
     #[inline]
     pub(crate) fn assign(&mut self, other: &Fields) {
         self.clear();
@@ -146,7 +146,7 @@ impl Fields {
         self.entries.extend_from_slice(&other.entries);
     }
 
-    /// Bytes of names and values, as HTTP/2 would count a header list without its overhead.
+    /// Bytes of names and values: the size of the header list in HTTP/2 without its overhead.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         self.entries
@@ -155,7 +155,7 @@ impl Fields {
             .sum()
     }
 
-    /// Bytes of memory that there is for names and values.
+    /// Bytes of memory allocated for names and values.
     #[inline]
     #[must_use]
     pub fn text_capacity(&self) -> usize {
@@ -176,7 +176,7 @@ impl Fields {
         self.entries.push(entry);
     }
 
-    /// Adds a field at the end, or refuses it.
+    /// Adds a valid field at the end, and refuses any other.
     ///
     /// # Errors
     /// [`InvalidField`] if HTTP forbids the name or the value.
@@ -192,8 +192,8 @@ impl Fields {
         Ok(())
     }
 
-    /// Gives the field exactly this value: the first occurrence is replaced in place, others are
-    /// removed. The same validity as for [`Fields::append`] is expected.
+    /// Gives the field exactly this value: replaces the first occurrence in place and removes the
+    /// others. The text must be valid, as for [`Fields::append`].
     pub fn set(&mut self, name: impl AsName, value: impl AsRef<[u8]>) {
         let value = value.as_ref();
         debug_assert!(
@@ -214,7 +214,7 @@ impl Fields {
         });
     }
 
-    /// Removes every occurrence; says whether there was one.
+    /// Removes every occurrence; true if there was one.
     pub fn remove(&mut self, name: impl AsName) -> bool {
         let before = self.entries.len();
         let block = &self.block;
@@ -223,7 +223,7 @@ impl Fields {
         self.entries.len() != before
     }
 
-    /// Keeps the fields for which `keep` says so.
+    /// Removes the fields for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(FieldName<'_>, &[u8]) -> bool) {
         let block = &self.block;
         self.entries
@@ -309,9 +309,9 @@ impl Fields {
 }
 
 impl FieldLine {
-    /// Set where a name begins: the field's sender wants it in no compression table on the way (RFC
-    /// 7541, section 7.1.3). A field of its own would cost each field of HTTP/1, which knows no such
-    /// wish.
+    /// A flag in `name_start`: the sender forbids every compression table on the path to hold the
+    /// field (RFC 7541, section 7.1.3). A separate member would cost memory for each field of
+    /// HTTP/1, which has no such flag.
     pub(crate) const NEVER_INDEXED: u32 = 1 << 31;
 
     /// Whether no compression table may hold the field.
@@ -320,7 +320,7 @@ impl FieldLine {
         self.name_start & FieldLine::NEVER_INDEXED != 0
     }
 
-    /// In few comparisons, since heads that repeat are compared again and again.
+    /// Uses few comparisons, since this runs for every field of each repeated head.
     #[inline]
     fn is_same(&self, other: &FieldLine) -> bool {
         let numbers = |entry: &FieldLine| (entry.value_start, entry.value_len, entry.name_start);

@@ -1,6 +1,6 @@
 //! Request methods (RFC 9110, section 9).
 
-/// A request method; the text of an unregistered one is kept by the head that carries it.
+/// A request method; the head holds the text of an unregistered one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     /// `GET`
@@ -30,7 +30,7 @@ impl Method {
     #[inline]
     #[must_use]
     pub fn parse(text: &[u8]) -> Method {
-        // The one that nearly all requests have, ahead of a jump by length.
+        // Nearly all requests have this method, so it is tested before the jump by length.
         if text == b"GET" {
             return Method::Get;
         }
@@ -47,7 +47,7 @@ impl Method {
         }
     }
 
-    /// The token; empty for [`Method::Other`], whose text only the head knows.
+    /// The token; empty for [`Method::Other`], whose text only the head holds.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Method {
         )
     }
 
-    /// Whether the request asks for no change (RFC 9110, section 9.2.1).
+    /// Whether the method is safe, that is read-only (RFC 9110, section 9.2.1).
     #[must_use]
     pub fn is_safe(self) -> bool {
         matches!(
@@ -82,7 +82,7 @@ impl Method {
         )
     }
 
-    /// Whether a request without content should still say `Content-Length: 0`, because the method
+    /// Whether a request without content should still carry `Content-Length: 0`, because the method
     /// anticipates content (RFC 9110, section 8.6).
     #[must_use]
     pub fn anticipates_content(self) -> bool {

@@ -1,18 +1,18 @@
-//! Field names: the well-known ones are numbers, all others stay text.
+//! Field names: a number for each well-known name, text for all others.
 
 use crate::scan;
 
-/// Declares [`Name`] together with its two spellings; the order is part of the design, see below.
+/// Declares [`Name`] together with its two spellings; other code relies on the order, see below.
 macro_rules! names {
     ($($variant:ident $lower:literal $canonical:literal)*) => {
-        /// A field name that Blitz or its users look at (RFC 9110, section 16.3.1), or `Other`.
+        /// A field name that Blitz or its users read (RFC 9110, section 16.3.1), or `Other`.
         ///
-        /// Comparing two known names is comparing two bytes.
+        /// A comparison of two known names compares two bytes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Name {
             $(#[doc = concat!("`", $canonical, "`")] $variant,)*
-            /// Any name that is not in this list; its text is in the field itself.
+            /// Any name that is not in this list; the field holds its text.
             Other,
         }
 
@@ -23,9 +23,9 @@ macro_rules! names {
     };
 }
 
-// The names that frame or route an HTTP/1 message come first, up to `Expect`, then those that are
-// about the connection, up to `HTTP2-Settings`: "is it one of those" is then a single comparison
-// per field, see `Name::is_policed` and `Name::concerns_connection`.
+// The names that frame or route an HTTP/1 message come first, up to `Expect`, then the other
+// hop-by-hop fields, up to `HTTP2-Settings`: each test for such a group is then a single comparison
+// per field, see `Name::frames_or_routes` and `Name::may_be_hop_by_hop`.
 names! {
     Host "host" "Host"
     ContentLength "content-length" "Content-Length"
@@ -135,7 +135,7 @@ names! {
 }
 
 impl Name {
-    /// Recognises a name in any case. Anything unknown, valid or not, is [`Name::Other`].
+    /// Recognises a name in any case. Unknown text, valid or not, is [`Name::Other`].
     #[inline]
     #[must_use]
     pub fn parse(text: &[u8]) -> Name {
@@ -154,10 +154,10 @@ impl Name {
         KNOWN.get(index as usize).copied().unwrap_or(Name::Other)
     }
 
-    /// What a line that begins with this name looks like.
+    /// The pattern of a line that begins with this name.
     #[inline]
-    pub(crate) const fn outline(self) -> &'static Outline {
-        &OUTLINES[self as usize % OUTLINES.len()]
+    pub(crate) const fn pattern(self) -> &'static NamePattern {
+        &PATTERNS[self as usize % PATTERNS.len()]
     }
 
     /// The name in lower case, as HTTP/2 and HTTP/3 spell it; empty for [`Name::Other`].
@@ -178,12 +178,12 @@ impl Name {
         CANONICAL.get(self as usize).copied().unwrap_or("")
     }
 
-    /// How HTTP/1 begins a line with this name: a block and how much of it; nothing for
-    /// [`Name::Other`].
+    /// The start of an HTTP/1 line with this name: a block and the number of bytes to use; 0 bytes
+    /// for [`Name::Other`].
     #[inline]
     pub(crate) fn line_start(self) -> (&'static [u8; 32], usize) {
-        let outline = self.outline();
-        (&outline.line_start, outline.line_start_len)
+        let pattern = self.pattern();
+        (&pattern.line_start, pattern.line_start_len)
     }
 
     /// All known names, in declaration order.
@@ -192,10 +192,10 @@ impl Name {
         KNOWN
     }
 
-    /// Whether an HTTP/1 machine writes this field itself, so that what a head says is skipped.
+    /// Whether the HTTP/1 encoder generates this field, so that it skips the field of a head.
     #[inline]
-    pub(crate) fn is_of_machine(self) -> bool {
-        self.concerns_connection()
+    pub(crate) fn is_generated(self) -> bool {
+        self.may_be_hop_by_hop()
             && matches!(
                 self,
                 Name::ContentLength
@@ -206,17 +206,17 @@ impl Name {
             )
     }
 
-    /// Whether the field may be about the connection, not the message: true for a few too many.
+    /// Whether the field may be hop-by-hop. Also true for a few end-to-end fields.
     #[inline]
-    pub(crate) fn concerns_connection(self) -> bool {
+    pub(crate) fn may_be_hop_by_hop(self) -> bool {
         self as u8 <= Name::Http2Settings as u8
     }
 
     /// Fields for framing, routing, authentication, request modifiers, response control and content
-    /// format are no trailers: a recipient that merged them would be deceived.
+    /// format are forbidden: a recipient that merged them into the head would accept forged values.
     pub(crate) fn is_forbidden_in_trailers(self) -> bool {
         use Name as N;
-        self.is_policed()
+        self.frames_or_routes()
             || matches!(self, N::KeepAlive | N::ProxyConnection | N::Te | N::Trailer)
             || matches!(
                 self,
@@ -253,14 +253,14 @@ impl Name {
             || matches!(self, N::ContentRange | N::Range)
     }
 
-    /// Whether an HTTP/1 machine has to look at the value to frame or route the message.
+    /// Whether the HTTP/1 parser needs the value to frame or route the message.
     #[inline]
-    pub(crate) fn is_policed(self) -> bool {
+    pub(crate) fn frames_or_routes(self) -> bool {
         self as u8 <= Name::Expect as u8
     }
 }
 
-/// Something that names a field: a [`Name`] or its text in any case.
+/// The name of a field: a [`Name`] or its text in any case.
 pub trait AsName {
     /// The known name, or [`Name::Other`].
     fn known(&self) -> Name;
@@ -286,10 +286,10 @@ impl AsName for &str {
     }
 }
 
-/// What a line that begins with a known name looks like.
+/// Matches lines that begin with a known name.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Outline {
+pub(crate) struct NamePattern {
     start: scan::Pattern,
     /// The same for the next sixteen bytes.
     end: scan::Pattern,
@@ -298,20 +298,20 @@ pub(crate) struct Outline {
     len: usize,
 }
 
-const _: () = assert!(size_of::<Outline>() == 128);
+const _: () = assert!(size_of::<NamePattern>() == 128);
 
-impl Outline {
+impl NamePattern {
     /// Bytes of the name; 0 for `Other`.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the lines begin with the name, in any case, and a colon; never so for `Other`.
+    /// Whether the lines begin with the name, in any case, and a colon; always false for `Other`.
     ///
-    /// This runs for every field received, hence in few instructions. It misses names right at the
-    /// end of the input, and control characters before the line's end could be taken for others.
+    /// This runs for every received field, so it uses few instructions. It misses names at the very
+    /// end of the input, and it may match control characters in place of other characters.
     #[inline]
-    pub(crate) fn begins(&self, lines: &[u8]) -> bool {
+    pub(crate) fn is_prefix_of(&self, lines: &[u8]) -> bool {
         let starts = |chunk| scan::matches(chunk, &self.start);
         lines.first_chunk().is_some_and(starts) && (self.len < 16 || self.ends(lines))
     }
@@ -324,13 +324,13 @@ impl Outline {
     }
 }
 
-/// By name. A power of two, so that the index needs no check.
-static OUTLINES: [Outline; 128] = {
+/// Indexed by name. The length is a power of two, so that the index needs no bounds check.
+static PATTERNS: [NamePattern; 128] = {
     assert!(KNOWN.len() < 128);
-    let mut all = [const { NO_OUTLINE }; 128];
+    let mut all = [const { NO_PATTERN }; 128];
     let mut index = 0;
     while index < LOWER.len() {
-        all[index] = outline(LOWER[index].as_bytes());
+        all[index] = pattern(LOWER[index].as_bytes());
         let line_start = LINE_STARTS[index].as_bytes();
         let (front, _) = all[index].line_start.split_at_mut(line_start.len());
         front.copy_from_slice(line_start);
@@ -340,7 +340,7 @@ static OUTLINES: [Outline; 128] = {
     all
 };
 
-const NO_OUTLINE: Outline = Outline {
+const NO_PATTERN: NamePattern = NamePattern {
     start: scan::NOTHING,
     end: scan::NOTHING,
     line_start: [0; 32],
@@ -348,7 +348,7 @@ const NO_OUTLINE: Outline = Outline {
     len: 0,
 };
 
-const fn outline(spelling: &[u8]) -> Outline {
+const fn pattern(spelling: &[u8]) -> NamePattern {
     assert!(spelling.len() < 32, "no room for the colon");
     let mut text = [0; 32];
     let mut mask = [0; 32];
@@ -364,7 +364,7 @@ const fn outline(spelling: &[u8]) -> Outline {
     }
     let (text, _) = text.as_chunks();
     let (mask, _) = mask.as_chunks();
-    Outline {
+    NamePattern {
         start: scan::Pattern {
             lower: text[0],
             mask: mask[0],
@@ -374,18 +374,18 @@ const fn outline(spelling: &[u8]) -> Outline {
             mask: mask[1],
         },
         len: spelling.len(),
-        ..NO_OUTLINE
+        ..NO_PATTERN
     }
 }
 
-/// A perfect hash: every known name has a slot of its own under this seed.
+/// A perfect hash: with this seed, every known name has its own slot.
 struct Slots {
     seed: u32,
     of_index: [u8; SLOT_COUNT],
 }
 
-// Found while compiling, so adding a name above is all there is to adding a name. Should the
-// compiler complain of a long evaluation, start from another odd number.
+// The compiler finds the seed, so a new name needs only its line above. If the compiler complains of
+// a long evaluation, start from another odd number.
 static SLOTS: Slots = find_slots();
 
 const SEED_FIRST: u32 = 0x44D3_675B;
@@ -418,7 +418,7 @@ const fn try_seed(seed: u32) -> Option<[u8; SLOT_COUNT]> {
     Some(slots)
 }
 
-/// Length, first byte and the last four bytes, without their case, tell all known names apart.
+/// Length, first byte and the last four bytes, without their case, distinguish all known names.
 #[inline]
 const fn slot_of(seed: u32, text: &[u8]) -> usize {
     let tail = match text.last_chunk::<4>() {
@@ -440,8 +440,8 @@ mod tests {
     use super::*;
 
     fn begins(name: Name, text: &[u8]) -> bool {
-        name.outline()
-            .begins(&[text, b": some value that makes the line long enough"].concat())
+        name.pattern()
+            .is_prefix_of(&[text, b": some value that makes the line long enough"].concat())
     }
 
     #[test]

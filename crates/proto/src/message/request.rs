@@ -17,7 +17,7 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// A request target that HTTP forbids, or that would climb above its root.
+/// A request target that HTTP forbids, or whose dot segments lead above its root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidTarget(pub(crate) ErrorKind);
 
@@ -37,7 +37,7 @@ impl std::fmt::Display for InvalidTarget {
 
 impl std::error::Error for InvalidTarget {}
 
-/// A range of the head's own text.
+/// A range of a head's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -46,21 +46,20 @@ pub(crate) struct Span {
 
 /// Request line and fields (RFC 9110, sections 6 and 7).
 ///
-/// The parts of the target are kept apart from the fields, so whatever is done to
-/// `fields`, the target stays what was parsed. The authority is the one truth about the host:
-/// encoders write `Host` from it.
+/// The parts of the target are stored apart from the fields, so a change of `fields` does not change
+/// the target. The authority alone determines the host: encoders write `Host` from it.
 #[derive(Debug, Clone)]
 pub struct RequestHead {
-    /// The method; [`RequestHead::method_str`] also knows unregistered ones.
+    /// The method; [`RequestHead::method_str`] also returns unregistered ones.
     pub method: Method,
-    /// The version the request was received with; encoders ignore it.
+    /// The version with which the request was received; encoders ignore it.
     pub version: Version,
     /// The header section.
     pub fields: Fields,
     pub(crate) target: RequestTarget,
 }
 
-/// The text of a target, possibly in several versions one after the other, and its parts.
+/// The text of a target, possibly several forms of it one after the other, and its parts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestTarget {
     pub(crate) text: String,
@@ -72,10 +71,10 @@ pub(crate) struct RequestTarget {
     pub(crate) raw_path: Span,
     /// In normal form.
     pub(crate) path: Span,
-    /// As it is sent. Directly followed by `?` and the query, if there is one.
+    /// As it is sent; `?` and the query follow directly, if there is a query.
     pub(crate) sent_path: Span,
     pub(crate) query: Option<Span>,
-    /// What an extended CONNECT asks for.
+    /// The protocol of an extended CONNECT.
     pub(crate) protocol: Option<Span>,
 }
 
@@ -92,10 +91,10 @@ impl RequestHead {
         }
     }
 
-    /// The same for text that comes from a user, with any token as the method.
+    /// The same for untrusted text, with any token as the method.
     ///
     /// # Errors
-    /// [`InvalidTarget`] if method or target are not what RFC 9112, section 3, allows.
+    /// [`InvalidTarget`] if RFC 9112, section 3, does not allow the method or the target.
     pub fn parse(method: &str, target: &str) -> Result<RequestHead, InvalidTarget> {
         let mut head = RequestHead::default();
         head.method =
@@ -104,7 +103,7 @@ impl RequestHead {
         Ok(head)
     }
 
-    /// Back to `GET /` without fields; keeps the memory.
+    /// Resets the head to `GET /` without fields; keeps the memory.
     pub fn clear(&mut self) {
         self.method = Method::Get;
         self.version = Version::Http11;
@@ -112,7 +111,7 @@ impl RequestHead {
         self.target.clear();
     }
 
-    /// Becomes equal to `other`, in the memory that it has.
+    /// Copies `other` into the memory of `self`.
     #[inline]
     pub(crate) fn assign(&mut self, other: &RequestHead) {
         let mut text = std::mem::take(&mut self.target.text);
@@ -153,14 +152,14 @@ impl RequestHead {
 
     /// Host and optional port, from the target or else from the `Host` field.
     ///
-    /// May be the empty string, which HTTP/1.1 allows in `Host`.
+    /// The string may be empty, since HTTP/1.1 allows an empty `Host`.
     #[inline]
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         self.target.authority.map(|span| self.target.at(span))
     }
 
-    /// The path that routes match: after decoding unreserved characters and removing dot segments
+    /// The path that routes match, with unreserved characters decoded and dot segments removed
     /// (rule 10). `*` for `OPTIONS *`, empty for CONNECT.
     #[inline]
     #[must_use]
@@ -172,8 +171,8 @@ impl RequestHead {
         }
     }
 
-    /// The path as it is sent on: as it was received, without dot segments. It names the same
-    /// resource as [`path`](RequestHead::path), segment by segment.
+    /// The path as it is forwarded: as it was received, without dot segments. Segment by segment it
+    /// identifies the same resource as [`path`](RequestHead::path).
     #[inline]
     #[must_use]
     pub fn sent_path(&self) -> &str {
@@ -195,23 +194,23 @@ impl RequestHead {
         }
     }
 
-    /// What follows the first `?`; `Some("")` for a bare `?`.
+    /// The text after the first `?`; `Some("")` for a bare `?`.
     #[inline]
     #[must_use]
     pub fn query(&self) -> Option<&str> {
         self.target.query.map(|span| self.target.at(span))
     }
 
-    /// The protocol that an extended CONNECT asks for, `websocket` for example (RFC 8441); only in
-    /// HTTP/2 and HTTP/3. The form is then not that of a CONNECT: there is a path.
+    /// The protocol of an extended CONNECT, for example `websocket` (RFC 8441); only in HTTP/2 and
+    /// HTTP/3. Unlike an ordinary CONNECT, such a request has a path.
     #[inline]
     #[must_use]
     pub fn protocol(&self) -> Option<&str> {
         self.target.protocol.map(|span| self.target.at(span))
     }
 
-    /// Makes this an extended CONNECT for the protocol, or an ordinary request again, whose method
-    /// has to be set then.
+    /// Makes this an extended CONNECT for the protocol, or with `None` an ordinary request, whose
+    /// method the caller must then set.
     ///
     /// # Panics
     /// If the protocol is not a token.
@@ -226,7 +225,7 @@ impl RequestHead {
         self.target.protocol = protocol.map(|protocol| self.target.push(protocol));
     }
 
-    /// Changes the scheme, which HTTP/2 and HTTP/3 send with every request.
+    /// Sets the scheme, which HTTP/2 and HTTP/3 send with every request.
     pub fn set_scheme(&mut self, is_https: bool) {
         self.target.scheme = Some(if is_https { "https" } else { "http" });
     }
@@ -245,19 +244,19 @@ impl RequestHead {
         }
     }
 
-    /// Replaces the path, to be matched as it is sent, keeping the query.
+    /// Replaces the path, both the matched and the sent one, and keeps the query.
     ///
     /// # Panics
-    /// If the path does not start with `/` or holds characters that a path must not.
+    /// If the path does not start with `/` or holds forbidden characters.
     pub fn set_path(&mut self, path: &str) {
         assert!(target::is_path(path.as_bytes()), "invalid path {path:?}");
         self.target.rewrite(Some(path), None);
     }
 
-    /// Replaces or removes the query, keeping the path.
+    /// Replaces or removes the query, and keeps the path.
     ///
     /// # Panics
-    /// If the query holds characters that a query must not.
+    /// If the query holds forbidden characters.
     pub fn set_query(&mut self, query: Option<&str>) {
         let valid = query.is_none_or(|query| target::is_query(query.as_bytes()));
         assert!(valid, "invalid query {query:?}");
@@ -316,8 +315,8 @@ impl RequestTarget {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    /// Adds text and says where it is. Targets are bounded by the request line's limit, far below
-    /// 4 GiB; the assertion guards programmers who build their own.
+    /// Adds text and returns its range. The limit of the request line keeps received targets far below
+    /// 4 GiB; the assertion is for targets that a program builds.
     pub(crate) fn push(&mut self, text: &str) -> Span {
         let start = self.text.len();
         self.text.push_str(text);
@@ -331,7 +330,7 @@ impl RequestTarget {
         }
     }
 
-    /// Writes path and query anew, adjacent, with whichever part is given replaced.
+    /// Writes path and query again, next to each other, and replaces the given parts.
     fn rewrite(&mut self, path: Option<&str>, query: Option<Option<&str>>) {
         let (old_path, old_query) = (self.sent_path, self.query);
         let is_default = self.form.is_none();

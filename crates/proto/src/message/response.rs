@@ -5,9 +5,9 @@ use super::{Fields, Status, Version};
 /// Status line and fields of a response (RFC 9110, section 6).
 #[derive(Debug, Clone)]
 pub struct ResponseHead {
-    /// The status code; the reason phrase is not kept, since nothing may depend on it.
+    /// The status code; the reason phrase is not stored, since it carries no meaning.
     pub status: Status,
-    /// The version the response was received with; encoders ignore it.
+    /// The version with which the response was received; encoders ignore it.
     pub version: Version,
     /// The header section.
     pub fields: Fields,
@@ -24,7 +24,7 @@ impl ResponseHead {
         }
     }
 
-    /// Becomes equal to `other`, in the memory that it has.
+    /// Copies `other` into the memory of `self`.
     #[inline]
     pub(crate) fn assign(&mut self, other: &ResponseHead) {
         self.status = other.status;
@@ -32,7 +32,7 @@ impl ResponseHead {
         self.fields.assign(&other.fields);
     }
 
-    /// Back to `200` without fields; keeps the memory.
+    /// Resets the head to `200` without fields; keeps the memory.
     pub fn clear(&mut self) {
         self.status = Status::OK;
         self.version = Version::Http11;

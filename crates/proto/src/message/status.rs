@@ -95,7 +95,7 @@ statuses! {
 }
 
 impl Status {
-    /// A code from 100 to 999; `None` outside.
+    /// A code from 100 to 999; `None` for any other number.
     #[must_use]
     pub const fn new(code: u16) -> Option<Status> {
         if code >= 100 && code <= 999 {

@@ -1,10 +1,10 @@
-//! What one machine writes, the other one reads, whatever the pieces.
+//! Each machine parses the output of the other, in pieces of any size.
 
 use blitz_proto::h1::{Client, Event, Server};
 use blitz_proto::{BodyLength, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status};
 use proptest::prelude::*;
 
-/// A message that was received: content, trailers, and whether it ended.
+/// A received message: content, trailers, and whether it is complete.
 #[derive(Debug, Default, PartialEq)]
 struct Received {
     head: Vec<(String, Vec<u8>)>,
@@ -35,7 +35,7 @@ fn pieces<'a>(bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Feeds pieces to `step`, a machine's `handle_input`, and collects what it reports.
+/// Passes pieces to `step`, a machine's `handle_input`, and collects its events.
 fn receive(
     pieces: &[&[u8]],
     mut step: impl FnMut(&[u8], &mut Received) -> (usize, Event),
@@ -65,7 +65,7 @@ fn receive(
 }
 
 fn name() -> impl Strategy<Value = String> {
-    // Never a name that frames, since those are the machines' own.
+    // Never the name of a framing field, since the encoder generates those.
     "x-[a-z0-9!#$%&'*+.^_`|~-]{0,20}"
 }
 
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_machines_panic(
+    fn no_input_causes_a_panic(
         bytes in prop::collection::vec(prop_oneof![
             any::<u8>(),
             prop::sample::select(&b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"[..]),

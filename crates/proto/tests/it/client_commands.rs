@@ -1,4 +1,4 @@
-//! What a client writes, and whether its connection may be used again (rule 11 and rule 12).
+//! The output of a client, and whether its connection may be reused (rule 11 and rule 12).
 
 use blitz_proto::h1::{Client, Event};
 use blitz_proto::{BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead};
@@ -10,7 +10,7 @@ fn written(head: &RequestHead, length: BodyLength) -> String {
     String::from_utf8(out).expect("written text")
 }
 
-/// Presents input until the machine wants more, or refuses.
+/// Presents input until the client needs more, or returns an error.
 fn receive(client: &mut Client, raw: &str) -> Result<(), &'static str> {
     let (mut head, mut trailers) = (ResponseHead::default(), Fields::new());
     let mut rest = raw.as_bytes();
@@ -108,7 +108,7 @@ fn a_complete_exchange_leaves_the_connection_reusable() {
 }
 
 #[test]
-fn an_answer_before_the_request_is_complete_poisons_the_connection() {
+fn a_response_before_the_request_is_complete_prevents_reuse() {
     let mut client = Client::new(&Limits::default());
     let mut out = Vec::new();
     client.send_request(
@@ -124,7 +124,7 @@ fn an_answer_before_the_request_is_complete_poisons_the_connection() {
 }
 
 #[test]
-fn informational_heads_may_come_before_the_request_is_complete() {
+fn informational_heads_may_arrive_before_the_request_is_complete() {
     let mut client = Client::new(&Limits::default());
     let mut out = Vec::new();
     client.send_request(
@@ -150,7 +150,7 @@ fn informational_heads_may_come_before_the_request_is_complete() {
 }
 
 #[test]
-fn surplus_bytes_poison_the_connection_before_and_after() {
+fn surplus_bytes_before_or_after_a_response_prevent_reuse() {
     let mut client = Client::new(&Limits::default());
     assert_eq!(receive(&mut client, "x"), Err("unexpected-bytes"));
     assert!(!client.reusable());
@@ -199,7 +199,7 @@ fn only_a_connection_that_ended_without_a_byte_is_safe_to_retry() {
 }
 
 #[test]
-fn draining_says_close() {
+fn draining_sends_close() {
     let mut client = Client::new(&Limits::default());
     client.drain();
     let mut out = Vec::new();

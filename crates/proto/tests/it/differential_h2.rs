@@ -1,5 +1,5 @@
-//! Our client against the server of the `h2` crate, and our server against its client, over a pipe
-//! that cuts the bytes: what one sends, the other receives.
+//! The client of this crate with the server of the `h2` crate, and the reverse, over a pipe that cuts
+//! the bytes: each end must receive what the other sent.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ fn run<T>(what: impl Future<Output = T>) -> T {
     })
 }
 
-/// Content of a length that is different each time, up to beyond the windows.
+/// Content with a different length for each index, some beyond the windows.
 fn content(index: usize) -> Vec<u8> {
     let len = [0, 1, 13, 1_000, 16_384, 16_385, 100_000, 300_000][index % 8];
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// Moves bytes between our end and the pipe until `is_done`.
+/// Moves bytes between `end` and the pipe until `is_done`.
 async fn drive(end: &mut End, pipe: &mut DuplexStream, mut is_done: impl FnMut(&mut End) -> bool) {
     let mut buffer = vec![0; 7_001];
     let mut out = Vec::new();
@@ -35,7 +35,7 @@ async fn drive(end: &mut End, pipe: &mut DuplexStream, mut is_done: impl FnMut(&
     while !is_done(end) {
         end.send();
         out.append(&mut end.out);
-        // Both at once: the other end may not read while it cannot write.
+        // Reads and writes concurrently: the other end may not read while it cannot write.
         tokio::select! {
             written = writer.write(&out), if !out.is_empty() => {
                 out.drain(..written.expect("the other end reads"));
@@ -52,7 +52,7 @@ async fn drive(end: &mut End, pipe: &mut DuplexStream, mut is_done: impl FnMut(&
 }
 
 #[test]
-fn their_server_understands_our_client() {
+fn the_client_works_with_the_server_of_h2() {
     run(async {
         let (mut ours, theirs) = tokio::io::duplex(10_000);
         let serving = tokio::spawn(serve(theirs));
@@ -107,7 +107,7 @@ fn field(message: &Message, name: &str) -> String {
     found.map(|(_, value)| value.clone()).unwrap_or_default()
 }
 
-/// Echoes with trailers, by the other implementation.
+/// A server of the `h2` crate that echoes content and adds trailers.
 async fn serve(pipe: DuplexStream) {
     let mut connection = h2::server::handshake(pipe).await.expect("a good preface");
     while let Some(Ok((request, respond))) = connection.accept().await {
@@ -166,7 +166,7 @@ async fn send(stream: &mut h2::SendStream<Bytes>, content: Vec<u8>) {
 }
 
 #[test]
-fn our_server_understands_their_client() {
+fn the_server_works_with_the_client_of_h2() {
     run(async {
         let (mut ours, theirs) = tokio::io::duplex(10_000);
         let asking = tokio::spawn(ask(theirs));

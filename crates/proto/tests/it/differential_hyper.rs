@@ -1,5 +1,5 @@
-//! Requests that we accept, hyper accepts, and reads in the same way: a request that two servers read
-//! differently is what request smuggling is made of.
+//! hyper accepts every request that Blitz accepts, and parses it in the same way: request smuggling
+//! needs a request that two servers parse differently.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// One request, as far as both sides can tell.
+/// The properties of one request that both sides report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     method: String,
@@ -24,7 +24,7 @@ struct Seen {
     content: Vec<u8>,
 }
 
-/// What we make of `raw`: all requests, or nothing if one is refused or incomplete.
+/// The requests in `raw` according to Blitz; `None` if one is refused or incomplete.
 fn ours(raw: &[u8]) -> Option<Vec<Seen>> {
     let mut server = Server::new(&Limits::default());
     let (mut head, mut trailers) = (RequestHead::default(), Fields::new());
@@ -58,13 +58,13 @@ fn seen(head: &RequestHead) -> Seen {
         .query()
         .map(|query| format!("?{query}"))
         .unwrap_or_default();
-    // Ours is the normal form; for comparing, the path as it came.
+    // Blitz reports the normal form; the comparison needs the received path.
     let target = format!("{}{query}", head.raw_path());
     let field = |(name, value): (blitz_proto::FieldName<'_>, &[u8])| {
         (name.as_str().to_ascii_lowercase(), value.to_vec())
     };
     let mut fields: Vec<_> = head.fields.iter().map(field).collect();
-    // An absolute target replaces our Host field; hyper leaves that to its users.
+    // In Blitz, an absolute target replaces the Host field; in hyper it does not.
     if head.scheme().is_some() {
         fields.retain(|(name, _)| name != "host");
     }
@@ -77,7 +77,7 @@ fn seen(head: &RequestHead) -> Seen {
     }
 }
 
-/// What hyper makes of it: the requests whose content it could read completely.
+/// The requests in `raw` according to hyper, whose content it could read completely.
 fn theirs(raw: &[u8]) -> Vec<Seen> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -118,7 +118,7 @@ fn theirs(raw: &[u8]) -> Vec<Seen> {
 async fn collect(request: Request<Incoming>) -> Option<Seen> {
     let (parts, body) = request.into_parts();
     let content = body.collect().await.ok()?.to_bytes().to_vec();
-    // As it would be sent on: that writes an empty path as `/`.
+    // As it would be forwarded, with an empty path as `/`.
     let target = parts
         .uri
         .path_and_query()
@@ -146,7 +146,7 @@ fn assert_same(raw: &[u8]) {
     }
 }
 
-/// Requests that we accept, of every kind but those that leave HTTP.
+/// Requests that Blitz accepts, of every kind except upgrades and CONNECT.
 const GOOD: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     "\r\nGET /a//b/../c?d=e&f HTTP/1.1\r\nHost: a:80\r\nX-One: \t two  words \t\r\nEmpty:\r\n\r\n",
@@ -162,7 +162,7 @@ const GOOD: &[&str] = &[
 ];
 
 #[test]
-fn good_requests_are_read_alike() {
+fn valid_requests_are_parsed_alike() {
     for raw in GOOD {
         assert!(ours(raw.as_bytes()).is_some(), "{raw:?} is good");
         assert_same(raw.as_bytes());
@@ -180,7 +180,7 @@ enum Change {
 
 fn change() -> impl Strategy<Value = Change> {
     let place = any::<prop::sample::Index>;
-    // Bytes that mean something to somebody, more often than others.
+    // Bytes with a meaning in HTTP are chosen more often than others.
     let byte = || {
         prop_oneof![
             prop::sample::select(&b"\r\n\t\0 :;,=/?#%.0159aFgx\x7f\xff"[..]),
@@ -216,7 +216,7 @@ fn apply(raw: &mut Vec<u8>, change: &Change) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn changed_requests_are_refused_or_read_alike(
+    fn changed_requests_are_refused_or_parsed_alike(
         raw in prop::sample::select(GOOD),
         changes in prop::collection::vec(change(), 1..4),
     ) {

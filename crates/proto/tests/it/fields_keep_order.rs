@@ -67,7 +67,7 @@ fn remove_and_retain_take_all_occurrences() {
 }
 
 #[test]
-fn nothing_that_could_split_a_head_is_taken_from_users() {
+fn text_that_could_split_a_head_is_refused() {
     let mut fields = Fields::new();
     for (name, value) in [
         ("X", "a\r\nb"),

@@ -1,5 +1,5 @@
-//! Attacks on a server: each has to be cut off within a stated number of frames, and must not make
-//! the machine keep more than a stated number of bytes. What honest peers do, must not be.
+//! Attacks on a server: it must close the connection within a stated number of frames, and hold no
+//! more than a stated number of bytes. The traffic of honest peers must not close the connection.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use blitz_proto::{Error, Limits, ResponseHead};
 use crate::h2_frames::*;
 use crate::h2_support::{End, settle};
 
-/// The most that the machine may occupy, whatever the attack: a header block and two tables.
+/// The maximum memory of a connection under any attack: a header block and two tables.
 const MEMORY_MAX: usize = 160 << 10;
 
-/// Sends frames until the server gives up; says after how many, and by which rule.
-fn cut_off(setup: &[u8], mut attack: impl FnMut(u32) -> Vec<u8>) -> (u32, &'static str) {
+/// Sends frames until the server closes the connection; returns their number and the violated rule.
+fn frames_until_close(setup: &[u8], mut attack: impl FnMut(u32) -> Vec<u8>) -> (u32, &'static str) {
     let mut server = started();
     server.receive(setup);
     for count in 1..=100_000 {
@@ -30,7 +30,7 @@ fn cut_off(setup: &[u8], mut attack: impl FnMut(u32) -> Vec<u8>) -> (u32, &'stat
             return (count, error.rule());
         }
     }
-    panic!("the attack was never cut off");
+    panic!("the attack never closed the connection");
 }
 
 fn started() -> End {
@@ -54,16 +54,16 @@ fn rapid_reset_ends_after_201_streams() {
         ]
         .concat()
     };
-    assert_eq!(cut_off(&[], attack), (201, "reset-flood"));
+    assert_eq!(frames_until_close(&[], attack), (201, "reset-flood"));
 }
 
 #[test]
-fn faults_that_make_us_reset_count_like_resets() {
+fn stream_errors_of_the_peer_count_like_resets() {
     let increment = |count| {
         let id = odd(count);
         [headers(EH, id, POST), frame(WINDOW_UPDATE, 0, id, [0; 4])].concat()
     };
-    assert_eq!(cut_off(&[], increment), (201, "reset-flood"));
+    assert_eq!(frames_until_close(&[], increment), (201, "reset-flood"));
     let length = |count| {
         let fields = format!("{POST}\ncontent-length: 1");
         [
@@ -72,21 +72,21 @@ fn faults_that_make_us_reset_count_like_resets() {
         ]
         .concat()
     };
-    assert_eq!(cut_off(&[], length), (201, "reset-flood"));
+    assert_eq!(frames_until_close(&[], length), (201, "reset-flood"));
     let malformed = |count| headers(END | EH, odd(count), "x: y");
-    assert_eq!(cut_off(&[], malformed), (201, "reset-flood"));
+    assert_eq!(frames_until_close(&[], malformed), (201, "reset-flood"));
     let window = |count| {
         let id = odd(count);
         let most = [0x7f, 0xff, 0xff, 0xff];
         [headers(EH, id, POST), frame(WINDOW_UPDATE, 0, id, most)].concat()
     };
-    assert_eq!(cut_off(&[], window), (201, "reset-flood"));
+    assert_eq!(frames_until_close(&[], window), (201, "reset-flood"));
 }
 
 #[test]
-fn streams_beyond_the_limit_are_refused_and_then_cut_off() {
+fn streams_beyond_the_limit_are_refused_and_then_close_the_connection() {
     let attack = |count| headers(EH, odd(count), POST);
-    assert_eq!(cut_off(&[], attack), (301, "reset-flood"));
+    assert_eq!(frames_until_close(&[], attack), (301, "reset-flood"));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn cancels_of_downloads_are_no_attack() {
 }
 
 #[test]
-fn cancels_behind_the_head_are_bounded_too() {
+fn cancels_after_the_head_are_limited_too() {
     let mut server = started();
     let mut count = 0;
     while server.failure.is_none() {
@@ -138,14 +138,14 @@ fn cancels_behind_the_head_are_bounded_too() {
         }
         server.receive(&frame(RST_STREAM, 0, id, [0, 0, 0, 8]));
         server.take_out();
-        assert!(count < 10_000, "never cut off");
+        assert!(count < 10_000, "never closed");
     }
     assert_eq!(server.failure.map(Error::rule), Some("reset-rate"));
     assert_eq!(count, 2_001);
 }
 
 #[test]
-fn early_cancels_that_are_few_of_many_streams_are_bounded_in_total() {
+fn early_cancels_of_a_minority_of_streams_are_limited_in_total() {
     let attack = |count: u32| {
         let first = count * 6 - 5;
         [
@@ -156,11 +156,11 @@ fn early_cancels_that_are_few_of_many_streams_are_bounded_in_total() {
         ]
         .concat()
     };
-    assert_eq!(cut_off(&[], attack), (2_001, "reset-rate"));
+    assert_eq!(frames_until_close(&[], attack), (2_001, "reset-rate"));
 }
 
 #[test]
-fn downloads_that_are_cancelled_now_and_then_are_no_attack() {
+fn occasional_cancels_of_downloads_are_no_attack() {
     let mut server = started();
     for count in 1..=5_000 {
         server.now += Duration::from_millis(10);
@@ -187,43 +187,61 @@ fn slow_cancels_are_no_attack() {
 }
 
 #[test]
-fn header_blocks_without_end_are_cut_off() {
+fn endless_header_blocks_close_the_connection() {
     let start = headers(END, 1, GET);
     let small = |_| frame(CONTINUATION, 0, 1, block("a: b"));
-    assert_eq!(cut_off(&start, small), (17, "continuation-flood"));
+    assert_eq!(
+        frames_until_close(&start, small),
+        (17, "continuation-flood")
+    );
     let large = |_| frame(CONTINUATION, 0, 1, vec![0; 16_384]);
-    assert_eq!(cut_off(&start, large), (4, "continuation-flood"));
+    assert_eq!(frames_until_close(&start, large), (4, "continuation-flood"));
     let empty = |_| frame(CONTINUATION, 0, 1, "");
-    assert_eq!(cut_off(&start, empty), (17, "continuation-flood"));
+    assert_eq!(
+        frames_until_close(&start, empty),
+        (17, "continuation-flood")
+    );
 }
 
 #[test]
-fn frames_without_use_are_cut_off() {
+fn floods_of_useless_frames_close_the_connection() {
     let open = headers(EH, 1, POST);
     let settings = |_| frame(SETTINGS, 0, 0, [0, 4, 0, 1, 0, 0]);
-    assert_eq!(cut_off(&[], settings), (100, "settings-flood"));
+    assert_eq!(frames_until_close(&[], settings), (100, "settings-flood"));
     let acks = |_| frame(SETTINGS, END, 0, []);
-    assert_eq!(cut_off(&[], acks), (100, "settings-flood"));
+    assert_eq!(frames_until_close(&[], acks), (100, "settings-flood"));
     let pings = |_| frame(PING, 0, 0, [0; 8]);
-    assert_eq!(cut_off(&[], pings), (1_001, "ping-flood"));
+    assert_eq!(frames_until_close(&[], pings), (1_001, "ping-flood"));
     let pongs = |_| frame(PING, END, 0, [0; 8]);
-    assert_eq!(cut_off(&[], pongs), (1_001, "ping-ack-flood"));
+    assert_eq!(frames_until_close(&[], pongs), (1_001, "ping-ack-flood"));
     let known_pongs = |_| frame(PING, END, 0, "alive???");
-    assert_eq!(cut_off(&[], known_pongs), (1_001, "ping-ack-flood"));
+    assert_eq!(
+        frames_until_close(&[], known_pongs),
+        (1_001, "ping-ack-flood")
+    );
     let probes = |_| frame(PING, END, 0, "window??");
-    assert_eq!(cut_off(&[], probes), (1_001, "ping-ack-flood"));
+    assert_eq!(frames_until_close(&[], probes), (1_001, "ping-ack-flood"));
     let goaways = |_| frame(GOAWAY, 0, 0, [0; 8]);
-    assert_eq!(cut_off(&open, goaways), (11, "goaway-flood"));
+    assert_eq!(frames_until_close(&open, goaways), (11, "goaway-flood"));
     let empty = |_| frame(DATA, 0, 1, "");
-    assert_eq!(cut_off(&open, empty), (101, "empty-frame-flood"));
+    assert_eq!(frames_until_close(&open, empty), (101, "empty-frame-flood"));
     let padding = |_| frame(DATA, PADDED, 1, [&[200], &[0; 200][..]].concat());
-    assert_eq!(cut_off(&open, padding), (101, "empty-frame-flood"));
+    assert_eq!(
+        frames_until_close(&open, padding),
+        (101, "empty-frame-flood")
+    );
     let small = |_| frame(DATA, 0, 1, "x");
-    assert_eq!(cut_off(&open, small), (10_001, "small-data-flood"));
+    assert_eq!(
+        frames_until_close(&open, small),
+        (10_001, "small-data-flood")
+    );
     let windows = |_| frame(WINDOW_UPDATE, 0, 0, [0, 0, 0, 1]);
-    assert_eq!(cut_off(&[], windows), (2_001, "window-update-flood"));
+    assert_eq!(
+        frames_until_close(&[], windows),
+        (2_001, "window-update-flood")
+    );
     let priorities = |count| frame(PRIORITY, 0, odd(count), [0, 0, 0, 0, 1]);
-    assert_eq!(cut_off(&[], priorities), (501, "priority-flood"));
+    assert_eq!(frames_until_close(&[], priorities), (501, "priority-flood"));
     let updates = |count: u32| {
         frame(
             PRIORITY_UPDATE,
@@ -232,26 +250,35 @@ fn frames_without_use_are_cut_off() {
             [&odd(count).to_be_bytes()[..], b"u=1"].concat(),
         )
     };
-    assert_eq!(cut_off(&[], updates), (501, "priority-flood"));
+    assert_eq!(frames_until_close(&[], updates), (501, "priority-flood"));
     let unknown = |_| frame(0xfa, 0, 0, "");
-    assert_eq!(cut_off(&[], unknown), (501, "unknown-frame-flood"));
+    assert_eq!(
+        frames_until_close(&[], unknown),
+        (501, "unknown-frame-flood")
+    );
 }
 
 #[test]
-fn frames_on_streams_that_are_over_are_cut_off() {
+fn floods_of_frames_on_closed_streams_close_the_connection() {
     let reset = frame(RST_STREAM, 0, 1, [0, 0, 0, 8]);
     let cancelled = [headers(EH, 1, POST), reset.clone()].concat();
-    // Two are for the stream that was opened.
+    // The opened stream allows two more.
     assert_eq!(
-        cut_off(&cancelled, |_| reset.clone()),
+        frames_until_close(&cancelled, |_| reset.clone()),
         (503, "stray-frame-flood")
     );
-    let given_up = [headers(EH, 1, POST), frame(WINDOW_UPDATE, 0, 1, [0; 4])].concat();
+    let reset_by_server = [headers(EH, 1, POST), frame(WINDOW_UPDATE, 0, 1, [0; 4])].concat();
     let trailers = |_| headers(END | EH, 1, "a: b");
-    assert_eq!(cut_off(&given_up, trailers), (503, "stray-frame-flood"));
+    assert_eq!(
+        frames_until_close(&reset_by_server, trailers),
+        (503, "stray-frame-flood")
+    );
     let too_large = headers(EH, 1, &format!("{GET}{}", "\na: b".repeat(101)));
     let more = |_| headers(EH, 1, "a: b");
-    assert_eq!(cut_off(&too_large, more), (503, "stray-frame-flood"));
+    assert_eq!(
+        frames_until_close(&too_large, more),
+        (503, "stray-frame-flood")
+    );
 }
 
 #[test]
@@ -269,8 +296,8 @@ fn a_late_reset_of_every_stream_is_no_attack() {
 }
 
 #[test]
-fn a_tiny_window_makes_no_flood_of_tiny_frames() {
-    // The "data dribble": a window that opens byte by byte.
+fn tiny_window_updates_are_limited() {
+    // "Data dribble": a window that opens byte by byte.
     let tiny = [
         frame(SETTINGS, 0, 0, [0, 4, 0, 0, 0, 0]),
         headers(END | EH, 1, GET),
@@ -285,17 +312,17 @@ fn a_tiny_window_makes_no_flood_of_tiny_frames() {
         server.receive(&frame(WINDOW_UPDATE, 0, 1, [0, 0, 0, 1]));
         server.send();
         frames += 1;
-        assert!(frames < 10_000, "never cut off");
+        assert!(frames < 10_000, "never closed");
     }
     assert_eq!(server.failure.map(Error::rule), Some("window-update-flood"));
     assert!(frames < 2_100, "{frames}");
 }
 
 #[test]
-fn frames_in_the_course_of_long_transfers_are_no_attack() {
+fn frequent_frames_during_long_transfers_are_no_attack() {
     let limits = Limits::default();
     let (mut client, mut server) = (End::client(&limits), End::server(&limits));
-    // 30 MB down, with a PING and two WINDOW_UPDATE for every few frames, in no time at all.
+    // A download of 30 MB, with a PING and two WINDOW_UPDATE for every few frames, in zero time.
     let stream = client.get("/");
     server.receive(&client.take_out());
     server.complete.clear();
@@ -322,7 +349,7 @@ fn frames_in_the_course_of_long_transfers_are_no_attack() {
 }
 
 #[test]
-fn a_small_block_that_means_a_lot_costs_little() {
+fn a_small_block_that_decodes_to_many_bytes_costs_little() {
     // One field of 4,000 bytes in the table, then thousands of references to it.
     let mut server = started();
     let mut bomb = block(GET);
@@ -335,7 +362,7 @@ fn a_small_block_that_means_a_lot_costs_little() {
     assert_eq!(server.refused.len(), 1);
     assert_eq!(server.refused[0].1.code(), 431);
     assert!(server.connection.memory() < MEMORY_MAX);
-    // The table is as the client thinks: the next request may refer to it.
+    // The table agrees with the client's: the next request may refer to it.
     let next = [&block(GET)[..], &[0xbe]].concat();
     server.receive(&frame(HEADERS, END | EH, 3, next));
     assert_eq!(server.messages.len(), 1);

@@ -1,8 +1,8 @@
-//! Frames good and bad, section by section, with what a server has to make of them. Every row is
-//! run whole, cut at every byte, and byte by byte.
+//! Valid and invalid frames, section by section, with the expected reaction of a server. Each row is
+//! passed whole, cut at every byte, and byte by byte.
 //!
-//! A row is the section of RFC 9113, or of the RFC that it names, on which it rests; the frames after
-//! preface and SETTINGS; and the transcript: what is reported, and behind `=>` what is answered.
+//! A row has the section of RFC 9113, or of the RFC that it names; the frames after preface and
+//! SETTINGS; and the transcript: the events, and after `=>` the frames in response.
 
 use crate::h2_frames::*;
 
@@ -27,7 +27,7 @@ fn opened(rest: &str) -> String {
 }
 
 #[test]
-fn the_preface_comes_first_and_settings_behind_it() {
+fn the_preface_and_then_settings_come_first() {
     let cut = |bytes: &[u8]| bytes.to_vec();
     for (raw, expected) in [
         (
@@ -49,7 +49,7 @@ fn the_preface_comes_first_and_settings_behind_it() {
 }
 
 #[test]
-fn streams_have_states() {
+fn frames_follow_the_stream_states() {
     let rows = rows! {
         "4.1 unknown types are ignored": [frame(0x42, 0xff, 1, "??"), get()] => ANSWERED;
         "4.1 unknown flags are ignored": [headers(END | EH | 0x52, 1, GET)] => ANSWERED;
@@ -83,7 +83,7 @@ fn streams_have_states() {
 }
 
 #[test]
-fn data_and_headers_have_their_form() {
+fn data_and_headers_are_checked() {
     let rows = rows! {
         "6.1 DATA on stream 0": [frame(DATA, 0, 0, "x")] => PROTOCOL;
         "6.1 padding": [open(), frame(DATA, PADDED | END, 1, "\x02hi\0\0")]
@@ -115,7 +115,7 @@ fn data_and_headers_have_their_form() {
 }
 
 #[test]
-fn priorities_resets_and_settings_have_their_form() {
+fn priorities_resets_and_settings_are_checked() {
     let rows = rows! {
         "6.3 PRIORITY on stream 0": [frame(PRIORITY, 0, 0, [0; 5])] => PROTOCOL;
         "6.3 PRIORITY of a wrong size": [frame(PRIORITY, 0, 1, [0; 4])] => SIZE;
@@ -148,17 +148,17 @@ fn priorities_resets_and_settings_have_their_form() {
 }
 
 #[test]
-fn pushes_pings_farewells_and_windows_have_their_form() {
+fn push_ping_goaway_and_window_update_are_checked() {
     let rows = rows! {
         "6.6 PUSH_PROMISE": [open(), frame(PUSH_PROMISE, EH, 1, [0, 0, 0, 2])]
             => "1 POST / @a [] =? | failed push-unexpected => GOAWAY PROTOCOL_ERROR";
         "6.7 PING": [frame(PING, 0, 0, "12345678")] => " => PING 1 \"12345678\"";
-        "6.7 PING that answers nothing": [frame(PING, END, 0, "12345678"), get()] => ANSWERED;
+        "6.7 PING ACK without a PING": [frame(PING, END, 0, "12345678"), get()] => ANSWERED;
         "6.7 PING on a stream": [frame(PING, 0, 1, "12345678")] => PROTOCOL;
         "6.7 PING of a wrong size": [frame(PING, 0, 0, "1234567")] => SIZE;
         "6.8 GOAWAY": [frame(GOAWAY, 0, 0, [0; 8]), get()]
             => "goaway NO_ERROR | 1 GET / @a [] | 1 end";
-        "6.8 GOAWAY with words": [frame(GOAWAY, 0, 0, "\0\0\0\0\0\0\0\x0bcalm down")]
+        "6.8 GOAWAY with debug data": [frame(GOAWAY, 0, 0, "\0\0\0\0\0\0\0\x0bcalm down")]
             => "goaway ENHANCE_YOUR_CALM";
         "6.8 GOAWAY on a stream": [frame(GOAWAY, 0, 1, [0; 8])] => PROTOCOL;
         "6.8 GOAWAY of a wrong size": [frame(GOAWAY, 0, 0, [0; 7])] => SIZE;
@@ -180,7 +180,7 @@ fn pushes_pings_farewells_and_windows_have_their_form() {
 }
 
 #[test]
-fn header_blocks_are_continued_at_once() {
+fn continuation_follows_its_header_block_directly() {
     let rows = rows! {
         "6.10 CONTINUATION after the end": [open(), frame(CONTINUATION, EH, 1, "")]
             => opened(PROTOCOL);
@@ -189,9 +189,9 @@ fn header_blocks_are_continued_at_once() {
         "6.10 CONTINUATION on another stream":
             [headers(END, 1, GET), frame(CONTINUATION, EH, 3, "")]
             => PROTOCOL;
-        "6.10 something else in between": [headers(END, 1, GET), frame(PING, 0, 0, "12345678")]
+        "6.10 another frame in between": [headers(END, 1, GET), frame(PING, 0, 0, "12345678")]
             => PROTOCOL;
-        "6.10 something unknown in between": [headers(END, 1, GET), frame(0x42, 0, 0, "")]
+        "6.10 an unknown frame in between": [headers(END, 1, GET), frame(0x42, 0, 0, "")]
             => PROTOCOL;
         "6.10 CONTINUATION":
             [headers(END, 1, GET), frame(CONTINUATION, 0, 1, block("a: b")), frame(CONTINUATION, EH, 1, block("c: d"))]
@@ -208,7 +208,7 @@ fn header_blocks_are_continued_at_once() {
         "9218 7.1 PRIORITY_UPDATE for stream 0": [frame(PRIORITY_UPDATE, 0, 0, "\0\0\0\0u=0")]
             => PROTOCOL;
         "9218 7.1 PRIORITY_UPDATE without stream": [frame(PRIORITY_UPDATE, 0, 0, "\0\0\0")] => SIZE;
-        "7541 a block that is no HPACK": [frame(HEADERS, END | EH, 1, [0x80])]
+        "7541 a malformed block": [frame(HEADERS, END | EH, 1, [0x80])]
             => "failed compression => GOAWAY COMPRESSION_ERROR";
         "7541 the same in trailers": [open(), frame(HEADERS, END | EH, 1, [0xfe])]
             => "1 POST / @a [] =? | failed compression => GOAWAY COMPRESSION_ERROR";

@@ -1,4 +1,4 @@
-//! Two of our machines against each other: whole exchanges, and the end of a connection.
+//! A client and a server of this crate: whole exchanges, and the shutdown of a connection.
 
 use blitz_proto::h2::{Code, UpgradeSettings};
 use blitz_proto::{
@@ -141,7 +141,7 @@ fn heads_larger_than_a_frame_are_continued() {
 }
 
 #[test]
-fn a_head_beyond_a_limit_is_answered_with_431_and_the_connection_goes_on() {
+fn a_head_beyond_a_limit_is_answered_with_431_and_the_connection_stays_open() {
     let (mut client, mut server) = pair();
     let mut many = post("/");
     (0..200).for_each(|n| many.fields.append(format!("x-{n}").as_str(), "1"));
@@ -173,7 +173,7 @@ fn a_head_beyond_a_limit_is_answered_with_431_and_the_connection_goes_on() {
 }
 
 #[test]
-fn cookie_crumbs_become_one_field_and_secrets_stay_out_of_tables() {
+fn cookies_are_joined_and_secrets_are_never_indexed() {
     let (mut client, mut server) = pair();
     let mut head = post("/");
     head.fields.append(Name::Cookie, "a=1");
@@ -229,7 +229,7 @@ fn fields_of_http1_are_left_out_and_names_are_in_lower_case() {
 #[test]
 fn connect_opens_tunnels_plain_and_extended() {
     let (mut client, mut server) = pair();
-    assert!(client.connection.takes_extended_connect());
+    assert!(client.connection.allows_extended_connect());
     let plain = RequestHead::new(Method::Connect, "example.org:443");
     let mut extended = RequestHead::new(Method::Get, "/chat");
     extended.set_authority("example.org");
@@ -317,7 +317,7 @@ fn responses_without_content_end_with_their_head() {
 }
 
 #[test]
-fn wrong_lengths_of_our_own_are_errors_before_they_are_sent() {
+fn sending_content_of_a_wrong_length_is_an_error() {
     let (mut client, mut server) = pair();
     let stream = client.get("/");
     server.receive(&client.take_out());
@@ -347,12 +347,12 @@ fn wrong_lengths_of_our_own_are_errors_before_they_are_sent() {
 }
 
 #[test]
-fn a_server_drains_in_two_steps_and_late_requests_are_safe_to_repeat() {
+fn a_server_drains_in_two_steps_and_late_requests_are_safe_to_retry() {
     let (mut client, mut server) = pair();
     let first = client.get("/first");
     server.receive(&client.take_out());
     server.connection.drain(&mut server.out);
-    // This one crosses the first GOAWAY and is still taken.
+    // This one crosses the first GOAWAY and is still accepted.
     let second = client.get("/second");
     client.receive(&server.take_out());
     assert_eq!(
@@ -383,7 +383,7 @@ fn a_server_drains_in_two_steps_and_late_requests_are_safe_to_repeat() {
 }
 
 #[test]
-fn streams_beyond_the_limit_are_not_opened_and_if_they_are_they_are_refused() {
+fn a_client_opens_no_streams_beyond_the_limit_and_a_server_refuses_them() {
     let limits = Limits {
         concurrent_streams_max: 2,
         ..Limits::default()
@@ -407,7 +407,7 @@ fn streams_beyond_the_limit_are_not_opened_and_if_they_are_they_are_refused() {
 }
 
 #[test]
-fn a_stream_reset_by_the_client_keeps_its_place_until_it_is_forgotten() {
+fn a_stream_reset_by_the_client_counts_until_it_is_forgotten() {
     let limits = Limits {
         concurrent_streams_max: 1,
         ..Limits::default()
@@ -438,12 +438,12 @@ fn a_stream_reset_by_the_client_keeps_its_place_until_it_is_forgotten() {
 }
 
 #[test]
-fn heads_that_repeat_mean_what_they_say_and_not_what_they_said() {
+fn a_cached_head_is_used_only_for_an_equal_block() {
     let (mut client, mut server) = pair();
     let mut head = post("/");
     let mut response = ResponseHead::default();
     for round in 0..60 {
-        // The same for some rounds, so that it is recalled; then one thing or the other changes.
+        // Equal for some rounds, so that the cached head is used; then one part changes.
         let value = ["one", "two", "one"][round / 7 % 3];
         head.fields.set("x-value", value);
         head.set_path(["/", "/other"][round / 11 % 2]);
@@ -485,7 +485,7 @@ fn pings_are_answered() {
 }
 
 #[test]
-fn a_request_of_http1_goes_on_as_stream_1() {
+fn an_upgraded_http1_request_becomes_stream_1() {
     let (mut client, mut server) = (
         End::client(&Limits::default()),
         End::server(&Limits::default()),
@@ -497,7 +497,7 @@ fn a_request_of_http1_goes_on_as_stream_1() {
     let stream = server.connection.upgrade(&head, &settings);
     assert_eq!(server.connection.send_window(stream), 4);
     server.respond(stream, &ResponseHead::default(), b"Hello".to_vec(), None);
-    // The client of this test knows nothing of stream 1, so its frames are looked at here.
+    // The client of this test has no stream 1, so the test reads the frames itself.
     server.take_out();
     server.send();
     let out = server.take_out();
@@ -506,7 +506,7 @@ fn a_request_of_http1_goes_on_as_stream_1() {
 }
 
 #[test]
-fn a_response_has_a_say_in_its_priority() {
+fn a_response_overrides_the_priority_of_its_request() {
     let (mut client, mut server) = pair();
     let mut streams = Vec::new();
     for (wish, answer) in [
@@ -536,7 +536,7 @@ fn a_response_has_a_say_in_its_priority() {
     let turns = (0..4).map_while(|_| server.connection.next_to_send());
     let order: Vec<_> = turns.collect();
     assert_eq!(order, [streams[1], streams[2], streams[0], streams[3]]);
-    // A later word of the client's replaces only its own.
+    // A later PRIORITY_UPDATE of the client replaces only the client's parameters.
     let mut update = vec![0, 0, 7, 16, 0, 0, 0, 0, 0];
     update.extend_from_slice(&streams[1].get().to_be_bytes());
     update.extend_from_slice(b"u=0");
@@ -549,7 +549,7 @@ fn a_response_has_a_say_in_its_priority() {
 }
 
 #[test]
-fn windows_that_are_given_back_shrink_with_their_caps() {
+fn announced_windows_shrink_with_their_caps() {
     let (mut client, mut server) = pair();
     server.releases = false;
     let stream = client
@@ -563,7 +563,7 @@ fn windows_that_are_given_back_shrink_with_their_caps() {
     connection.release(stream, received, out);
     settle(&mut client, &mut server);
     assert_eq!(server.messages[&stream].content.len(), received + 10_000);
-    // Without memory windows still open a little, and wide once there is some.
+    // Without memory, windows still open a little; with memory they open wide.
     server.connection.cap_windows(0, 0);
     server.connection.release(stream, 10_000, &mut server.out);
     settle(&mut client, &mut server);
@@ -577,7 +577,7 @@ fn windows_that_are_given_back_shrink_with_their_caps() {
     );
 }
 
-/// A pair of which the server answers a request with more than any window.
+/// Sends a request that the server answers with more content than any window.
 fn answering(client: &mut End, server: &mut End) -> blitz_proto::h2::StreamId {
     let stream = client.get("/");
     let to_server = client.take_out();
@@ -596,7 +596,7 @@ fn only_the_window_of_a_stream_whose_reader_keeps_up_grows() {
     client.releases = true;
     let fast = answering(&mut client, &mut server);
     assert_eq!(client.messages[&fast].content.len(), 3_000_000);
-    // The window of the next stream begins as small as ever, whatever the connection can carry.
+    // The window of the next stream begins at the initial size, regardless of the connection's.
     client.releases = false;
     let next = answering(&mut client, &mut server);
     for stream in [stalled, next] {
@@ -604,7 +604,7 @@ fn only_the_window_of_a_stream_whose_reader_keeps_up_grows() {
     }
 }
 
-/// A stream of which one small window has come, which may grow from there.
+/// A stream that has received one small window of content; the window may still grow.
 fn with_small_window(client: &mut End, server: &mut End) -> blitz_proto::h2::StreamId {
     answering(client, server);
     client.connection.set_stream_window(16_384, &mut client.out);
@@ -616,10 +616,10 @@ fn with_small_window(client: &mut End, server: &mut End) -> blitz_proto::h2::Str
 }
 
 #[test]
-fn the_window_of_a_stream_whose_reader_lags_behind_stays_as_it_is() {
+fn the_window_of_a_slow_reader_does_not_grow() {
     let (mut client, mut server) = pair();
     let slow = with_small_window(&mut client, &mut server);
-    // It takes as much as is announced again, and holds as much all the time.
+    // It releases half a window at a time and always holds the other half.
     for taken in 1..=10 {
         client.connection.release(slow, 8_192, &mut client.out);
         settle(&mut client, &mut server);
@@ -642,7 +642,7 @@ fn windows_grow_no_further_than_the_caller_allows() {
 }
 
 #[test]
-fn first_windows_of_streams_may_change_while_the_connection_is_open() {
+fn initial_windows_may_change_on_an_open_connection() {
     let (mut client, mut server) = pair();
     client.releases = false;
     let before = answering(&mut client, &mut server);
@@ -655,12 +655,12 @@ fn first_windows_of_streams_may_change_while_the_connection_is_open() {
 
     client.connection.set_stream_window(8_192, &mut client.out);
     assert_eq!(client.connection.stream_window(), 8_192);
-    // What is on its way already was sent in the old window.
+    // Content in flight was sent within the old window.
     server.respond(open, &ResponseHead::default(), vec![7; 50_000], None);
     server.send();
-    let on_its_way = server.take_out();
+    let in_flight = server.take_out();
     let next = client.get("/");
-    client.receive(&on_its_way);
+    client.receive(&in_flight);
     assert_eq!(client.messages[&open].content.len(), 50_000);
     let to_server = client.take_out();
     server.receive(&to_server);
@@ -671,7 +671,7 @@ fn first_windows_of_streams_may_change_while_the_connection_is_open() {
     assert_eq!(client.messages[&before].content.len(), 65_536);
     assert!(client.messages[&untouched].is_complete && client.failure.is_none());
 
-    // The server has to be heard before the next change; what is taken opens the smaller window.
+    // The next change needs the server's acknowledgement; released bytes reopen the smaller window.
     client.connection.set_stream_window(16_384, &mut client.out);
     client.connection.set_stream_window(4_096, &mut client.out);
     assert_eq!(client.connection.stream_window(), 16_384);
@@ -679,15 +679,15 @@ fn first_windows_of_streams_may_change_while_the_connection_is_open() {
     assert_eq!(client.messages[&next].content.len(), 16_384);
     client.connection.release(next, 16_384, &mut client.out);
     settle(&mut client, &mut server);
-    // Its reader has kept up, so that it grows from there.
+    // Its reader has kept up, so its window grows.
     assert_eq!(client.messages[&next].content.len(), 16_384 + 32_768);
     assert!(client.failure.is_none() && server.failure.is_none());
 }
 
-/// What is released before the server has acknowledged the smaller window is announced, and taken back
-/// again by the change.
+/// Credit that is announced before the server acknowledges the smaller window is cancelled by the
+/// change.
 #[test]
-fn a_stream_goes_on_whose_window_was_made_smaller_while_all_of_it_was_used() {
+fn a_stream_continues_after_its_exhausted_window_was_reduced() {
     let limits = Limits::default();
     let does_not_grow = Limits {
         stream_window_bytes_max: limits.stream_buffer_bytes_max,
@@ -701,9 +701,9 @@ fn a_stream_goes_on_whose_window_was_made_smaller_while_all_of_it_was_used() {
     server.complete.clear();
     server.respond(stream, &ResponseHead::default(), vec![7; 200_000], None);
     server.send();
-    let on_its_way = server.take_out();
+    let in_flight = server.take_out();
     client.connection.set_stream_window(8_192, &mut client.out);
-    client.receive(&on_its_way);
+    client.receive(&in_flight);
     assert_eq!(client.messages[&stream].content.len(), 65_536);
     settle(&mut client, &mut server);
     assert_eq!(client.messages[&stream].content.len(), 200_000);
@@ -711,7 +711,7 @@ fn a_stream_goes_on_whose_window_was_made_smaller_while_all_of_it_was_used() {
 }
 
 /// RFC 9113, section 6.9.2: a change of the initial size may leave a window below zero. Frames without
-/// content take nothing of it.
+/// content use no window.
 #[test]
 fn a_request_may_end_while_its_window_is_below_zero() {
     let limits = Limits {
@@ -734,7 +734,7 @@ fn a_request_may_end_while_its_window_is_below_zero() {
         .concat();
         [&head, content].concat()
     };
-    // The client has not heard of the smaller windows yet; it says so with the acknowledgement.
+    // The client uses the default windows until it receives and acknowledges the SETTINGS.
     let mut bytes = client.take_out();
     bytes.extend(frame(0, 0, 1, &[7; 16_000]));
     bytes.extend(frame(4, 1, 0, &[]));

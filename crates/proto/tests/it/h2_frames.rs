@@ -1,4 +1,4 @@
-//! Frames written by hand, and a server's and a client's reports about them as one line.
+//! Hand-written frames, and the events of a server or a client that receives them, in one line.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) const DEPENDS: u8 = 32;
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A request of which only the path may be changed.
+/// A request in which only the path may change.
 pub(crate) const GET: &str = ":method: GET\n:scheme: https\n:authority: a\n:path: /";
 pub(crate) const POST: &str = ":method: POST\n:scheme: https\n:authority: a\n:path: /";
 
@@ -42,7 +42,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: impl AsRef<[u8]>)
     bytes
 }
 
-/// Fields as `name: value` lines, all literals that no table keeps.
+/// A block of the fields in `name: value` lines, all as literals that no table holds.
 pub(crate) fn block(fields: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in fields.split('\n').filter(|line| !line.is_empty()) {
@@ -87,7 +87,7 @@ pub(crate) fn check(rows: Vec<(&str, Vec<u8>, String)>, run: impl Fn(&[u8]) -> S
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// What a server reports about a connection whose preface and settings are in order.
+/// The events of a server on a connection with a valid preface and SETTINGS.
 pub(crate) fn server(frames: &[u8]) -> String {
     let mut raw = PREFACE.to_vec();
     raw.extend_from_slice(&frame(SETTINGS, 0, 0, []));
@@ -95,12 +95,12 @@ pub(crate) fn server(frames: &[u8]) -> String {
     server_raw(&raw)
 }
 
-/// The same for any bytes; the same for any way to cut them, or this panics.
+/// The same for any bytes; panics if the events depend on how the bytes are cut.
 pub(crate) fn server_raw(raw: &[u8]) -> String {
     in_all_pieces(raw, |pieces| Run::server().run(pieces))
 }
 
-/// What a client reports that has sent a request of this method on stream 1, with its end.
+/// The events of a client that has sent a complete request with this method on stream 1.
 pub(crate) fn client(method: Method, frames: &[u8]) -> String {
     let mut raw = frame(SETTINGS, 0, 0, []);
     raw.extend_from_slice(frames);
@@ -222,7 +222,7 @@ impl Run {
                 self.end(stream, end);
             }
             Event::Data { stream, end, .. } => {
-                // Nothing is released, so that windows can be seen to close.
+                // Nothing is released, so that tests can observe closed windows.
                 self.end(stream, end);
             }
             Event::Trailers { stream } => {
@@ -263,7 +263,7 @@ impl Run {
         format!("{text} [{}]", lines(&head.fields))
     }
 
-    /// Ends are answered with an empty 200, so that streams close.
+    /// Answers a complete message with an empty 200, so that streams close.
     fn end(&mut self, stream: StreamId, end: bool) {
         if end {
             self.event(&format!("{stream} end"));
@@ -304,7 +304,7 @@ fn lines(fields: &Fields) -> String {
     fields.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
-/// What a peer would care about: not the acknowledgement of settings, nor windows and answers.
+/// The frames of the output, except acknowledgements of SETTINGS, WINDOW_UPDATE and responses.
 fn describe_output(mut out: &[u8]) -> String {
     let mut all = Vec::new();
     while let Some((header, rest)) = out.split_first_chunk::<9>() {

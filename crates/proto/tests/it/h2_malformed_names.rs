@@ -1,5 +1,5 @@
-//! A malformed field name stays malformed when the dynamic table gives it back (RFC 9113, section
-//! 8.2.1; CVE-2023-25725), and the table stays the one that the peer knows.
+//! A malformed field name from the dynamic table is refused, too (RFC 9113, section 8.2.1;
+//! CVE-2023-25725), and the table stays equal to the peer's.
 
 use blitz_proto::Limits;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::h2_frames::*;
 use crate::h2_support::End;
 
-/// Names that no message may have, with the rule that refuses them.
+/// Forbidden names, with the rule that refuses them.
 const NAMES: [(&[u8], &str); 6] = [
     (b"", "field-name-malformed"),
     (b"a b", "field-name-malformed"),
@@ -25,7 +25,7 @@ const REFERENCES: [&[u8]; 4] = [
     &[0x1f, 0x2f, 1, b'v'],
 ];
 
-/// A literal that enters the table.
+/// A literal with indexing.
 fn indexed(name: &[u8], value: &[u8]) -> Vec<u8> {
     [&[0x40, name.len() as u8], name, &[value.len() as u8], value].concat()
 }
@@ -36,7 +36,7 @@ fn requests_with_a_malformed_name_from_the_table_are_reset() {
         for (at, reference) in REFERENCES.into_iter().enumerate() {
             // A value may be malformed as well; the next literal brings another.
             let value: &[u8] = if at == 0 { b" " } else { b"1" };
-            // The first request's good field, behind the malformed ones.
+            // The first request's valid field, behind the malformed ones.
             let good = if reference[0] == 0x7e { 0xc0 } else { 0xbf };
             let blocks = [
                 indexed(b"good", b"1"),
@@ -128,15 +128,15 @@ fn field() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// No message has a malformed name, whatever the table holds (`End` looks at all of them).
+    /// No message has a malformed name, whatever the table holds (`End` checks every message).
     #[test]
-    fn no_block_brings_a_malformed_name(
+    fn no_block_produces_a_malformed_name(
         blocks in prop::collection::vec(prop::collection::vec(field(), 0..4), 1..12),
     ) {
         let mut server = End::server(&Limits::default());
         server.receive(PREFACE);
         server.receive(&frame(SETTINGS, 0, 0, []));
-        // Something for the first references to find.
+        // An entry for the first references.
         let first = [block(GET), [(); 4].map(|()| indexed(b"good", b"1")).concat()].concat();
         server.receive(&frame(HEADERS, END | EH, 1, first));
         for (id, fields) in (3..).step_by(4).zip(blocks) {

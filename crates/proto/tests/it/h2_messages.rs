@@ -1,4 +1,4 @@
-//! Messages good and malformed, with what a server or a client has to make of them. Rows are as in
+//! Valid and malformed messages, with the expected reaction of a server or a client. Rows are as in
 //! `h2_conformity`.
 
 use blitz_proto::Method;
@@ -6,7 +6,7 @@ use blitz_proto::Method;
 use crate::h2_frames::*;
 
 #[test]
-fn malformed_requests_are_reset_and_others_go_on() {
+fn malformed_requests_are_reset_and_others_continue() {
     for (section, fields, rule) in with_more(MALFORMED).chain(instead(OTHERWISE_MALFORMED)) {
         let frames = [headers(END | EH, 1, &fields), headers(END | EH, 3, GET)].concat();
         let expected =
@@ -27,7 +27,7 @@ fn instead(rows: &[Row]) -> impl Iterator<Item = (&str, String, &str)> {
         .map(|(section, fields, rule)| (*section, (*fields).to_owned(), *rule))
 }
 
-/// Fields behind a request that is good by itself.
+/// Fields appended to a valid request.
 const MALFORMED: &[Row] = &[
     ("8.2.1 upper case", "Abc: d", "field-name-uppercase"),
     ("8.2.1 a space in a name", "a b: c", "field-name-malformed"),
@@ -197,7 +197,7 @@ fn requests_that_cannot_be_served_are_refused_with_a_status() {
 }
 
 #[test]
-fn good_requests_of_every_kind_are_understood() {
+fn valid_requests_of_every_kind_are_accepted() {
     let with = |more: &str| format!("{GET}\n{more}");
     let connect = ":method: CONNECT\n:authority: a:443";
     let extended =
@@ -242,7 +242,7 @@ fn good_requests_of_every_kind_are_understood() {
 }
 
 #[test]
-fn content_of_a_wrong_length_is_a_fault_of_its_stream() {
+fn content_of_a_wrong_length_is_a_stream_error() {
     let post = |length: &str| headers(EH, 1, &format!("{POST}\ncontent-length: {length}"));
     let mismatch = |before: &str| {
         format!(
@@ -272,7 +272,7 @@ fn content_of_a_wrong_length_is_a_fault_of_its_stream() {
 }
 
 #[test]
-fn content_beyond_a_window_is_a_fault() {
+fn content_beyond_a_window_is_an_error() {
     let content = |stream| frame(DATA, 0, stream, vec![b'x'; 16_384]).repeat(4);
     let full = |stream| [headers(EH, stream, POST), content(stream)].concat();
     let one = [full(1), frame(DATA, 0, 1, "x")].concat();
@@ -291,7 +291,7 @@ fn content_beyond_a_window_is_a_fault() {
 }
 
 #[test]
-fn responses_are_read() {
+fn valid_responses_are_accepted() {
     let end = |fields: &str| headers(END | EH, 1, fields);
     let head = |fields: &str| headers(EH, 1, fields);
     let ok = ":status: 200";
@@ -321,7 +321,7 @@ fn responses_are_read() {
 }
 
 #[test]
-fn responses_are_policed() {
+fn malformed_responses_are_refused() {
     let end = |fields: &str| headers(END | EH, 1, fields);
     let ok = ":status: 200";
     let reset = |rule: &str| format!("1 reset {rule} => RST_STREAM 1 PROTOCOL_ERROR");
@@ -350,7 +350,7 @@ fn responses_are_policed() {
 }
 
 #[test]
-fn the_request_decides_what_a_response_may_have() {
+fn the_request_determines_whether_a_response_has_content() {
     let head = |fields: &str| headers(END | EH, 1, fields);
     assert_eq!(
         client(Method::Head, &head(":status: 200\ncontent-length: 9")),

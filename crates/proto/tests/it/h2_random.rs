@@ -1,5 +1,5 @@
-//! Two of our machines against each other: random exchanges in random order, over a network that
-//! cuts everything into random pieces. Whatever happens, what was sent is what is received.
+//! A client and a server of this crate: random exchanges in random order, over a network that cuts the
+//! bytes into random pieces. Every message must be received as it was sent.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use blitz_proto::{Fields, Limits, Method, Name, RequestHead, ResponseHead, Statu
 use crate::h2_support::{End, Message};
 
 #[test]
-fn what_is_sent_is_what_is_received() {
+fn random_exchanges_are_received_as_sent() {
     let first: u64 = std::env::var("SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())
@@ -21,7 +21,7 @@ fn what_is_sent_is_what_is_received() {
     }
 }
 
-/// A generator of numbers: PCG without its trimmings.
+/// A random number generator: a minimal PCG.
 struct Random(u64);
 
 impl Random {
@@ -47,13 +47,13 @@ struct World {
     random: Random,
     client: End,
     server: End,
-    /// Bytes on the way.
+    /// Bytes in flight.
     to_server: Vec<u8>,
     to_client: Vec<u8>,
-    /// What was sent, by stream.
+    /// The sent messages, by stream.
     requests: BTreeMap<StreamId, Message>,
     responses: BTreeMap<StreamId, Message>,
-    given_up: Vec<StreamId>,
+    cancelled: Vec<StreamId>,
 }
 
 impl World {
@@ -78,7 +78,7 @@ impl World {
             to_client: Vec::new(),
             requests: BTreeMap::new(),
             responses: BTreeMap::new(),
-            given_up: Vec::new(),
+            cancelled: Vec::new(),
         }
     }
 
@@ -87,7 +87,7 @@ impl World {
             match self.random.below(8) {
                 0 => self.request(),
                 1 => self.respond(),
-                2 => self.give_up(),
+                2 => self.cancel(),
                 3 => drop(self.client.send_frame()),
                 4 => drop(self.server.send_frame()),
                 5 | 6 => self.deliver(),
@@ -174,18 +174,18 @@ impl World {
         self.server.respond(stream, &head, content, trailers);
     }
 
-    fn give_up(&mut self) {
+    fn cancel(&mut self) {
         let open: Vec<_> = self.client.connection.streams().collect();
         if !open.is_empty() && self.random.one_in(4) {
             let stream = open[self.random.below(open.len())];
             self.client
                 .connection
                 .reset(stream, Code::CANCEL, &mut self.client.out);
-            self.given_up.push(stream);
+            self.cancelled.push(stream);
         }
     }
 
-    /// A piece of what is on the way arrives on either side.
+    /// Delivers a piece of the bytes in flight to each side.
     fn deliver(&mut self) {
         self.to_server.append(&mut self.client.out);
         self.to_client.append(&mut self.server.out);
@@ -205,7 +205,7 @@ impl World {
     }
 
     fn check(&self) {
-        let is_kept = |stream: &StreamId| !self.given_up.contains(stream);
+        let is_kept = |stream: &StreamId| !self.cancelled.contains(stream);
         let known = |end: &End, stream: &StreamId| {
             let mut message = end.messages.get(stream).cloned().unwrap_or_default();
             message.fields.retain(|(name, _)| name != "content-length");

@@ -1,4 +1,4 @@
-//! Ends of an HTTP/2 connection that do what an honest application does, for the tests to drive.
+//! Ends of an HTTP/2 connection that behave like an honest application, for the tests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use blitz_proto::{
     BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status,
 };
 
-/// What the peer of a machine has sent, as the application sees it.
+/// A message from the peer, as the application receives it.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) start: String,
@@ -16,11 +16,11 @@ pub(crate) struct Message {
     pub(crate) content: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
     pub(crate) is_complete: bool,
-    /// The rule by which the stream ended before its time.
+    /// The rule that ended the stream early.
     pub(crate) reset: Option<&'static str>,
 }
 
-/// One end: a machine, what it is to send, and what it has received.
+/// One end: a connection, its pending output, and the received messages.
 pub(crate) struct End {
     pub(crate) connection: Connection,
     is_server: bool,
@@ -28,7 +28,7 @@ pub(crate) struct End {
     pub(crate) messages: BTreeMap<StreamId, Message>,
     pub(crate) failure: Option<Error>,
     pub(crate) now: Duration,
-    /// Whether what arrives is taken at once, so that windows open again.
+    /// Whether received content is released at once, so that windows reopen.
     pub(crate) releases: bool,
     /// Requests that are complete and not answered yet.
     pub(crate) complete: Vec<StreamId>,
@@ -41,7 +41,7 @@ pub(crate) struct End {
     sending: BTreeMap<StreamId, Content>,
 }
 
-/// What is still to be sent on a stream.
+/// The pending content of a stream.
 struct Content {
     bytes: Vec<u8>,
     at: usize,
@@ -78,12 +78,12 @@ impl End {
         }
     }
 
-    /// What is to go out now.
+    /// Takes the pending output.
     pub(crate) fn take_out(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Presents bytes, and does what the events ask for.
+    /// Presents bytes, and handles the events.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         loop {
@@ -121,7 +121,7 @@ impl End {
                 end,
                 length,
             } => {
-                // The answer to HEAD may end and leave open what the length would be.
+                // A response to HEAD may end without declaring a length.
                 assert!(!end || !self.is_server || length != BodyLength::Unknown);
                 self.note_head(stream);
                 self.note_end(stream, end);
@@ -194,7 +194,7 @@ impl End {
         }
     }
 
-    /// Answers everything that is complete: with its content, or else a greeting.
+    /// Answers every complete request: with its content, or with a greeting if it has none.
     pub(crate) fn answer(&mut self) {
         for stream in std::mem::take(&mut self.complete) {
             let content = self.messages[&stream].content.clone();
@@ -309,7 +309,7 @@ fn lines(fields: &Fields) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Moves bytes both ways until nothing more is to be said.
+/// Moves bytes both ways until both ends have no more output.
 pub(crate) fn settle(client: &mut End, server: &mut End) {
     loop {
         client.send();

@@ -1,5 +1,5 @@
-//! Raw requests, hostile, odd and good, with what has to become of them. Every one is run whole,
-//! cut at every byte, and byte by byte.
+//! Hostile, odd and valid raw requests with their expected outcomes. Each is passed whole, cut at
+//! every byte, and byte by byte.
 
 use blitz_testing::REQUESTS;
 

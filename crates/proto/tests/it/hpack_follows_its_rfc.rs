@@ -1,4 +1,4 @@
-//! HPACK against the examples of its RFC, against another implementation, and both ways round.
+//! HPACK against the examples of RFC 7541, and against another implementation in both directions.
 
 use blitz_proto::h2::hpack::{Decoder, Encoder, Malformed};
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn text(fields: &[Field]) -> String {
     fields.iter().map(line).collect::<Vec<_>>().join(" ")
 }
 
-/// Blocks that one decoder gets one after the other, with what they mean.
+/// Blocks that one decoder decodes in order, with the expected fields.
 fn check(table_size: usize, blocks: &[(&str, &str)]) {
     let mut decoder = Decoder::new(table_size);
     for (block, expected) in blocks {
@@ -161,8 +161,8 @@ fn malformed_blocks_are_refused() {
         "be",             // an entry that is not there
         "ff80 8080 8080", // an index without end
         "40",             // no name
-        "4003 6162",      // a name cut off
-        "4001 6103 62",   // a value cut off
+        "4003 6162",      // a truncated name
+        "4001 6103 62",   // a truncated value
         "4001 61 81 ff",  // Huffman padding of eight bits
         "3fe2 1f",        // a table of 4,097 bytes
         "82 20",          // a size update behind a field
@@ -178,7 +178,7 @@ fn malformed_blocks_are_refused() {
 }
 
 #[test]
-fn a_field_that_repeats_becomes_one_byte() {
+fn a_repeated_field_becomes_one_byte() {
     let mut encoder = Encoder::new(4096);
     let mut lens = Vec::new();
     for _ in 0..4 {
@@ -192,7 +192,7 @@ fn a_field_that_repeats_becomes_one_byte() {
 }
 
 #[test]
-fn what_is_never_to_be_indexed_is_not() {
+fn never_indexed_fields_are_not_indexed() {
     let mut encoder = Encoder::new(4096);
     for _ in 0..4 {
         let mut out = Vec::new();
@@ -224,7 +224,7 @@ fn table_sizes_of_the_peer_are_announced_smallest_first() {
     assert_eq!(out, [0x3f, 0xe1, 0x1f], "never more than our own limit");
 }
 
-/// Fields as they occur, few enough values that they repeat.
+/// Common fields, with few enough values that they repeat.
 fn fields() -> impl Strategy<Value = Vec<Field>> {
     let name = prop_oneof![
         Just(":path".to_owned()),
@@ -252,7 +252,7 @@ fn exchange() -> impl Strategy<Value = (Vec<Vec<Field>>, Vec<Option<u16>>)> {
 
 proptest! {
     #[test]
-    fn whatever_is_encoded_is_decoded_by_us_and_by_others((blocks, sizes) in exchange()) {
+    fn encoded_blocks_are_decoded_by_both_implementations((blocks, sizes) in exchange()) {
         let mut encoder = Encoder::new(4096);
         let mut ours = Decoder::new(4096);
         let mut theirs = fluke_hpack::Decoder::new();
@@ -272,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_others_encode_is_decoded((blocks, _) in exchange()) {
+    fn blocks_of_the_other_implementation_are_decoded((blocks, _) in exchange()) {
         let mut theirs = fluke_hpack::Encoder::new();
         let mut ours = Decoder::new(4096);
         for fields in &blocks {
@@ -283,12 +283,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_mean_the_same_to_others(blocks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..4)) {
+    fn both_implementations_decode_any_bytes_alike(blocks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..4)) {
         let mut theirs = fluke_hpack::Decoder::new();
         theirs.set_max_allowed_table_size(4096);
         let mut ours = Decoder::new(4096);
         for block in &blocks {
-            // They accept integers that we refuse, and panic at some of what is cut off.
+            // The other one accepts integers that Blitz refuses, and panics at some truncated blocks.
             let Ok(ours) = decode(&mut ours, block) else {
                 break;
             };

@@ -1,4 +1,4 @@
-//! Every bound: at it a message passes, one beyond it is refused.
+//! Every limit: a message at the limit is accepted, a message one beyond it is refused.
 
 use blitz_proto::Limits;
 
@@ -20,7 +20,7 @@ fn the_request_line_may_be_exactly_as_long_as_its_limit() {
     assert!(requests_with(request(40 - fixed).as_bytes(), &limits).ends_with("| end"));
     let refused = requests_with(request(41 - fixed).as_bytes(), &limits);
     assert_eq!(refused, "refused 414 request-line-too-long");
-    // Refused before its end, too: nobody has to wait for a line that is too long already.
+    // A line beyond the limit is refused before its end.
     let open = requests_with("G".repeat(41).as_bytes(), &limits);
     assert_eq!(open, "refused 414 request-line-too-long");
     assert_eq!(
@@ -83,7 +83,7 @@ fn raised_limits_are_honoured() {
 }
 
 #[test]
-fn the_defaults_hold_in_a_whole_head() {
+fn the_default_limits_apply_to_a_whole_head() {
     let limits = Limits::default();
     let many = format!("{LINE}Host: a\r\n{}\r\n", "X: y\r\n".repeat(100));
     assert_eq!(
@@ -147,7 +147,7 @@ fn trailers_are_bounded() {
 }
 
 #[test]
-fn empty_lines_are_counted_anew_for_each_request() {
+fn empty_lines_are_counted_per_request() {
     let limits = Limits {
         empty_lines_max: 1,
         ..Limits::default()

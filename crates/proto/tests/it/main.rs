@@ -1,4 +1,4 @@
-//! The behaviour of the protocol machines, one file each.
+//! The behaviour of the protocol machines, one topic per file.
 
 mod support;
 

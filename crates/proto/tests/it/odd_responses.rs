@@ -1,5 +1,5 @@
-//! Raw responses, good, odd and hostile, as a client sees them. Every one is run whole, cut at
-//! every byte, and byte by byte.
+//! Valid, odd and hostile raw responses, as a client receives them. Each is passed whole, cut at every
+//! byte, and byte by byte.
 
 use blitz_proto::Method::Get;
 use blitz_proto::{Limits, Method, Name, RequestHead};
@@ -21,7 +21,7 @@ fn every_row_has_its_outcome() {
 }
 
 #[test]
-fn switching_protocols_opens_a_tunnel_only_if_asked_for() {
+fn switching_protocols_opens_a_tunnel_only_if_requested() {
     let raw = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00";
     let mut head = RequestHead::new(Get, "/");
     head.fields.append(Name::Upgrade, "websocket");

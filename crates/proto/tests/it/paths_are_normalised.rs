@@ -1,4 +1,4 @@
-//! What is matched is what is sent (rule 10).
+//! The matched path and the sent path identify the same resource (rule 10).
 
 use blitz_proto::path::{normalize, remove_dot_segments, sent_len};
 use blitz_proto::{ErrorKind, Method, RequestHead};
@@ -42,7 +42,7 @@ fn dot_segments_and_unreserved_escapes_disappear() {
 }
 
 #[test]
-fn what_cannot_be_normalised_is_refused() {
+fn invalid_paths_are_refused() {
     for (path, rule) in [
         ("/..", "target-above-root"),
         ("/a/../..", "target-above-root"),
@@ -60,7 +60,7 @@ fn what_cannot_be_normalised_is_refused() {
 }
 
 #[test]
-fn segments_that_some_servers_take_for_dot_segments_are_refused() {
+fn ambiguous_dot_segments_are_refused() {
     for path in [
         "/a/..%2Fsecret",
         "/a/..%2fsecret",
@@ -105,7 +105,7 @@ fn segments_that_some_servers_take_for_dot_segments_are_refused() {
 }
 
 #[test]
-fn what_is_sent_is_spelled_as_it_came() {
+fn the_sent_path_keeps_the_received_spelling() {
     for (target, matched, sent) in [
         ("/%61b/%7ec?d", "/ab/~c", "/%61b/%7ec?d"),
         ("/a%2fb?%2f", "/a%2Fb", "/a%2fb?%2f"),
@@ -137,7 +137,7 @@ fn what_is_sent_is_spelled_as_it_came() {
 }
 
 #[test]
-fn a_prefix_is_found_in_what_is_sent() {
+fn a_matched_prefix_is_located_in_the_sent_path() {
     for (sent, matched, len, expected) in [
         ("/api/x", "/api/x", 4, 4),
         ("/%61pi/x", "/api/x", 4, 6),
@@ -183,12 +183,12 @@ fn parts_of_a_target_are_replaced_one_by_one() {
 
 #[test]
 #[should_panic(expected = "invalid path")]
-fn a_path_that_would_split_the_request_line_is_a_bug_of_the_caller() {
+fn setting_a_path_that_would_split_the_request_line_panics() {
     RequestHead::default().set_path("/a HTTP/1.1\r\nX: y");
 }
 
-/// A path as the most lenient of servers reads it: all escapes decoded, `\` as `/`, parameters
-/// dropped, empty and dot segments resolved. `None` if it leads out of the root.
+/// A path as the most lenient server reads it: all escapes decoded, `\` as `/`, parameters dropped,
+/// empty and dot segments resolved. `None` if it leads above the root.
 fn lenient_segments(path: &str) -> Option<Vec<String>> {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
@@ -221,9 +221,9 @@ fn lenient_segments(path: &str) -> Option<Vec<String>> {
 }
 
 proptest! {
-    /// Whatever is accepted below a prefix stays below it, for whoever reads what is sent.
+    /// An accepted path below a prefix stays below it for every server that reads the sent path.
     #[test]
-    fn no_server_is_led_out_of_the_prefix_that_matched(
+    fn no_accepted_path_leaves_its_matched_prefix(
         pieces in prop::collection::vec(
             prop::sample::select(&[
                 "/", ".", "..", "a", "%61", "%2e", "%2E", "%2F", "%2f", "%5C", "%5c", ";", "%3b",
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn no_path_makes_it_panic(path in "/\\PC{0,30}") {
+    fn no_path_causes_a_panic(path in "/\\PC{0,30}") {
         let _ = normal(&path);
     }
 }

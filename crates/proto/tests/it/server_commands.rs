@@ -1,9 +1,9 @@
-//! What a server writes, and what becomes of its connection.
+//! The output of a server, and whether its connection stays open.
 
 use blitz_proto::h1::{Event, Server};
 use blitz_proto::{Blame, BodyLength, Fields, Limits, Name, RequestHead, ResponseHead, Status};
 
-/// A server, and what it has written so far.
+/// A server and its output so far.
 struct Peer {
     server: Server,
     head: RequestHead,
@@ -21,21 +21,21 @@ impl Peer {
         }
     }
 
-    /// A server that has received this.
+    /// A server that has received `raw`.
     fn after(raw: &str) -> Peer {
         let mut peer = Peer::new();
         peer.receive(raw);
         peer
     }
 
-    /// Presents input until the machine wants more; says what was left over.
+    /// Presents input until the server needs more or pauses; returns the remaining input.
     fn receive(&mut self, raw: &str) -> String {
         let mut rest = raw.as_bytes();
         loop {
             let step = self
                 .server
                 .handle_input(rest, &mut self.head, &mut self.trailers);
-            let step = step.expect("good input");
+            let step = step.expect("valid input");
             rest = &rest[step.consumed..];
             if matches!(step.event, Event::NeedMore | Event::Paused) {
                 return String::from_utf8_lossy(rest).into_owned();
@@ -54,7 +54,7 @@ impl Peer {
             .expect("the response is complete");
     }
 
-    /// What was written since the last look.
+    /// The output since the last call.
     fn written(&mut self) -> String {
         String::from_utf8(std::mem::take(&mut self.out)).expect("written text")
     }
@@ -110,7 +110,7 @@ fn framing_follows_request_status_and_length() {
 }
 
 #[test]
-fn fields_that_frame_are_the_machines_own() {
+fn framing_fields_of_the_caller_are_replaced() {
     let mut peer = Peer::after(GET);
     let mut head = ResponseHead::new(Status::new(299).expect("a status"));
     head.fields.append(Name::ContentLength, "99");
@@ -126,7 +126,7 @@ fn fields_that_frame_are_the_machines_own() {
 }
 
 #[test]
-fn a_handler_can_close_the_connection_by_its_field() {
+fn a_connection_close_field_in_the_response_closes_the_connection() {
     let mut peer = Peer::after(GET);
     let mut head = ResponseHead::default();
     head.fields.append(Name::Connection, "Close");
@@ -137,7 +137,7 @@ fn a_handler_can_close_the_connection_by_its_field() {
 }
 
 #[test]
-fn http10_keeps_alive_only_when_asked_and_possible() {
+fn http10_connections_stay_open_only_if_requested_and_possible() {
     let request = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     let mut peer = Peer::after(request);
     peer.send(Status::OK, BodyLength::Known(0));
@@ -150,7 +150,7 @@ fn http10_keeps_alive_only_when_asked_and_possible() {
 }
 
 #[test]
-fn content_is_counted_against_its_declaration() {
+fn content_must_have_its_declared_length() {
     let mut peer = Peer::after(GET);
     peer.send(Status::OK, BodyLength::Known(3));
     assert!(peer.server.send_data_prefix(2, &mut peer.out).is_ok());
@@ -180,7 +180,7 @@ fn content_is_counted_against_its_declaration() {
 }
 
 #[test]
-fn chunks_and_trailers_are_written_anew() {
+fn chunks_and_trailers_are_encoded() {
     let mut peer = Peer::after(GET);
     peer.send(Status::OK, BodyLength::Unknown);
     peer.written();
@@ -203,7 +203,7 @@ fn chunks_and_trailers_are_written_anew() {
 }
 
 #[test]
-fn one_request_at_a_time_is_taken_from_the_pipeline() {
+fn pipelined_requests_are_handled_one_at_a_time() {
     let mut peer = Peer::new();
     assert!(peer.server.is_idle());
     let two = format!("{GET}{HEAD}");
@@ -220,7 +220,7 @@ fn one_request_at_a_time_is_taken_from_the_pipeline() {
 }
 
 #[test]
-fn draining_says_close_and_takes_nothing_more() {
+fn draining_sends_close_and_discards_input() {
     let mut peer = Peer::after(GET);
     peer.server.drain();
     peer.send(Status::OK, BodyLength::Empty);
@@ -231,7 +231,7 @@ fn draining_says_close_and_takes_nothing_more() {
 }
 
 #[test]
-fn half_close_after_a_request_lets_the_answer_finish() {
+fn half_close_after_a_request_does_not_abort_the_response() {
     let mut peer = Peer::after(GET);
     assert!(peer.server.handle_eof().is_ok());
     peer.send(Status::OK, BodyLength::Known(2));
@@ -242,7 +242,7 @@ fn half_close_after_a_request_lets_the_answer_finish() {
 }
 
 #[test]
-fn continue_is_expected_until_it_is_sent_or_content_comes() {
+fn continue_is_expected_until_it_is_sent_or_content_arrives() {
     let mut peer = Peer::after(EXPECT);
     assert!(peer.server.expects_continue());
     let head = ResponseHead::new(Status::CONTINUE);
@@ -260,7 +260,7 @@ fn continue_is_expected_until_it_is_sent_or_content_comes() {
 }
 
 #[test]
-fn a_final_answer_instead_of_continue_closes() {
+fn a_final_response_instead_of_continue_closes_the_connection() {
     let mut peer = Peer::after(EXPECT);
     peer.send(Status::CONTENT_TOO_LARGE, BodyLength::Empty);
     assert!(peer.written().contains("\r\nConnection: close\r\n"));
@@ -268,7 +268,7 @@ fn a_final_answer_instead_of_continue_closes() {
 }
 
 #[test]
-fn informational_heads_never_reach_http10() {
+fn informational_heads_are_not_sent_to_http10_clients() {
     let mut peer = Peer::after(GET_10);
     peer.server
         .send_informational(&ResponseHead::new(Status::EARLY_HINTS), &mut peer.out);
@@ -276,7 +276,7 @@ fn informational_heads_never_reach_http10() {
 }
 
 #[test]
-fn a_granted_upgrade_turns_both_directions_into_a_tunnel() {
+fn an_accepted_upgrade_opens_a_tunnel_in_both_directions() {
     let mut peer = Peer::new();
     let left = peer.receive(&format!("{UPGRADE}frame"));
     assert_eq!(left, "frame");
@@ -323,7 +323,7 @@ fn a_refused_connect_always_closes() {
 }
 
 #[test]
-fn a_recycled_head_keeps_nothing_of_the_request_before() {
+fn a_reused_head_holds_no_part_of_the_previous_request() {
     let mut peer = Peer::after("PURGE /x?y HTTP/1.1\r\nHost: b\r\nX: y\r\n\r\n");
     peer.send(Status::OK, BodyLength::Empty);
     peer.end();

@@ -1,4 +1,4 @@
-//! Drives a machine through input in pieces and writes down what it reported, as one line.
+//! Passes input in pieces to a machine and describes its events in one line.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use blitz_proto::{
     BodyLength, Error, Fields, Limits, Method, RequestHead, ResponseHead, Status, Version,
 };
 
-/// What a server reports about `raw`: the same for any way to cut the input, or this panics.
+/// The events of a server that receives `raw`; panics if they depend on how the input is cut.
 ///
-/// Every complete request is answered with an empty 200, so pipelined ones follow, unless it asks
-/// for an upgrade: what follows that is held.
+/// Every complete request is answered with an empty 200, so that pipelined ones follow, except for
+/// requests to upgrade: input after those is held.
 pub(crate) fn requests(raw: &[u8]) -> String {
     requests_with(raw, &Limits::default())
 }
@@ -19,7 +19,7 @@ pub(crate) fn requests_with(raw: &[u8], limits: &Limits) -> String {
     in_all_pieces(raw, |pieces| ServerRun::new(limits).run(pieces))
 }
 
-/// What a client reports about `raw` as the answer to a request of this method, likewise.
+/// The same for a client that receives `raw` as the response to a request with this method.
 pub(crate) fn responses(method: Method, raw: &[u8]) -> String {
     responses_to(
         &RequestHead::new(method, target_for(method)),
@@ -43,7 +43,7 @@ fn target_for(method: Method) -> &'static str {
 fn in_all_pieces(raw: &[u8], run: impl Fn(&[&[u8]]) -> String) -> String {
     let whole = run(&[raw]);
     let text = || String::from_utf8_lossy(&raw[..raw.len().min(300)]).into_owned();
-    // Every cut of a long input would take quadratic time for no further insight.
+    // All cuts of a long input would take quadratic time and test nothing more.
     let step = 1 + raw.len() / 2_000;
     for cut in (1..raw.len()).step_by(step) {
         let (front, back) = raw.split_at(cut);
@@ -54,7 +54,7 @@ fn in_all_pieces(raw: &[u8], run: impl Fn(&[&[u8]]) -> String) -> String {
     whole
 }
 
-/// The events of one connection, joined to a line; data that follows data is one event.
+/// The events of one connection, joined to a line; consecutive data is one event.
 #[derive(Default)]
 struct Transcript {
     line: String,
@@ -285,7 +285,7 @@ fn drain_client(
                 transcript.event("end");
                 assert!(
                     pending.is_empty() || !client.reusable(),
-                    "surplus bytes are poison"
+                    "a connection with surplus bytes is reusable"
                 );
             }
         }

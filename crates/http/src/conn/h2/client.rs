@@ -110,7 +110,7 @@ impl Conn<Client> {
 
     /// Whether the server has said how much it takes.
     pub(crate) fn is_settled(&self) -> bool {
-        self.driver.borrow().machine.peer_has_spoken()
+        self.driver.borrow().machine.settings_received()
     }
 
     /// Whether it has carried a request.
@@ -148,8 +148,8 @@ impl Carrier for Conn<Client> {
     /// a time: until then there is only one permit.
     fn poll_takes_websocket(&self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
         let mut driver = self.driver.borrow_mut();
-        if driver.machine.peer_has_spoken() {
-            return Poll::Ready(Ok(driver.machine.takes_extended_connect()));
+        if driver.machine.settings_received() {
+            return Poll::Ready(Ok(driver.machine.allows_extended_connect()));
         }
         if driver.socket.is_none() {
             return Poll::Ready(Err(ClientError::Unprocessed));
@@ -168,7 +168,7 @@ impl Driver<Client> {
             return 0;
         }
         let open = self.machine.stream_count();
-        let available = match self.machine.peer_has_spoken() {
+        let available = match self.machine.settings_received() {
             true => self.machine.requests_available(),
             // One to begin with; the server's limit comes while it is on its way.
             false => 1_usize.saturating_sub(open),

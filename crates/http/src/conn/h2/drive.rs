@@ -90,7 +90,7 @@ impl<R: Role> Conn<R> {
         let taken = self.take_in(start, cx);
         self.is_driven.set(false);
         let mut driver = self.driver.borrow_mut();
-        if driver.machine.peer_has_spoken() || driver.socket.is_none() {
+        if driver.machine.settings_received() || driver.socket.is_none() {
             driver.role.settled();
         }
         if let Err(error) = taken {
@@ -362,7 +362,7 @@ impl<R: Role> Driver<R> {
     pub(super) fn give_up(&mut self) -> Disposition {
         count(|counters| counters.settings_timeouts += 1);
         let (machine, out) = self.machine();
-        machine.give_up(Code::SETTINGS_TIMEOUT, out);
+        machine.close_with(Code::SETTINGS_TIMEOUT, out);
         self.lose_peer(&ResetReason::Reset);
         self.finish();
         Disposition::Closed

@@ -1,4 +1,4 @@
-//! DATA (RFC 9113, section 6.1): counted when the frame begins, passed on as its bytes come.
+//! DATA (RFC 9113, section 6.1): counted at the frame's header, reported as its bytes arrive.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::h2::stream::Receiving;
 use crate::h2::streams::End;
 use crate::h2::{Event, StreamId};
 
-/// DATA with fewer bytes than this is small: a message of gRPC has at least five.
+/// DATA with fewer bytes than this counts as small: a gRPC message has at least five.
 const SMALL: usize = 4;
 
 impl Connection {
-    /// Decides about the content of a frame; the length of its padding was read before, if it has
-    /// one.
+    /// Counts and checks a DATA frame from its header; `padding` is the length of its padding, if it
+    /// has any.
     #[inline]
     pub(super) fn begin_content(
         &mut self,
@@ -35,21 +35,21 @@ impl Connection {
             .ok_or(ErrorKind::FramePadding)?;
         let end_stream = header.has(flag::END_STREAM);
         self.note_content(len, end_stream, now)?;
-        // RFC 9113, section 6.9: "Both flow-control windows" count the whole payload, whatever
-        // becomes of it.
+        // RFC 9113, section 6.9: the whole payload counts against both flow-control windows, also if
+        // it is discarded.
         self.flow.take(header.len)?;
         if self.flow.begin_probe() {
             frame::write(Kind::Ping, 0, 0, &PING_PROBE, out);
         }
         let left = header.len - usize::from(padding.is_some());
         let Some(slot) = self.streams.find(header.stream) else {
-            let event = self.content_of_nobody(header.stream, now, out)?;
+            let event = self.content_of_unknown_stream(header.stream, now, out)?;
             return Ok(self.skip_content(header.len, left, event, out));
         };
         let stream = self.streams.at(slot);
         let taken = match stream.receiving {
             Receiving::Body => stream.take_content(header.len, len, end_stream),
-            Receiving::Discarded | Receiving::GivenUp => {
+            Receiving::Discarded | Receiving::ResetByUs => {
                 if end_stream && stream.receiving == Receiving::Discarded {
                     stream.receiving = Receiving::Done;
                     self.remove_if_closed(slot);
@@ -59,15 +59,15 @@ impl Connection {
             Receiving::Head => Err(ErrorKind::HeadUnexpected),
             Receiving::Done => Err(ErrorKind::StreamClosed),
             // RFC 9113, section 5.1, about a stream closed by RST_STREAM of the peer.
-            Receiving::Reset => return Err(ErrorKind::StreamClosed),
+            Receiving::ResetByPeer => return Err(ErrorKind::StreamClosed),
         };
         if let Err(kind) = taken {
-            let event = self.fault(header.stream, kind, now, out)?;
+            let event = self.stream_error(header.stream, kind, now, out)?;
             return Ok(self.skip_content(header.len, left, Some(event), out));
         }
         stream.expects_continue = false;
         if overhead > 0 {
-            // Padding is of no use to anybody.
+            // Padding is released at once, since the caller never sees it.
             stream.held -= overhead as u32;
             self.flow.release(overhead);
         }
@@ -92,9 +92,9 @@ impl Connection {
         }
     }
 
-    /// Content for a stream that is not in the table.
+    /// Checks content for a stream that is not in the table.
     #[cold]
-    fn content_of_nobody(
+    fn content_of_unknown_stream(
         &mut self,
         id: u32,
         now: Duration,
@@ -106,14 +106,14 @@ impl Connection {
         match self.streams.end_of(id) {
             Some(End::ByUs) => Ok(None),
             Some(End::ByPeer) => Err(ErrorKind::StreamClosed),
-            // Too long ago to be sure whose fault it is.
+            // The record of its end is gone, so the error may not be the peer's.
             None => self
-                .fault(id, ErrorKind::StreamClosed, now, out)
+                .stream_error(id, ErrorKind::StreamClosed, now, out)
                 .map(|_| None),
         }
     }
 
-    /// Lets the connection's window stay as it was, although nobody wants these bytes.
+    /// Discards content and returns its bytes to the connection's window.
     #[cold]
     fn skip_content(
         &mut self,
@@ -128,7 +128,7 @@ impl Connection {
         event
     }
 
-    /// Passes on what there is of the content; `at` is where `rest` is in the input.
+    /// Reports the content in the input; `at` is the offset of `rest` in the input.
     #[inline]
     pub(super) fn content(
         &mut self,
@@ -153,13 +153,13 @@ impl Connection {
         };
         let stream = StreamId(content.stream);
         let Some(slot) = self.streams.find(content.stream) else {
-            // The caller gave the stream up meanwhile.
+            // The caller has reset the stream meanwhile.
             self.flow.release(len);
             self.announce_credit(out);
             return None;
         };
         let end = is_complete && content.end_stream;
-        if self.streams.at(slot).receiving == Receiving::GivenUp {
+        if self.streams.at(slot).receiving == Receiving::ResetByUs {
             self.flow.release(len);
             return None;
         }

@@ -1,4 +1,4 @@
-//! Frames about the connection and its streams that carry no message.
+//! Control frames: all frames that carry no part of a message.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Connection {
             self.note_acknowledgement(out);
             return Ok(());
         }
-        self.peer_has_spoken = true;
+        self.settings_received = true;
         self.flow
             .grow_send_window(std::mem::take(&mut self.withheld))?;
         let before = self.peer.window;
@@ -66,15 +66,15 @@ impl Connection {
         for stream in self.streams.iter_mut() {
             stream.receive_window -= surplus;
             let target = self.flow.stream_target(stream.grown);
-            // What was released so far may have been too little to announce in the larger window.
+            // The credit so far may have been too small to announce for the larger window.
             if let Some(increment) = stream.credit(target) {
                 frame::write_window_update(stream.id, increment, out);
             }
         }
     }
 
-    /// The server has changed the windows of the streams that were open when their initial size
-    /// changed; what it sent before, it sent in the windows that they had.
+    /// Applies a change of the initial window, after its acknowledgement, to the streams that were open
+    /// at the change; the server used the old windows until then.
     #[cold]
     fn note_resize(&mut self, out: &mut Vec<u8>) {
         let Some(resize) = self.resize.take() else {
@@ -84,8 +84,8 @@ impl Connection {
             if stream.id < resize.first {
                 stream.receive_window += resize.change;
                 let target = self.flow.stream_target(stream.grown);
-                // The change may have taken back what was announced meanwhile, and nothing that was
-                // received may be left to be released.
+                // The change may have cancelled credit that was announced meanwhile, and there may be
+                // no received bytes left whose release would announce credit again.
                 if let Some(increment) = stream.credit(target) {
                     frame::write_window_update(stream.id, increment, out);
                 }
@@ -115,7 +115,10 @@ impl Connection {
                 false => Ok(None),
             };
         };
-        if matches!(stream.receiving, Receiving::Reset | Receiving::GivenUp) {
+        if matches!(
+            stream.receiving,
+            Receiving::ResetByPeer | Receiving::ResetByUs
+        ) {
             return Ok(None);
         }
         // RFC 9113, section 6.9: "A receiver MUST treat the receipt of a WINDOW_UPDATE frame with
@@ -130,7 +133,7 @@ impl Connection {
         }
         match grown {
             Ok(()) => Ok(None),
-            Err(kind) => self.fault(header.stream, kind, now, out).map(Some),
+            Err(kind) => self.stream_error(header.stream, kind, now, out).map(Some),
         }
     }
 
@@ -146,14 +149,17 @@ impl Connection {
             return Err(ErrorKind::FrameUnexpected);
         }
         let Some(slot) = self.streams.find(header.stream) else {
-            return self.stray(now).map(|()| None);
+            return self.count_stray_frame(now).map(|()| None);
         };
         let stream = self.streams.at(slot);
-        if matches!(stream.receiving, Receiving::Reset | Receiving::GivenUp) {
-            return self.stray(now).map(|()| None);
+        if matches!(
+            stream.receiving,
+            Receiving::ResetByPeer | Receiving::ResetByUs
+        ) {
+            return self.count_stray_frame(now).map(|()| None);
         }
         let is_early = stream.sending == Sending::Head;
-        self.end_stream(slot, Receiving::Reset);
+        self.end_stream(slot, Receiving::ResetByPeer);
         if self.is_server() {
             self.floods.stream_reset(is_early, now)?;
         }
@@ -169,9 +175,9 @@ impl Connection {
         }))
     }
 
-    /// Counts a frame on a stream that is over. A client sends a few that cross our own; servers are
-    /// free to reset each stream that they have answered early.
-    pub(super) fn stray(&mut self, now: Duration) -> Result<(), ErrorKind> {
+    /// Counts a frame on a closed stream. A client sends a few that cross the server's frames; a server
+    /// may reset every stream that it has answered early, so its frames are not counted.
+    pub(super) fn count_stray_frame(&mut self, now: Duration) -> Result<(), ErrorKind> {
         match self.is_server() {
             true => self.floods.note(Flood::StrayFrame, now),
             false => Ok(()),
@@ -226,7 +232,7 @@ impl Connection {
         }))
     }
 
-    /// The next of our streams that the peer's GOAWAY gives up.
+    /// The next stream above the last one in the peer's GOAWAY.
     #[cold]
     pub(super) fn next_refused(&mut self) -> Option<Event> {
         let last = self.peer_last?;
@@ -249,7 +255,7 @@ impl Connection {
         })
     }
 
-    /// PRIORITY, of which only the form matters any more (RFC 9113, section 5.3.2).
+    /// PRIORITY; it is deprecated, so only its form is checked (RFC 9113, section 5.3.2).
     pub(super) fn priority(
         &mut self,
         header: Header,
@@ -280,7 +286,7 @@ impl Connection {
             return Err(ErrorKind::FrameUnexpected);
         }
         let (id, value) = frame::split_id(payload)?;
-        // We push nothing, so there are only requests to prioritise.
+        // Blitz pushes nothing, so only requests have priorities.
         if id.is_multiple_of(2) {
             return Err(ErrorKind::FrameUnexpected);
         }
@@ -300,9 +306,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether nothing has ever happened on a stream.
+    /// Whether a stream is idle (RFC 9113, section 5.1).
     pub(super) fn is_idle_id(&self, id: u32) -> bool {
-        // Streams are only opened by clients, with odd numbers; 0 is no stream.
+        // Only clients open streams, with odd numbers; 0 is no stream.
         id.is_multiple_of(2)
             || match self.role {
                 Role::Server => id > self.last_seen,
@@ -311,7 +317,7 @@ impl Connection {
     }
 }
 
-/// The five bytes of a dependency, in PRIORITY and HEADERS; what follows them.
+/// Checks the five bytes of a dependency, in PRIORITY and HEADERS; returns the bytes after them.
 pub(super) fn check_dependency(stream: u32, payload: &[u8]) -> Result<&[u8], ErrorKind> {
     let (parent, rest) = frame::split_id(payload)?;
     let (_weight, rest) = rest.split_first().ok_or(ErrorKind::FrameSize)?;

@@ -71,8 +71,8 @@ impl Connection {
             return Err(ErrorKind::FrameUnexpected);
         };
         block.continuations += 1;
-        let is_too_long = block.bytes.len() + payload.len() > self.bounds.block_bytes_max;
-        if is_too_long || block.continuations > self.bounds.continuations_max {
+        let is_too_long = block.bytes.len() + payload.len() > self.receive_limits.block_bytes_max;
+        if is_too_long || block.continuations > self.receive_limits.continuations_max {
             return Err(ErrorKind::ContinuationFlood);
         }
         block.bytes.extend_from_slice(payload);
@@ -93,7 +93,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// A header block is complete.
+    /// Handles a complete header block.
     #[inline(always)]
     fn head(
         &mut self,
@@ -108,15 +108,15 @@ impl Connection {
             if self.is_server() && id > self.last_seen {
                 return self.request(id, end, block, now, received, out);
             }
-            return self.head_of_nobody(id, block, now, out);
+            return self.head_of_unknown_stream(id, block, now, out);
         };
         match self.streams.at(slot).receiving {
             Receiving::Head => self.response(slot, end, block, now, received, out),
             Receiving::Body => self
                 .trailers(slot, end, block, now, received, out)
                 .map(Some),
-            Receiving::Discarded | Receiving::GivenUp => {
-                self.stray(now)?;
+            Receiving::Discarded | Receiving::ResetByUs => {
+                self.count_stray_frame(now)?;
                 section::ignored(&mut self.decoder, block)?;
                 if end && self.streams.at(slot).receiving == Receiving::Discarded {
                     self.streams.at(slot).receiving = Receiving::Done;
@@ -129,15 +129,16 @@ impl Connection {
             // this state, it MUST respond with a stream error of type STREAM_CLOSED."
             Receiving::Done => {
                 section::ignored(&mut self.decoder, block)?;
-                self.fault(id, ErrorKind::StreamClosed, now, out).map(Some)
+                self.stream_error(id, ErrorKind::StreamClosed, now, out)
+                    .map(Some)
             }
-            Receiving::Reset => Err(ErrorKind::StreamClosed),
+            Receiving::ResetByPeer => Err(ErrorKind::StreamClosed),
         }
     }
 
-    /// A header block for a stream that is not in the table and cannot be opened.
+    /// Handles a header block for a stream that is not in the table and cannot be opened.
     #[cold]
-    fn head_of_nobody(
+    fn head_of_unknown_stream(
         &mut self,
         id: u32,
         block: &[u8],
@@ -149,18 +150,18 @@ impl Connection {
         }
         section::ignored(&mut self.decoder, block)?;
         match self.streams.end_of(id) {
-            Some(End::ByUs) => self.stray(now).map(|()| None),
+            Some(End::ByUs) => self.count_stray_frame(now).map(|()| None),
             Some(End::ByPeer) => Err(ErrorKind::StreamClosed),
             // RFC 9113, section 5.1.1: "The identifier of a newly established stream MUST be
             // numerically greater than all streams that the initiating endpoint has opened".
             None if self.streams.remembers_all() => Err(ErrorKind::StreamId),
             None => self
-                .fault(id, ErrorKind::StreamClosed, now, out)
+                .stream_error(id, ErrorKind::StreamClosed, now, out)
                 .map(|_| None),
         }
     }
 
-    /// A new stream, in a server.
+    /// Opens a stream for a request, in a server.
     #[inline(always)]
     fn request(
         &mut self,
@@ -183,9 +184,9 @@ impl Connection {
         self.last_accepted = id;
         let head = &mut received.request;
         let (decoder, repeat) = (&mut self.decoder, &mut self.repeated_request);
-        match section::request(decoder, repeat, block, &self.bounds.section, head)? {
+        match section::request(decoder, repeat, block, &self.receive_limits.section, head)? {
             Ok(facts) => self.accept(id, end, facts, head, now, out).map(Some),
-            Err(kind) if is_malformed(kind) => self.fault(id, kind, now, out).map(Some),
+            Err(kind) if is_malformed(kind) => self.stream_error(id, kind, now, out).map(Some),
             Err(kind) => {
                 let receiving = if end {
                     Receiving::Done
@@ -215,7 +216,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Event, ErrorKind> {
         if end && !matches!(facts.content_length, None | Some(0)) {
-            return self.fault(id, ErrorKind::ContentLengthMismatch, now, out);
+            return self.stream_error(id, ErrorKind::ContentLengthMismatch, now, out);
         }
         let receiving = if end {
             Receiving::Done
@@ -243,7 +244,8 @@ impl Connection {
         })
     }
 
-    /// What PRIORITY_UPDATE said of a stream before it was opened; forgets those before it.
+    /// The priority that a PRIORITY_UPDATE set before the stream was opened; removes this entry and
+    /// those of lower streams.
     #[cold]
     fn early_priority(&mut self, id: u32) -> Option<Priority> {
         let found = self.early_priorities.iter().find(|(other, _)| *other == id);
@@ -252,7 +254,7 @@ impl Connection {
         priority
     }
 
-    /// A stream too many, or too late.
+    /// Refuses a request beyond the limit of streams, or after the final GOAWAY.
     #[cold]
     fn refuse_request(
         &mut self,
@@ -263,14 +265,15 @@ impl Connection {
     ) -> Result<Option<Event>, ErrorKind> {
         section::ignored(&mut self.decoder, block)?;
         if self.closing == Closing::Final {
-            // GOAWAY has told the peer already.
+            // The GOAWAY already covers this stream.
             self.streams.note_closed(id, End::ByUs);
             return Ok(None);
         }
-        self.fault(id, ErrorKind::StreamLimit, now, out).map(Some)
+        self.stream_error(id, ErrorKind::StreamLimit, now, out)
+            .map(Some)
     }
 
-    /// A response head, in a client.
+    /// Handles a response head, in a client.
     fn response(
         &mut self,
         slot: Slot,
@@ -282,7 +285,8 @@ impl Connection {
     ) -> Result<Option<Event>, ErrorKind> {
         let head = &mut received.response;
         let (decoder, repeat) = (&mut self.decoder, &mut self.repeated_response);
-        let declared = section::response(decoder, repeat, block, &self.bounds.section, head)?;
+        let declared =
+            section::response(decoder, repeat, block, &self.receive_limits.section, head)?;
         let id = self.streams.at(slot).id;
         let outcome = declared.and_then(|declared| self.take_response(slot, end, declared, head));
         match outcome {
@@ -294,7 +298,7 @@ impl Connection {
                     end,
                 }))
             }
-            Err(kind) => self.fault(id, kind, now, out).map(Some),
+            Err(kind) => self.stream_error(id, kind, now, out).map(Some),
         }
     }
 
@@ -305,7 +309,7 @@ impl Connection {
         declared: Option<u64>,
         head: &ResponseHead,
     ) -> Result<BodyLength, ErrorKind> {
-        let informational_max = self.bounds.informational_max;
+        let informational_max = self.receive_limits.informational_max;
         let stream = self.streams.at(slot);
         if head.status.is_informational() {
             let count = &mut stream.informational_count;
@@ -330,7 +334,7 @@ impl Connection {
         received: &mut Received,
         out: &mut Vec<u8>,
     ) -> Result<Event, ErrorKind> {
-        let limits = &self.bounds.section;
+        let limits = &self.receive_limits.section;
         let decoded = section::trailers(&mut self.decoder, block, limits, &mut received.trailers)?;
         let stream = self.streams.at(slot);
         let id = stream.id;
@@ -350,7 +354,7 @@ impl Connection {
                     stream: StreamId(id),
                 })
             }
-            Err(kind) => self.fault(id, kind, now, out),
+            Err(kind) => self.stream_error(id, kind, now, out),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From bytes to frames, wherever the input is cut.
+//! Splits input of any size into frames.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use crate::h2::floods::Flood;
 use crate::h2::frame::{Header, Kind, PAYLOAD_MAX, PREFACE, flag};
 use crate::h2::{Event, Received, Step};
 
-/// The frame that is being received, as far as it has come.
+/// The state of the frame that is being received.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) state: InputState,
-    /// What has arrived of a header, or of a payload that is looked at as a whole. Each byte gets
-    /// here once, and most never: what is complete in the input is used there.
+    /// The received part of a header, or of a payload that must be complete. Each byte is copied here
+    /// at most once, and most bytes never: complete frames are parsed in the input.
     partial: Vec<u8>,
-    /// The header block that CONTINUATION frames are to complete.
+    /// The header block that CONTINUATION frames must complete.
     pub(super) block: Option<OpenBlock>,
 }
 
-/// A header block whose end is still to come.
+/// A header block without END_HEADERS so far.
 #[derive(Debug)]
 pub(super) struct OpenBlock {
     pub(super) stream: u32,
@@ -30,22 +30,22 @@ pub(super) struct OpenBlock {
 
 #[derive(Debug)]
 pub(super) enum InputState {
-    /// So many bytes of the client's preface have come.
+    /// This many bytes of the client's preface were received.
     Preface(usize),
     Header,
-    /// A payload that is looked at as a whole.
+    /// A payload that must be complete before it is parsed.
     Payload(Header),
     /// The length of the padding of DATA.
     Padding(Header),
-    /// Content, which is passed on as it comes.
+    /// Content, which is reported as it arrives.
     Content(Content),
-    /// Bytes that nobody wants.
+    /// Number of bytes to discard.
     Skip(usize),
     /// The connection failed: input is discarded.
     Closed,
 }
 
-/// What is still to come of a DATA frame.
+/// The remaining part of a DATA frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content {
     pub(super) stream: u32,
@@ -86,7 +86,7 @@ impl Input {
                 .map_or(0, |block| block.bytes.capacity())
     }
 
-    /// The header at the front of `rest`, once it is complete.
+    /// The header at the front of `rest`, if it is complete.
     #[inline]
     fn take_header(&mut self, rest: &mut &[u8]) -> Option<Header> {
         if self.partial.is_empty()
@@ -101,7 +101,7 @@ impl Input {
         header
     }
 
-    /// Moves bytes over until there are `len`.
+    /// Moves bytes to `partial` until it holds `len` bytes.
     fn gather(&mut self, rest: &mut &[u8], len: usize) -> Option<()> {
         let (bytes, after) = rest.split_at(rest.len().min(len - self.partial.len()));
         self.partial.extend_from_slice(bytes);
@@ -110,18 +110,18 @@ impl Input {
     }
 }
 
-/// Memory for a frame that came in pieces is given back if it is more than this.
+/// Memory of `partial` above this size is freed after the frame.
 const PARTIAL_KEPT_MAX: usize = 512;
 
 impl Connection {
-    /// Takes one step through the input: frames up to the first that is worth an event.
+    /// Takes one step through the input: frames up to the first that causes an event.
     ///
-    /// `now` is the time since any fixed moment; only its differences matter, for limits that are
-    /// rates. What the protocol wants answered at once is appended to `out`.
+    /// `now` is the time since any fixed moment; only its differences matter, for limits on rates.
+    /// Immediate replies, such as acknowledgements, are appended to `out`.
     ///
     /// # Errors
-    /// The violated rule. The connection has to close once `out`, which ends in a GOAWAY, is sent;
-    /// input is discarded from now on.
+    /// The violated rule. The caller must close the connection after sending `out`, which ends in a
+    /// GOAWAY; further input is discarded.
     #[inline]
     pub fn handle_input(
         &mut self,
@@ -130,7 +130,7 @@ impl Connection {
         received: &mut Received,
         out: &mut Vec<u8>,
     ) -> Result<Step, Error> {
-        // The usual end of a round.
+        // The common last call for an input.
         if input.is_empty() && matches!(self.input.state, InputState::Header) && !self.refusing {
             return Ok(Step {
                 consumed: 0,
@@ -143,7 +143,7 @@ impl Connection {
                 consumed: input.len() - rest.len(),
                 event,
             }),
-            Err(kind) => Err(self.fail(kind, out)),
+            Err(kind) => Err(self.connection_error(kind, out)),
         }
     }
 
@@ -232,7 +232,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Decides what to do with a frame from its header.
+    /// Selects the handling of a frame from its header.
     #[inline(always)]
     fn begin_frame(
         &mut self,
@@ -271,7 +271,7 @@ impl Connection {
         }
     }
 
-    /// What is wrong with a frame whatever its payload is.
+    /// Checks the rules that do not depend on the payload.
     #[inline]
     fn check_header(&self, header: Header) -> Result<(), ErrorKind> {
         // RFC 9113, section 4.2: "An endpoint MUST send an error code of FRAME_SIZE_ERROR if a
@@ -279,7 +279,7 @@ impl Connection {
         if header.len > PAYLOAD_MAX {
             return Err(ErrorKind::FrameSize);
         }
-        if !self.peer_has_spoken && header.kind != Kind::Settings {
+        if !self.settings_received && header.kind != Kind::Settings {
             return Err(ErrorKind::Preface);
         }
         match &self.input.block {
@@ -311,7 +311,7 @@ impl Connection {
         outcome
     }
 
-    /// Deals with a frame whose payload is complete.
+    /// Handles a frame whose payload is complete.
     #[inline(always)]
     fn frame(
         &mut self,

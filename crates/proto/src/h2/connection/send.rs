@@ -13,16 +13,16 @@ use crate::message::{
 };
 use crate::priority::Priority;
 
-/// Content that is sent after 101 before the client has said anything in HTTP/2: what comes right
-/// behind the 101 has to fit into what some clients read heads into (curl's is 32 KiB).
+/// Bytes of content that are sent after 101 before the client's first frame: some clients read them
+/// into the buffer of the response head (32 KiB in curl).
 const UPGRADED_BYTES_MAX: u32 = 16 * 1024;
 
 impl Connection {
     /// Opens a stream for a request; `None` if none is
     /// [available](Connection::requests_available).
     ///
-    /// The scheme is that of the connection, whatever the head says. CONNECT, plain or extended,
-    /// opens a tunnel and needs no length.
+    /// The scheme is that of the connection, regardless of the head. CONNECT, plain or extended, opens
+    /// a tunnel and ignores `length`.
     pub fn send_request(
         &mut self,
         head: &RequestHead,
@@ -65,7 +65,10 @@ impl Connection {
         let Some(state) = self.streams.get_mut(stream.0) else {
             return;
         };
-        if matches!(state.receiving, Receiving::Reset | Receiving::GivenUp) {
+        if matches!(
+            state.receiving,
+            Receiving::ResetByPeer | Receiving::ResetByUs
+        ) {
             return;
         }
         assert!(
@@ -79,9 +82,9 @@ impl Connection {
         encode::response_head(encoder, last, stream.0, head, None, false, out);
     }
 
-    /// Appends the final response head. It ends the stream if `length` is `Empty` or `Known(0)`, or
-    /// the request or the status have no content; otherwise content or `send_end` have to follow,
-    /// [`sends_body`](Connection::sends_body) says which.
+    /// Appends the final response head. It ends the stream if `length` is `Empty` or `Known(0)`, or if
+    /// the method or the status forbids content. Otherwise [`sends_body`](Connection::sends_body) is
+    /// true, and content or `send_end` must follow.
     ///
     /// A 2xx to CONNECT opens the tunnel, without length.
     ///
@@ -104,7 +107,10 @@ impl Connection {
             return;
         };
         let state = self.streams.at(slot);
-        if matches!(state.receiving, Receiving::Reset | Receiving::GivenUp) {
+        if matches!(
+            state.receiving,
+            Receiving::ResetByPeer | Receiving::ResetByUs
+        ) {
             return;
         }
         assert!(
@@ -126,17 +132,17 @@ impl Connection {
         }
     }
 
-    /// Appends the header of a DATA frame for as many of `len` bytes of content as may be sent now,
-    /// and says how many these are: exactly so many the caller has to send next, before anything
-    /// else of this connection. `end` says that nothing follows the `len` bytes; once all of them
-    /// may be sent, the stream ends with them.
+    /// Appends the header of a DATA frame for as many of `len` bytes of content as the windows allow,
+    /// and returns their number. The caller must send exactly these bytes next, before any other output
+    /// of the connection. With `end`, the `len` bytes are the last of the message; the frame that
+    /// contains the last of them ends the stream.
     ///
-    /// 0 means that a window is closed, unless `len` is 0: [`mark_ready`](Connection::mark_ready)
-    /// the stream, and [`next_to_send`](Connection::next_to_send) will name it in time.
+    /// 0 means that a window is closed, unless `len` is 0: call [`mark_ready`](Connection::mark_ready)
+    /// for the stream; [`next_to_send`](Connection::next_to_send) returns it when it may send again.
     ///
     /// # Errors
-    /// More content than declared, or with `end` less, or content where none belongs: reset the
-    /// stream.
+    /// More content than declared, or less with `end`, or content in a message without content: reset
+    /// the stream.
     #[inline]
     pub fn send_data(
         &mut self,
@@ -151,7 +157,7 @@ impl Connection {
         let state = self.streams.at(slot);
         if state.sending != Sending::Body {
             return match state.receiving {
-                Receiving::Reset | Receiving::GivenUp => Ok(0),
+                Receiving::ResetByPeer | Receiving::ResetByUs => Ok(0),
                 _ if len == 0 && state.sending == Sending::Done => Ok(0),
                 _ => Err(Error::new(ErrorKind::BodyForbidden, Side::Sending)),
             };
@@ -186,7 +192,7 @@ impl Connection {
         Ok(now)
     }
 
-    /// Ends the message, with trailers if there are any. Does nothing if it has ended already.
+    /// Ends the message, with trailers if given. Does nothing if the message has ended already.
     ///
     /// # Errors
     /// Less content than declared, or no head yet: reset the stream.
@@ -218,8 +224,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The caller has content for this stream, more than it could send. Once is enough until
-    /// [`next_to_send`](Connection::next_to_send) names it.
+    /// Declares that the caller has more content for this stream. One call suffices until
+    /// [`next_to_send`](Connection::next_to_send) returns the stream.
     pub fn mark_ready(&mut self, stream: StreamId) {
         let Some(state) = self.streams.get_mut(stream.0) else {
             return;
@@ -233,12 +239,13 @@ impl Connection {
         }
     }
 
-    /// The stream whose turn it is to send content; it is not marked as ready any more. `None` if
-    /// nobody has anything to send, or no window for it.
+    /// The next stream to send content on; its mark as ready is removed. `None` if no stream is ready,
+    /// or no window is open.
     ///
-    /// A turn is one frame: send what [`send_data`](Connection::send_data) allows once, and mark
-    /// the stream again if it has more. Streams go by urgency, within one urgency in the order of
-    /// requests or by turns as the client wishes, and none starves (RFC 9218, section 10).
+    /// The caller sends one frame: it calls [`send_data`](Connection::send_data) once, and marks the
+    /// stream again if it has more content. Streams are ordered by urgency; within one urgency, in the
+    /// order of requests or round-robin according to the client's `incremental` parameter. No stream
+    /// starves (RFC 9218, section 10).
     pub fn next_to_send(&mut self) -> Option<StreamId> {
         if self.flow.send_window <= 0 {
             return None;
@@ -255,13 +262,13 @@ impl Connection {
         None
     }
 
-    /// Takes a request that came over HTTP/1.1 and asked to go on with HTTP/2, as stream 1, whose
-    /// request is complete (RFC 7540, section 3.2; rule 15). Call it after
-    /// [`start`](Connection::start); the client's preface is still to come.
+    /// Accepts an HTTP/1.1 request to upgrade to HTTP/2 as stream 1, with a complete request (RFC 7540,
+    /// section 3.2; rule 15). Call it after [`start`](Connection::start), before the client's preface
+    /// arrives.
     pub fn upgrade(&mut self, head: &RequestHead, settings: &UpgradeSettings) -> StreamId {
         assert!(
             self.is_server() && self.last_seen == 0,
-            "an upgrade in the middle"
+            "an upgrade after the first stream"
         );
         self.peer = settings.0;
         self.encoder

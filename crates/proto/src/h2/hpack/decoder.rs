@@ -7,11 +7,11 @@ use crate::field_compression::huffman;
 use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
 use crate::message::Name;
 
-/// The receiving end of one direction.
+/// The decoder of one direction.
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    /// What the table's size may be set to by the peer.
+    /// The largest table size that the peer may set.
     size_limit: usize,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct BlockLines<'d, 'b> {
 
 impl Decoder {
     /// A decoder whose table holds at most `size_limit` bytes, as RFC 7541 counts them. The peer
-    /// is to be told by `SETTINGS_HEADER_TABLE_SIZE` if that is not 4,096.
+    /// must learn it from `SETTINGS_HEADER_TABLE_SIZE` if it is not 4,096.
     #[must_use]
     pub fn new(size_limit: usize) -> Decoder {
         Decoder {
@@ -42,7 +42,7 @@ impl Decoder {
     }
 
     /// Decodes a whole block and reports each field: name, value and whether it may never be
-    /// indexed. For tools and tests; the machine decodes straight into a message.
+    /// indexed. For tools and tests; a connection decodes directly into a message.
     ///
     /// # Errors
     /// The block is malformed.
@@ -66,7 +66,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// From now on the table's size may be set to this much: the peer acknowledged our settings.
+    /// Changes the largest table size, after the peer has acknowledged the settings.
     pub(crate) fn set_size_limit(&mut self, size_limit: usize) {
         self.size_limit = size_limit;
         if self.table.size_max() > size_limit {
@@ -74,20 +74,20 @@ impl Decoder {
         }
     }
 
-    /// Differs after every change of the table: as long as it is the same, so is what a block means.
+    /// Differs after every change of the table. While it is equal, a block decodes to the same fields.
     #[inline]
     pub(crate) fn version(&self) -> u32 {
         self.table.version()
     }
 
-    /// The next field of the block that is within its limits; its text goes to the end of `text`.
+    /// The next field of the block within its limits; its text is appended to `text`.
     #[inline(always)]
     fn next(
         &mut self,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
-        // On a connection that is warm, nearly every field is an index of one byte.
+        // After the first requests, nearly every field is an index of one byte.
         if let [first @ 0x81..=0xfe, after @ ..] = block.rest {
             block.rest = after;
             let line = self.indexed(usize::from(first & 0x7f), block, text)?;
@@ -95,11 +95,11 @@ impl Decoder {
                 return Ok(line);
             }
         }
-        self.next_unusual(block, text)
+        self.next_other(block, text)
     }
 
     #[inline(never)]
-    fn next_unusual(
+    fn next_other(
         &mut self,
         block: &mut Block<'_>,
         text: &mut Vec<u8>,
@@ -220,7 +220,7 @@ impl Decoder {
         }))
     }
 
-    /// Reads a name; its text stays in `text` only if the name is not known.
+    /// Reads a name; its text remains in `text` only if the name is not known.
     fn name(
         &mut self,
         block: &mut Block<'_>,
@@ -245,9 +245,9 @@ impl Decoder {
             .get(index - static_table::LEN - 1)
             .ok_or(Malformed)?;
         text.extend_from_slice(self.table.name_text(entry));
-        // The old entry's problem may have been in its value only. A name that is not known is
-        // checked again: a malformed name, the empty one included, is malformed wherever it comes
-        // from (RFC 9113, section 8.2.1).
+        // The problem of the old entry may concern only its value. An unknown name is checked again:
+        // a malformed name, also an empty one, is malformed from any source (RFC 9113, section
+        // 8.2.1).
         let problem = match entry.name {
             LineName::Field(Name::Other) if entry.problem.is_some() => {
                 LineName::parse(self.table.name_text(entry)).1
@@ -264,8 +264,8 @@ impl Decoder {
 }
 
 impl<'d, 'b> BlockLines<'d, 'b> {
-    /// The lines of a block of which at most this many bytes, as `SETTINGS_MAX_HEADER_LIST_SIZE`
-    /// counts them, and this many fields become a message.
+    /// The lines of a block, limited to this many fields and this many bytes, as
+    /// `SETTINGS_MAX_HEADER_LIST_SIZE` counts them.
     #[inline]
     pub(crate) fn new(
         decoder: &'d mut Decoder,
@@ -320,7 +320,7 @@ impl DecodedLine {
     }
 }
 
-/// What both ends begin with (RFC 9113, section 6.5.2).
+/// The initial size on both ends (RFC 9113, section 6.5.2).
 const DEFAULT_SIZE: usize = 4096;
 
 /// Appends a string literal (RFC 7541, section 5.2).

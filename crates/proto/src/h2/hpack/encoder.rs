@@ -7,40 +7,42 @@ use crate::field_section::send::{LineEncoder, pseudo};
 use crate::field_section::{LineName, Pseudo};
 use crate::message::{Method, Status};
 
-/// The sending end of one direction.
+/// The encoder of one direction.
 ///
-/// A field enters the dynamic table when it is sent for the second time in a row, so that values
-/// which occur once (identifiers, most paths) do not drive out those which repeat. Where a field
-/// is in the table is remembered by a hash of it, hence found without a search.
+/// A field is inserted into the dynamic table when it is sent for the second time in a row, so that
+/// values that occur once (identifiers, most paths) do not evict values that repeat. The position of a
+/// field in the table is stored under a hash of the field and found without a search.
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
     remembered: Box<[[Remembered; 2]; SETS]>,
     size_limit: usize,
-    /// The smallest size since the last block, and the one to end with (RFC 7541, section 4.2).
+    /// The smallest size since the last block, and the final one (RFC 7541, section 4.2).
     size_update: Option<(usize, usize)>,
 }
 
-/// What a hash was last seen with.
+/// The last field with a certain hash.
 #[derive(Debug, Clone, Copy, Default)]
 struct Remembered {
     hash: u16,
-    /// The table's count of insertions after this field's; 0 while the field is not in the table.
+    /// The table's count of insertions directly after this field's insertion; 0 while the field is not
+    /// in the table.
     inserted: u16,
 }
 
-/// Pairs of slots, a power of two. Responses and requests of one connection rarely have that many
-/// hot fields, so that three of them rarely meet in one pair.
+/// Pairs of slots, a power of two. The messages of one connection rarely have that many repeated
+/// fields, so three of them rarely share one pair.
 const SETS: usize = 64;
 
-/// A field larger than this part of the table would drive out too much else.
+/// A field larger than this fraction of the table would evict too many others.
 const SIZE_PART_MAX: usize = 4;
 
-/// What both ends begin with (RFC 9113, section 6.5.2).
+/// The initial size on both ends (RFC 9113, section 6.5.2).
 const DEFAULT_SIZE: usize = 4096;
 
 impl Encoder {
-    /// An encoder whose table holds at most `size_limit` bytes, and less if the peer wishes.
+    /// An encoder whose table holds at most `size_limit` bytes, or fewer if the peer's settings require
+    /// it.
     #[must_use]
     pub fn new(size_limit: usize) -> Encoder {
         let size = size_limit.min(DEFAULT_SIZE);
@@ -52,7 +54,7 @@ impl Encoder {
         }
     }
 
-    /// The peer's `SETTINGS_HEADER_TABLE_SIZE`.
+    /// Applies the peer's `SETTINGS_HEADER_TABLE_SIZE`.
     pub fn set_peer_size(&mut self, size: usize) {
         let size = size.min(self.size_limit);
         let least = self.size_update.map_or(size, |(least, _)| least);
@@ -106,13 +108,13 @@ impl Encoder {
         self.literal((set, hash), name, name_text, value, out);
     }
 
-    /// Appends a field that no table, here or further on, may hold (RFC 7541, section 7.1.3).
+    /// Appends a field that no table, here or at later hops, may hold (RFC 7541, section 7.1.3).
     fn never_indexed(&mut self, name: LineName, name_text: &[u8], value: &[u8], out: &mut Vec<u8>) {
         write_literal(0x10, 4, name, name_text, value, out);
     }
 
-    /// Differs after every change of the table, and is `None` while one is due: as long as it is the
-    /// same, so is the block that a head becomes.
+    /// Differs after every change of the table; `None` while a change is pending. While it is equal, a
+    /// head is encoded to the same block.
     #[inline]
     pub(crate) fn version(&self) -> Option<u32> {
         if self.size_update.is_some() {
@@ -142,7 +144,7 @@ impl Encoder {
         let slots = &mut self.remembered[set % SETS];
         let seen = slots.iter_mut().find(|slot| slot.hash == hash);
         let Some(slot) = seen.filter(|_| size <= self.table.size_max() / SIZE_PART_MAX) else {
-            // The older gives way, unless only the other is not in the table.
+            // Replaces the older slot, unless only the newer one is not in the table.
             if slots[1].inserted == 0 || slots[0].inserted != 0 {
                 slots[1] = slots[0];
             }
@@ -257,8 +259,8 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A pair of slots and a tag. Length, beginning and end tell hot fields apart; the comparison with
-/// the table does the rest.
+/// The index of a pair of slots, and a tag. Length, start and end distinguish repeated fields; the
+/// comparison with the table makes the result exact.
 #[inline]
 fn hash(name: LineName, name_text: &[u8], value: &[u8]) -> (usize, u16) {
     let code = u64::from(name.code());

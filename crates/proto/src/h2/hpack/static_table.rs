@@ -130,7 +130,7 @@ static OF_PSEUDO: [u8; 6] = {
     of
 };
 
-/// By name; a power of two, so that the index needs no check.
+/// Indexed by name. The length is a power of two, so that the index needs no bounds check.
 static OF_NAME: [u8; 128] = {
     let mut of = [0; 128];
     let mut index = LEN;

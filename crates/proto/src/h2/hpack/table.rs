@@ -7,16 +7,16 @@ use crate::field_section::LineName;
 /// its value's length in octets [...], and 32."
 pub(crate) const ENTRY_OVERHEAD: usize = 32;
 
-/// Fields in order of their insertion, the oldest first out.
+/// Fields in order of insertion; the oldest is evicted first.
 ///
-/// Their text lies in one block, in the same order: what is added goes to its end, and the room of
-/// what was evicted is reclaimed once it is more than what is left.
+/// One block holds their text in the same order. Insertions append to it; the space of evicted fields
+/// is reclaimed when it exceeds the remaining text.
 #[derive(Debug)]
 pub(crate) struct Table {
     text: Vec<u8>,
     /// The offset at which `text` begins, in bytes since the beginning of the connection. Wraps.
     text_start: u32,
-    /// Those before `first` were evicted.
+    /// Entries before `first` were evicted.
     entries: Vec<DynamicEntry>,
     first: usize,
     size: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Table {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DynamicEntry {
     pub(crate) name: LineName,
-    /// Why no message may hold this field; found once, when it was inserted.
+    /// The rule that this field violates in any message, determined at insertion.
     pub(crate) problem: Option<ErrorKind>,
     /// The name's text is kept only if the name is not known.
     name_len: u16,
@@ -83,7 +83,7 @@ impl Table {
         &self.text[self.offset(entry)..][..usize::from(entry.name_len)]
     }
 
-    /// Appends the name's text, if the name is not known; says how long it is.
+    /// Appends the name's text, if the name is not known; returns its length.
     #[inline]
     pub(crate) fn copy_name(&self, entry: &DynamicEntry, out: &mut Vec<u8>) -> usize {
         if entry.name_len > 0 {
@@ -103,7 +103,7 @@ impl Table {
         entry.start.wrapping_sub(self.text_start) as usize
     }
 
-    /// Adds a field, evicting as many as necessary; one that is larger than the table empties it
+    /// Adds a field and evicts as many as necessary; a field larger than the table empties it
     /// (RFC 7541, section 4.4). `name_text` is empty if the name is known.
     pub(crate) fn insert(
         &mut self,
@@ -159,8 +159,8 @@ impl Table {
         }
     }
 
-    /// Moves what is live to the front of its block if that halves the block, so that everything is
-    /// moved at most once for each time that as much was inserted.
+    /// Moves live text to the front of its block if that halves the block. Moves then cost at most as
+    /// much as the insertions before them.
     fn reclaim(&mut self, needed: usize) {
         if self.first > self.entries.len() / 2 {
             self.entries.drain(..self.first);
