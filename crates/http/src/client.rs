@@ -12,7 +12,7 @@ use crate::conn::{Capabilities, Protocol, exclusive};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{ClientOps, ExchangeId, ResponseStream, SendBody};
-use crate::tls::{self, Offer, Target, TlsInfo, UpstreamTls};
+use crate::tls::{self, AlpnOffer, TlsConnector, TlsInfo, UpstreamTls};
 use crate::transport::Transport;
 
 /// How connections to servers behave.
@@ -84,7 +84,7 @@ impl Connection {
         address: &Address,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let transport = connect(address, None, Offer::Http1, &options.limits).await?;
+        let transport = connect(address, None, AlpnOffer::Http1, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -97,8 +97,9 @@ impl Connection {
         tls: &UpstreamTls,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let target = tls.target();
-        let transport = connect(address, Some(&target), Offer::Http1, &options.limits).await?;
+        let connector = tls.connector();
+        let transport =
+            connect(address, Some(&connector), AlpnOffer::Http1, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -186,15 +187,15 @@ impl Drop for Connection {
 /// A connection that is ready to be used, with TLS if there is a target for it.
 pub(crate) async fn connect(
     address: &Address,
-    target: Option<&Rc<Target>>,
-    offer: Offer,
+    connector: Option<&Rc<TlsConnector>>,
+    offer: AlpnOffer,
     limits: &Limits,
 ) -> Result<Transport, ClientError> {
     let socket = connect_socket(address, limits.connect_timeout).await?;
-    match target {
+    match connector {
         None => Ok(Transport::Plain(socket)),
-        Some(target) => {
-            let connected = Box::pin(tls::connect(socket, target, offer, limits)).await;
+        Some(connector) => {
+            let connected = Box::pin(tls::connect(socket, connector, offer, limits)).await;
             connected.map_err(ClientError::TlsHandshake)
         }
     }

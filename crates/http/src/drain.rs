@@ -13,10 +13,10 @@ use blitz_reactor::core_local;
 /// Once triggered, [`serve`](crate::serve) accepts no more, closes idle connections at once, sends
 /// `Connection: close` with the answers still to come and, at the deadline, drops what is left.
 #[derive(Clone, Default)]
-pub struct Drain(Rc<RefCell<State>>);
+pub struct Drain(Rc<RefCell<DrainState>>);
 
 #[derive(Default)]
-struct State {
+struct DrainState {
     deadline: Option<Instant>,
     waiting: Vec<Waker>,
 }

@@ -23,15 +23,15 @@ use crate::conn::{Protocol, exclusive, multiplexed};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::free_list::FreeList;
-use crate::tls::{News, Offer, Target, TlsKey, UpstreamTls};
-use crate::transport::{Resting, Transport};
+use crate::tls::{AlpnOffer, ReadOutcome, TlsConnector, TlsKey, UpstreamTls};
+use crate::transport::{ParkedTransport, Transport};
 use shared::InUse;
 
 pub(crate) use lifetime::{Lease, Lifetime, count_retired};
 
 /// The upstream connections of a core. Cloning gives another handle to the same pool.
 #[derive(Clone)]
-pub struct Pool(Rc<Shared>);
+pub struct Pool(Rc<PoolState>);
 
 /// One address and its connections. Cloning gives another handle to the same.
 ///
@@ -39,7 +39,7 @@ pub struct Pool(Rc<Shared>);
 #[derive(Clone)]
 pub struct Upstream(Rc<Endpoint>);
 
-struct Shared {
+struct PoolState {
     options: Rc<ClientOptions>,
     endpoints: RefCell<HashMap<Key, Weak<Endpoint>>>,
     idle: Cell<usize>,
@@ -62,14 +62,14 @@ enum Kind {
 struct Endpoint {
     address: Address,
     /// Present if connections are to be encrypted.
-    tls: Option<Secure>,
+    tls: Option<EndpointTls>,
     /// Of the settings that connections are made with; 0 in clear text.
     settings: Cell<u64>,
     /// What is spoken in clear text, or was chosen by the server last; `None` until it has.
     protocol: Cell<Option<Protocol>>,
-    pool: Rc<Shared>,
+    pool: Rc<PoolState>,
     /// Oldest first; all of the protocol above.
-    idle: RefCell<VecDeque<Idle>>,
+    idle: RefCell<VecDeque<IdleConnection>>,
     /// In use, or being made for HTTP/1.1.
     active: Cell<usize>,
     /// Of HTTP/2.
@@ -77,20 +77,20 @@ struct Endpoint {
 }
 
 /// With whom and how TLS is spoken.
-struct Secure {
+struct EndpointTls {
     upstream: UpstreamTls,
-    target: RefCell<Rc<Target>>,
+    connector: RefCell<Rc<TlsConnector>>,
 }
 
-struct Idle {
-    resting: Resting,
+struct IdleConnection {
+    parked: ParkedTransport,
     /// Tells this stay in the pool from earlier ones, and orders stays by age.
     serial: u64,
-    kept: Kept,
+    state: IdleState,
 }
 
 /// What is to be known of an idle connection.
-enum Kept {
+enum IdleState {
     /// It carries one request at a time.
     Exclusive(Lifetime),
     /// The state of one that carries many.
@@ -102,7 +102,7 @@ impl Pool {
     #[must_use]
     pub fn new(options: ClientOptions) -> Pool {
         let options = Rc::new(options);
-        Pool(Rc::new(Shared {
+        Pool(Rc::new(PoolState {
             multiplexed: multiplexed::Shared::new(Rc::clone(&options)),
             options,
             endpoints: RefCell::default(),
@@ -122,9 +122,9 @@ impl Pool {
     /// and else of HTTP/1.1. They are never used for other settings or for another name.
     #[must_use]
     pub fn upstream_tls(&self, address: &Address, tls: &UpstreamTls) -> Upstream {
-        let secure = || Secure {
+        let secure = || EndpointTls {
             upstream: tls.clone(),
-            target: RefCell::new(tls.target()),
+            connector: RefCell::new(tls.connector()),
         };
         let key = (address.clone(), Kind::Tls(tls.key()));
         self.endpoint(key, || (Some(secure()), None))
@@ -140,7 +140,7 @@ impl Pool {
     fn endpoint(
         &self,
         key: Key,
-        make: impl FnOnce() -> (Option<Secure>, Option<Protocol>),
+        make: impl FnOnce() -> (Option<EndpointTls>, Option<Protocol>),
     ) -> Upstream {
         let mut endpoints = self.0.endpoints.borrow_mut();
         if let Some(endpoint) = endpoints.get(&key).and_then(Weak::upgrade) {
@@ -151,7 +151,7 @@ impl Pool {
         let (tls, protocol) = make();
         let endpoint = Rc::new(Endpoint {
             address: key.0.clone(),
-            settings: Cell::new(tls.as_ref().map_or(0, |tls| tls.target.borrow().id)),
+            settings: Cell::new(tls.as_ref().map_or(0, |tls| tls.connector.borrow().id)),
             tls,
             protocol: Cell::new(protocol),
             pool: Rc::clone(&self.0),
@@ -197,23 +197,24 @@ impl Upstream {
         if !self.is_exclusive() {
             return self.take_permit(None);
         }
-        match self.has_room() && self.nobody_waits() {
+        match self.has_room() && self.queue_is_empty() {
             true => self.take_idle_exclusive(),
             false => None,
         }
     }
 
     fn take_idle_exclusive(&self) -> Option<Connection> {
-        self.follow_settings();
+        self.refresh_tls();
         loop {
             let idle = self.0.idle.borrow_mut().pop_back()?;
-            self.0.pool.left();
+            self.0.pool.decrement_idle();
             // One that has just become readable is not ours any more: `resume` will drop it.
-            let (Some(socket), Kept::Exclusive(lifetime)) = (idle.resting.unpark(), idle.kept)
+            let (Some(socket), IdleState::Exclusive(lifetime)) =
+                (idle.parked.unpark_socket(), idle.state)
             else {
                 continue;
             };
-            let transport = idle.resting.wake(socket);
+            let transport = idle.parked.unpark(socket);
             if lifetime.is_over(blitz_reactor::now(), self.0.settings.get()) {
                 count_retired();
                 transport.finish();
@@ -244,7 +245,7 @@ impl Upstream {
         &self,
         made_since: Option<Instant>,
     ) -> Result<Connection, ClientError> {
-        if self.has_room() && self.nobody_waits() {
+        if self.has_room() && self.queue_is_empty() {
             return self.connect_alone().await;
         }
         count(|counters| counters.upstream_limit_waits += 1);
@@ -290,39 +291,39 @@ impl Upstream {
     /// A connection that nobody waits for but the caller.
     async fn connect_alone(&self) -> Result<Connection, ClientError> {
         let permit = Permit::new(self);
-        let (transport, lifetime) = self.open(Offer::Both).await?;
+        let (transport, lifetime) = self.open(AlpnOffer::Http2AndHttp1).await?;
         Ok(self.begin(transport, lifetime, permit))
     }
 
-    async fn open(&self, offer: Offer) -> Result<(Transport, Lifetime), ClientError> {
+    async fn open(&self, offer: AlpnOffer) -> Result<(Transport, Lifetime), ClientError> {
         let Endpoint {
             address, tls, pool, ..
         } = &*self.0;
-        self.follow_settings();
+        self.refresh_tls();
         let limits = &pool.options.limits;
         let lifetime = Lifetime::new(limits, self.0.settings.get());
-        let target = tls.as_ref().map(|tls| Rc::clone(&tls.target.borrow()));
-        let transport = connect(address, target.as_ref(), offer, limits).await?;
+        let connector = tls.as_ref().map(|tls| Rc::clone(&tls.connector.borrow()));
+        let transport = connect(address, connector.as_ref(), offer, limits).await?;
         Ok((transport, lifetime))
     }
 
     /// Makes connections with the present TLS settings from now on; those made with others get no
     /// more requests.
     #[inline]
-    fn follow_settings(&self) {
+    fn refresh_tls(&self) {
         if let Some(tls) = &self.0.tls
-            && tls.upstream.has_replaced(&tls.target.borrow())
+            && tls.upstream.has_replaced(&tls.connector.borrow())
         {
-            let target = tls.upstream.target();
-            self.0.settings.set(target.id);
-            tls.target.replace(target);
+            let connector = tls.upstream.connector();
+            self.0.settings.set(connector.id);
+            tls.connector.replace(connector);
         }
     }
 
     /// A connection that was just made, of what the server has chosen.
     fn begin(&self, transport: Transport, lifetime: Lifetime, permit: Permit<'_>) -> Connection {
         if self.0.tls.is_some() {
-            self.learn(transport.protocol());
+            self.set_protocol(transport.protocol());
         }
         match self.is_exclusive() {
             true => self.begin_exclusive(transport, lifetime, permit),
@@ -343,7 +344,7 @@ impl Upstream {
 
     /// The server has chosen. When it used to choose otherwise, what waits in the pool is of no
     /// use any more.
-    fn learn(&self, protocol: Protocol) {
+    fn set_protocol(&self, protocol: Protocol) {
         let before = self.0.protocol.replace(Some(protocol));
         if before == Some(protocol) {
             return;
@@ -358,7 +359,7 @@ impl Upstream {
     }
 
     fn connection(&self, transport: Transport, lifetime: Lifetime, is_reused: bool) -> Connection {
-        let Shared {
+        let PoolState {
             options, exclusive, ..
         } = &*self.0.pool;
         let lease = Lease {
@@ -375,21 +376,21 @@ impl Upstream {
             count_retired();
             transport.finish();
         } else if self.is_exclusive() {
-            self.keep(transport, Kept::Exclusive(lifetime));
+            self.keep(transport, IdleState::Exclusive(lifetime));
         }
     }
 
-    fn keep(&self, transport: Transport, kept: Kept) {
+    fn keep(&self, transport: Transport, state: IdleState) {
         let pool = &self.0.pool;
         pool.make_room();
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
-        let resting = transport.park(resume, serial, pool.options.idle_timeout);
-        self.0.idle.borrow_mut().push_back(Idle {
-            resting,
+        let parked = transport.park(resume, serial, pool.options.idle_timeout);
+        self.0.idle.borrow_mut().push_back(IdleConnection {
+            parked,
             serial,
-            kept,
+            state,
         });
         pool.idle.set(pool.idle.get() + 1);
         count(|counters| counters.upstream_idle += 1);
@@ -397,9 +398,9 @@ impl Upstream {
 
     /// A connection is not in use any more.
     #[inline]
-    fn lost(&self) {
+    fn release_active(&self) {
         self.0.active.set(self.0.active.get() - 1);
-        if !self.nobody_waits() {
+        if !self.queue_is_empty() {
             self.0.in_use.wake(1);
         }
     }
@@ -422,7 +423,7 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.0.lost();
+        self.0.release_active();
     }
 }
 
@@ -445,14 +446,14 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
                 return Err(ClientError::Busy);
             }
             let permit = Permit::new(&upstream);
-            let (transport, lifetime) = upstream.open(Offer::Http1).await?;
+            let (transport, lifetime) = upstream.open(AlpnOffer::Http1).await?;
             Ok(upstream.begin_exclusive(transport, lifetime, permit))
         }
     }
 }
 
-impl Shared {
-    fn left(&self) {
+impl PoolState {
+    fn decrement_idle(&self) {
         self.idle.set(self.idle.get() - 1);
         count(|counters| counters.upstream_idle -= 1);
     }
@@ -481,10 +482,10 @@ impl Shared {
     }
 
     /// Closes an idle connection.
-    fn discard(&self, idle: Idle) {
-        self.left();
-        match (idle.resting.unpark(), idle.kept) {
-            (Some(socket), Kept::Multiplexed(wire)) => wire.finish(idle.resting.wake(socket)),
+    fn discard(&self, idle: IdleConnection) {
+        self.decrement_idle();
+        match (idle.parked.unpark_socket(), idle.state) {
+            (Some(socket), IdleState::Multiplexed(conn)) => conn.finish(idle.parked.unpark(socket)),
             (socket, _) => drop(socket),
         }
     }
@@ -493,13 +494,13 @@ impl Shared {
 impl Endpoint {
     /// Takes in what has arrived on an idle connection and gives it back if that was for TLS
     /// alone, such as a ticket to resume the session with.
-    fn take_in(resting: Resting, socket: Socket, cause: Cause) -> Option<Transport> {
-        let mut transport = resting.wake(socket);
+    fn receive_idle(parked: ParkedTransport, socket: Socket, cause: Cause) -> Option<Transport> {
+        let mut transport = parked.unpark(socket);
         let Cause::Received(slice) = cause else {
             return None;
         };
         let (tls, socket) = transport.secure_parts()?;
-        let is_quiet = matches!(tls.handle_received(slice, socket), News::Nothing);
+        let is_quiet = matches!(tls.handle_received(slice, socket), ReadOutcome::NoContent);
         (is_quiet && transport.is_untouched()).then_some(transport)
     }
 }
@@ -515,27 +516,27 @@ impl Resume for Endpoint {
         let Some(idle) = all.remove(at) else {
             unreachable!("it was just found")
         };
-        let lifetime = match idle.kept {
-            Kept::Exclusive(lifetime) => lifetime,
-            Kept::Multiplexed(wire) => {
+        let lifetime = match idle.state {
+            IdleState::Exclusive(lifetime) => lifetime,
+            IdleState::Multiplexed(conn) => {
                 drop(all);
-                self.pool.left();
-                return Upstream(self).resume(wire, idle.resting.wake(socket), cause);
+                self.pool.decrement_idle();
+                return Upstream(self).resume(conn, idle.parked.unpark(socket), cause);
             }
         };
         let is_late = matches!(cause, Cause::Expired);
-        if let Some(transport) = Endpoint::take_in(idle.resting, socket, cause) {
+        if let Some(transport) = Endpoint::receive_idle(idle.parked, socket, cause) {
             let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self);
-            let resting = transport.park(resume, tag, self.pool.options.idle_timeout);
-            let idle = Idle {
-                resting,
+            let parked = transport.park(resume, tag, self.pool.options.idle_timeout);
+            let idle = IdleConnection {
+                parked,
                 serial: tag,
-                kept: Kept::Exclusive(lifetime),
+                state: IdleState::Exclusive(lifetime),
             };
             return all.insert(at, idle);
         }
         drop(all);
-        self.pool.left();
+        self.pool.decrement_idle();
         if !is_late {
             count(|counters| counters.upstream_idle_lost += 1);
         }

@@ -16,15 +16,15 @@ const KEPT_MAX: usize = 1024;
 const KEPT_FIELDS_MAX: usize = 48;
 const KEPT_TEXT_MAX: usize = 4096;
 
-type Shelf<T> = LocalKey<RefCell<Vec<Box<Slot<T>>>>>;
+type CoreFreeList<T> = LocalKey<RefCell<Vec<Box<PoolSlot<T>>>>>;
 
 /// A value from the core's pool; it returns there, cleared, when dropped.
-pub struct Pooled<T: Recycle>(Option<Box<Slot<T>>>);
+pub struct Pooled<T: Recycle>(Option<Box<PoolSlot<T>>>);
 
 /// A value, and what is known of its memory.
 #[doc(hidden)]
 #[derive(Default)]
-pub struct Slot<T> {
+pub struct PoolSlot<T> {
     value: T,
     /// Bytes that count against what the core may hold.
     charged: u32,
@@ -38,7 +38,7 @@ core_local! {
 /// What can be cleared and used again.
 pub trait Recycle: Default + 'static {
     #[doc(hidden)]
-    fn shelf() -> &'static Shelf<Self>;
+    fn free_list() -> &'static CoreFreeList<Self>;
     /// Forgets the content and keeps the memory; `false` if it is not worth keeping.
     #[doc(hidden)]
     fn recycle(&mut self) -> bool;
@@ -49,15 +49,15 @@ impl<T: Recycle> Pooled<T> {
     #[must_use]
     pub fn take() -> Pooled<T> {
         // During the thread's last moments the pool may be gone already.
-        let kept = T::shelf()
-            .try_with(|shelf| shelf.borrow_mut().pop())
+        let kept = T::free_list()
+            .try_with(|list| list.borrow_mut().pop())
             .ok()
             .flatten();
         Pooled(Some(kept.unwrap_or_default()))
     }
 
     #[inline]
-    fn slot(&self) -> &Slot<T> {
+    fn slot(&self) -> &PoolSlot<T> {
         let Some(slot) = &self.0 else {
             unreachable!("only drop empties it")
         };
@@ -65,7 +65,7 @@ impl<T: Recycle> Pooled<T> {
     }
 
     #[inline]
-    fn slot_mut(&mut self) -> &mut Slot<T> {
+    fn slot_mut(&mut self) -> &mut PoolSlot<T> {
         let Some(slot) = &mut self.0 else {
             unreachable!("only drop empties it")
         };
@@ -144,10 +144,10 @@ impl<T: Recycle> Drop for Pooled<T> {
         if !slot.value.recycle() {
             return;
         }
-        let _ = T::shelf().try_with(|shelf| {
-            let mut shelf = shelf.borrow_mut();
-            if shelf.len() < KEPT_MAX {
-                shelf.push(slot);
+        let _ = T::free_list().try_with(|list| {
+            let mut list = list.borrow_mut();
+            if list.len() < KEPT_MAX {
+                list.push(slot);
             }
         });
     }
@@ -191,19 +191,19 @@ impl<T: Recycle + fmt::Debug> fmt::Debug for Pooled<T> {
 macro_rules! recycle {
     ($type:ty, $value:ident => $fields:expr) => {
         impl Recycle for $type {
-            fn shelf() -> &'static Shelf<$type> {
+            fn free_list() -> &'static CoreFreeList<$type> {
                 thread_local! {
-                    static SHELF: RefCell<Vec<Box<Slot<$type>>>> = const { RefCell::new(Vec::new()) };
+                    static FREE_LIST: RefCell<Vec<Box<PoolSlot<$type>>>> = const { RefCell::new(Vec::new()) };
                 }
-                &SHELF
+                &FREE_LIST
             }
 
             fn recycle(&mut self) -> bool {
                 let $value = &*self;
-                let modest =
+                let fits_pool =
                     $fields.len() <= KEPT_FIELDS_MAX && $fields.text_capacity() <= KEPT_TEXT_MAX;
                 self.clear();
-                modest
+                fits_pool
             }
         }
     };

@@ -27,7 +27,7 @@ use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme, Service};
 use crate::free_list::FreeList;
 use crate::tls::TlsSlot;
-use crate::transport::{Resting, Transport};
+use crate::transport::{ParkedTransport, Transport};
 
 /// How connections are served.
 #[derive(Clone)]
@@ -101,7 +101,7 @@ struct Acceptor<S> {
     options: Rc<ServeOptions>,
     default_headers: Rc<DefaultHeaders>,
     listener: Option<std::net::SocketAddr>,
-    connections: RefCell<Slab<Connection>>,
+    connections: RefCell<Slab<ConnectionEntry>>,
     free: FreeList<exclusive::ServerConn>,
     multiplexed: Rc<multiplexed::Shared<multiplexed::Server>>,
     /// Woken when the last connection goes.
@@ -110,7 +110,7 @@ struct Acceptor<S> {
 
 /// How a connection is got hold of. Both names stay when they are out of date, which does no harm
 /// and spares a request the trouble of keeping the table.
-struct Connection {
+struct ConnectionEntry {
     /// From its first stay in the reactor's keeping on.
     parked: Option<Parked>,
     /// The last task that was not done at once.
@@ -126,7 +126,7 @@ enum ParkedState {
     #[default]
     Nothing,
     /// Its TLS session, until a request, or more of the handshake.
-    Tls(Resting),
+    Tls(ParkedTransport),
     /// The state of HTTP/2, with the TLS session if there is one.
     Multiplexed(Rc<multiplexed::Conn<multiplexed::Server>>),
 }
@@ -165,7 +165,7 @@ impl<S: Service> Acceptor<S> {
             counters.accepted += 1;
             counters.connections += 1;
         });
-        let key = self.connections.borrow_mut().insert(Connection {
+        let key = self.connections.borrow_mut().insert(ConnectionEntry {
             parked: None,
             task: None,
             parked_state: ParkedState::Nothing,
@@ -187,9 +187,9 @@ impl<S: Service> Acceptor<S> {
         }
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
         match transport.park(me, key as u64, within) {
-            Resting::Plain(parked) => Some(parked),
-            resting @ Resting::Tls(_) => {
-                self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(resting);
+            ParkedTransport::Plain(parked) => Some(parked),
+            parked @ ParkedTransport::Tls(_) => {
+                self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(parked);
                 None
             }
         }
@@ -206,8 +206,8 @@ impl<S: Service> Acceptor<S> {
         let within = self.idle_timeout(&transport);
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
         let tag = tag_of(key, empty_lines);
-        if let resting @ Resting::Tls(_) = transport.park_again(me, tag, within) {
-            self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(resting);
+        if let parked @ ParkedTransport::Tls(_) = transport.park_again(me, tag, within) {
+            self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(parked);
         }
     }
 
@@ -229,15 +229,15 @@ impl<S: Service> Acceptor<S> {
             Transport::Plain(socket)
                 if !self.options.http2_only && first_bytes::may_be_multiplexed(&first) =>
             {
-                self.await_version(socket, key, empty_lines, first);
+                self.detect_version(socket, key, empty_lines, first);
             }
-            transport => self.start_told(transport, key, empty_lines, first),
+            transport => self.start_detected(transport, key, empty_lines, first),
         }
     }
 
     /// Starts a connection whose first bytes tell its version.
     #[inline]
-    fn start_told(
+    fn start_detected(
         self: Rc<Self>,
         transport: Transport,
         key: usize,
@@ -312,7 +312,7 @@ impl<S: Service> Acceptor<S> {
             self.remove(key);
             match parked_state {
                 ParkedState::Nothing => socket.finish(),
-                ParkedState::Tls(resting) => resting.wake(socket).finish(),
+                ParkedState::Tls(parked) => parked.unpark(socket).finish(),
                 ParkedState::Multiplexed(conn) => conn.finish(conn.unpark(socket)),
             }
         }
@@ -371,7 +371,7 @@ async fn run<S: Service>(
     key: usize,
     first: Slice,
 ) {
-    let mut guard = Guard {
+    let mut guard = ConnectionGuard {
         acceptor: &acceptor,
         key: Some(key),
     };
@@ -394,12 +394,12 @@ async fn run<S: Service>(
 }
 
 /// Takes the connection off the table when its task ends, also when it is aborted.
-struct Guard<'a, S: Service> {
+struct ConnectionGuard<'a, S: Service> {
     acceptor: &'a Acceptor<S>,
     key: Option<usize>,
 }
 
-impl<S: Service> Drop for Guard<'_, S> {
+impl<S: Service> Drop for ConnectionGuard<'_, S> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             self.acceptor.remove(key);
@@ -464,9 +464,9 @@ mod tests {
         let task = size_of_output(run::<Immediate>);
         assert!(task <= 512, "a task takes {task} bytes");
         assert!(
-            size_of::<Connection>() <= 48,
+            size_of::<ConnectionEntry>() <= 48,
             "an entry takes {}",
-            size_of::<Connection>()
+            size_of::<ConnectionEntry>()
         );
     }
 }

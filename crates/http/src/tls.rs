@@ -27,6 +27,6 @@ pub use pem::CaSet;
 pub use server::{ClientAuth, ServerTls, ServerTlsBuilder, TlsSlot};
 pub use tickets::TicketKeys;
 
-pub(crate) use client::{Offer, Target, TlsKey};
+pub(crate) use client::{AlpnOffer, TlsConnector, TlsKey};
 pub(crate) use handshake::connect;
-pub(crate) use stream::{News, Tls};
+pub(crate) use stream::{ReadOutcome, Tls};

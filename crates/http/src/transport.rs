@@ -17,34 +17,34 @@ use crate::tls::{Tls, TlsError, TlsInfo};
 /// A connection that bytes of a message go through. Dropping it closes at once.
 pub(crate) enum Transport {
     Plain(Socket),
-    Tls(Box<Secure>),
+    Tls(Box<TlsTransport>),
 }
 
 /// A transport whose socket is parked in the reactor: all that is left of an idle connection.
-pub(crate) enum Resting {
+pub(crate) enum ParkedTransport {
     Plain(Parked),
-    Tls(Box<Secure>),
+    Tls(Box<TlsTransport>),
 }
 
 /// A socket with TLS on it, at one place for as long as it lives.
-pub(crate) struct Secure {
+pub(crate) struct TlsTransport {
     tls: Tls,
     received_first: bool,
-    socket: Place,
+    socket: SocketState,
 }
 
-enum Place {
-    Here(Socket),
+enum SocketState {
+    Active(Socket),
     Parked(Parked),
     /// On its way from one to the other.
-    Moving,
+    Taken,
 }
 
 impl Transport {
     /// A connection over TLS, at its beginning.
     pub(crate) fn secure(socket: Socket, tls: Tls) -> Transport {
-        let socket = Place::Here(socket);
-        Transport::Tls(Box::new(Secure {
+        let socket = SocketState::Active(socket);
+        Transport::Tls(Box::new(TlsTransport {
             tls,
             received_first: false,
             socket,
@@ -224,22 +224,34 @@ impl Transport {
 
     /// Leaves the socket to the reactor until something arrives or the time is over.
     #[inline(always)]
-    pub(crate) fn park(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Resting {
+    pub(crate) fn park(
+        self,
+        resume: Rc<dyn Resume>,
+        tag: u64,
+        within: Duration,
+    ) -> ParkedTransport {
         match self {
-            Transport::Plain(socket) => Resting::Plain(socket.park(resume, tag, within)),
-            Transport::Tls(secure) => Resting::Tls(secure.park(resume, tag, within)),
+            Transport::Plain(socket) => ParkedTransport::Plain(socket.park(resume, tag, within)),
+            Transport::Tls(secure) => ParkedTransport::Tls(secure.park(resume, tag, within)),
         }
     }
 
     /// As [`Transport::park`], but for no longer than until the deadline of the last time.
     #[cold]
-    pub(crate) fn park_again(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Resting {
+    pub(crate) fn park_again(
+        self,
+        resume: Rc<dyn Resume>,
+        tag: u64,
+        within: Duration,
+    ) -> ParkedTransport {
         match self {
-            Transport::Plain(socket) => Resting::Plain(socket.park_again(resume, tag, within)),
+            Transport::Plain(socket) => {
+                ParkedTransport::Plain(socket.park_again(resume, tag, within))
+            }
             Transport::Tls(mut secure) => {
                 let parked = secure.take_socket().park_again(resume, tag, within);
-                secure.socket = Place::Parked(parked);
-                Resting::Tls(secure)
+                secure.socket = SocketState::Parked(parked);
+                ParkedTransport::Tls(secure)
             }
         }
     }
@@ -248,30 +260,30 @@ impl Transport {
     fn socket(&self) -> &Socket {
         match self {
             Transport::Plain(socket) => socket,
-            Transport::Tls(secure) => secure.socket.here(),
+            Transport::Tls(secure) => secure.socket.active(),
         }
     }
 }
 
-impl Resting {
+impl ParkedTransport {
     /// Takes the socket back, if it is still parked and has nothing to say. The rest follows with
-    /// [`Resting::wake`].
-    pub(crate) fn unpark(&self) -> Option<Socket> {
+    /// [`ParkedTransport::unpark`].
+    pub(crate) fn unpark_socket(&self) -> Option<Socket> {
         match self {
-            Resting::Plain(parked) => parked.unpark(),
-            Resting::Tls(secure) => match &secure.socket {
-                Place::Parked(parked) => parked.unpark(),
-                Place::Here(_) | Place::Moving => None,
+            ParkedTransport::Plain(parked) => parked.unpark(),
+            ParkedTransport::Tls(secure) => match &secure.socket {
+                SocketState::Parked(parked) => parked.unpark(),
+                SocketState::Active(_) | SocketState::Taken => None,
             },
         }
     }
 
     /// Puts the connection together again with its socket, which has come back.
-    pub(crate) fn wake(self, socket: Socket) -> Transport {
+    pub(crate) fn unpark(self, socket: Socket) -> Transport {
         match self {
-            Resting::Plain(_) => Transport::Plain(socket),
-            Resting::Tls(mut secure) => {
-                secure.socket = Place::Here(socket);
+            ParkedTransport::Plain(_) => Transport::Plain(socket),
+            ParkedTransport::Tls(mut secure) => {
+                secure.socket = SocketState::Active(socket);
                 Transport::Tls(secure)
             }
         }
@@ -279,9 +291,9 @@ impl Resting {
 }
 
 /// What is not inlined, so that clear text stays as quick as if there were no TLS.
-impl Secure {
+impl TlsTransport {
     fn parts(&mut self) -> (&mut Tls, &Socket) {
-        (&mut self.tls, self.socket.here())
+        (&mut self.tls, self.socket.active())
     }
 
     #[inline(never)]
@@ -318,23 +330,27 @@ impl Secure {
     #[inline(never)]
     fn park(mut self: Box<Self>, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Box<Self> {
         let parked = self.take_socket().park(resume, tag, within);
-        self.socket = Place::Parked(parked);
+        self.socket = SocketState::Parked(parked);
         self
     }
 
     fn take_socket(&mut self) -> Socket {
-        match std::mem::replace(&mut self.socket, Place::Moving) {
-            Place::Here(socket) => socket,
-            Place::Parked(_) | Place::Moving => unreachable!("a transport has its socket"),
+        match std::mem::replace(&mut self.socket, SocketState::Taken) {
+            SocketState::Active(socket) => socket,
+            SocketState::Parked(_) | SocketState::Taken => {
+                unreachable!("a transport has its socket")
+            }
         }
     }
 }
 
-impl Place {
-    fn here(&self) -> &Socket {
+impl SocketState {
+    fn active(&self) -> &Socket {
         match self {
-            Place::Here(socket) => socket,
-            Place::Parked(_) | Place::Moving => unreachable!("a transport has its socket"),
+            SocketState::Active(socket) => socket,
+            SocketState::Parked(_) | SocketState::Taken => {
+                unreachable!("a transport has its socket")
+            }
         }
     }
 }
@@ -347,8 +363,8 @@ mod tests {
     /// secrets they come from.
     #[test]
     fn idle_connections_are_small() {
-        assert!(size_of::<Transport>() <= 16 && size_of::<Resting>() <= 16);
-        let bytes = size_of::<Secure>();
+        assert!(size_of::<Transport>() <= 16 && size_of::<ParkedTransport>() <= 16);
+        let bytes = size_of::<TlsTransport>();
         assert!(bytes <= 2048, "TLS on a socket takes {bytes} bytes");
     }
 }

@@ -53,13 +53,13 @@ pub(crate) struct Lease {
 impl Lease {
     /// Takes the connection back. The caller has made sure that it is in the state of a new one.
     pub(crate) fn put_back(self, transport: Transport) {
-        self.upstream.lost();
+        self.upstream.release_active();
         self.upstream.take_back(transport, self.lifetime);
     }
 
     /// The connection is closed instead of coming back.
     pub(crate) fn lost(self) {
-        self.upstream.lost();
+        self.upstream.release_active();
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) struct QueueKey {
 /// A doubly linked list in a slab.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<QueueSlot<T>>,
     /// The first of the free slots, which are linked by `next`.
     free: Option<u32>,
     first: Option<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Queue<T> {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct QueueSlot<T> {
     serial: u64,
     /// `None` in a free slot.
     value: Option<T>,
@@ -96,7 +96,7 @@ impl<T> Queue<T> {
     fn insert(&mut self, value: T, previous: Option<u32>, next: Option<u32>) -> QueueKey {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let entry = Slot {
+        let entry = QueueSlot {
             serial,
             value: Some(value),
             previous,

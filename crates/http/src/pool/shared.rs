@@ -15,13 +15,13 @@ use std::time::Instant;
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
 use super::queue::{Queue, QueueKey};
-use super::{Endpoint, Kept, Lifetime, Permit, Upstream};
+use super::{Endpoint, IdleState, Lifetime, Permit, Upstream};
 use crate::client::Connection;
 use crate::conn::multiplexed::{Client, Conn, Disposition};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;
-use crate::tls::{News, Offer};
+use crate::tls::{AlpnOffer, ReadOutcome};
 use crate::transport::Transport;
 
 /// Connections of a core to one address, whatever number of requests it has for it.
@@ -35,23 +35,23 @@ pub(super) struct InUse {
     connections: RefCell<Vec<Rc<Conn<Client>>>>,
     connecting: Cell<usize>,
     /// Oldest first.
-    waiting: RefCell<Queue<Waiting>>,
+    waiting: RefCell<Queue<QueueEntry>>,
 }
 
 /// A request that waits for a place.
-struct Waiting {
+struct QueueEntry {
     waker: Waker,
     /// Where it finds why the connection that it waited for could not be made.
     failure: Rc<RefCell<Option<ClientError>>>,
 }
 
 /// What there is for a request.
-enum Found {
+enum CheckoutStep {
     Permit(Connection),
     /// Probably something in a moment.
     Wait,
     /// A connection has to be made.
-    Nothing,
+    Connect,
     /// The server speaks HTTP/1.1, which knows no places.
     Exclusive,
 }
@@ -60,9 +60,9 @@ impl Upstream {
     /// A place on a connection, without waiting; if it has to be `made_since` a moment, only on one
     /// that was, unless there can be no more of them.
     pub(super) fn take_permit(&self, made_since: Option<Instant>) -> Option<Connection> {
-        match self.find_permit(made_since) {
-            Found::Permit(connection) => Some(connection),
-            Found::Wait | Found::Nothing | Found::Exclusive => None,
+        match self.next_step(made_since) {
+            CheckoutStep::Permit(connection) => Some(connection),
+            CheckoutStep::Wait | CheckoutStep::Connect | CheckoutStep::Exclusive => None,
         }
     }
 
@@ -88,16 +88,16 @@ impl Upstream {
 
     /// Whether no request waits for a connection.
     #[inline]
-    pub(super) fn nobody_waits(&self) -> bool {
+    pub(super) fn queue_is_empty(&self) -> bool {
         self.0.in_use.waiting.borrow().len() == 0
     }
 
-    fn find_permit(&self, made_since: Option<Instant>) -> Found {
-        self.follow_settings();
+    fn next_step(&self, made_since: Option<Instant>) -> CheckoutStep {
+        self.refresh_tls();
         if self.is_exclusive() {
             return match self.has_room() {
-                true => Found::Exclusive,
-                false => Found::Wait,
+                true => CheckoutStep::Exclusive,
+                false => CheckoutStep::Wait,
             };
         }
         let InUse {
@@ -116,51 +116,52 @@ impl Upstream {
                 continue;
             }
             if conn.reserve() {
-                return Found::Permit(self.connection_on(conn));
+                return CheckoutStep::Permit(self.connection_on(conn));
             }
             is_coming |= !conn.is_settled();
         }
         if made_since.is_none() {
-            match self.wake_idle() {
-                Found::Nothing => {}
+            match self.reuse_idle() {
+                CheckoutStep::Connect => {}
                 found => return found,
             }
         }
         let all = connections.borrow().len();
         let is_full = usable >= CONNECTIONS_MAX || all >= CONNECTIONS_ALL_MAX;
         match is_coming || is_full {
-            true if !is_coming && made_since.is_some() => self.find_permit(None),
-            true => Found::Wait,
-            false => Found::Nothing,
+            true if !is_coming && made_since.is_some() => self.next_step(None),
+            true => CheckoutStep::Wait,
+            false => CheckoutStep::Connect,
         }
     }
 
     /// Puts the connection to use that was idle the shortest.
-    fn wake_idle(&self) -> Found {
+    fn reuse_idle(&self) -> CheckoutStep {
         let mut list = self.0.idle.borrow_mut();
         let Some(idle) = list.back() else {
-            return Found::Nothing;
+            return CheckoutStep::Connect;
         };
         // One that has just become readable is on its way back by itself.
-        let Some(socket) = idle.resting.unpark() else {
-            return Found::Wait;
+        let Some(socket) = idle.parked.unpark_socket() else {
+            return CheckoutStep::Wait;
         };
         let idle = list.pop_back();
         drop(list);
-        self.0.pool.left();
-        let Some((resting, Kept::Multiplexed(conn))) = idle.map(|idle| (idle.resting, idle.kept))
+        self.0.pool.decrement_idle();
+        let Some((parked, IdleState::Multiplexed(conn))) =
+            idle.map(|idle| (idle.parked, idle.state))
         else {
             unreachable!("idle connections of HTTP/2 have a state")
         };
-        let transport = resting.wake(socket);
+        let transport = parked.unpark(socket);
         if conn.is_retired(blitz_reactor::now(), self.0.settings.get()) {
             conn.finish(transport);
-            return self.wake_idle();
+            return self.reuse_idle();
         }
         conn.reserve_first();
         let connection = self.connection_on(&conn);
         self.start(conn, transport, None);
-        Found::Permit(connection)
+        CheckoutStep::Permit(connection)
     }
 
     fn connection_on(&self, conn: &Rc<Conn<Client>>) -> Connection {
@@ -182,9 +183,9 @@ impl Upstream {
         let first = match transport.secure_parts() {
             None => Some(received),
             Some((tls, socket)) => match tls.handle_received(received, socket) {
-                News::Content(first) => Some(first),
-                News::Nothing => None,
-                News::Over => return count(|counters| counters.upstream_idle_lost += 1),
+                ReadOutcome::Content(first) => Some(first),
+                ReadOutcome::NoContent => None,
+                ReadOutcome::Ended => return count(|counters| counters.upstream_idle_lost += 1),
             },
         };
         self.start(conn, transport, first);
@@ -199,7 +200,7 @@ impl Upstream {
 
     async fn connect_shared(&self) -> Result<Connection, ClientError> {
         let connecting = Connecting::begin(self);
-        let (transport, lifetime) = match self.open(Offer::Both).await {
+        let (transport, lifetime) = match self.open(AlpnOffer::Http2AndHttp1).await {
             Ok(opened) => opened,
             Err(error) => {
                 self.0.in_use.fail_waiting(&error);
@@ -227,17 +228,17 @@ async fn run(
     transport: Transport,
     first: Option<Slice>,
 ) {
-    let guard = Guard {
+    let guard = InUseGuard {
         upstream: &upstream,
         conn: &conn,
     };
-    let turned = || upstream.0.in_use.turned(conn.permits_free());
+    let end_of_turn = || upstream.0.in_use.wake_for_permits(conn.permits_free());
     let first = first.map(Input::from).unwrap_or_default();
-    let disposition = conn.drive(transport, first, turned).await;
+    let disposition = conn.drive(transport, first, end_of_turn).await;
     drop(guard);
     match disposition {
         Disposition::Park(transport) if !upstream.is_exclusive() => {
-            upstream.keep(transport, Kept::Multiplexed(conn));
+            upstream.keep(transport, IdleState::Multiplexed(conn));
         }
         Disposition::Park(transport) => conn.finish(transport),
         Disposition::Closed => count(|counters| counters.upstream_not_reused += 1),
@@ -247,14 +248,14 @@ async fn run(
 }
 
 /// Takes the connection off the list when its task ends, also when it is aborted.
-struct Guard<'a> {
+struct InUseGuard<'a> {
     upstream: &'a Upstream,
     conn: &'a Rc<Conn<Client>>,
 }
 
-impl Drop for Guard<'_> {
+impl Drop for InUseGuard<'_> {
     fn drop(&mut self) {
-        self.upstream.lost();
+        self.upstream.release_active();
         let mut connections = self.upstream.0.in_use.connections.borrow_mut();
         connections.retain(|other| !Rc::ptr_eq(other, self.conn));
     }
@@ -284,20 +285,21 @@ async fn wait_or_connect(
 ) -> Result<Connection, ClientError> {
     let limits = &upstream.0.pool.options.limits;
     let mut until = pin!(blitz_reactor::sleep(limits.upstream_wait_timeout));
-    let mut turn = Turn::new(&upstream);
+    let mut waiter = Waiter::new(&upstream);
     let found = poll_fn(|cx| {
-        if let Some(error) = turn.failure.take() {
+        if let Some(error) = waiter.failure.take() {
             return Poll::Ready(Err(error));
         }
         // A request of HTTP/1.1 that has just come must not overtake others.
-        let overtakes = turn.key.is_none() && upstream.is_exclusive() && !upstream.nobody_waits();
+        let overtakes =
+            waiter.key.is_none() && upstream.is_exclusive() && !upstream.queue_is_empty();
         if !overtakes {
-            match upstream.find_permit(made_since) {
-                Found::Wait => {}
+            match upstream.next_step(made_since) {
+                CheckoutStep::Wait => {}
                 found => return Poll::Ready(Ok(found)),
             }
         }
-        if !turn.wait(cx) {
+        if !waiter.wait(cx) {
             count(|counters| counters.upstream_queue_full += 1);
             return Poll::Ready(Err(ClientError::QueueFull));
         }
@@ -307,38 +309,38 @@ async fn wait_or_connect(
         })
     })
     .await?;
-    turn.is_over = true;
+    waiter.is_served = true;
     match found {
-        Found::Permit(connection) => Ok(connection),
-        Found::Nothing => upstream.connect_shared().await,
-        Found::Exclusive => {
+        CheckoutStep::Permit(connection) => Ok(connection),
+        CheckoutStep::Connect => upstream.connect_shared().await,
+        CheckoutStep::Exclusive => {
             let idle = made_since.is_none().then(|| upstream.take_idle_exclusive());
             match idle.flatten() {
                 Some(connection) => Ok(connection),
                 None => upstream.connect_alone().await,
             }
         }
-        Found::Wait => Err(ClientError::Busy),
+        CheckoutStep::Wait => Err(ClientError::Busy),
     }
 }
 
 /// A request's time in the queue.
-struct Turn<'a> {
+struct Waiter<'a> {
     upstream: &'a Upstream,
     /// Its entry; the entry is out of the queue when the request was called.
     key: Option<QueueKey>,
     failure: Rc<RefCell<Option<ClientError>>>,
     /// It was used; otherwise a call that came to it goes to the next.
-    is_over: bool,
+    is_served: bool,
 }
 
-impl Turn<'_> {
-    fn new(upstream: &Upstream) -> Turn<'_> {
-        Turn {
+impl Waiter<'_> {
+    fn new(upstream: &Upstream) -> Waiter<'_> {
+        Waiter {
             upstream,
             key: None,
             failure: Rc::default(),
-            is_over: false,
+            is_served: false,
         }
     }
 
@@ -350,7 +352,7 @@ impl Turn<'_> {
         if self.key.is_some_and(|key| waiting.contains(key)) {
             return true;
         }
-        let entry = Waiting {
+        let entry = QueueEntry {
             waker: cx.waker().clone(),
             failure: Rc::clone(&self.failure),
         };
@@ -363,12 +365,12 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let in_use = &self.upstream.0.in_use;
         let was_called = in_use.waiting.borrow_mut().remove(key).is_none();
-        if was_called && !self.is_over {
+        if was_called && !self.is_served {
             in_use.wake(1);
         }
     }
@@ -377,7 +379,7 @@ impl Drop for Turn<'_> {
 impl InUse {
     /// A connection has this many places now. When there is none anywhere, one of those who wait
     /// has to make another connection.
-    fn turned(&self, free: usize) {
+    fn wake_for_permits(&self, free: usize) {
         if self.waiting.borrow().len() == 0 {
             return;
         }

@@ -9,7 +9,7 @@ use blitz_reactor::{Cause, Slice, Socket};
 use super::{Acceptor, ParkedState};
 use crate::counters::{count, count_refused};
 use crate::exchange::Service;
-use crate::tls::{News, Tls, TlsError};
+use crate::tls::{ReadOutcome, Tls, TlsError};
 use crate::transport::Transport;
 
 /// What somebody hears who speaks HTTP in clear text where TLS is spoken. Whoever sends such a
@@ -76,14 +76,16 @@ impl<S: Service> Acceptor<S> {
     ) -> Option<(Transport, Slice)> {
         let parked = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
         let transport = match parked {
-            ParkedState::Tls(resting) => resting.wake(socket),
+            ParkedState::Tls(parked) => parked.unpark(socket),
             ParkedState::Nothing | ParkedState::Multiplexed(_) => Transport::Plain(socket),
         };
         match (transport, cause) {
             (Transport::Plain(socket), Cause::Received(first)) => {
                 self.begin_handshake(socket, key, first)
             }
-            (transport, Cause::Received(slice)) => self.take_in(transport, key, empty_lines, slice),
+            (transport, Cause::Received(slice)) => {
+                self.handle_records(transport, key, empty_lines, slice)
+            }
             (transport, cause) => {
                 self.count_end(&transport, matches!(cause, Cause::Expired));
                 self.remove(key);
@@ -110,7 +112,7 @@ impl<S: Service> Acceptor<S> {
             return None;
         }
         match Tls::server(slot.config(), &self.options.limits) {
-            Ok(tls) => self.take_in(Transport::secure(socket, tls), key, 0, first),
+            Ok(tls) => self.handle_records(Transport::secure(socket, tls), key, 0, first),
             Err(error) => {
                 tracing::error!(%error, "no TLS session could be made");
                 self.remove(key);
@@ -119,7 +121,7 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    fn take_in(
+    fn handle_records(
         self: &Rc<Self>,
         mut transport: Transport,
         key: usize,
@@ -128,8 +130,8 @@ impl<S: Service> Acceptor<S> {
     ) -> Option<(Transport, Slice)> {
         let (tls, socket) = transport.secure_parts()?;
         let was_established = tls.is_established();
-        let news = tls.handle_received(slice, socket);
-        if let Some(first) = self.content_of(news, key) {
+        let outcome = tls.handle_received(slice, socket);
+        if let Some(first) = self.content_of(outcome, key) {
             return Some((transport, first));
         }
         if !self.connections.borrow().contains(key) {
@@ -143,13 +145,13 @@ impl<S: Service> Acceptor<S> {
         None
     }
 
-    /// The content among the news, if there is any. A connection that is over is taken off the
+    /// The content among the outcome, if there is any. A connection that is over is taken off the
     /// table.
-    pub(super) fn content_of(&self, news: News, key: usize) -> Option<Slice> {
-        match news {
-            News::Content(first) => return Some(first),
-            News::Nothing => {}
-            News::Over => self.remove(key),
+    pub(super) fn content_of(&self, outcome: ReadOutcome, key: usize) -> Option<Slice> {
+        match outcome {
+            ReadOutcome::Content(first) => return Some(first),
+            ReadOutcome::NoContent => {}
+            ReadOutcome::Ended => self.remove(key),
         }
         None
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_reactor::{Cause, Resume, Slice, Socket};
 
-use super::{Acceptor, Guard, ParkedState};
+use super::{Acceptor, ConnectionGuard, ParkedState};
 use crate::conn::exclusive::Switch;
 use crate::conn::multiplexed;
 use crate::counters::count;
@@ -97,8 +97,8 @@ impl<S: Service> Acceptor<S> {
         match (cause, transport.secure_parts()) {
             (Cause::Received(first), None) => self.start_multiplexed(conn, transport, key, first),
             (Cause::Received(records), Some((tls, socket))) => {
-                let news = tls.handle_received(records, socket);
-                if let Some(first) = self.content_of(news, key) {
+                let outcome = tls.handle_received(records, socket);
+                if let Some(first) = self.content_of(outcome, key) {
                     self.start_multiplexed(conn, transport, key, first);
                 } else if self.connections.borrow().contains(key) {
                     self.park_multiplexed(conn, transport, key);
@@ -130,7 +130,7 @@ async fn run<S: Service>(
     first: Input,
     begun: Option<multiplexed::Request>,
 ) {
-    let mut guard = Guard {
+    let mut guard = ConnectionGuard {
         acceptor: &acceptor,
         key: Some(key),
     };

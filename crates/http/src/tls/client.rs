@@ -41,18 +41,18 @@ pub struct ClientTlsBuilder {
 
 /// The versions of HTTP that a server may choose from (RFC 7301).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Offer {
+pub(crate) enum AlpnOffer {
     /// HTTP/2 and HTTP/1.1.
-    Both,
+    Http2AndHttp1,
     /// HTTP/1.1 alone, for what only that can do with this server.
     Http1,
 }
 
-impl Offer {
+impl AlpnOffer {
     pub(super) fn alpn(self) -> Vec<Vec<u8>> {
         match self {
-            Offer::Both => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            Offer::Http1 => vec![b"http/1.1".to_vec()],
+            AlpnOffer::Http2AndHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            AlpnOffer::Http1 => vec![b"http/1.1".to_vec()],
         }
     }
 }
@@ -180,9 +180,9 @@ impl UpstreamTls {
     }
 
     /// What a core of it needs to connect now.
-    pub(crate) fn target(&self) -> Rc<Target> {
+    pub(crate) fn connector(&self) -> Rc<TlsConnector> {
         let tls = self.slot.0.current.load();
-        Rc::new(Target {
+        Rc::new(TlsConnector {
             id: tls.0.id,
             config: config_of_core(&tls),
             name: self.name.clone(),
@@ -191,8 +191,8 @@ impl UpstreamTls {
 
     /// Whether other settings were put in since.
     #[inline]
-    pub(crate) fn has_replaced(&self, target: &Target) -> bool {
-        self.slot.0.current_id.load(Ordering::Acquire) != target.id
+    pub(crate) fn has_replaced(&self, connector: &TlsConnector) -> bool {
+        self.slot.0.current_id.load(Ordering::Acquire) != connector.id
     }
 }
 
@@ -200,14 +200,14 @@ impl UpstreamTls {
 pub(crate) type TlsKey = (u64, ServerName<'static>);
 
 /// A server to connect to, on one core.
-pub(crate) struct Target {
+pub(crate) struct TlsConnector {
     /// Of the settings.
     pub(crate) id: u64,
     pub(super) config: Arc<ClientConfig>,
     pub(super) name: ServerName<'static>,
 }
 
-impl Target {
+impl TlsConnector {
     pub(super) fn server_name(&self) -> Option<Box<str>> {
         match &self.name {
             ServerName::DnsName(name) => Some(Box::from(name.as_ref())),

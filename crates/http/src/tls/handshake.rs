@@ -10,7 +10,7 @@ use blitz_proto::Limits;
 use blitz_reactor::Socket;
 use rustls::ServerConfig;
 
-use super::client::{Offer, Target};
+use super::client::{AlpnOffer, TlsConnector};
 use super::error::TlsError;
 use super::info::{TlsInfo, TlsVersion};
 use super::server::{Choice, take_choice};
@@ -69,16 +69,16 @@ impl Tls {
 /// Puts TLS onto a connection that was just made, as a client.
 pub(crate) async fn connect(
     socket: Socket,
-    target: &Rc<Target>,
-    offer: Offer,
+    connector: &Rc<TlsConnector>,
+    offer: AlpnOffer,
     limits: &Limits,
 ) -> Result<Transport, TlsError> {
-    let (config, name) = (Arc::clone(&target.config), target.name.clone());
+    let (config, name) = (Arc::clone(&connector.config), connector.name.clone());
     let session =
         Session::client(config, name, offer.alpn()).map_err(|error| TlsError::new(&error))?;
     let mut tls = Tls::new(session, limits.tls_handshake_bytes_max);
     tls.choice = Some(Choice {
-        server_name: target.server_name(),
+        server_name: connector.server_name(),
         certificate: None,
     });
     tls.start(&socket);
@@ -94,7 +94,7 @@ pub(crate) async fn connect(
         }
         Err(_) => {
             if let Some((tls, _)) = transport.secure_parts() {
-                tls.give_up(TlsError::TimedOut);
+                tls.fail_with(TlsError::TimedOut);
             }
             Err(TlsError::TimedOut)
         }
@@ -116,7 +116,7 @@ fn poll_established(transport: &mut Transport, cx: &mut Context<'_>) -> Poll<Res
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(Some(slice))) => tls.receive(slice, socket),
             Poll::Ready(Ok(None) | Err(_)) => {
-                tls.give_up(TlsError::Ended);
+                tls.fail_with(TlsError::Ended);
                 return Poll::Ready(Err(TlsError::Ended));
             }
         }

@@ -25,7 +25,7 @@ use super::time::CoreTime;
 #[derive(Clone)]
 pub struct ServerTls {
     pub(super) config: Arc<ServerConfig>,
-    choices: Arc<Choices>,
+    resolver: Arc<CertificateResolver>,
     client_auth: ClientAuth,
 }
 
@@ -62,7 +62,7 @@ impl ServerTls {
 
     /// The certificates, the default first.
     pub fn certificates(&self) -> impl Iterator<Item = &Certificate> {
-        self.choices.all.iter().map(|certificate| &**certificate)
+        self.resolver.all.iter().map(|certificate| &**certificate)
     }
 
     /// Whether clients are asked for certificates.
@@ -88,7 +88,7 @@ impl ServerTls {
 impl std::fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerTls")
-            .field("certificates", &self.choices.all)
+            .field("certificates", &self.resolver.all)
             .field("client_auth", &self.client_auth)
             .finish_non_exhaustive()
     }
@@ -140,7 +140,7 @@ impl ServerTlsBuilder {
             Some(keys) => keys,
             None => TicketKeys::new()?,
         };
-        let choices = Arc::new(Choices::new(self.certificates));
+        let resolver = Arc::new(CertificateResolver::new(self.certificates));
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(CoreTime))
             .with_safe_default_protocol_versions()
@@ -157,15 +157,15 @@ impl ServerTlsBuilder {
                 builder.with_client_cert_verifier(verifier.map_err(|e| failed(e.to_string()))?)
             }
         };
-        let resolver: Arc<dyn ResolvesServerCert> = Arc::<Choices>::clone(&choices);
-        let mut config = builder.with_cert_resolver(resolver);
+        let shared: Arc<dyn ResolvesServerCert> = Arc::<CertificateResolver>::clone(&resolver);
+        let mut config = builder.with_cert_resolver(shared);
         config.alpn_protocols = self.alpn;
         // Sessions live in tickets alone: a store would be a lock that all cores share.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::new(keys.for_policy(&self.client_auth.policy())?);
         Ok(ServerTls {
             config: Arc::new(config),
-            choices,
+            resolver,
             client_auth: self.client_auth,
         })
     }
@@ -217,7 +217,7 @@ impl TlsSlot {
 
 /// Which certificate is for which name: the name itself, then `*` for its first label, then the
 /// first of all.
-struct Choices {
+struct CertificateResolver {
     all: Vec<Arc<Certificate>>,
     by_name: HashMap<String, Vec<usize>>,
 }
@@ -240,8 +240,8 @@ pub(super) fn take_choice() -> Option<Choice> {
     CHOSEN.take()
 }
 
-impl Choices {
-    fn new(certificates: Vec<Certificate>) -> Choices {
+impl CertificateResolver {
+    fn new(certificates: Vec<Certificate>) -> CertificateResolver {
         let all: Vec<_> = certificates.into_iter().map(Arc::new).collect();
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (at, certificate) in all.iter().enumerate() {
@@ -249,7 +249,7 @@ impl Choices {
                 by_name.entry(name.clone()).or_default().push(at);
             }
         }
-        Choices { all, by_name }
+        CertificateResolver { all, by_name }
     }
 
     fn find(&self, hello: &ClientHello<'_>) -> Option<&Arc<Certificate>> {
@@ -269,7 +269,7 @@ impl Choices {
     }
 }
 
-impl ResolvesServerCert for Choices {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let certificate = self.find(&hello)?;
         CHOSEN.set(Some(Choice {
@@ -280,7 +280,7 @@ impl ResolvesServerCert for Choices {
     }
 }
 
-impl std::fmt::Debug for Choices {
+impl std::fmt::Debug for CertificateResolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.all.fmt(f)
     }

@@ -103,7 +103,7 @@ impl Session {
                 return done;
             }
             let is_all = done.content.is_some() && done.consumed == input.len();
-            if !next.goes_on || (is_all && !self.common().wants_write()) {
+            if !next.continues || (is_all && !self.common().wants_write()) {
                 return done;
             }
         }
@@ -140,12 +140,12 @@ impl Session {
         &mut self,
         held: &mut [u8],
         out: &mut Vec<u8>,
-        what: &mut impl Write,
+        record: &mut impl TrafficRecord,
     ) -> Result<(), Error> {
         loop {
             let written = match self {
-                Session::Server(server) => write(server.process_tls_records(held), out, what),
-                Session::Client(client) => write(client.process_tls_records(held), out, what),
+                Session::Server(server) => write(server.process_tls_records(held), out, record),
+                Session::Client(client) => write(client.process_tls_records(held), out, record),
             };
             if let Some(result) = written {
                 return result;
@@ -156,12 +156,12 @@ impl Session {
 
 /// Outcome of one call of rustls.
 #[derive(Default)]
-struct Step {
+struct StateOutcome {
     discard: usize,
     content: Option<Decrypted>,
     closed: bool,
     failed: Option<Error>,
-    goes_on: bool,
+    continues: bool,
 }
 
 /// Content that rustls has decrypted in place, by its length and its ends. It does not say where,
@@ -200,12 +200,12 @@ impl Decrypted {
     }
 }
 
-fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> Step {
+fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> StateOutcome {
     let UnbufferedStatus { discard, state } = status;
-    let mut step = Step {
+    let mut step = StateOutcome {
         discard,
-        goes_on: true,
-        ..Step::default()
+        continues: true,
+        ..StateOutcome::default()
     };
     match state {
         Ok(ConnectionState::ReadTraffic(traffic)) => read(traffic, &mut step),
@@ -220,10 +220,10 @@ fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> Step {
         Ok(ConnectionState::PeerClosed) => step.closed = true,
         Ok(ConnectionState::Closed) => {
             step.closed = true;
-            step.goes_on = false;
+            step.continues = false;
         }
         Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
-            step.goes_on = false;
+            step.continues = false;
         }
         // Early data is not enabled, and there are no other states.
         Ok(_) => step.failed = Some(Error::General("a state that was not asked for".into())),
@@ -233,7 +233,7 @@ fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> Step {
 }
 
 /// Takes the one record of content that a call yields at most, since it was given only one.
-fn read<D>(mut traffic: ReadTraffic<'_, '_, D>, step: &mut Step) {
+fn read<D>(mut traffic: ReadTraffic<'_, '_, D>, step: &mut StateOutcome) {
     while let Some(record) = traffic.next_record() {
         match record {
             Ok(record) if step.content.is_none() => {
@@ -247,7 +247,7 @@ fn read<D>(mut traffic: ReadTraffic<'_, '_, D>, step: &mut Step) {
 }
 
 /// What can be written once the handshake allows it.
-trait Write {
+trait TrafficRecord {
     fn bytes(&self) -> usize;
     fn write<D>(
         &self,
@@ -259,7 +259,7 @@ trait Write {
 struct Content<'a>(&'a [u8]);
 struct CloseNotify;
 
-impl Write for Content<'_> {
+impl TrafficRecord for Content<'_> {
     fn bytes(&self) -> usize {
         self.0.len()
     }
@@ -273,7 +273,7 @@ impl Write for Content<'_> {
     }
 }
 
-impl Write for CloseNotify {
+impl TrafficRecord for CloseNotify {
     fn bytes(&self) -> usize {
         2
     }
@@ -291,13 +291,14 @@ impl Write for CloseNotify {
 fn write<D>(
     status: UnbufferedStatus<'_, '_, D>,
     out: &mut Vec<u8>,
-    what: &mut impl Write,
+    record: &mut impl TrafficRecord,
 ) -> Option<Result<(), Error>> {
     match status.state {
         Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-            let bytes = what.bytes() + OVERHEAD_BYTES;
+            let bytes = record.bytes() + OVERHEAD_BYTES;
             let written = append(out, bytes, |room| {
-                what.write(&mut traffic, room)
+                record
+                    .write(&mut traffic, room)
                     .map_err(|error| encrypt_size(&error))
             });
             Some(written)

@@ -47,13 +47,13 @@ enum End {
 }
 
 /// What has become of a connection after bytes were taken in.
-pub(crate) enum News {
+pub(crate) enum ReadOutcome {
     /// Content for those who speak HTTP.
     Content(Slice),
     /// Nothing yet: of the handshake or, later, of a record.
-    Nothing,
+    NoContent,
     /// The peer has ended it, or nobody can go on.
-    Over,
+    Ended,
 }
 
 impl Tls {
@@ -102,12 +102,12 @@ impl Tls {
     }
 
     /// Takes in bytes that the caller has received.
-    pub(crate) fn handle_received(&mut self, slice: Slice, socket: &Socket) -> News {
+    pub(crate) fn handle_received(&mut self, slice: Slice, socket: &Socket) -> ReadOutcome {
         self.receive(slice, socket);
         match self.content.pop() {
-            Some(content) => News::Content(content),
-            None if self.has_ended() => News::Over,
-            None => News::Nothing,
+            Some(content) => ReadOutcome::Content(content),
+            None if self.has_ended() => ReadOutcome::Ended,
+            None => ReadOutcome::NoContent,
         }
     }
 
@@ -185,7 +185,7 @@ impl Tls {
     }
 
     /// Notes that something failed that rustls does not know of.
-    pub(super) fn give_up(&mut self, error: TlsError) {
+    pub(super) fn fail_with(&mut self, error: TlsError) {
         let is_server = matches!(self.session, Session::Server(_));
         self.end = End::Failed(error);
         count(|counters| counters.tls.count_failure(is_server, error.rule()));
@@ -296,7 +296,7 @@ impl Tls {
         gathered.drain(..done.consumed);
         self.seen = gathered.len();
         if self.seen > self.seen_max && self.end == End::Open {
-            self.give_up(TlsError::HandshakeTooLarge);
+            self.fail_with(TlsError::HandshakeTooLarge);
         } else if self.seen > 0 {
             self.gathered = Some(gathered);
         }
@@ -313,7 +313,7 @@ impl Tls {
 
     fn fail(&mut self, error: &Error) {
         tracing::debug!(%error, "TLS failed");
-        self.give_up(TlsError::new(error));
+        self.fail_with(TlsError::new(error));
     }
 }
 
