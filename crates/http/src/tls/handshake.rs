@@ -1,4 +1,4 @@
-//! The handshake: on a server as bytes come, on a client awaited.
+//! The handshake. A server advances it as bytes arrive; a client awaits it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::counters::count;
 use crate::transport::Transport;
 
 impl Tls {
-    /// A server's end that has received nothing yet.
+    /// A new session on the server side.
     pub(crate) fn server(config: Arc<ServerConfig>, limits: &Limits) -> Result<Tls, TlsError> {
         let session = Session::server(config).map_err(|error| TlsError::new(&error))?;
         Ok(Tls::new(session, limits.tls_handshake_bytes_max))
@@ -31,7 +31,7 @@ impl Tls {
         self.info.is_some()
     }
 
-    /// Notes what a handshake of a server has led to, as soon as it is complete.
+    /// Counts a completed handshake and stores its result.
     pub(super) fn notice_handshake(&mut self) {
         if self.info.is_some() || self.session.common().is_handshaking() {
             return;
@@ -56,7 +56,7 @@ impl Tls {
         self.info = Some(info);
     }
 
-    /// Keeps which certificate was chosen while the session took in the client's first message.
+    /// Stores the certificate that was chosen while the session processed the ClientHello.
     pub(super) fn keep_choice(&mut self) {
         if self.info.is_none()
             && let Some(choice) = take_choice()
@@ -66,7 +66,7 @@ impl Tls {
     }
 }
 
-/// Puts TLS onto a connection that was just made, as a client.
+/// Runs a client's handshake on a new connection.
 pub(crate) async fn connect(
     socket: Socket,
     connector: &Rc<TlsConnector>,
@@ -88,7 +88,7 @@ pub(crate) async fn connect(
     match done.await {
         Ok(Ok(())) => Ok(transport),
         Ok(Err(error)) => {
-            // The server learns from an alert why it is left.
+            // Sends the queued alert, which names the reason.
             transport.finish();
             Err(error)
         }

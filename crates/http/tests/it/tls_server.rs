@@ -694,7 +694,7 @@ fn files_that_cannot_be_used_say_why() {
             .contains("/no/such/file.pem: cannot be read"),
         "{absent}"
     );
-    assert_eq!(absent.remedy(), "Look whether the path is right.");
+    assert_eq!(absent.remedy(), "Check the path.");
 }
 
 #[test]
