@@ -1,9 +1,9 @@
 //! The HTTP/2 connections of an endpoint that carry requests.
 //!
-//! A request takes a place on the first that has one. When none has, another connection is made,
-//! up to a number; while one is being made, or has not said yet how much it takes, requests wait
-//! for that, as they do once the number is reached. Requests for HTTP/1.1 wait in the same queue,
-//! while too many of its connections are in use.
+//! A request takes a permit on the first connection that has a free stream. If there is none,
+//! another connection is made, up to a limit. Requests wait while a connection is being made or has
+//! not received its first SETTINGS, and once the limit is reached. HTTP/1.1 requests wait in the
+//! same queue while too many connections are in use.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -24,12 +24,12 @@ use crate::input::Input;
 use crate::tls::{AlpnOffer, ReadOutcome};
 use crate::transport::Transport;
 
-/// Connections of a core to one address, whatever number of requests it has for it.
+/// Maximum of usable connections of a core to one address.
 const CONNECTIONS_MAX: usize = 32;
-/// The same with those that are too old for more requests and still have some.
+/// The same, including retired connections that still carry requests.
 const CONNECTIONS_ALL_MAX: usize = 256;
 
-/// What is in use, and who waits for a place on it.
+/// The connections in use, and the requests that wait for one.
 #[derive(Default)]
 pub(super) struct InUse {
     connections: RefCell<Vec<Rc<Conn<Client>>>>,
@@ -38,27 +38,28 @@ pub(super) struct InUse {
     waiting: RefCell<Queue<QueueEntry>>,
 }
 
-/// A request that waits for a place.
+/// A waiting request.
 struct QueueEntry {
     waker: Waker,
-    /// Where it finds why the connection that it waited for could not be made.
+    /// Receives the error if the connection that the request waits for cannot be made.
     failure: Rc<RefCell<Option<ClientError>>>,
 }
 
-/// What there is for a request.
+/// The next step of a request that needs a connection.
 enum CheckoutStep {
+    /// Use this connection.
     Permit(Connection),
-    /// Probably something in a moment.
+    /// Wait for a permit or a free connection.
     Wait,
-    /// A connection has to be made.
+    /// Make a connection.
     Connect,
-    /// The server speaks HTTP/1.1, which knows no places.
+    /// Use an HTTP/1.1 connection, which has no permits.
     Exclusive,
 }
 
 impl Upstream {
-    /// A place on a connection, without waiting; if it has to be `made_since` a moment, only on one
-    /// that was, unless there can be no more of them.
+    /// A permit on a connection, without waiting. With `made_since`, only on a connection that was
+    /// made since then, unless the limit allows no further connections.
     pub(super) fn take_permit(&self, made_since: Option<Instant>) -> Option<Connection> {
         match self.next_step(made_since) {
             CheckoutStep::Permit(connection) => Some(connection),
@@ -66,7 +67,7 @@ impl Upstream {
         }
     }
 
-    /// The same, waiting for a place or a new connection if need be.
+    /// As [`Upstream::take_permit`], but waits for a permit or a new connection if necessary.
     pub(super) async fn permit(
         &self,
         made_since: Option<Instant>,
@@ -77,12 +78,12 @@ impl Upstream {
         }
     }
 
-    /// Waits for a connection, or for being allowed to make one.
+    /// Waits for a connection, or until the limit allows a new one.
     pub(super) async fn wait(
         &self,
         made_since: Option<Instant>,
     ) -> Result<Connection, ClientError> {
-        // Apart, since it is rare and large.
+        // Allocated separately, since this future is rare and large.
         PoolFuture::new(wait_or_connect(self.clone(), made_since)).await
     }
 
@@ -135,13 +136,13 @@ impl Upstream {
         }
     }
 
-    /// Puts the connection to use that was idle the shortest.
+    /// Reuses the connection with the shortest idle time.
     fn reuse_idle(&self) -> CheckoutStep {
         let mut list = self.0.idle.borrow_mut();
         let Some(idle) = list.back() else {
             return CheckoutStep::Connect;
         };
-        // One that has just become readable is on its way back by itself.
+        // If it has just become readable, `resume` puts it to use.
         let Some(socket) = idle.parked.unpark_socket() else {
             return CheckoutStep::Wait;
         };
@@ -172,8 +173,8 @@ impl Upstream {
         Connection::new(Rc::<Conn<Client>>::clone(conn), reused)
     }
 
-    /// A connection that was idle has received something, which may be anything but the answer to
-    /// a request, or is over.
+    /// Handles received bytes or the end of an idle connection. The bytes can be anything except a
+    /// response, since there was no request.
     pub(super) fn resume(self, conn: Rc<Conn<Client>>, mut transport: Transport, cause: Cause) {
         let received = match cause {
             Cause::Received(received) => received,
@@ -211,7 +212,7 @@ impl Upstream {
         Ok(self.begin(transport, lifetime, Permit::new(self)))
     }
 
-    /// A place on a connection that was just made.
+    /// A permit on a new connection.
     pub(super) fn begin_multiplexed(&self, transport: Transport, lifetime: Lifetime) -> Connection {
         let conn = Conn::client(&self.0.pool.multiplexed, self.0.tls.is_some(), lifetime);
         conn.reserve_first();
@@ -221,7 +222,7 @@ impl Upstream {
     }
 }
 
-/// The task of a connection: from a request, or something received, until it has no requests.
+/// The task of a connection: from the first request or received byte until no request is left.
 async fn run(
     upstream: Upstream,
     conn: Rc<Conn<Client>>,
@@ -243,11 +244,11 @@ async fn run(
         Disposition::Park(transport) => conn.finish(transport),
         Disposition::Closed => count(|counters| counters.upstream_not_reused += 1),
     }
-    // There is an idle connection now, or room for another. What comes of it wakes more.
+    // There is an idle connection now, or room for another. The woken request wakes others.
     upstream.0.in_use.wake(1);
 }
 
-/// Takes the connection off the list when its task ends, also when it is aborted.
+/// Removes the connection from the list when its task ends or is aborted.
 struct InUseGuard<'a> {
     upstream: &'a Upstream,
     conn: &'a Rc<Conn<Client>>,
@@ -261,7 +262,7 @@ impl Drop for InUseGuard<'_> {
     }
 }
 
-/// A connection that is being made; dropped when that is over, also by a client that leaves.
+/// Counts a connection that is being made. Dropped at the end, also if the request is cancelled.
 struct Connecting<'a>(&'a InUse);
 
 impl Connecting<'_> {
@@ -290,7 +291,7 @@ async fn wait_or_connect(
         if let Some(error) = waiter.failure.take() {
             return Poll::Ready(Err(error));
         }
-        // A request of HTTP/1.1 that has just come must not overtake others.
+        // A new HTTP/1.1 request must not overtake waiting ones.
         let overtakes =
             waiter.key.is_none() && upstream.is_exclusive() && !upstream.queue_is_empty();
         if !overtakes {
@@ -324,13 +325,13 @@ async fn wait_or_connect(
     }
 }
 
-/// A request's time in the queue.
+/// A request's membership in the queue, which ends when this is dropped.
 struct Waiter<'a> {
     upstream: &'a Upstream,
-    /// Its entry; the entry is out of the queue when the request was called.
+    /// The key of its entry. Waking the request removes the entry.
     key: Option<QueueKey>,
     failure: Rc<RefCell<Option<ClientError>>>,
-    /// It was used; otherwise a call that came to it goes to the next.
+    /// Whether the request no longer needs to wait. Otherwise a wake-up is passed to the next one.
     is_served: bool,
 }
 
@@ -345,7 +346,7 @@ impl Waiter<'_> {
     }
 
     /// Joins the queue, unless the request is in it; `false` if the queue is full. A request that
-    /// was called in vain keeps its place in the order.
+    /// was woken in vain joins at the front.
     fn wait(&mut self, cx: &Context<'_>) -> bool {
         let Endpoint { in_use, pool, .. } = &*self.upstream.0;
         let mut waiting = in_use.waiting.borrow_mut();
@@ -369,16 +370,16 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let in_use = &self.upstream.0.in_use;
-        let was_called = in_use.waiting.borrow_mut().remove(key).is_none();
-        if was_called && !self.is_served {
+        let was_woken = in_use.waiting.borrow_mut().remove(key).is_none();
+        if was_woken && !self.is_served {
             in_use.wake(1);
         }
     }
 }
 
 impl InUse {
-    /// A connection has this many places now. When there is none anywhere, one of those who wait
-    /// has to make another connection.
+    /// Wakes as many requests as a connection has free permits. If it has none and no connection
+    /// is being made or set up, wakes one request, which makes another connection.
     fn wake_for_permits(&self, free: usize) {
         if self.waiting.borrow().len() == 0 {
             return;
@@ -396,7 +397,7 @@ impl InUse {
         }
     }
 
-    /// Calls those who have waited longest.
+    /// Wakes the requests that have waited longest.
     pub(super) fn wake(&self, count: usize) {
         let mut waiting = self.waiting.borrow_mut();
         for _ in 0..count {
@@ -407,7 +408,7 @@ impl InUse {
         }
     }
 
-    /// The connection that they waited for was not made.
+    /// Fails all waiting requests, because the connection could not be made.
     fn fail_waiting(&self, error: &ClientError) {
         let mut waiting = self.waiting.borrow_mut();
         while let Some(next) = waiting.pop_front() {

@@ -1,4 +1,4 @@
-//! Connections whose first packet does not tell their protocol.
+//! Connections whose first packet does not identify their protocol.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use crate::conn::first_bytes;
 use crate::exchange::Service;
 use crate::transport::Transport;
 
-/// How long the bytes that tell may take. Later the connection speaks HTTP/1.1, whose deadline for a head
-/// begins then.
+/// Deadline for the bytes that identify the protocol. After it the connection is HTTP/1.1, whose
+/// deadline for a head starts then.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl<S: Service> Acceptor<S> {
-    /// Waits for the byte that tells HTTP/2's preface from a method like POST, and starts the connection.
+    /// Waits for the byte that distinguishes HTTP/2's preface from a method like POST, and starts
+    /// the connection.
     #[cold]
     pub(super) fn detect_version(
         self: Rc<Self>,
@@ -32,7 +33,7 @@ impl<S: Service> Acceptor<S> {
             };
             let mut bytes = first.to_vec();
             let more = read_until_detected(&socket, &mut bytes);
-            // However it ends, what HTTP/1.1 has to say about it is said there.
+            // HTTP/1.1 also handles the timeout, FIN and errors.
             let _ = blitz_reactor::timeout(WAIT_MAX, more).await;
             guard.key = None;
             let first = Slice::from_buffer(Buffer::from(bytes));
@@ -43,7 +44,7 @@ impl<S: Service> Acceptor<S> {
     }
 }
 
-/// Appends what arrives until it tells, or the peer is done.
+/// Appends received bytes until they identify the protocol or the peer has closed.
 async fn read_until_detected(socket: &Socket, bytes: &mut Vec<u8>) {
     while first_bytes::may_be_multiplexed(bytes) {
         let Ok(Some(slice)) = socket.recv().await else {
