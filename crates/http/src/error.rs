@@ -50,12 +50,12 @@ impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BodyError::Reset => f.write_str("the peer reset the connection"),
-            BodyError::Truncated => f.write_str("the connection ended within the message"),
+            BodyError::Truncated => f.write_str("the connection ended during the message"),
             BodyError::Malformed(error) => write!(f, "malformed body: {}", error.rule()),
             BodyError::TimedOut => f.write_str("the body was received too slowly"),
             BodyError::TooLarge => f.write_str("the body is too large"),
-            BodyError::Cancelled => f.write_str("the exchange is over"),
-            BodyError::Shed => f.write_str("out of memory, and the body was not read"),
+            BodyError::Cancelled => f.write_str("the exchange has ended"),
+            BodyError::Shed => f.write_str("out of memory while the body was not read"),
         }
     }
 }
