@@ -220,11 +220,11 @@ impl Refusal {
 /// Value of `Retry-After`, in seconds, if the core had no memory for a request.
 const RETRY_AFTER: &str = "1";
 
-/// The response that the core generates. `asked` holds the request's fields received so far;
+/// The response that the core generates. `request_fields` holds the request's fields received so far;
 /// `as_problem` is true if the client [accepts](accepts_problem) problem+json.
 pub(crate) fn content_of(
     refusal: Refusal,
-    asked: &Fields,
+    request_fields: &Fields,
     as_problem: bool,
     options: &ServeOptions,
 ) -> (Pooled<ResponseHead>, Chunk) {
@@ -233,7 +233,7 @@ pub(crate) fn content_of(
         head.fields.append(Name::RetryAfter, RETRY_AFTER);
     }
     let made = options.refusal.as_ref();
-    let made = made.and_then(|make| make(refusal, asked, &mut head));
+    let made = made.and_then(|make| make(refusal, request_fields, &mut head));
     let content = made.unwrap_or_else(|| match as_problem {
         true => problem(refusal, &mut head),
         false => plain(refusal, &mut head),

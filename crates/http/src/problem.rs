@@ -5,9 +5,9 @@ use blitz_proto::{Fields, Name};
 /// Whether a request accepts `application/problem+json`, also by a wildcard; `None` if the fields
 /// have no `Accept`.
 #[must_use]
-pub fn accepts_problem(asked: &Fields) -> Option<bool> {
+pub fn accepts_problem(fields: &Fields) -> Option<bool> {
     let mut accepted = None;
-    for value in asked.get_all(Name::Accept) {
+    for value in fields.get_all(Name::Accept) {
         // The value of most clients other than browsers.
         if value == b"*/*" {
             accepted = Some(true);
