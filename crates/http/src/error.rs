@@ -11,7 +11,7 @@ use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
 use crate::tls::TlsError;
 
-/// Why no more of a received body will come.
+/// Why a received body ended early.
 #[derive(Debug, Clone)]
 pub enum BodyError {
     /// The peer reset the connection or the stream.
@@ -62,7 +62,7 @@ impl fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
-/// Why a body cannot be sent on.
+/// Why no more of a body can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
     /// The peer has closed, or the exchange has ended: nothing more can be sent.

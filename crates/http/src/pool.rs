@@ -51,11 +51,11 @@ struct PoolState {
     multiplexed: Rc<multiplexed::Shared<multiplexed::Client>>,
 }
 
-type Key = (Address, Kind);
+type Key = (Address, ConnectionKind);
 
 /// Separates connections to one address that must not share a pool.
 #[derive(PartialEq, Eq, Hash)]
-enum Kind {
+enum ConnectionKind {
     Plain(Protocol),
     Tls(TlsKey),
 }
@@ -127,14 +127,14 @@ impl Pool {
             upstream: tls.clone(),
             connector: RefCell::new(tls.connector()),
         };
-        let key = (address.clone(), Kind::Tls(tls.key()));
+        let key = (address.clone(), ConnectionKind::Tls(tls.key()));
         self.endpoint(key, || (Some(secure()), None))
     }
 
     /// The connections to this address in clear text, with this version of HTTP.
     #[must_use]
     pub fn upstream_speaking(&self, address: &Address, protocol: Protocol) -> Upstream {
-        let key = (address.clone(), Kind::Plain(protocol));
+        let key = (address.clone(), ConnectionKind::Plain(protocol));
         self.endpoint(key, || (None, Some(protocol)))
     }
 

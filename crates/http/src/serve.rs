@@ -212,7 +212,7 @@ impl<S: Service> Acceptor<S> {
 
     /// Closes an idle connection in clear text.
     #[inline(never)]
-    fn end_plain(&self, socket: Socket, key: usize, cause: &Cause) {
+    fn close_plain(&self, socket: Socket, key: usize, cause: &Cause) {
         // Other causes are FIN, after which the last response may still be in the socket's queue
         // (rule 16), and errors, after which nothing can be sent.
         if matches!(cause, Cause::Expired) {
@@ -418,7 +418,7 @@ impl<S: Service> Resume for Acceptor<S> {
         // All cases lead to one call, so that the compiler inlines it.
         let (transport, first) = match (&self.options.tls, cause) {
             (None, Cause::Received(first)) => (Transport::Plain(socket), first),
-            (None, cause) => return self.end_plain(socket, key, &cause),
+            (None, cause) => return self.close_plain(socket, key, &cause),
             (Some(_), cause) => match self.receive_secure(socket, key, empty_lines, cause) {
                 Some(arrived) => arrived,
                 None => return,

@@ -24,9 +24,9 @@ const SESSIONS_MAX: usize = 256;
 /// Immutable TLS settings for connections to servers, shared by all cores. Server certificates are
 /// always verified. A request never uses a connection that was made with other settings.
 #[derive(Clone)]
-pub struct ClientTls(Arc<Settings>);
+pub struct ClientTls(Arc<ClientTlsSettings>);
 
-struct Settings {
+struct ClientTlsSettings {
     /// Unique in the process.
     id: u64,
     config: ClientConfig,
@@ -100,7 +100,7 @@ impl ClientTlsBuilder {
                 builder.with_client_cert_resolver(resolver)
             }
         };
-        Ok(ClientTls(Arc::new(Settings {
+        Ok(ClientTls(Arc::new(ClientTlsSettings {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             config,
         })))

@@ -32,7 +32,7 @@ impl Tls {
     }
 
     /// Counts a completed handshake and stores its result.
-    pub(super) fn notice_handshake(&mut self) {
+    pub(super) fn note_handshake(&mut self) {
         if self.info.is_some() || self.session.common().is_handshaking() {
             return;
         }

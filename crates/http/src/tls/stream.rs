@@ -26,7 +26,7 @@ pub(crate) struct Tls {
     seen_max: usize,
     /// Unread content.
     content: Input,
-    end: End,
+    end: ReceiveState,
     pub(super) info: Option<Rc<TlsInfo>>,
     /// The server name, and on a server the chosen certificate, until both are part of `info`.
     pub(super) choice: Option<Choice>,
@@ -37,7 +37,7 @@ pub(crate) struct Tls {
 
 /// Whether and how receiving ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ReceiveState {
     Open,
     /// The peer sent close_notify.
     Closed,
@@ -64,7 +64,7 @@ impl Tls {
             seen: 0,
             seen_max: handshake_bytes_max,
             content: Input::default(),
-            end: End::Open,
+            end: ReceiveState::Open,
             info: None,
             choice: None,
             close_notify_sent: false,
@@ -77,11 +77,11 @@ impl Tls {
     }
 
     pub(crate) fn is_truncated(&self) -> bool {
-        self.end == End::Truncated
+        self.end == ReceiveState::Truncated
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.end != End::Open
+        self.end != ReceiveState::Open
     }
 
     /// Whether there is unread content.
@@ -91,8 +91,8 @@ impl Tls {
 
     pub(crate) fn failure(&self) -> Option<TlsError> {
         match self.end {
-            End::Failed(error) => Some(error),
-            End::Open | End::Closed | End::Truncated => None,
+            ReceiveState::Failed(error) => Some(error),
+            ReceiveState::Open | ReceiveState::Closed | ReceiveState::Truncated => None,
         }
     }
 
@@ -121,16 +121,16 @@ impl Tls {
                 return Poll::Ready(Ok(Some(content)));
             }
             match self.end {
-                End::Open => {}
-                End::Closed | End::Truncated => return Poll::Ready(Ok(None)),
-                End::Failed(error) => {
+                ReceiveState::Open => {}
+                ReceiveState::Closed | ReceiveState::Truncated => return Poll::Ready(Ok(None)),
+                ReceiveState::Failed(error) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
                 }
             }
             match socket.poll_recv(cx)? {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(slice)) => self.receive(slice, socket),
-                Poll::Ready(None) => self.end = End::Truncated,
+                Poll::Ready(None) => self.end = ReceiveState::Truncated,
             }
         }
     }
@@ -138,7 +138,7 @@ impl Tls {
     /// The length of the unread content and of an incomplete record. The socket's bytes are
     /// processed first, since they need not be content: a server may send tickets at any time.
     pub(crate) fn unread_bytes(&mut self, socket: &Socket) -> usize {
-        while self.end == End::Open && socket.unread_bytes() > 0 {
+        while self.end == ReceiveState::Open && socket.unread_bytes() > 0 {
             match socket.try_recv() {
                 Some(Ok(Some(slice))) => self.receive(slice, socket),
                 _ => break,
@@ -149,7 +149,7 @@ impl Tls {
 
     /// Queues `content` in records of its size, at most 16 KiB each (rule 21).
     pub(crate) fn send(&mut self, socket: &Socket, content: &Chunk) {
-        if self.close_notify_sent || matches!(self.end, End::Failed(_)) {
+        if self.close_notify_sent || matches!(self.end, ReceiveState::Failed(_)) {
             return;
         }
         for piece in content.chunks(CONTENT_BYTES_MAX) {
@@ -165,7 +165,7 @@ impl Tls {
     /// Sends close_notify, so that the peer can distinguish the end from truncation (RFC 8446,
     /// section 6.1).
     pub(crate) fn send_close_notify(&mut self, socket: &Socket) {
-        let can_send = self.info.is_some() && !matches!(self.end, End::Failed(_));
+        let can_send = self.info.is_some() && !matches!(self.end, ReceiveState::Failed(_));
         if !can_send || std::mem::replace(&mut self.close_notify_sent, true) {
             return;
         }
@@ -180,14 +180,14 @@ impl Tls {
     pub(super) fn start(&mut self, socket: &Socket) {
         let mut out = Buffer::take();
         let done = self.session.process(&mut [], &mut out);
-        self.after(&done);
+        self.apply(&done);
         send(out, socket);
     }
 
     /// Records a failure and counts it.
     pub(super) fn fail_with(&mut self, error: TlsError) {
         let is_server = matches!(self.session, Session::Server(_));
-        self.end = End::Failed(error);
+        self.end = ReceiveState::Failed(error);
         count(|counters| counters.tls.count_failure(is_server, error.rule()));
         tracing::debug!(rule = error.rule(), is_server, "TLS failed");
     }
@@ -195,13 +195,13 @@ impl Tls {
     /// Processes received bytes and sends TLS's own answers.
     pub(super) fn receive(&mut self, mut slice: Slice, socket: &Socket) {
         let mut out = Buffer::take();
-        while self.end == End::Open && !slice.is_empty() {
+        while self.end == ReceiveState::Open && !slice.is_empty() {
             match self.gathered.take() {
                 Some(gathered) => self.complete(gathered, &mut slice, &mut out),
                 None => self.decrypt(&mut slice, &mut out),
             }
         }
-        self.notice_handshake();
+        self.note_handshake();
         if self.info.is_some() && self.gathered.is_none() {
             self.since = None;
         }
@@ -238,8 +238,8 @@ impl Tls {
             at += done.consumed;
             seen = end - at;
             records += 1;
-            self.after(&done);
-            if seen > 0 || self.end != End::Open {
+            self.apply(&done);
+            if seen > 0 || self.end != ReceiveState::Open {
                 break;
             }
         }
@@ -255,7 +255,7 @@ impl Tls {
     /// copied, since otherwise the peer decides how long the receive buffer is pinned (rule 3).
     fn hold(&mut self, slice: &mut Slice, seen: usize) {
         let is_incomplete = seen > 0 || record_bytes(slice).is_none_or(|len| len > slice.len());
-        if self.end != End::Open || slice.is_empty() || !is_incomplete {
+        if self.end != ReceiveState::Open || slice.is_empty() || !is_incomplete {
             return;
         }
         let n = if seen > 0 { seen } else { slice.len() };
@@ -284,7 +284,7 @@ impl Tls {
         }
         count(|counters| counters.tls.records_gathered += 1);
         let done = self.session.process(&mut gathered, out);
-        self.after(&done);
+        self.apply(&done);
         if let Some(range) = done.content {
             let mut content = Slice::from_buffer(gathered);
             content.truncate(range.end);
@@ -295,19 +295,19 @@ impl Tls {
         }
         gathered.drain(..done.consumed);
         self.seen = gathered.len();
-        if self.seen > self.seen_max && self.end == End::Open {
+        if self.seen > self.seen_max && self.end == ReceiveState::Open {
             self.fail_with(TlsError::HandshakeTooLarge);
         } else if self.seen > 0 {
             self.gathered = Some(gathered);
         }
     }
 
-    fn after(&mut self, done: &Processed) {
+    fn apply(&mut self, done: &Processed) {
         self.keep_choice();
         if let Some(error) = &done.failed {
             self.fail(error);
         } else if done.closed {
-            self.end = End::Closed;
+            self.end = ReceiveState::Closed;
         }
     }
 
