@@ -116,7 +116,7 @@ impl Pool {
     /// The HTTP/1.1 connections to this address.
     #[must_use]
     pub fn upstream(&self, address: &Address) -> Upstream {
-        self.upstream_speaking(address, Protocol::default())
+        self.upstream_with_protocol(address, Protocol::default())
     }
 
     /// The connections to this address over TLS: HTTP/2 if ALPN negotiates it (RFC 7301),
@@ -133,7 +133,7 @@ impl Pool {
 
     /// The connections to this address in clear text, with this version of HTTP.
     #[must_use]
-    pub fn upstream_speaking(&self, address: &Address, protocol: Protocol) -> Upstream {
+    pub fn upstream_with_protocol(&self, address: &Address, protocol: Protocol) -> Upstream {
         let key = (address.clone(), ConnectionKind::Plain(protocol));
         self.endpoint(key, || (None, Some(protocol)))
     }

@@ -28,7 +28,7 @@ fn with_server(io: IoChoice, limits: Limits, client: impl AsyncFnOnce(Upstream))
         };
         let address = blitz_http::Address::Tcp(server.address);
         let pool = Pool::new(options);
-        client(pool.upstream_speaking(&address, Protocol::Http2)).await;
+        client(pool.upstream_with_protocol(&address, Protocol::Http2)).await;
     });
 }
 

@@ -22,7 +22,7 @@ fn with_script(
     let (address, server) = scripted(script);
     run(io, async {
         let pool = Pool::new(options);
-        let upstream = pool.upstream_speaking(&address, Protocol::Http2);
+        let upstream = pool.upstream_with_protocol(&address, Protocol::Http2);
         client(pool, upstream).await;
     });
     server.join().expect("the script ran");
@@ -42,7 +42,7 @@ fn with_server(io: IoChoice, client: impl AsyncFnOnce(&Server, Pool, Upstream)) 
     run(io, async {
         let pool = Pool::new(ClientOptions::default());
         let address = blitz_http::Address::Tcp(server.address);
-        let upstream = pool.upstream_speaking(&address, Protocol::Http2);
+        let upstream = pool.upstream_with_protocol(&address, Protocol::Http2);
         client(&server, pool, upstream).await;
     });
 }
@@ -619,8 +619,8 @@ fn waiting_requests_get_the_error_of_a_failed_connection() {
         let address = blitz_http::Address::Tcp(listener.local_addr().expect("is bound"));
         drop(listener);
         run(io, async {
-            let upstream =
-                Pool::new(ClientOptions::default()).upstream_speaking(&address, Protocol::Http2);
+            let upstream = Pool::new(ClientOptions::default())
+                .upstream_with_protocol(&address, Protocol::Http2);
             let fates = all(5, async move |_| fetch(&upstream, "/").await.unwrap_err());
             for error in fates.await {
                 assert!(matches!(error, ClientError::Refused), "{error}");

@@ -41,7 +41,7 @@ fn limited(io: IoChoice, limits: Limits, protocol: Protocol, client: impl AsyncF
             limits,
             ..ClientOptions::default()
         };
-        let upstream = Pool::new(options).upstream_speaking(&address, protocol);
+        let upstream = Pool::new(options).upstream_with_protocol(&address, protocol);
         client(upstream).await;
         is_over.store(true, Ordering::SeqCst);
         let last = blitz_reactor::Socket::connect(&address).await;
