@@ -221,7 +221,7 @@ impl Refusal {
 const RETRY_AFTER: &str = "1";
 
 /// The response that the core generates. `request_fields` holds the request's fields received so far;
-/// `as_problem` is true if the client [accepts](accepts_problem) problem+json.
+/// `as_problem` is true if the client [accepts](crate::accepts_problem) problem+json.
 pub(crate) fn content_of(
     refusal: Refusal,
     request_fields: &Fields,
