@@ -1,4 +1,4 @@
-//! Connections to servers, and how a request takes one.
+//! Connections to servers, and requests on them.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -12,19 +12,19 @@ use crate::conn::{Capabilities, Protocol, exclusive};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{ClientOps, ExchangeId, ResponseStream, SendBody};
-use crate::tls::{self, Offer, Target, TlsInfo, UpstreamTls};
+use crate::tls::{self, AlpnOffer, TlsConnector, TlsInfo, UpstreamTls};
 use crate::transport::Transport;
 
-/// How connections to servers behave.
+/// Options of connections to servers.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Bounds for responses, buffers, idle connections and connecting.
+    /// Limits for responses, buffers, idle connections and connecting.
     pub limits: Limits,
-    /// Longest silence before the response head, counted from the last byte that the server took.
+    /// Maximum silence before the response head, counted from the last byte that the server took.
     pub response_timeout: Duration,
-    /// Longest silence within a response body.
+    /// Maximum silence within a response body.
     pub body_timeout: Duration,
-    /// How long an unused connection is kept; shorter than what common servers allow.
+    /// Maximum idle time of a connection; shorter than the idle timeouts of common servers.
     pub idle_timeout: Duration,
 }
 
@@ -39,44 +39,44 @@ impl Default for ClientOptions {
     }
 }
 
-/// What carries a request: a connection of its own, or a stream permit on one that others use too.
+/// Carries a request: a connection of its own, or a stream permit on a shared connection.
 pub(crate) trait Carrier: ClientOps {
-    /// Sends the head of a request; whether its content is to follow.
+    /// Sends the head of a request. The returned `bool` is true if content must follow.
     ///
     /// # Errors
-    /// The connection takes no request any more.
+    /// The connection carries no more requests.
     fn start_request(
         &self,
         head: &RequestHead,
         length: BodyLength,
     ) -> Result<(ExchangeId, bool), ClientError>;
 
-    /// There will be no request.
+    /// Returns the carrier without a request.
     fn give_back(self: Rc<Self>);
 
     fn protocol(&self) -> Protocol;
 
-    /// What the TLS handshake has established; `None` in clear text.
+    /// The result of the TLS handshake; `None` in clear text.
     fn tls(&self) -> Option<Rc<TlsInfo>>;
 
-    /// Whether a WebSocket may be asked for, once that is known.
+    /// Whether the server supports WebSockets on this connection; pending until known.
     ///
     /// # Errors
-    /// The connection ended before.
+    /// The connection ended before that was known.
     fn poll_takes_websocket(&self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>>;
 }
 
-/// A connection that is ready for a request, alone or beside those of others. Dropped unused, it
-/// returns to its pool or closes.
+/// A connection that is ready for a request, alone or shared with other requests. If it is dropped
+/// unused, it returns to its pool or closes.
 pub struct Connection {
-    /// `None` once a request was sent.
+    /// `None` after a request was sent.
     carrier: Option<Rc<dyn Carrier>>,
     protocol: Protocol,
     is_reused: bool,
 }
 
 impl Connection {
-    /// Connects outside of any pool, for HTTP/1.1; the connection closes after one exchange.
+    /// Makes an HTTP/1.1 connection outside of any pool. It closes after one exchange.
     ///
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
@@ -84,7 +84,7 @@ impl Connection {
         address: &Address,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let transport = connect(address, None, Offer::Http1, &options.limits).await?;
+        let transport = connect(address, None, AlpnOffer::Http1, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -97,8 +97,9 @@ impl Connection {
         tls: &UpstreamTls,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let target = tls.target();
-        let transport = connect(address, Some(&target), Offer::Http1, &options.limits).await?;
+        let connector = tls.connector();
+        let transport =
+            connect(address, Some(&connector), AlpnOffer::Http1, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -116,17 +117,17 @@ impl Connection {
         }
     }
 
-    /// What the TLS handshake has established; `None` in clear text.
+    /// The result of the TLS handshake; `None` in clear text.
     #[must_use]
     pub fn tls(&self) -> Option<Rc<TlsInfo>> {
         self.carrier.as_ref()?.tls()
     }
 
-    /// Whether a WebSocket may be asked for on it: with `Upgrade` on HTTP/1.1, and with an extended
-    /// CONNECT where the server takes that, as its first SETTINGS say.
+    /// Whether a WebSocket can be opened: always on HTTP/1.1 (`Upgrade`); on HTTP/2 if the server's
+    /// first SETTINGS enable extended CONNECT.
     ///
     /// # Errors
-    /// The connection ended before they came.
+    /// The connection ended before the first SETTINGS.
     pub(crate) async fn takes_websocket(&self) -> Result<bool, ClientError> {
         poll_fn(|cx| match &self.carrier {
             Some(carrier) => carrier.poll_takes_websocket(cx),
@@ -141,27 +142,28 @@ impl Connection {
         self.protocol
     }
 
-    /// What it can do.
+    /// The capabilities of the connection's protocol.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.protocol.capabilities()
     }
 
-    /// Whether it has carried a request before, so that the server may be closing it just now.
+    /// Whether the connection has carried a request before, so that the server may just be closing
+    /// it.
     #[must_use]
     pub fn is_reused(&self) -> bool {
         self.is_reused
     }
 
-    /// Sends the head of a request. Its content, if any, goes through the [`SendBody`]; the
-    /// response can be awaited before, while and after it is sent.
+    /// Sends the head of a request. The caller sends content, if any, through the [`SendBody`],
+    /// and can await the response before, while and after it sends.
     ///
-    /// The target is sent in origin form with `Host` from the authority, or as the pseudo-fields
-    /// of HTTP/2; framing fields and `Connection` of the head are ignored.
+    /// The target is sent in origin form with `Host` from the authority, or as the pseudo-header
+    /// fields of HTTP/2. Framing fields and `Connection` of the head are ignored.
     #[must_use]
     pub fn request(mut self, head: &RequestHead, length: BodyLength) -> (SendBody, ResponseStream) {
         let Some(carrier) = self.carrier.take() else {
-            unreachable!("only this takes it, and self with it")
+            unreachable!("only this function takes the carrier, and it consumes self")
         };
         match carrier.start_request(head, length) {
             Ok((id, true)) => (
@@ -169,7 +171,7 @@ impl Connection {
                 ResponseStream::new(carrier, id),
             ),
             Ok((id, false)) => (SendBody::done(), ResponseStream::new(carrier, id)),
-            // The connection has come to its end meanwhile.
+            // The connection has ended since the checkout.
             Err(error) => (SendBody::closed(), ResponseStream::failed(error)),
         }
     }
@@ -183,18 +185,18 @@ impl Drop for Connection {
     }
 }
 
-/// A connection that is ready to be used, with TLS if there is a target for it.
+/// A new connection, after the TLS handshake if there is a connector.
 pub(crate) async fn connect(
     address: &Address,
-    target: Option<&Rc<Target>>,
-    offer: Offer,
+    connector: Option<&Rc<TlsConnector>>,
+    offer: AlpnOffer,
     limits: &Limits,
 ) -> Result<Transport, ClientError> {
     let socket = connect_socket(address, limits.connect_timeout).await?;
-    match target {
+    match connector {
         None => Ok(Transport::Plain(socket)),
-        Some(target) => {
-            let connected = Box::pin(tls::connect(socket, target, offer, limits)).await;
+        Some(connector) => {
+            let connected = Box::pin(tls::connect(socket, connector, offer, limits)).await;
             connected.map_err(ClientError::TlsHandshake)
         }
     }

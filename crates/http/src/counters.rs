@@ -1,4 +1,4 @@
-//! What HTTP counted on a core. Plain numbers: each core has its own, sums are made elsewhere.
+//! HTTP counters of a core. They are plain numbers: each core has its own, and callers add them up.
 
 use std::cell::RefCell;
 
@@ -13,26 +13,25 @@ pub struct Counters {
     pub connections: u64,
     /// Client connections accepted.
     pub accepted: u64,
-    /// Request heads that were handed to a service.
+    /// Request heads that were passed to a service.
     pub requests: u64,
     /// Final responses sent, by class: index 0 holds 1xx (only 101 is final), 4 holds 5xx.
     pub responses: [u64; 5],
-    /// Exchanges that ended without a complete response: the client went away, or the service
-    /// gave up.
+    /// Exchanges that ended without a complete response: the client closed, or the service
+    /// cancelled.
     pub cancelled: u64,
     /// Connections that became tunnels.
     pub upgrades: u64,
-    /// Connections that began with HTTP/1.1 and went on with HTTP/2.
+    /// Connections that switched from HTTP/1.1 to HTTP/2.
     pub h2c_upgrades: u64,
     /// Heads that did not arrive within their deadline (408).
     pub header_timeouts: u64,
     /// HTTP/2 connections closed because the peer did not acknowledge our settings in time.
     pub settings_timeouts: u64,
-    /// How often, for want of memory, an HTTP/2 connection was not read from any more, or one of its
-    /// streams had to wait before it could queue anything.
+    /// How often lack of memory stopped reading from an HTTP/2 connection, or delayed a stream that
+    /// had something to queue.
     pub h2_held_back: u64,
-    /// Streams of upstreams that were reset because the core was out of memory and they held the
-    /// most.
+    /// Upstream streams that were reset because the core was out of memory and they held the most.
     pub h2_streams_shed: u64,
     /// Requests refused (503) because the core held too many large request heads.
     pub heads_refused: u64,
@@ -40,9 +39,9 @@ pub struct Counters {
     pub idle_timeouts: u64,
     /// Request bodies below the minimum rate (408).
     pub body_timeouts: u64,
-    /// Connections closed because the peer took nothing for too long.
+    /// Connections closed because the peer took no bytes for too long.
     pub send_stalls: u64,
-    /// Tunnels closed because nothing moved for too long.
+    /// Tunnels closed because no bytes were transferred for too long.
     pub tunnel_timeouts: u64,
     /// Upstream connections opened.
     pub upstream_connects: u64,
@@ -52,14 +51,14 @@ pub struct Counters {
     pub upstream_reused: u64,
     /// Upstream connections that could not return to the pool after their response.
     pub upstream_not_reused: u64,
-    /// Idle upstream connections that spoke or closed while pooled (rule 11).
+    /// Idle upstream connections that received bytes or were closed by the upstream (rule 11).
     pub upstream_idle_lost: u64,
-    /// Upstream connections that were given no more requests, because of their age or
-    /// since the TLS settings that they were made with were replaced.
+    /// Upstream connections that get no more requests, because of their age or because their TLS
+    /// settings were replaced.
     pub upstream_retired: u64,
-    /// Upstream connections given up because they were silent, and answered no PING either.
+    /// Upstream connections closed because they were silent and did not answer a PING.
     pub upstream_silent: u64,
-    /// Requests that waited because as many connections to the upstream were in use as may be.
+    /// Requests that waited because the maximum of connections to the upstream was in use.
     pub upstream_limit_waits: u64,
     /// Requests refused because too many waited for a connection to the upstream.
     pub upstream_queue_full: u64,
@@ -74,8 +73,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Written out, since a default is no constant: with one, every count would first have to
-    /// find out whether its thread's counters are there.
+    /// A constant, since `default` is not `const`: the thread-local needs no check for
+    /// initialization at each count.
     const NONE: Counters = Counters {
         connections: 0,
         accepted: 0,
@@ -155,7 +154,7 @@ impl Counters {
     }
 
     fn add_refused(&mut self, rule: &'static str, count: u64) {
-        // The set of rules is closed and small, so a list is all it takes.
+        // The set of rules is closed and small, so a list is enough.
         match self.refused.iter_mut().find(|(name, _)| *name == rule) {
             Some((_, sum)) => *sum += count,
             None => self.refused.push((rule, count)),

@@ -10,7 +10,7 @@ thread_local! {
     static CACHE: Cell<(u64, [u8; LENGTH])> = const { Cell::new((u64::MAX, [0; LENGTH])) };
 }
 
-/// The wall clock of this turn as the value of a `Date` field (RFC 9110, section 6.6.1).
+/// The wall-clock time of this turn as the value of a `Date` field (RFC 9110, section 6.6.1).
 #[must_use]
 pub fn http_date() -> [u8; LENGTH] {
     let now = blitz_reactor::wall_clock();
@@ -26,7 +26,7 @@ pub fn http_date() -> [u8; LENGTH] {
     text
 }
 
-/// When [`http_date`] will next change, unless the wall clock is set before.
+/// The time at which [`http_date`] changes next, unless the wall clock is set before.
 pub(crate) fn next_second() -> Instant {
     let since = blitz_reactor::wall_clock().duration_since(UNIX_EPOCH);
     let passed = since.map_or(0, |since| since.subsec_nanos());
@@ -46,7 +46,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
-    fn the_example_of_rfc_9110() {
+    fn the_example_of_rfc_9110_is_reproduced() {
         let time = UNIX_EPOCH + Duration::from_secs(784_111_777);
         assert_eq!(&super::format(time), b"Sun, 06 Nov 1994 08:49:37 GMT");
     }

@@ -1,4 +1,4 @@
-//! `Date` and `Server`: the lines that every answer of a listener ends its head with.
+//! `Date` and `Server`: the last lines of every response head of a listener.
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -7,14 +7,14 @@ use blitz_proto::{Fields, Name};
 
 use crate::date::{http_date, next_second};
 
-/// The lines of one listener, ready to be copied; written anew once a second.
+/// The default lines of one listener, in a buffer that is rewritten once a second.
 pub(crate) struct DefaultHeaders {
-    /// `Server: …` with its line end; empty if there is none.
+    /// `Server: …` with its line end; empty without a configured value.
     server: Vec<u8>,
     has_date: bool,
-    /// When `lines` will be out of date.
+    /// The time at which `lines` must be rewritten.
     until: Cell<Option<Instant>>,
-    /// All lines and the empty one after them.
+    /// All lines, and the empty line at the end of the head.
     lines: RefCell<Vec<u8>>,
 }
 
@@ -28,7 +28,7 @@ impl DefaultHeaders {
         }
     }
 
-    /// Adds the lines that `fields` do not have to the head at the end of `out`.
+    /// Adds the lines that are missing in `fields` to the head at the end of `out`.
     #[inline]
     pub(crate) fn add(&self, fields: &Fields, out: &mut Vec<u8>) {
         assert!(out.ends_with(EMPTY_LINE), "a head ends with an empty line");

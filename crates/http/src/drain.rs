@@ -1,4 +1,4 @@
-//! Graceful stop of a core: what is running is finished, what is idle is closed.
+//! Graceful shutdown of a core: running exchanges finish, idle connections close.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 
 use blitz_reactor::core_local;
 
-/// Tells everything that serves on a core to stop. Cloning gives another handle to the same.
+/// Stops all listeners of a core. Clones are handles to the same state.
 ///
-/// Once triggered, [`serve`](crate::serve) accepts no more, closes idle connections at once, sends
-/// `Connection: close` with the answers still to come and, at the deadline, drops what is left.
+/// When triggered, [`serve`](crate::serve) stops accepting, closes idle connections at once, sends
+/// `Connection: close` with the remaining responses and, at the deadline, aborts the remaining
+/// exchanges.
 #[derive(Clone, Default)]
-pub struct Drain(Rc<RefCell<State>>);
+pub struct Drain(Rc<RefCell<DrainState>>);
 
 #[derive(Default)]
-struct State {
+struct DrainState {
     deadline: Option<Instant>,
     waiting: Vec<Waker>,
 }
@@ -26,7 +27,7 @@ core_local! {
 }
 
 impl Drain {
-    /// A handle of its own, not yet triggered.
+    /// A new, untriggered handle, independent of the core's own.
     #[must_use]
     pub fn new() -> Drain {
         Drain::default()
@@ -38,8 +39,8 @@ impl Drain {
         CORE.with_borrow_mut(|drain| drain.get_or_insert_default().clone())
     }
 
-    /// Starts draining; what runs longer than `limit` from now is dropped. A second call can only
-    /// bring the end nearer.
+    /// Starts draining. Exchanges that run longer than `limit` from now are aborted. A second call
+    /// can only shorten the deadline.
     pub fn trigger(&self, limit: Duration) {
         let deadline = blitz_reactor::now() + limit;
         let mut state = self.0.borrow_mut();
@@ -54,7 +55,7 @@ impl Drain {
         self.0.borrow().deadline.is_some()
     }
 
-    /// When what still runs is dropped.
+    /// The time at which running exchanges are aborted.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.borrow().deadline
@@ -65,7 +66,7 @@ impl Drain {
         poll_fn(|cx| self.poll_changed(cx, None)).await;
     }
 
-    /// Ready when the deadline differs from `known`, which is what the caller has seen of it.
+    /// Ready when the deadline differs from `known`, the last value that the caller has seen.
     pub(crate) fn poll_changed(&self, cx: &mut Context<'_>, known: Option<Instant>) -> Poll<()> {
         let mut state = self.0.borrow_mut();
         if state.deadline != known {

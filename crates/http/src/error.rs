@@ -1,4 +1,4 @@
-//! What can go wrong with an exchange: whose fault it is, and whether to try again.
+//! Errors of an exchange: whose fault they are, and whether a retry is safe.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
 use crate::tls::TlsError;
 
-/// Why no more of a received body will come.
+/// Why a received body ended early.
 #[derive(Debug, Clone)]
 pub enum BodyError {
     /// The peer reset the connection or the stream.
@@ -22,18 +22,18 @@ pub enum BodyError {
     Malformed(Error),
     /// The sender was too slow: below the minimum rate, or silent for too long.
     TimedOut,
-    /// The body is larger than the caller wanted to take ([`RecvBody::read_to_end`]).
+    /// The body exceeds the caller's maximum ([`RecvBody::read_to_end`]).
     ///
     /// [`RecvBody::read_to_end`]: crate::RecvBody::read_to_end
     TooLarge,
     /// The exchange is over on our side, so its body can no longer be read.
     Cancelled,
-    /// The core was out of memory, and the reader did not take what had come of the body.
+    /// The core was out of memory, and the reader had not read the received part of the body.
     Shed,
 }
 
 impl BodyError {
-    /// The status that tells the sender of a request body what was wrong with it.
+    /// The status of the response to a request with such a body.
     #[must_use]
     pub fn status(&self) -> Status {
         match self {
@@ -50,32 +50,32 @@ impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BodyError::Reset => f.write_str("the peer reset the connection"),
-            BodyError::Truncated => f.write_str("the connection ended within the message"),
+            BodyError::Truncated => f.write_str("the connection ended during the message"),
             BodyError::Malformed(error) => write!(f, "malformed body: {}", error.rule()),
-            BodyError::TimedOut => f.write_str("the body came too slowly"),
+            BodyError::TimedOut => f.write_str("the body was received too slowly"),
             BodyError::TooLarge => f.write_str("the body is too large"),
-            BodyError::Cancelled => f.write_str("the exchange is over"),
-            BodyError::Shed => f.write_str("out of memory, and the body was not read"),
+            BodyError::Cancelled => f.write_str("the exchange has ended"),
+            BodyError::Shed => f.write_str("out of memory while the body was not read"),
         }
     }
 }
 
 impl std::error::Error for BodyError {}
 
-/// Why a body cannot be sent on.
+/// Why no more of a body can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// The peer is gone, or the exchange was ended: nothing more can be sent.
+    /// The peer has closed, or the exchange has ended: nothing more can be sent.
     Closed,
-    /// More bytes were given than the declared length, or the body was finished before it was
-    /// reached. The message is cut off, so that the peer cannot take it for complete.
+    /// The body is longer or shorter than the declared length. The message is truncated, so that
+    /// the peer cannot mistake it for complete.
     Length,
 }
 
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SendError::Closed => "the peer is gone",
+            SendError::Closed => "the peer has closed, or the exchange has ended",
             SendError::Length => "the content does not have its declared length",
         })
     }
@@ -86,7 +86,7 @@ impl std::error::Error for SendError {}
 /// Why a request got no response head.
 #[derive(Debug, Clone)]
 pub enum ClientError {
-    /// Nothing listens at the address.
+    /// The address refused the connection.
     Refused,
     /// No connection within the connect timeout.
     ConnectTimedOut,
@@ -96,12 +96,11 @@ pub enum ClientError {
     ConnectFailed(io::ErrorKind),
     /// The TLS handshake failed, so that the request was not sent.
     TlsHandshake(TlsError),
-    /// TLS failed after the handshake, for example with an alert: a server of TLS 1.3 that does
-    /// not accept the client's certificate can only say so then.
+    /// TLS failed after the handshake, for example with an alert: a TLS 1.3 server can only then
+    /// reject the client's certificate.
     Tls(TlsError),
     /// The connection, or the request's stream, ended before any byte of a response. On a `reused`
-    /// connection that is
-    /// ordinary: the peer may have closed it while the request was on its way.
+    /// connection that is ordinary: the peer may have closed it before the request arrived.
     Reset {
         /// Whether the connection had carried a request before.
         reused: bool,
@@ -112,18 +111,18 @@ pub enum ClientError {
     Malformed(Error),
     /// No response head within the response timeout.
     TimedOut,
-    /// The server has said that it did nothing about the request: GOAWAY or REFUSED_STREAM
+    /// The server did not process the request and reported it with GOAWAY or REFUSED_STREAM
     /// (RFC 9113, section 8.7). Any request may be sent again.
     Unprocessed,
-    /// The server speaks HTTP/2 and takes no extended CONNECT (RFC 8441), so that no WebSocket can
-    /// be asked of it.
+    /// The server uses HTTP/2 without extended CONNECT (RFC 8441), so that no WebSocket can be
+    /// opened.
     NoExtendedConnect,
-    /// All connections that may be opened to the server carry as much as it takes, and that did not
-    /// change while the request waited.
+    /// All allowed connections to the server carried as many requests as the server allows, and
+    /// none became free while the request waited.
     Busy,
-    /// The same, and too many requests wait for it to change.
+    /// All allowed connections are busy, and too many requests wait already.
     QueueFull,
-    /// The exchange was given up on our side.
+    /// Our side cancelled the exchange.
     Cancelled,
 }
 
@@ -184,28 +183,30 @@ impl fmt::Display for ClientError {
             ClientError::Truncated => f.write_str("connection ended within the response head"),
             ClientError::Malformed(error) => write!(f, "malformed response: {}", error.rule()),
             ClientError::TimedOut => f.write_str("no response in time"),
-            ClientError::Unprocessed => f.write_str("the server did not take the request"),
-            ClientError::NoExtendedConnect => f.write_str("the server takes no extended CONNECT"),
-            ClientError::Busy => f.write_str("the server takes no more requests at a time"),
+            ClientError::Unprocessed => f.write_str("the server did not process the request"),
+            ClientError::NoExtendedConnect => {
+                f.write_str("the server does not support extended CONNECT")
+            }
+            ClientError::Busy => f.write_str("all connections to the server are busy"),
             ClientError::QueueFull => f.write_str("too many requests wait for the server"),
-            ClientError::Cancelled => f.write_str("the request was given up"),
+            ClientError::Cancelled => f.write_str("the request was cancelled"),
         }
     }
 }
 
 impl std::error::Error for ClientError {}
 
-/// What the core answers on its own, before or instead of a service.
+/// A response that the core generates, before or instead of a service.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal {
-    /// Status of the answer.
+    /// Status of the response.
     pub status: Status,
     /// Stable name of the violated rule, as in logs and counters.
     pub rule: &'static str,
 }
 
 impl Refusal {
-    /// The core holds too many large heads for one more.
+    /// The core has no memory for another large head.
     #[cold]
     pub(crate) fn heads_memory() -> Refusal {
         count(|counters| counters.heads_refused += 1);
@@ -216,14 +217,14 @@ impl Refusal {
     }
 }
 
-/// Seconds after which a client may ask again when the core had no memory for its request.
+/// Value of `Retry-After`, in seconds, if the core had no memory for a request.
 const RETRY_AFTER: &str = "1";
 
-/// The answer that the core gives on its own. `asked` is what is known of the request's fields;
-/// `as_problem` says whether the client [accepts](accepts_problem) problem+json.
+/// The response that the core generates. `request_fields` holds the request's fields received so far;
+/// `as_problem` is true if the client [accepts](crate::accepts_problem) problem+json.
 pub(crate) fn content_of(
     refusal: Refusal,
-    asked: &Fields,
+    request_fields: &Fields,
     as_problem: bool,
     options: &ServeOptions,
 ) -> (Pooled<ResponseHead>, Chunk) {
@@ -232,7 +233,7 @@ pub(crate) fn content_of(
         head.fields.append(Name::RetryAfter, RETRY_AFTER);
     }
     let made = options.refusal.as_ref();
-    let made = made.and_then(|make| make(refusal, asked, &mut head));
+    let made = made.and_then(|make| make(refusal, request_fields, &mut head));
     let content = made.unwrap_or_else(|| match as_problem {
         true => problem(refusal, &mut head),
         false => plain(refusal, &mut head),
@@ -240,7 +241,7 @@ pub(crate) fn content_of(
     (head, content)
 }
 
-/// For a program (RFC 9457). The names of rules need no escaping.
+/// Content for programs (RFC 9457). Rule names need no escaping.
 fn problem(refusal: Refusal, head: &mut ResponseHead) -> Chunk {
     head.fields
         .append(Name::ContentType, "application/problem+json");
@@ -251,7 +252,7 @@ fn problem(refusal: Refusal, head: &mut ResponseHead) -> Chunk {
     ))
 }
 
-/// One line for a person with a terminal.
+/// One line of content for people at a terminal.
 fn plain(refusal: Refusal, head: &mut ResponseHead) -> Chunk {
     head.fields.append(Name::ContentType, "text/plain");
     let Refusal { status, rule } = refusal;

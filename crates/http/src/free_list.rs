@@ -1,9 +1,9 @@
-//! State of connections that is kept for the next connection, so that steady traffic allocates none.
+//! Reused connection state, so that steady traffic allocates none.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Most values kept in one list.
+/// Maximum of values in one list.
 const KEPT_MAX: usize = 1024;
 
 pub(crate) struct FreeList<T>(RefCell<Vec<Rc<T>>>);
@@ -14,7 +14,7 @@ impl<T> FreeList<T> {
         self.0.borrow_mut().pop()
     }
 
-    /// Keeps a value, `clear`ed, unless something still refers to it.
+    /// Clears a value with `clear` and keeps it, unless there are other references to it.
     #[inline]
     pub(crate) fn put(&self, value: Rc<T>, clear: impl FnOnce(&T)) {
         let mut kept = self.0.borrow_mut();

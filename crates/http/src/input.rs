@@ -1,14 +1,14 @@
-//! What was received and not yet taken, in order.
+//! Received but unread bytes, in order.
 
 use std::collections::VecDeque;
 
 use blitz_reactor::Slice;
 
-/// A queue of slices that is at its best with one: most requests come in one piece.
+/// A queue of slices, optimized for one slice: most requests arrive in one piece.
 #[derive(Default)]
 pub(crate) struct Input {
     first: Option<Slice>,
-    /// Empty unless there is a first.
+    /// Empty if `first` is `None`.
     more: VecDeque<Slice>,
 }
 
@@ -47,7 +47,7 @@ impl Input {
         Some(first)
     }
 
-    /// Drops the first `n` bytes, which lie in the first slice.
+    /// Drops the first `n` bytes, all of them in the first slice.
     #[inline]
     pub(crate) fn consume(&mut self, n: usize) {
         match &mut self.first {

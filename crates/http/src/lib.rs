@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
-//! HTTP over the reactor, for servers, clients and what lies between.
+//! HTTP over the reactor, for servers, clients and gateways.
 //!
-//! This is the only crate that knows both the protocol machines and the reactor, and what it
-//! offers is the same for every version of HTTP: an [`Exchange`] comes to a [`Service`] through
-//! [`serve`]; a [`Connection`] from a [`Pool`] carries a request to an upstream; bodies are
-//! [`RecvBody`] and [`SendBody`] on both sides. Crates above see message events, never a version,
-//! and take what they need of the crates below from here.
+//! Only this crate uses both the protocol machines and the reactor. Its interface is the same for
+//! every version of HTTP: [`serve`] passes an [`Exchange`] to a [`Service`]; a [`Connection`] from
+//! a [`Pool`] carries a request to an upstream; bodies are [`RecvBody`] and [`SendBody`] on both
+//! sides. Crates above see message events, never a version, and use the re-exports of this crate
+//! instead of the crates below.
 //!
-//! Everything lives and dies on one core; nothing here is `Send`.
+//! Every connection and exchange belongs to one core; their types are not `Send`.
 
 mod client;
 mod conn;

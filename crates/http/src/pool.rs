@@ -1,11 +1,12 @@
 //! Upstream connections, per core and per address (rule 11).
 //!
-//! An idle one waits parked in the reactor: no task, and an armed receive, so that FIN, or any byte
-//! of HTTP/1, removes it at once. The one used last is used next, so that a pool shrinks when
-//! traffic does. Connections of HTTP/2, which are shared while in use, are in [`shared`].
+//! An idle connection is parked in the reactor: it has no task but an armed receive, so that FIN,
+//! or any byte on HTTP/1.1, removes it at once. The most recently used connection is reused first,
+//! so that a pool shrinks with its traffic. HTTP/2 connections, which requests share, are in
+//! [`shared`].
 //!
-//! What is spoken over TLS the server chooses. It is taken to choose what it chose last, and until
-//! it has chosen, requests wait for the first connection, since all of them may fit on it.
+//! Over TLS the server chooses the protocol. The pool expects the last choice. Before the first
+//! choice, requests wait for the first connection, since all of them may fit on it.
 
 mod lifetime;
 mod queue;
@@ -23,77 +24,77 @@ use crate::conn::{Protocol, exclusive, multiplexed};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::free_list::FreeList;
-use crate::tls::{News, Offer, Target, TlsKey, UpstreamTls};
-use crate::transport::{Resting, Transport};
+use crate::tls::{AlpnOffer, ReadOutcome, TlsConnector, TlsKey, UpstreamTls};
+use crate::transport::{ParkedTransport, Transport};
 use shared::InUse;
 
 pub(crate) use lifetime::{Lease, Lifetime, count_retired};
 
-/// The upstream connections of a core. Cloning gives another handle to the same pool.
+/// The upstream connections of a core. Clones are handles to the same pool.
 #[derive(Clone)]
-pub struct Pool(Rc<Shared>);
+pub struct Pool(Rc<PoolState>);
 
-/// One address and its connections. Cloning gives another handle to the same.
+/// One address and its connections. Clones are handles to the same connections.
 ///
-/// Keep one per endpoint: it spares the look-up of the address per request.
+/// Keep a handle to avoid looking up the address for each request.
 #[derive(Clone)]
 pub struct Upstream(Rc<Endpoint>);
 
-struct Shared {
+struct PoolState {
     options: Rc<ClientOptions>,
     endpoints: RefCell<HashMap<Key, Weak<Endpoint>>>,
     idle: Cell<usize>,
     next_serial: Cell<u64>,
-    /// State for connections that carry one request at a time.
+    /// Free states of connections that carry one request at a time.
     exclusive: Rc<FreeList<exclusive::ClientConn>>,
-    /// What connections share that carry many.
+    /// Shared by the connections that carry many requests.
     multiplexed: Rc<multiplexed::Shared<multiplexed::Client>>,
 }
 
-type Key = (Address, Kind);
+type Key = (Address, ConnectionKind);
 
-/// What tells connections to one address apart that must not be mixed.
+/// Separates connections to one address that must not share a pool.
 #[derive(PartialEq, Eq, Hash)]
-enum Kind {
+enum ConnectionKind {
     Plain(Protocol),
     Tls(TlsKey),
 }
 
 struct Endpoint {
     address: Address,
-    /// Present if connections are to be encrypted.
-    tls: Option<Secure>,
-    /// Of the settings that connections are made with; 0 in clear text.
+    /// `None` in clear text.
+    tls: Option<EndpointTls>,
+    /// The number of the TLS settings for new connections; 0 in clear text.
     settings: Cell<u64>,
-    /// What is spoken in clear text, or was chosen by the server last; `None` until it has.
+    /// The protocol in clear text, or the last choice of the server; `None` before its first.
     protocol: Cell<Option<Protocol>>,
-    pool: Rc<Shared>,
-    /// Oldest first; all of the protocol above.
-    idle: RefCell<VecDeque<Idle>>,
-    /// In use, or being made for HTTP/1.1.
+    pool: Rc<PoolState>,
+    /// Oldest first; all have the protocol above.
+    idle: RefCell<VecDeque<IdleConnection>>,
+    /// Connections in use, and HTTP/1.1 connections being made.
     active: Cell<usize>,
-    /// Of HTTP/2.
+    /// HTTP/2 connections in use, and the queue of requests.
     in_use: InUse,
 }
 
-/// With whom and how TLS is spoken.
-struct Secure {
+/// The TLS settings of an endpoint, and the connector with the settings known last.
+struct EndpointTls {
     upstream: UpstreamTls,
-    target: RefCell<Rc<Target>>,
+    connector: RefCell<Rc<TlsConnector>>,
 }
 
-struct Idle {
-    resting: Resting,
-    /// Tells this stay in the pool from earlier ones, and orders stays by age.
+struct IdleConnection {
+    parked: ParkedTransport,
+    /// Unique for each time that a connection becomes idle; older ones have lower numbers.
     serial: u64,
-    kept: Kept,
+    state: IdleState,
 }
 
-/// What is to be known of an idle connection.
-enum Kept {
-    /// It carries one request at a time.
+/// The state of an idle connection.
+enum IdleState {
+    /// Of a connection that carries one request at a time.
     Exclusive(Lifetime),
-    /// The state of one that carries many.
+    /// Of a connection that carries many.
     Multiplexed(Rc<multiplexed::Conn<multiplexed::Client>>),
 }
 
@@ -102,7 +103,7 @@ impl Pool {
     #[must_use]
     pub fn new(options: ClientOptions) -> Pool {
         let options = Rc::new(options);
-        Pool(Rc::new(Shared {
+        Pool(Rc::new(PoolState {
             multiplexed: multiplexed::Shared::new(Rc::clone(&options)),
             options,
             endpoints: RefCell::default(),
@@ -112,46 +113,46 @@ impl Pool {
         }))
     }
 
-    /// The connections to this address, of HTTP/1.1.
+    /// The HTTP/1.1 connections to this address.
     #[must_use]
     pub fn upstream(&self, address: &Address) -> Upstream {
-        self.upstream_speaking(address, Protocol::default())
+        self.upstream_with_protocol(address, Protocol::default())
     }
 
-    /// The connections to this address over TLS, of HTTP/2 if the server chooses it (RFC 7301),
-    /// and else of HTTP/1.1. They are never used for other settings or for another name.
+    /// The connections to this address over TLS: HTTP/2 if ALPN negotiates it (RFC 7301),
+    /// otherwise HTTP/1.1. They are never used for other settings or another name.
     #[must_use]
     pub fn upstream_tls(&self, address: &Address, tls: &UpstreamTls) -> Upstream {
-        let secure = || Secure {
+        let secure = || EndpointTls {
             upstream: tls.clone(),
-            target: RefCell::new(tls.target()),
+            connector: RefCell::new(tls.connector()),
         };
-        let key = (address.clone(), Kind::Tls(tls.key()));
+        let key = (address.clone(), ConnectionKind::Tls(tls.key()));
         self.endpoint(key, || (Some(secure()), None))
     }
 
-    /// The connections to this address in clear text, of this version of HTTP.
+    /// The connections to this address in clear text, with this version of HTTP.
     #[must_use]
-    pub fn upstream_speaking(&self, address: &Address, protocol: Protocol) -> Upstream {
-        let key = (address.clone(), Kind::Plain(protocol));
+    pub fn upstream_with_protocol(&self, address: &Address, protocol: Protocol) -> Upstream {
+        let key = (address.clone(), ConnectionKind::Plain(protocol));
         self.endpoint(key, || (None, Some(protocol)))
     }
 
     fn endpoint(
         &self,
         key: Key,
-        make: impl FnOnce() -> (Option<Secure>, Option<Protocol>),
+        make: impl FnOnce() -> (Option<EndpointTls>, Option<Protocol>),
     ) -> Upstream {
         let mut endpoints = self.0.endpoints.borrow_mut();
         if let Some(endpoint) = endpoints.get(&key).and_then(Weak::upgrade) {
             return Upstream(endpoint);
         }
-        // Addresses come and go with resolution; those that nobody names any more make room here.
+        // Name resolution changes addresses; this removes those without a handle.
         endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
         let (tls, protocol) = make();
         let endpoint = Rc::new(Endpoint {
             address: key.0.clone(),
-            settings: Cell::new(tls.as_ref().map_or(0, |tls| tls.target.borrow().id)),
+            settings: Cell::new(tls.as_ref().map_or(0, |tls| tls.connector.borrow().id)),
             tls,
             protocol: Cell::new(protocol),
             pool: Rc::clone(&self.0),
@@ -163,7 +164,7 @@ impl Pool {
         Upstream(endpoint)
     }
 
-    /// Idle connections to all addresses.
+    /// The number of idle connections to all addresses.
     #[must_use]
     pub fn idle(&self) -> usize {
         self.0.idle.get()
@@ -171,13 +172,13 @@ impl Pool {
 }
 
 impl Upstream {
-    /// Where the connections lead.
+    /// The address of the upstream.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.0.address
     }
 
-    /// An idle connection, or else a new one; a place on a shared one, if there is one.
+    /// A permit on a shared connection, an idle connection, or a new one.
     ///
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
@@ -191,29 +192,31 @@ impl Upstream {
         }
     }
 
-    /// The idle connection that was used last, if there is one on which nothing has arrived.
+    /// The most recently used idle connection, if it has received nothing; or a permit on a shared
+    /// one.
     #[must_use]
     pub fn take_idle(&self) -> Option<Connection> {
         if !self.is_exclusive() {
             return self.take_permit(None);
         }
-        match self.has_room() && self.nobody_waits() {
+        match self.has_room() && self.queue_is_empty() {
             true => self.take_idle_exclusive(),
             false => None,
         }
     }
 
     fn take_idle_exclusive(&self) -> Option<Connection> {
-        self.follow_settings();
+        self.refresh_tls();
         loop {
             let idle = self.0.idle.borrow_mut().pop_back()?;
-            self.0.pool.left();
-            // One that has just become readable is not ours any more: `resume` will drop it.
-            let (Some(socket), Kept::Exclusive(lifetime)) = (idle.resting.unpark(), idle.kept)
+            self.0.pool.decrement_idle();
+            // If it has just become readable, `resume` will drop it.
+            let (Some(socket), IdleState::Exclusive(lifetime)) =
+                (idle.parked.unpark_socket(), idle.state)
             else {
                 continue;
             };
-            let transport = idle.resting.wake(socket);
+            let transport = idle.parked.unpark(socket);
             if lifetime.is_over(blitz_reactor::now(), self.0.settings.get()) {
                 count_retired();
                 transport.finish();
@@ -225,8 +228,8 @@ impl Upstream {
         }
     }
 
-    /// A new connection, whether or not there are others; or a place on a shared one that was made
-    /// after this was asked for. Those that are in use may be about to end like the one before.
+    /// A new connection even if there are others, or a permit on a shared connection that was made
+    /// after this call. Older connections may be about to close like the previous one.
     ///
     /// # Errors
     /// Those of [`ClientError`] that are about connecting.
@@ -238,95 +241,95 @@ impl Upstream {
         }
     }
 
-    /// A connection of HTTP/1.1 that was made since a moment, if there is one, or any; as long as
-    /// too many are in use, the request waits in the queue.
+    /// A new HTTP/1.1 connection. While too many connections are in use, the request waits in the
+    /// queue; with `made_since`, it then gets no idle connection.
     async fn connect_unless_full(
         &self,
         made_since: Option<Instant>,
     ) -> Result<Connection, ClientError> {
-        if self.has_room() && self.nobody_waits() {
+        if self.has_room() && self.queue_is_empty() {
             return self.connect_alone().await;
         }
         count(|counters| counters.upstream_limit_waits += 1);
         self.wait(made_since).await
     }
 
-    /// Whether another connection may be used.
+    /// Whether the limit allows another connection in use.
     #[inline]
     fn has_room(&self) -> bool {
         self.0.active.get() < self.0.pool.options.limits.upstream_connections_max
     }
 
-    /// A connection to ask for a WebSocket on: as [`Upstream::checkout`], or as
-    /// [`Upstream::connect`] if it has to be `fresh`, but never one of HTTP/2 whose server takes no
-    /// extended CONNECT (RFC 8441). Over TLS such a server is asked for HTTP/1.1.
+    /// A connection for a WebSocket: as [`Upstream::checkout`], or as [`Upstream::connect`] if
+    /// `fresh`, but never HTTP/2 to a server without extended CONNECT (RFC 8441). Over TLS such a
+    /// server gets a new connection that offers only HTTP/1.1.
     ///
     /// # Errors
     /// Those of [`ClientError`] that are about connecting, and [`ClientError::NoExtendedConnect`].
     pub async fn checkout_for_websocket(&self, fresh: bool) -> Result<Connection, ClientError> {
-        // Apart, since it is rare and large.
+        // Allocated separately, since this future is rare and large.
         PoolFuture::new(for_websocket(self.clone(), fresh)).await
     }
 
-    /// Idle connections.
+    /// The number of idle connections.
     #[must_use]
     pub fn idle(&self) -> usize {
         self.0.idle.borrow().len()
     }
 
-    /// Connections in use.
+    /// The number of connections in use.
     #[must_use]
     pub fn active(&self) -> usize {
         self.0.active.get()
     }
 
-    /// Whether it takes one request at a time on a connection, as far as is known.
+    /// Whether a connection carries one request at a time, according to the last known protocol.
     #[inline]
     fn is_exclusive(&self) -> bool {
         let protocol = self.0.protocol.get();
         protocol.is_some_and(|protocol| !protocol.capabilities().multiplexes)
     }
 
-    /// A connection that nobody waits for but the caller.
+    /// A new connection for the caller alone.
     async fn connect_alone(&self) -> Result<Connection, ClientError> {
         let permit = Permit::new(self);
-        let (transport, lifetime) = self.open(Offer::Both).await?;
+        let (transport, lifetime) = self.open(AlpnOffer::Http2AndHttp1).await?;
         Ok(self.begin(transport, lifetime, permit))
     }
 
-    async fn open(&self, offer: Offer) -> Result<(Transport, Lifetime), ClientError> {
+    async fn open(&self, offer: AlpnOffer) -> Result<(Transport, Lifetime), ClientError> {
         let Endpoint {
             address, tls, pool, ..
         } = &*self.0;
-        self.follow_settings();
+        self.refresh_tls();
         let limits = &pool.options.limits;
         let lifetime = Lifetime::new(limits, self.0.settings.get());
-        let target = tls.as_ref().map(|tls| Rc::clone(&tls.target.borrow()));
-        let transport = connect(address, target.as_ref(), offer, limits).await?;
+        let connector = tls.as_ref().map(|tls| Rc::clone(&tls.connector.borrow()));
+        let transport = connect(address, connector.as_ref(), offer, limits).await?;
         Ok((transport, lifetime))
     }
 
-    /// Makes connections with the present TLS settings from now on; those made with others get no
+    /// Applies replaced TLS settings to new connections. Connections with older settings get no
     /// more requests.
     #[inline]
-    fn follow_settings(&self) {
+    fn refresh_tls(&self) {
         if let Some(tls) = &self.0.tls
-            && tls.upstream.has_replaced(&tls.target.borrow())
+            && tls.upstream.has_replaced(&tls.connector.borrow())
         {
-            let target = tls.upstream.target();
-            self.0.settings.set(target.id);
-            tls.target.replace(target);
+            let connector = tls.upstream.connector();
+            self.0.settings.set(connector.id);
+            tls.connector.replace(connector);
         }
     }
 
-    /// A connection that was just made, of what the server has chosen.
+    /// The first use of a new connection, with the protocol that the server has chosen.
     fn begin(&self, transport: Transport, lifetime: Lifetime, permit: Permit<'_>) -> Connection {
         if self.0.tls.is_some() {
-            self.learn(transport.protocol());
+            self.set_protocol(transport.protocol());
         }
         match self.is_exclusive() {
             true => self.begin_exclusive(transport, lifetime, permit),
-            // The task of the connection counts it from now on.
+            // Drops the permit: the connection's task counts the connection.
             false => self.begin_multiplexed(transport, lifetime),
         }
     }
@@ -341,9 +344,8 @@ impl Upstream {
         self.connection(transport, lifetime, false)
     }
 
-    /// The server has chosen. When it used to choose otherwise, what waits in the pool is of no
-    /// use any more.
-    fn learn(&self, protocol: Protocol) {
+    /// Stores the server's choice. If the choice has changed, the idle connections are closed.
+    fn set_protocol(&self, protocol: Protocol) {
         let before = self.0.protocol.replace(Some(protocol));
         if before == Some(protocol) {
             return;
@@ -351,14 +353,14 @@ impl Upstream {
         for idle in self.0.idle.take() {
             self.0.pool.discard(idle);
         }
-        // Those who wait for a place make connections of their own now.
+        // Requests that wait for a permit each need a connection now.
         if !protocol.capabilities().multiplexes {
             self.0.in_use.wake(usize::MAX);
         }
     }
 
     fn connection(&self, transport: Transport, lifetime: Lifetime, is_reused: bool) -> Connection {
-        let Shared {
+        let PoolState {
             options, exclusive, ..
         } = &*self.0.pool;
         let lease = Lease {
@@ -375,37 +377,37 @@ impl Upstream {
             count_retired();
             transport.finish();
         } else if self.is_exclusive() {
-            self.keep(transport, Kept::Exclusive(lifetime));
+            self.keep(transport, IdleState::Exclusive(lifetime));
         }
     }
 
-    fn keep(&self, transport: Transport, kept: Kept) {
+    fn keep(&self, transport: Transport, state: IdleState) {
         let pool = &self.0.pool;
         pool.make_room();
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
-        let resting = transport.park(resume, serial, pool.options.idle_timeout);
-        self.0.idle.borrow_mut().push_back(Idle {
-            resting,
+        let parked = transport.park(resume, serial, pool.options.idle_timeout);
+        self.0.idle.borrow_mut().push_back(IdleConnection {
+            parked,
             serial,
-            kept,
+            state,
         });
         pool.idle.set(pool.idle.get() + 1);
         count(|counters| counters.upstream_idle += 1);
     }
 
-    /// A connection is not in use any more.
+    /// Counts a connection as no longer in use, and wakes the first waiting request.
     #[inline]
-    fn lost(&self) {
+    fn release_active(&self) {
         self.0.active.set(self.0.active.get() - 1);
-        if !self.nobody_waits() {
+        if !self.queue_is_empty() {
             self.0.in_use.wake(1);
         }
     }
 }
 
-/// Counts a connection of HTTP/1.1 from the moment that it begins to be made.
+/// Counts an HTTP/1.1 connection as in use while it is being made.
 struct Permit<'a>(&'a Upstream);
 
 impl Permit<'_> {
@@ -414,7 +416,7 @@ impl Permit<'_> {
         Permit(upstream)
     }
 
-    /// The connection was made, and its lease counts it from now on.
+    /// Leaves the connection counted: its lease decrements the count later.
     fn keep(self) {
         std::mem::forget(self);
     }
@@ -422,7 +424,7 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.0.lost();
+        self.0.release_active();
     }
 }
 
@@ -435,7 +437,7 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
     match blitz_reactor::timeout(limit, connection.takes_websocket()).await {
         Ok(Ok(true)) => return Ok(connection),
         Ok(Err(error)) => return Err(error),
-        // Who takes so long to say what it takes is treated as if it took nothing.
+        // No SETTINGS in time: assume no extended CONNECT.
         Ok(Ok(false)) | Err(_) => drop(connection),
     }
     match upstream.0.tls {
@@ -445,19 +447,19 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
                 return Err(ClientError::Busy);
             }
             let permit = Permit::new(&upstream);
-            let (transport, lifetime) = upstream.open(Offer::Http1).await?;
+            let (transport, lifetime) = upstream.open(AlpnOffer::Http1).await?;
             Ok(upstream.begin_exclusive(transport, lifetime, permit))
         }
     }
 }
 
-impl Shared {
-    fn left(&self) {
+impl PoolState {
+    fn decrement_idle(&self) {
         self.idle.set(self.idle.get() - 1);
         count(|counters| counters.upstream_idle -= 1);
     }
 
-    /// Closes the connection that was idle the longest if the pool is full.
+    /// Closes the connection with the longest idle time if the pool is full.
     fn make_room(&self) {
         if self.idle.get() < self.options.limits.pool_idle_max {
             return;
@@ -481,61 +483,61 @@ impl Shared {
     }
 
     /// Closes an idle connection.
-    fn discard(&self, idle: Idle) {
-        self.left();
-        match (idle.resting.unpark(), idle.kept) {
-            (Some(socket), Kept::Multiplexed(wire)) => wire.finish(idle.resting.wake(socket)),
+    fn discard(&self, idle: IdleConnection) {
+        self.decrement_idle();
+        match (idle.parked.unpark_socket(), idle.state) {
+            (Some(socket), IdleState::Multiplexed(conn)) => conn.finish(idle.parked.unpark(socket)),
             (socket, _) => drop(socket),
         }
     }
 }
 
 impl Endpoint {
-    /// Takes in what has arrived on an idle connection and gives it back if that was for TLS
-    /// alone, such as a ticket to resume the session with.
-    fn take_in(resting: Resting, socket: Socket, cause: Cause) -> Option<Transport> {
-        let mut transport = resting.wake(socket);
+    /// Processes the bytes that an idle connection has received. Returns the connection if they
+    /// were for TLS alone, such as a session ticket.
+    fn receive_idle(parked: ParkedTransport, socket: Socket, cause: Cause) -> Option<Transport> {
+        let mut transport = parked.unpark(socket);
         let Cause::Received(slice) = cause else {
             return None;
         };
         let (tls, socket) = transport.secure_parts()?;
-        let is_quiet = matches!(tls.handle_received(slice, socket), News::Nothing);
+        let is_quiet = matches!(tls.handle_received(slice, socket), ReadOutcome::NoContent);
         (is_quiet && transport.is_untouched()).then_some(transport)
     }
 }
 
 impl Resume for Endpoint {
-    /// FIN, an error, a byte that nobody asked for, or the idle timeout: the connection closes. Of
-    /// HTTP/2 bytes are asked for at any time.
+    /// Closes an HTTP/1.1 connection after FIN, an error, an unsolicited byte or the idle timeout.
+    /// An HTTP/2 connection may receive bytes at any time.
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
         let mut all = self.idle.borrow_mut();
         let Some(at) = all.iter().rposition(|idle| idle.serial == tag) else {
             return;
         };
         let Some(idle) = all.remove(at) else {
-            unreachable!("it was just found")
+            unreachable!("the position was just found")
         };
-        let lifetime = match idle.kept {
-            Kept::Exclusive(lifetime) => lifetime,
-            Kept::Multiplexed(wire) => {
+        let lifetime = match idle.state {
+            IdleState::Exclusive(lifetime) => lifetime,
+            IdleState::Multiplexed(conn) => {
                 drop(all);
-                self.pool.left();
-                return Upstream(self).resume(wire, idle.resting.wake(socket), cause);
+                self.pool.decrement_idle();
+                return Upstream(self).resume(conn, idle.parked.unpark(socket), cause);
             }
         };
         let is_late = matches!(cause, Cause::Expired);
-        if let Some(transport) = Endpoint::take_in(idle.resting, socket, cause) {
+        if let Some(transport) = Endpoint::receive_idle(idle.parked, socket, cause) {
             let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self);
-            let resting = transport.park(resume, tag, self.pool.options.idle_timeout);
-            let idle = Idle {
-                resting,
+            let parked = transport.park(resume, tag, self.pool.options.idle_timeout);
+            let idle = IdleConnection {
+                parked,
                 serial: tag,
-                kept: Kept::Exclusive(lifetime),
+                state: IdleState::Exclusive(lifetime),
             };
             return all.insert(at, idle);
         }
         drop(all);
-        self.pool.left();
+        self.pool.decrement_idle();
         if !is_late {
             count(|counters| counters.upstream_idle_lost += 1);
         }

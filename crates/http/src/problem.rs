@@ -1,14 +1,14 @@
-//! In which form a client takes the reason of an error: problem+json (RFC 9457), or text.
+//! Content negotiation for errors: problem+json (RFC 9457) or plain text.
 
 use blitz_proto::{Fields, Name};
 
-/// Whether a request accepts `application/problem+json`, be it by a wildcard; `None` if `Accept` is
-/// not among these fields.
+/// Whether a request accepts `application/problem+json`, also by a wildcard; `None` if the fields
+/// have no `Accept`.
 #[must_use]
-pub fn accepts_problem(asked: &Fields) -> Option<bool> {
+pub fn accepts_problem(fields: &Fields) -> Option<bool> {
     let mut accepted = None;
-    for value in asked.get_all(Name::Accept) {
-        // What most clients that are no browsers send.
+    for value in fields.get_all(Name::Accept) {
+        // The value of most clients other than browsers.
         if value == b"*/*" {
             accepted = Some(true);
         } else if let Some(accepts) = accepts_by(value) {
@@ -22,7 +22,7 @@ pub fn accepts_problem(asked: &Fields) -> Option<bool> {
     accepted
 }
 
-/// Whether this value of `Accept` takes or refuses it; `None` if it does not mention it.
+/// Whether this value of `Accept` accepts or refuses problem+json; `None` if no range covers it.
 fn accepts_by(value: &[u8]) -> Option<bool> {
     let mut accepted = None;
     for range in value.split(|&byte| byte == b',') {
@@ -38,7 +38,7 @@ fn accepts_by(value: &[u8]) -> Option<bool> {
     accepted
 }
 
-/// Whether the range covers the type. Clients that read JSON can read it, too.
+/// Whether the range covers problem+json. `application/json` does, since clients can read both.
 fn covers_problem(range: &[u8]) -> bool {
     const RANGES: [&[u8]; 4] = [
         b"*/*",
@@ -49,7 +49,7 @@ fn covers_problem(range: &[u8]) -> bool {
     RANGES.iter().any(|known| range.eq_ignore_ascii_case(known))
 }
 
-/// `q=0`, which is a refusal (RFC 9110, section 12.4.2).
+/// Whether the parameter is `q=0`, which means "not acceptable" (RFC 9110, section 12.4.2).
 fn is_weight_of_zero(parameter: &[u8]) -> bool {
     match parameter {
         [b'q' | b'Q', b'=', b'0', rest @ ..] => rest.iter().all(|byte| matches!(byte, b'.' | b'0')),
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn problems_are_for_clients_that_accept_them() {
+    fn only_clients_that_accept_problem_json_get_it() {
         let accepts = |values: &[&str]| {
             let mut fields = Fields::new();
             values

@@ -1,5 +1,5 @@
-//! Heads and field sections that return to their core's pool, so that steady traffic allocates
-//! nothing for them.
+//! Reused heads and field sections: they return to a free list of their core, so that steady
+//! traffic allocates none.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,55 +9,55 @@ use std::thread::LocalKey;
 use blitz_proto::{Fields, Limits, Name, RequestHead, ResponseHead, Status};
 use blitz_reactor::core_local;
 
-/// Most values of one type kept by a core: one for each of as many requests at a time.
+/// Maximum of values of one type that a core keeps, enough for that many concurrent requests.
 const KEPT_MAX: usize = 1024;
-/// Field sections with more lines than this, or with room for more bytes of text, are not kept:
-/// they hold unusually much memory.
+/// Field sections with more lines than this, or with more text capacity, are freed: they hold
+/// unusually much memory.
 const KEPT_FIELDS_MAX: usize = 48;
 const KEPT_TEXT_MAX: usize = 4096;
 
-type Shelf<T> = LocalKey<RefCell<Vec<Box<Slot<T>>>>>;
+type CoreFreeList<T> = LocalKey<RefCell<Vec<Box<PoolSlot<T>>>>>;
 
-/// A value from the core's pool; it returns there, cleared, when dropped.
-pub struct Pooled<T: Recycle>(Option<Box<Slot<T>>>);
+/// A value from the core's free list. Dropping it clears it and returns it there.
+pub struct Pooled<T: Recycle>(Option<Box<PoolSlot<T>>>);
 
-/// A value, and what is known of its memory.
+/// A value, and its memory charge.
 #[doc(hidden)]
 #[derive(Default)]
-pub struct Slot<T> {
+pub struct PoolSlot<T> {
     value: T,
-    /// Bytes that count against what the core may hold.
+    /// Bytes charged to the memory budget of the core.
     charged: u32,
 }
 
 core_local! {
-    /// Bytes of large request heads that the core holds.
+    /// Bytes of the core's large request heads.
     static CHARGED: RefCell<usize> = const { RefCell::new(0) };
 }
 
-/// What can be cleared and used again.
+/// A type whose values can be cleared and reused.
 pub trait Recycle: Default + 'static {
     #[doc(hidden)]
-    fn shelf() -> &'static Shelf<Self>;
-    /// Forgets the content and keeps the memory; `false` if it is not worth keeping.
+    fn free_list() -> &'static CoreFreeList<Self>;
+    /// Clears the value but keeps its memory; `false` if it has too much memory for the pool.
     #[doc(hidden)]
     fn recycle(&mut self) -> bool;
 }
 
 impl<T: Recycle> Pooled<T> {
-    /// A cleared value, from the pool if there is one.
+    /// A cleared value, reused if possible.
     #[must_use]
     pub fn take() -> Pooled<T> {
-        // During the thread's last moments the pool may be gone already.
-        let kept = T::shelf()
-            .try_with(|shelf| shelf.borrow_mut().pop())
+        // While the thread ends, the free list may already be destroyed.
+        let kept = T::free_list()
+            .try_with(|list| list.borrow_mut().pop())
             .ok()
             .flatten();
         Pooled(Some(kept.unwrap_or_default()))
     }
 
     #[inline]
-    fn slot(&self) -> &Slot<T> {
+    fn slot(&self) -> &PoolSlot<T> {
         let Some(slot) = &self.0 else {
             unreachable!("only drop empties it")
         };
@@ -65,7 +65,7 @@ impl<T: Recycle> Pooled<T> {
     }
 
     #[inline]
-    fn slot_mut(&mut self) -> &mut Slot<T> {
+    fn slot_mut(&mut self) -> &mut PoolSlot<T> {
         let Some(slot) = &mut self.0 else {
             unreachable!("only drop empties it")
         };
@@ -81,7 +81,7 @@ fn discharge(charged: &mut u32) {
 }
 
 impl Pooled<RequestHead> {
-    /// Counts a large head against what the core may hold of them; `false` if that is too much.
+    /// Charges a large head to the core's budget for heads; `false` if the budget is exceeded.
     #[inline]
     pub(crate) fn charge(&mut self, limits: &Limits) -> bool {
         let bytes = self.fields.text_capacity();
@@ -103,8 +103,8 @@ impl Pooled<RequestHead> {
         true
     }
 
-    /// Lets the memory of a large head go, once only its method and what the client accepts are of
-    /// any more use; a small head stays as it is.
+    /// Frees the memory of a large head except for its method and `Accept`, when only those are
+    /// still needed. A small head does not change.
     #[inline]
     pub fn reduce(&mut self) {
         if self.slot().charged > 0 {
@@ -144,10 +144,10 @@ impl<T: Recycle> Drop for Pooled<T> {
         if !slot.value.recycle() {
             return;
         }
-        let _ = T::shelf().try_with(|shelf| {
-            let mut shelf = shelf.borrow_mut();
-            if shelf.len() < KEPT_MAX {
-                shelf.push(slot);
+        let _ = T::free_list().try_with(|list| {
+            let mut list = list.borrow_mut();
+            if list.len() < KEPT_MAX {
+                list.push(slot);
             }
         });
     }
@@ -191,19 +191,19 @@ impl<T: Recycle + fmt::Debug> fmt::Debug for Pooled<T> {
 macro_rules! recycle {
     ($type:ty, $value:ident => $fields:expr) => {
         impl Recycle for $type {
-            fn shelf() -> &'static Shelf<$type> {
+            fn free_list() -> &'static CoreFreeList<$type> {
                 thread_local! {
-                    static SHELF: RefCell<Vec<Box<Slot<$type>>>> = const { RefCell::new(Vec::new()) };
+                    static FREE_LIST: RefCell<Vec<Box<PoolSlot<$type>>>> = const { RefCell::new(Vec::new()) };
                 }
-                &SHELF
+                &FREE_LIST
             }
 
             fn recycle(&mut self) -> bool {
                 let $value = &*self;
-                let modest =
+                let fits_pool =
                     $fields.len() <= KEPT_FIELDS_MAX && $fields.text_capacity() <= KEPT_TEXT_MAX;
                 self.clear();
-                modest
+                fits_pool
             }
         }
     };
@@ -216,19 +216,19 @@ recycle!(Fields, fields => fields);
 mod tests {
     use super::*;
     #[test]
-    fn a_dropped_head_comes_back_cleared() {
+    fn a_dropped_head_is_cleared_and_reused() {
         let mut head = Pooled::response(Status::NOT_FOUND);
         head.fields.append(Name::ContentType, "text/plain");
-        let place: *const ResponseHead = &*head;
+        let address: *const ResponseHead = &*head;
         drop(head);
         let again = Pooled::<ResponseHead>::take();
-        assert!(std::ptr::eq(place, &*again), "the memory is used again");
+        assert!(std::ptr::eq(address, &*again), "the memory is reused");
         assert_eq!(again.status, Status::OK);
         assert!(again.fields.is_empty());
     }
 
     #[test]
-    fn a_head_with_much_text_gives_its_memory_back() {
+    fn a_head_with_much_text_frees_its_memory() {
         let mut head = Pooled::response(Status::OK);
         head.fields
             .append(Name::SetCookie, vec![b'c'; KEPT_TEXT_MAX + 1]);

@@ -1,7 +1,7 @@
 //! Accepting connections and running their exchanges.
 //!
-//! A connection without a request is a parked socket and an entry in a table (rule 5). Its first
-//! byte starts a task, which runs exchanges until the connection is idle again.
+//! A connection without a request is a parked socket and a table entry (rule 5). Its first byte
+//! starts a task, which runs exchanges until the connection is idle again.
 
 mod preface;
 mod secure;
@@ -27,35 +27,34 @@ use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme, Service};
 use crate::free_list::FreeList;
 use crate::tls::TlsSlot;
-use crate::transport::{Resting, Transport};
+use crate::transport::{ParkedTransport, Transport};
 
 /// How connections are served.
 #[derive(Clone)]
 pub struct ServeOptions {
     /// Bounds and deadlines.
     pub limits: Limits,
-    /// Value of the `Server` field for answers that have none.
+    /// Value of the `Server` field for responses without this field.
     pub server: Option<String>,
-    /// Whether answers without `Date` get one; of servers with a clock RFC 9110, section 6.6.1,
-    /// demands it.
+    /// Whether responses without `Date` get one. RFC 9110, section 6.6.1, requires it of servers
+    /// with a clock.
     pub date: bool,
-    /// How clients reach this listener.
+    /// The scheme of requests on this listener.
     pub scheme: Scheme,
-    /// With it the listener speaks TLS, and requests have the scheme `https` whatever is said
-    /// above.
+    /// TLS of the listener. With it requests have the scheme `https`, whatever `scheme` is.
     pub tls: Option<TlsSlot>,
-    /// Clients begin with HTTP/2's preface, and whoever does not gets GOAWAY where HTTP/1.1 would
-    /// answer. Over TLS it has no effect: there clients and ALPN settle the version.
+    /// Whether clients in clear text must begin with HTTP/2's preface. Other clients get GOAWAY
+    /// instead of an HTTP/1.1 response. Over TLS this has no effect: ALPN negotiates the version.
     pub http2_only: bool,
-    /// Which clients may switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2; RFC 9113
-    /// removed it). By default none. A switched connection carries requests past the access rules of
-    /// a proxy in front, so clients of unix sockets, and requests with `Via`, `Forwarded`,
-    /// `X-Real-IP` or `X-Forwarded-*`, never switch.
+    /// Decides which clients may switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2;
+    /// RFC 9113 removed it). By default none. Requests on a switched connection bypass the access
+    /// rules of a proxy in front. Therefore clients of unix sockets, and requests with `Via`,
+    /// `Forwarded`, `X-Real-IP` or `X-Forwarded-*`, never switch.
     pub h2c_upgrade: Option<Rc<H2cUpgrade>>,
-    /// Makes the content of answers that the core gives on its own, for example to malformed
-    /// requests, from what is known of the request's fields; may change the status and add fields
-    /// such as `Content-Type`. By default, and for what it leaves alone, problem+json (RFC 9457) if
-    /// an `Accept` that was received by then takes it, else one line of plain text.
+    /// Makes the content of responses that the core generates, for example to malformed requests,
+    /// from the fields received so far. It may change the status and add fields such as
+    /// `Content-Type`. By default, and if it returns `None`, the content is problem+json (RFC 9457)
+    /// if a received `Accept` allows it, otherwise one line of plain text.
     pub refusal: Option<Rc<RefusalContent>>,
     /// Stops serving gracefully; by default the core's own handle.
     pub drain: Drain,
@@ -83,8 +82,8 @@ impl Default for ServeOptions {
     }
 }
 
-/// Serves all connections of `listener` until the options' [`Drain`] is triggered and the running
-/// exchanges have ended or its deadline has passed.
+/// Serves all connections of `listener` until the options' [`Drain`] is triggered, and then until
+/// the running exchanges have ended or its deadline has passed.
 pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<ServeOptions>) {
     let acceptor = Acceptor::new(service, options, listener.local());
     while let Some(socket) = acceptor.accept(&listener).await {
@@ -95,39 +94,39 @@ pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<S
     acceptor.finish().await;
 }
 
-/// What the connections of one listener share.
+/// The state that the connections of one listener share.
 struct Acceptor<S> {
     service: Rc<S>,
     options: Rc<ServeOptions>,
     default_headers: Rc<DefaultHeaders>,
     listener: Option<std::net::SocketAddr>,
-    connections: RefCell<Slab<Connection>>,
+    connections: RefCell<Slab<ConnectionEntry>>,
     free: FreeList<exclusive::ServerConn>,
     multiplexed: Rc<multiplexed::Shared<multiplexed::Server>>,
-    /// Woken when the last connection goes.
+    /// Woken when the last connection ends.
     empty: RefCell<Option<Waker>>,
 }
 
-/// How a connection is got hold of. Both names stay when they are out of date, which does no harm
-/// and spares a request the trouble of keeping the table.
-struct Connection {
-    /// From its first stay in the reactor's keeping on.
+/// The keys of a connection's socket and task. Outdated keys stay, since they do no harm and
+/// removing them would cost each request an update of the table.
+struct ConnectionEntry {
+    /// Set when the connection is first parked.
     parked: Option<Parked>,
-    /// The last task that was not done at once.
+    /// The last task that did not finish at once.
     task: Option<TaskKey>,
-    /// What else is left of it while it is parked.
+    /// The other state of a parked connection.
     parked_state: ParkedState,
 }
 
-/// What is kept of a parked connection beside its socket.
+/// The state of a parked connection, apart from its socket.
 #[derive(Default)]
 enum ParkedState {
-    /// Nothing: it speaks HTTP/1.1 in clear text, has said nothing yet, or is not parked.
+    /// No state: HTTP/1.1 in clear text, no byte received yet, or not parked.
     #[default]
     Nothing,
-    /// Its TLS session, until a request, or more of the handshake.
-    Tls(Resting),
-    /// The state of HTTP/2, with the TLS session if there is one.
+    /// A TLS session between requests, or during the handshake.
+    Tls(ParkedTransport),
+    /// The state of HTTP/2, including the TLS session if there is one.
     Multiplexed(Rc<multiplexed::Conn<multiplexed::Server>>),
 }
 
@@ -165,7 +164,7 @@ impl<S: Service> Acceptor<S> {
             counters.accepted += 1;
             counters.connections += 1;
         });
-        let key = self.connections.borrow_mut().insert(Connection {
+        let key = self.connections.borrow_mut().insert(ConnectionEntry {
             parked: None,
             task: None,
             parked_state: ParkedState::Nothing,
@@ -176,8 +175,8 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    /// Leaves the connection to the reactor until something arrives or the time is over, unless it
-    /// is draining. Gives the name of a socket that is all there is of the connection.
+    /// Parks the connection until it receives something or the timeout expires; closes it if the
+    /// core is draining. Returns the key of the socket if the connection has no other state.
     #[inline]
     fn park(self: &Rc<Self>, transport: Transport, key: usize, within: Duration) -> Option<Parked> {
         if self.options.drain.is_triggered() {
@@ -187,16 +186,16 @@ impl<S: Service> Acceptor<S> {
         }
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
         match transport.park(me, key as u64, within) {
-            Resting::Plain(parked) => Some(parked),
-            resting @ Resting::Tls(_) => {
-                self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(resting);
+            ParkedTransport::Plain(parked) => Some(parked),
+            parked @ ParkedTransport::Tls(_) => {
+                self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(parked);
                 None
             }
         }
     }
 
-    /// Parks a connection again that has not sent a request since it was parked: the time for which
-    /// it may be idle goes on (rule 18), and so does the count of empty lines.
+    /// Parks a connection that has sent no request since it was last parked. The idle timeout
+    /// (rule 18) and the count of empty lines continue.
     #[cold]
     fn park_again(self: &Rc<Self>, transport: Transport, key: usize, empty_lines: usize) {
         if self.options.drain.is_triggered() || transport.has_ended() {
@@ -206,16 +205,16 @@ impl<S: Service> Acceptor<S> {
         let within = self.idle_timeout(&transport);
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
         let tag = tag_of(key, empty_lines);
-        if let resting @ Resting::Tls(_) = transport.park_again(me, tag, within) {
-            self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(resting);
+        if let parked @ ParkedTransport::Tls(_) = transport.park_again(me, tag, within) {
+            self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(parked);
         }
     }
 
-    /// A connection in clear text that waited for a request gets none.
+    /// Closes an idle connection in clear text.
     #[inline(never)]
-    fn end_plain(&self, socket: Socket, key: usize, cause: &Cause) {
-        // Otherwise it is FIN after the last request, whose answer may still be on its way
-        // (rule 16); of an error nothing more can be said to anybody.
+    fn close_plain(&self, socket: Socket, key: usize, cause: &Cause) {
+        // Other causes are FIN, after which the last response may still be in the socket's queue
+        // (rule 16), and errors, after which nothing can be sent.
         if matches!(cause, Cause::Expired) {
             count(|counters| counters.idle_timeouts += 1);
         }
@@ -229,15 +228,15 @@ impl<S: Service> Acceptor<S> {
             Transport::Plain(socket)
                 if !self.options.http2_only && first_bytes::may_be_multiplexed(&first) =>
             {
-                self.await_version(socket, key, empty_lines, first);
+                self.detect_version(socket, key, empty_lines, first);
             }
-            transport => self.start_told(transport, key, empty_lines, first),
+            transport => self.start_detected(transport, key, empty_lines, first),
         }
     }
 
-    /// Starts a connection whose first bytes tell its version.
+    /// Starts a connection whose first bytes identify its protocol.
     #[inline]
-    fn start_told(
+    fn start_detected(
         self: Rc<Self>,
         transport: Transport,
         key: usize,
@@ -294,7 +293,7 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    /// Says good-bye on every connection that waits for a request.
+    /// Closes every parked connection gracefully.
     fn close_idle(&self) {
         let idle: Vec<_> = {
             let connections = self.connections.borrow();
@@ -304,7 +303,7 @@ impl<S: Service> Acceptor<S> {
             parked.collect()
         };
         for (key, parked) in idle {
-            // One that has just become readable, or is at work, still gives its answer.
+            // A connection that has just become readable, or that is active, still responds.
             let Some(socket) = parked.unpark() else {
                 continue;
             };
@@ -312,13 +311,13 @@ impl<S: Service> Acceptor<S> {
             self.remove(key);
             match parked_state {
                 ParkedState::Nothing => socket.finish(),
-                ParkedState::Tls(resting) => resting.wake(socket).finish(),
+                ParkedState::Tls(parked) => parked.unpark(socket).finish(),
                 ParkedState::Multiplexed(conn) => conn.finish(conn.unpark(socket)),
             }
         }
     }
 
-    /// Waits for the last exchange, at most until the drain's deadline; then drops the rest.
+    /// Waits for the last exchange, at most until the drain's deadline; then aborts the rest.
     async fn finish(&self) {
         while let Some(deadline) = self.options.drain.deadline() {
             if self.connections.borrow().is_empty() {
@@ -331,18 +330,18 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    /// Waits until no connection is left, or the deadline passes or is moved.
+    /// Waits until no connection is left, the deadline has passed, or the deadline has changed.
     async fn wait_empty(&self, deadline: Instant) {
         let mut timer = pin!(blitz_reactor::sleep_until(deadline));
         poll_fn(|cx| {
             *self.empty.borrow_mut() = Some(cx.waker().clone());
-            let moved = self
+            let has_changed = self
                 .options
                 .drain
                 .poll_changed(cx, Some(deadline))
                 .is_ready();
             let is_empty = self.connections.borrow().is_empty();
-            if moved || is_empty {
+            if has_changed || is_empty {
                 Poll::Ready(())
             } else {
                 timer.as_mut().poll(cx)
@@ -353,25 +352,28 @@ impl<S: Service> Acceptor<S> {
 
     fn abort_all(&self) {
         let connections = self.connections.borrow();
-        tracing::debug!(connections = connections.len(), "drain deadline: dropped");
+        tracing::debug!(
+            connections = connections.len(),
+            "aborted at the drain deadline"
+        );
         let tasks = connections
             .iter()
             .filter_map(|(_, connection)| connection.task);
         let tasks: Vec<_> = tasks.collect();
         drop(connections);
-        // Each task's guard takes its connection off the table.
+        // Each task's guard removes its connection from the table.
         tasks.into_iter().for_each(TaskKey::abort);
     }
 }
 
-/// A connection's task: from a byte until the connection is idle again.
+/// A connection's task: from a received byte until the connection is idle again.
 async fn run<S: Service>(
     acceptor: Rc<Acceptor<S>>,
     conn: Rc<exclusive::ServerConn>,
     key: usize,
     first: Slice,
 ) {
-    let mut guard = Guard {
+    let mut guard = ConnectionGuard {
         acceptor: &acceptor,
         key: Some(key),
     };
@@ -393,13 +395,13 @@ async fn run<S: Service>(
     acceptor.free.put(conn, exclusive::ServerConn::clear);
 }
 
-/// Takes the connection off the table when its task ends, also when it is aborted.
-struct Guard<'a, S: Service> {
+/// Removes the connection from the table when its task ends or is aborted.
+struct ConnectionGuard<'a, S: Service> {
     acceptor: &'a Acceptor<S>,
     key: Option<usize>,
 }
 
-impl<S: Service> Drop for Guard<'_, S> {
+impl<S: Service> Drop for ConnectionGuard<'_, S> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             self.acceptor.remove(key);
@@ -413,10 +415,10 @@ impl<S: Service> Resume for Acceptor<S> {
             return self.resume_multiplexed(socket, (tag & !IS_MULTIPLEXED) as usize, cause);
         }
         let (key, empty_lines) = (key_of(tag), empty_lines_of(tag));
-        // One way to a request, whichever it came, since what is called once is inlined.
+        // All cases lead to one call, so that the compiler inlines it.
         let (transport, first) = match (&self.options.tls, cause) {
             (None, Cause::Received(first)) => (Transport::Plain(socket), first),
-            (None, cause) => return self.end_plain(socket, key, &cause),
+            (None, cause) => return self.close_plain(socket, key, &cause),
             (Some(_), cause) => match self.receive_secure(socket, key, empty_lines, cause) {
                 Some(arrived) => arrived,
                 None => return,
@@ -426,8 +428,8 @@ impl<S: Service> Resume for Acceptor<S> {
     }
 }
 
-/// The tag of a parked connection that speaks HTTP/1.1: its key, and the empty lines that came since
-/// its last request.
+/// The tag of a parked HTTP/1.1 connection: its key, and the number of empty lines since its last
+/// request.
 fn tag_of(key: usize, empty_lines: usize) -> u64 {
     key as u64 | (empty_lines.min(EMPTY_LINES_MAX) as u64) << KEY_BITS
 }
@@ -442,9 +444,9 @@ fn empty_lines_of(tag: u64) -> usize {
     (tag >> KEY_BITS) as usize
 }
 
-/// Bits of a tag for the key; the last one marks HTTP/2.
+/// Bits of a tag for the key; the highest bit of the tag marks HTTP/2.
 const KEY_BITS: u32 = 32;
-/// Most empty lines that a tag can hold.
+/// Maximum of empty lines that a tag can hold.
 const EMPTY_LINES_MAX: usize = (1 << 16) - 1;
 
 #[cfg(test)]
@@ -456,17 +458,17 @@ mod tests {
         size_of::<Fut>()
     }
 
-    /// The sizes of rule 5: what a connection's task adds to the service's own future, and what is left in
-    /// this table of an idle one.
+    /// The sizes of rule 5: a connection's task without the service's own future, and the table
+    /// entry of an idle connection.
     #[test]
     fn tasks_and_idle_connections_are_small() {
         type Immediate = ServiceFn<fn(Exchange) -> std::future::Ready<()>>;
         let task = size_of_output(run::<Immediate>);
         assert!(task <= 512, "a task takes {task} bytes");
         assert!(
-            size_of::<Connection>() <= 48,
+            size_of::<ConnectionEntry>() <= 48,
             "an entry takes {}",
-            size_of::<Connection>()
+            size_of::<ConnectionEntry>()
         );
     }
 }

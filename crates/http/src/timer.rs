@@ -1,5 +1,6 @@
-//! The one timer of a connection. It is moved by storing, and outlives the exchange in the pooled
-//! state, so that a deadline per request costs the timer wheel nothing.
+//! The timer of a connection. A later deadline does not move the armed timer, which is re-armed
+//! when it fires. The timer stays in the pooled state after the exchange. Therefore a deadline per
+//! request does not change the timer wheel.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,14 +15,14 @@ pub(crate) struct LazyTimer {
 }
 
 impl LazyTimer {
-    /// Whether the task will be woken by `due` and has not been yet, without being asked again.
+    /// Whether the armed timer wakes the task by `due` and has not fired yet.
     #[inline]
     pub(crate) fn is_set(&self, now: Instant, due: Instant) -> bool {
         let deadline = self.timer.as_ref().map(Timer::deadline);
         deadline.is_some_and(|deadline| now < deadline && deadline <= due)
     }
 
-    /// Ready once `due` has passed; otherwise the task will be woken by then, perhaps earlier.
+    /// Ready after `due`; otherwise the task is woken by then, possibly earlier.
     pub(crate) fn poll_due(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         if due <= blitz_reactor::now() {
             return Poll::Ready(());
@@ -33,7 +34,7 @@ impl LazyTimer {
             timer.reset(due);
         }
         if Pin::new(&mut *timer).poll(cx).is_ready() {
-            // It was set for an earlier deadline, which has moved since.
+            // The timer was armed for an earlier deadline, which has been extended since.
             timer.reset(due);
             let again = Pin::new(timer).poll(cx);
             debug_assert!(again.is_pending(), "the deadline lies in the future");

@@ -1,8 +1,7 @@
-//! TLS 1.2 and 1.3 between a socket and those who speak HTTP, with rustls and aws-lc.
+//! TLS 1.2 and 1.3 between sockets and HTTP, with rustls and aws-lc.
 //!
-//! Received records are decrypted where they lie and become slices; what is sent is encrypted
-//! into a pooled buffer as soon as it is queued (rule 21). `session.rs` is the one file that
-//! knows how rustls wants to be called.
+//! Received records are decrypted in place and become slices. Queued content is encrypted into a
+//! pooled buffer at once (rule 21). Only `session.rs` calls rustls's unbuffered interface.
 
 mod certificate;
 mod client;
@@ -27,6 +26,6 @@ pub use pem::CaSet;
 pub use server::{ClientAuth, ServerTls, ServerTlsBuilder, TlsSlot};
 pub use tickets::TicketKeys;
 
-pub(crate) use client::{Offer, Target, TlsKey};
+pub(crate) use client::{AlpnOffer, TlsConnector, TlsKey};
 pub(crate) use handshake::connect;
-pub(crate) use stream::{News, Tls};
+pub(crate) use stream::{ReadOutcome, Tls};

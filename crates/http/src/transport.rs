@@ -1,7 +1,7 @@
-//! What a connection sends and receives through: a socket, with TLS between or not.
+//! The transport of a connection: a socket, with or without TLS.
 //!
-//! [`Transport`] has the operations of a [`Socket`], so that those who speak HTTP need not know
-//! which it is. Clear text costs them one look at which it is.
+//! [`Transport`] has the operations of a [`Socket`] and hides whether there is TLS. For clear text
+//! it costs one branch.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,44 +14,44 @@ use blitz_reactor::{Chunk, Parked, Resume, Slice, Socket};
 use crate::conn::Protocol;
 use crate::tls::{Tls, TlsError, TlsInfo};
 
-/// A connection that bytes of a message go through. Dropping it closes at once.
+/// The transport of an open connection. Dropping it closes the socket at once.
 pub(crate) enum Transport {
     Plain(Socket),
-    Tls(Box<Secure>),
+    Tls(Box<TlsTransport>),
 }
 
-/// A transport whose socket is parked in the reactor: all that is left of an idle connection.
-pub(crate) enum Resting {
+/// A transport whose socket is parked in the reactor, for an idle connection.
+pub(crate) enum ParkedTransport {
     Plain(Parked),
-    Tls(Box<Secure>),
+    Tls(Box<TlsTransport>),
 }
 
-/// A socket with TLS on it, at one place for as long as it lives.
-pub(crate) struct Secure {
+/// A socket with TLS. It stays in one allocation, active or parked.
+pub(crate) struct TlsTransport {
     tls: Tls,
     received_first: bool,
-    socket: Place,
+    socket: SocketState,
 }
 
-enum Place {
-    Here(Socket),
+enum SocketState {
+    Active(Socket),
     Parked(Parked),
-    /// On its way from one to the other.
-    Moving,
+    /// While the socket changes between the two, or after the transport gave it away.
+    Taken,
 }
 
 impl Transport {
-    /// A connection over TLS, at its beginning.
+    /// A new connection over TLS.
     pub(crate) fn secure(socket: Socket, tls: Tls) -> Transport {
-        let socket = Place::Here(socket);
-        Transport::Tls(Box::new(Secure {
+        let socket = SocketState::Active(socket);
+        Transport::Tls(Box::new(TlsTransport {
             tls,
             received_first: false,
             socket,
         }))
     }
 
-    /// The next received bytes; `None` after the end, from then on. An error stays, too.
+    /// The next received bytes; `None` after the end. The end and errors are permanent.
     #[inline(always)]
     pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Slice>>> {
         match self {
@@ -60,7 +60,7 @@ impl Transport {
         }
     }
 
-    /// Received bytes that wait to be taken, those of an incomplete record included.
+    /// Length of the unread bytes, including those of an incomplete record.
     #[inline(always)]
     pub(crate) fn unread_bytes(&mut self) -> usize {
         match self {
@@ -69,13 +69,13 @@ impl Transport {
         }
     }
 
-    /// Whether decrypted content waits to be taken, which would not bring a parked socket back.
+    /// Whether there is unread decrypted content. It would not resume a parked socket.
     #[inline(always)]
     pub(crate) fn holds_content(&self) -> bool {
         self.tls().is_some_and(Tls::holds_content)
     }
 
-    /// Queues bytes; all that is queued in a turn leaves together, at its end.
+    /// Queues bytes. The reactor sends the queue at the end of the turn.
     #[inline(always)]
     pub(crate) fn send(&mut self, chunk: Chunk) {
         match self {
@@ -84,13 +84,13 @@ impl Transport {
         }
     }
 
-    /// As [`Transport::send`], where it does not have to be quick.
+    /// As [`Transport::send`], for rare cases: not inlined.
     #[inline(never)]
     pub(crate) fn send_rarely(&mut self, chunk: impl Into<Chunk>) {
         self.send(chunk.into());
     }
 
-    /// Bytes queued that the kernel has not taken.
+    /// Queued bytes that the kernel has not taken.
     #[inline(always)]
     pub(crate) fn queued(&self) -> usize {
         self.socket().queued()
@@ -105,7 +105,7 @@ impl Transport {
         self.socket().poll_send_room(cx, below)
     }
 
-    /// Says that we are to send next: see [`Transport::has_received_first`].
+    /// Declares that our side sends next: see [`Transport::has_received_first`].
     pub(crate) fn expect_to_send_first(&mut self) {
         match self {
             Transport::Plain(socket) => socket.expect_to_send_first(),
@@ -113,9 +113,9 @@ impl Transport {
         }
     }
 
-    /// Whether content arrived before the first byte that was sent since
-    /// [`Transport::expect_to_send_first`] had left; over TLS only what had been there before, since
-    /// tickets come whenever the server likes.
+    /// Whether content arrived after [`Transport::expect_to_send_first`] and before our first byte
+    /// was sent. Over TLS only content that was already there counts, since a server may send
+    /// tickets at any time.
     pub(crate) fn has_received_first(&self) -> bool {
         match self {
             Transport::Plain(socket) => socket.has_received_first(),
@@ -123,22 +123,22 @@ impl Transport {
         }
     }
 
-    /// Says how many bytes are held on behalf of the connection, beside those in the socket.
+    /// Reports the bytes held for the connection outside of the socket.
     pub(crate) fn note_held(&self, bytes: usize) {
         self.socket().note_held(bytes);
     }
 
-    /// When the kernel last took a byte, or the oldest queued byte was queued.
+    /// The time at which the kernel last took a byte, or the oldest queued byte was queued.
     pub(crate) fn send_progress(&self) -> Instant {
         self.socket().send_progress()
     }
 
-    /// Most bytes that may be received and not yet taken; of TLS, bytes of records.
+    /// Sets the maximum of unread bytes; over TLS, bytes of records.
     pub(crate) fn set_window(&self, bytes: usize) {
         self.socket().set_window(bytes);
     }
 
-    /// Ends our direction after what is queued.
+    /// Closes our direction after the queued bytes.
     pub(crate) fn shutdown_write(&mut self) {
         if let Transport::Tls(secure) = self {
             secure.send_close_notify();
@@ -146,7 +146,7 @@ impl Transport {
         self.socket().shutdown_write();
     }
 
-    /// The polite end: what is queued, then the end of TLS and FIN, while input is discarded.
+    /// Closes gracefully: sends the queue, close_notify and FIN, and discards input.
     #[inline(always)]
     pub(crate) fn finish(self) {
         match self {
@@ -155,7 +155,7 @@ impl Transport {
         }
     }
 
-    /// Closes with RST, after what is queued.
+    /// Closes with RST after the queued bytes.
     pub(crate) fn abort(self) {
         match self {
             Transport::Plain(socket) => socket.abort(),
@@ -163,19 +163,19 @@ impl Transport {
         }
     }
 
-    /// The other end; `None` on a unix socket.
+    /// The peer's address; `None` on a unix socket.
     #[inline(always)]
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.socket().peer()
     }
 
-    /// What was agreed upon in the handshake; `None` in clear text.
+    /// The result of the handshake; `None` in clear text.
     #[inline(always)]
     pub(crate) fn info(&self) -> Option<&Rc<TlsInfo>> {
         self.tls()?.info()
     }
 
-    /// What was agreed upon in the handshake.
+    /// The protocol that ALPN negotiated; HTTP/1.1 in clear text.
     pub(crate) fn protocol(&self) -> Protocol {
         match self.info() {
             Some(info) if info.is_h2() => Protocol::Http2,
@@ -183,24 +183,24 @@ impl Transport {
         }
     }
 
-    /// Whether the connection ended without a word of the peer's, as an attacker could have it: in
-    /// clear text nobody can tell, in TLS the peer says when it has ended (RFC 8446, section 6.1).
+    /// Whether the connection ended without close_notify, as after an attack. In clear text
+    /// truncation cannot be detected; over TLS the peer announces the end (RFC 8446, section 6.1).
     pub(crate) fn is_truncated(&self) -> bool {
         self.tls().is_some_and(Tls::is_truncated)
     }
 
-    /// Whether TLS will receive nothing more, so that parking would wait in vain.
+    /// Whether TLS will receive nothing more, so that the connection must not be parked.
     #[inline(always)]
     pub(crate) fn has_ended(&self) -> bool {
         self.tls().is_some_and(Tls::has_ended)
     }
 
-    /// Whether nothing waits to be taken or to leave, and more may come (rule 11).
+    /// Whether the connection has no unread and no queued bytes, and is still open (rule 11).
     pub(crate) fn is_untouched(&mut self) -> bool {
         self.unread_bytes() == 0 && self.queued() == 0 && !self.has_ended()
     }
 
-    /// Why TLS failed, if it did.
+    /// The failure of TLS, if any.
     pub(crate) fn failure(&self) -> Option<TlsError> {
         self.tls()?.failure()
     }
@@ -214,7 +214,7 @@ impl Transport {
         }
     }
 
-    /// The TLS session and its socket, for those who carry on a handshake.
+    /// The TLS session and its socket, to advance a handshake.
     pub(crate) fn secure_parts(&mut self) -> Option<(&mut Tls, &Socket)> {
         match self {
             Transport::Plain(_) => None,
@@ -222,24 +222,36 @@ impl Transport {
         }
     }
 
-    /// Leaves the socket to the reactor until something arrives or the time is over.
+    /// Parks the socket in the reactor until it receives something or the timeout expires.
     #[inline(always)]
-    pub(crate) fn park(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Resting {
+    pub(crate) fn park(
+        self,
+        resume: Rc<dyn Resume>,
+        tag: u64,
+        within: Duration,
+    ) -> ParkedTransport {
         match self {
-            Transport::Plain(socket) => Resting::Plain(socket.park(resume, tag, within)),
-            Transport::Tls(secure) => Resting::Tls(secure.park(resume, tag, within)),
+            Transport::Plain(socket) => ParkedTransport::Plain(socket.park(resume, tag, within)),
+            Transport::Tls(secure) => ParkedTransport::Tls(secure.park(resume, tag, within)),
         }
     }
 
-    /// As [`Transport::park`], but for no longer than until the deadline of the last time.
+    /// As [`Transport::park`], but at most until the deadline of the previous parking.
     #[cold]
-    pub(crate) fn park_again(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Resting {
+    pub(crate) fn park_again(
+        self,
+        resume: Rc<dyn Resume>,
+        tag: u64,
+        within: Duration,
+    ) -> ParkedTransport {
         match self {
-            Transport::Plain(socket) => Resting::Plain(socket.park_again(resume, tag, within)),
+            Transport::Plain(socket) => {
+                ParkedTransport::Plain(socket.park_again(resume, tag, within))
+            }
             Transport::Tls(mut secure) => {
                 let parked = secure.take_socket().park_again(resume, tag, within);
-                secure.socket = Place::Parked(parked);
-                Resting::Tls(secure)
+                secure.socket = SocketState::Parked(parked);
+                ParkedTransport::Tls(secure)
             }
         }
     }
@@ -248,40 +260,40 @@ impl Transport {
     fn socket(&self) -> &Socket {
         match self {
             Transport::Plain(socket) => socket,
-            Transport::Tls(secure) => secure.socket.here(),
+            Transport::Tls(secure) => secure.socket.active(),
         }
     }
 }
 
-impl Resting {
-    /// Takes the socket back, if it is still parked and has nothing to say. The rest follows with
-    /// [`Resting::wake`].
-    pub(crate) fn unpark(&self) -> Option<Socket> {
+impl ParkedTransport {
+    /// Takes the socket from the reactor, if it is still parked and has received nothing. The
+    /// caller then calls [`ParkedTransport::unpark`].
+    pub(crate) fn unpark_socket(&self) -> Option<Socket> {
         match self {
-            Resting::Plain(parked) => parked.unpark(),
-            Resting::Tls(secure) => match &secure.socket {
-                Place::Parked(parked) => parked.unpark(),
-                Place::Here(_) | Place::Moving => None,
+            ParkedTransport::Plain(parked) => parked.unpark(),
+            ParkedTransport::Tls(secure) => match &secure.socket {
+                SocketState::Parked(parked) => parked.unpark(),
+                SocketState::Active(_) | SocketState::Taken => None,
             },
         }
     }
 
-    /// Puts the connection together again with its socket, which has come back.
-    pub(crate) fn wake(self, socket: Socket) -> Transport {
+    /// The transport again, with the socket that the reactor has returned.
+    pub(crate) fn unpark(self, socket: Socket) -> Transport {
         match self {
-            Resting::Plain(_) => Transport::Plain(socket),
-            Resting::Tls(mut secure) => {
-                secure.socket = Place::Here(socket);
+            ParkedTransport::Plain(_) => Transport::Plain(socket),
+            ParkedTransport::Tls(mut secure) => {
+                secure.socket = SocketState::Active(socket);
                 Transport::Tls(secure)
             }
         }
     }
 }
 
-/// What is not inlined, so that clear text stays as quick as if there were no TLS.
-impl Secure {
+/// These functions are not inlined, so that TLS does not slow down clear text.
+impl TlsTransport {
     fn parts(&mut self) -> (&mut Tls, &Socket) {
-        (&mut self.tls, self.socket.here())
+        (&mut self.tls, self.socket.active())
     }
 
     #[inline(never)]
@@ -300,7 +312,7 @@ impl Secure {
     fn send(&mut self, chunk: Chunk) {
         let (tls, socket) = self.parts();
         tls.send(socket, &chunk);
-        // Encrypted, it is somewhere else.
+        // The encrypted copy is in the socket's queue.
         drop(chunk);
     }
 
@@ -318,23 +330,27 @@ impl Secure {
     #[inline(never)]
     fn park(mut self: Box<Self>, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Box<Self> {
         let parked = self.take_socket().park(resume, tag, within);
-        self.socket = Place::Parked(parked);
+        self.socket = SocketState::Parked(parked);
         self
     }
 
     fn take_socket(&mut self) -> Socket {
-        match std::mem::replace(&mut self.socket, Place::Moving) {
-            Place::Here(socket) => socket,
-            Place::Parked(_) | Place::Moving => unreachable!("a transport has its socket"),
+        match std::mem::replace(&mut self.socket, SocketState::Taken) {
+            SocketState::Active(socket) => socket,
+            SocketState::Parked(_) | SocketState::Taken => {
+                unreachable!("a transport has its socket")
+            }
         }
     }
 }
 
-impl Place {
-    fn here(&self) -> &Socket {
+impl SocketState {
+    fn active(&self) -> &Socket {
         match self {
-            Place::Here(socket) => socket,
-            Place::Parked(_) | Place::Moving => unreachable!("a transport has its socket"),
+            SocketState::Active(socket) => socket,
+            SocketState::Parked(_) | SocketState::Taken => {
+                unreachable!("a transport has its socket")
+            }
         }
     }
 }
@@ -343,12 +359,12 @@ impl Place {
 mod tests {
     use super::*;
 
-    /// Beside this an idle connection over TLS has what rustls keeps of its own: keys and the
-    /// secrets they come from.
+    /// An idle connection over TLS also has rustls's own heap memory: keys and the secrets that
+    /// they are derived from.
     #[test]
     fn idle_connections_are_small() {
-        assert!(size_of::<Transport>() <= 16 && size_of::<Resting>() <= 16);
-        let bytes = size_of::<Secure>();
+        assert!(size_of::<Transport>() <= 16 && size_of::<ParkedTransport>() <= 16);
+        let bytes = size_of::<TlsTransport>();
         assert!(bytes <= 2048, "TLS on a socket takes {bytes} bytes");
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Connector {
 impl Connector {
     fn to(&self, address: &Address) -> Upstream {
         match &self.tls {
-            None => self.pool.upstream_speaking(address, self.protocol),
+            None => self.pool.upstream_with_protocol(address, self.protocol),
             Some(tls) => self.pool.upstream_tls(address, tls),
         }
     }

@@ -10,7 +10,7 @@ use blitz_http::{BodyLength, Fields, IoChoice, Method, Name, RequestHead, Respon
 use blitz_proto::h2::{Code, StreamId};
 
 use crate::h2::{H2Upstream, h2};
-use crate::h2_peer::{Asked, H2Peer};
+use crate::h2_peer::{H2Peer, ReceivedRequest};
 use crate::support::{Proxy, Upstream, dead_port};
 
 /// A message of two bytes, as gRPC frames it, and in base64.
@@ -45,7 +45,7 @@ fn finish(peer: &mut H2Peer, stream: StreamId) {
 }
 
 /// Sends each call's message back and notes the call.
-fn echo(sender: std::sync::mpsc::Sender<Asked>) -> H2Upstream {
+fn echo(sender: std::sync::mpsc::Sender<ReceivedRequest>) -> H2Upstream {
     let sender = Mutex::new(sender);
     H2Upstream::scripted(move |_, mut peer| {
         while let Some((stream, asked)) = peer.request() {

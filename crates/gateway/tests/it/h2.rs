@@ -12,14 +12,14 @@ use blitz_http::{
 use blitz_proto::h2::Code;
 
 use crate::h2_client::Client;
-use crate::h2_peer::{Asked, H2Peer};
+use crate::h2_peer::{H2Peer, ReceivedRequest};
 use crate::support::{Proxy, Upstream, dead_port, eventually, ok};
 
 /// An upstream of HTTP/2 that runs a script for each connection, with its number from 0.
 pub(crate) struct H2Upstream {
     pub(crate) url: String,
     accepted: Arc<AtomicUsize>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl H2Upstream {
@@ -44,7 +44,7 @@ impl H2Upstream {
 
     /// Answers each request with its method, path and content.
     fn echoing() -> H2Upstream {
-        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let asked = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
         let seen = Arc::clone(&asked);
         let upstream = H2Upstream::scripted(move |_, mut peer| {
             while let Some((stream, asked)) = peer.request() {
@@ -61,14 +61,14 @@ impl H2Upstream {
     }
 
     /// The only request that it was sent.
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> ReceivedRequest {
         let asked = self.asked.lock().unwrap();
         assert_eq!(asked.len(), 1, "{asked:?}");
         asked[0].clone()
     }
 }
 
-fn echo_of(asked: &Asked) -> String {
+fn echo_of(asked: &ReceivedRequest) -> String {
     let (method, path) = (asked.head.method_str(), asked.head.path_and_query());
     let content = String::from_utf8_lossy(&asked.content);
     format!("{method} {path} {content}")

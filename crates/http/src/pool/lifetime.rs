@@ -1,4 +1,4 @@
-//! How long a connection is given requests: its maximum age, and the generation of its settings.
+//! How long a connection gets requests: its maximum age, and the generation of its settings.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,17 @@ use super::Upstream;
 use crate::counters::count;
 use crate::transport::Transport;
 
-/// Known when the connection is made.
+/// The end of a connection's use, fixed when the connection is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     made: Instant,
     until: Instant,
-    /// The TLS settings that it was made with; 0 in clear text.
+    /// The number of the TLS settings that the connection was made with; 0 in clear text.
     settings: u64,
 }
 
 impl Lifetime {
-    /// For a connection that is made now.
+    /// The lifetime of a connection that is made now.
     pub(super) fn new(limits: &Limits, settings: u64) -> Lifetime {
         let (made, age_max) = (blitz_reactor::now(), limits.connection_age_max);
         Lifetime {
@@ -32,38 +32,40 @@ impl Lifetime {
         self.made >= moment
     }
 
-    /// `settings` are those that connections are made with now.
+    /// `settings` is the number of the current settings.
     #[inline]
     pub(crate) fn is_over(self, now: Instant, settings: u64) -> bool {
         now >= self.until || self.settings != settings
     }
 }
 
-/// Up to a tenth of the age.
+/// A random part of the age, at most a tenth, so that connections made together do not end
+/// together.
 fn early(age: Duration, random: u64) -> Duration {
     age / 10 * (random % 1024) as u32 / 1024
 }
 
-/// A connection in use that carries one request at a time: where it returns to, and until when.
+/// A connection in use that carries one request at a time: its upstream and its lifetime.
 pub(crate) struct Lease {
     pub(super) upstream: Upstream,
     pub(super) lifetime: Lifetime,
 }
 
 impl Lease {
-    /// Takes the connection back. The caller has made sure that it is in the state of a new one.
+    /// Returns the connection to the pool. The caller guarantees that it is in the state of a new
+    /// one.
     pub(crate) fn put_back(self, transport: Transport) {
-        self.upstream.lost();
+        self.upstream.release_active();
         self.upstream.take_back(transport, self.lifetime);
     }
 
-    /// The connection is closed instead of coming back.
+    /// Ends the lease of a connection that closes instead of returning.
     pub(crate) fn lost(self) {
-        self.upstream.lost();
+        self.upstream.release_active();
     }
 }
 
-/// A connection is too old for another request, or was made with settings that were replaced.
+/// Counts a connection that is too old for another request, or that has replaced settings.
 #[cold]
 pub(crate) fn count_retired() {
     count(|counters| counters.upstream_retired += 1);
@@ -74,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_that_began_together_end_within_a_tenth_of_their_age() {
+    fn connections_made_together_end_within_a_tenth_of_their_age() {
         let hour = Duration::from_secs(3600);
         assert_eq!(early(hour, 0), Duration::ZERO);
         assert_eq!(early(hour, 512), Duration::from_secs(180));
         assert!(early(hour, u64::MAX) < hour / 10);
-        // The longest that anybody would write.
+        // Longer than any sensible configuration.
         let century = Duration::from_secs(100 * 365 * 24 * 3600);
         assert!(early(century, 1023) < century / 10);
     }

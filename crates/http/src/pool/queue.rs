@@ -1,9 +1,9 @@
-//! A first-in, first-out queue that entries can leave from any position in constant time.
+//! A first-in, first-out queue with removal from any position in constant time.
 
 /// Slots that an empty queue keeps.
 const SLOTS_KEPT_MAX: usize = 16;
 
-/// Names an entry. The serial number tells it from later entries in the same slot.
+/// The key of an entry. The serial number differs from later entries in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueueKey {
     slot: u32,
@@ -13,8 +13,8 @@ pub(super) struct QueueKey {
 /// A doubly linked list in a slab.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    slots: Vec<Slot<T>>,
-    /// The first of the free slots, which are linked by `next`.
+    slots: Vec<QueueSlot<T>>,
+    /// The head of the list of free slots, which are linked by `next`.
     free: Option<u32>,
     first: Option<u32>,
     last: Option<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Queue<T> {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct QueueSlot<T> {
     serial: u64,
     /// `None` in a free slot.
     value: Option<T>,
@@ -49,19 +49,19 @@ impl<T> Queue<T> {
         self.len
     }
 
-    /// Adds an entry behind all others.
+    /// Adds an entry at the end.
     pub(super) fn push_back(&mut self, value: T) -> QueueKey {
         let previous = self.last;
         self.insert(value, previous, None)
     }
 
-    /// Adds an entry before all others.
+    /// Adds an entry at the front.
     pub(super) fn push_front(&mut self, value: T) -> QueueKey {
         let next = self.first;
         self.insert(value, None, next)
     }
 
-    /// Takes the first entry out.
+    /// Removes the first entry.
     pub(super) fn pop_front(&mut self) -> Option<T> {
         let slot = self.first?;
         let serial = self.slots[slot as usize].serial;
@@ -74,7 +74,7 @@ impl<T> Queue<T> {
         slot.is_some_and(|slot| slot.serial == key.serial && slot.value.is_some())
     }
 
-    /// Takes an entry out of any position; `None` if it has left the queue before.
+    /// Removes an entry at any position; `None` if it has left the queue before.
     pub(super) fn remove(&mut self, key: QueueKey) -> Option<T> {
         if !self.contains(key) {
             return None;
@@ -96,7 +96,7 @@ impl<T> Queue<T> {
     fn insert(&mut self, value: T, previous: Option<u32>, next: Option<u32>) -> QueueKey {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let entry = Slot {
+        let entry = QueueSlot {
             serial,
             value: Some(value),
             previous,
@@ -125,7 +125,7 @@ impl<T> Queue<T> {
         QueueKey { slot, serial }
     }
 
-    /// Makes two entries neighbours, or one of them the end of the queue.
+    /// Links two neighbours; `None` stands for an end of the queue.
     fn link(&mut self, previous: Option<u32>, next: Option<u32>) {
         match previous {
             Some(previous) => self.slots[previous as usize].next = next,
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_behaves_like_a_list_whatever_leaves() {
+    fn random_operations_match_a_simple_list() {
         let (mut queue, mut model) = (Queue::default(), VecDeque::new());
         let mut keys = Vec::new();
         let mut random = 1_u64;
@@ -163,7 +163,7 @@ mod tests {
                     model.push_front(number);
                 }
                 4..=5 => assert_eq!(queue.pop_front(), model.pop_front()),
-                // Keys of entries that have left stay in the list: they must find nothing.
+                // The list keeps the keys of removed entries: they must find nothing.
                 _ if !keys.is_empty() => {
                     let (value, key) = keys[(random >> 40) as usize % keys.len()];
                     let at = model.iter().position(|other| *other == value);
@@ -181,7 +181,7 @@ mod tests {
         }
         assert!(
             queue.slots.len() <= SLOTS_KEPT_MAX,
-            "a burst's memory goes back"
+            "the memory of a burst is freed"
         );
     }
 }

@@ -1,9 +1,9 @@
 //! The HTTP/2 connections of an endpoint that carry requests.
 //!
-//! A request takes a place on the first that has one. When none has, another connection is made,
-//! up to a number; while one is being made, or has not said yet how much it takes, requests wait
-//! for that, as they do once the number is reached. Requests for HTTP/1.1 wait in the same queue,
-//! while too many of its connections are in use.
+//! A request takes a permit on the first connection that has a free stream. If there is none,
+//! another connection is made, up to a limit. Requests wait while a connection is being made or has
+//! not received its first SETTINGS, and once the limit is reached. HTTP/1.1 requests wait in the
+//! same queue while too many connections are in use.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -15,58 +15,59 @@ use std::time::Instant;
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
 use super::queue::{Queue, QueueKey};
-use super::{Endpoint, Kept, Lifetime, Permit, Upstream};
+use super::{Endpoint, IdleState, Lifetime, Permit, Upstream};
 use crate::client::Connection;
 use crate::conn::multiplexed::{Client, Conn, Disposition};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;
-use crate::tls::{News, Offer};
+use crate::tls::{AlpnOffer, ReadOutcome};
 use crate::transport::Transport;
 
-/// Connections of a core to one address, whatever number of requests it has for it.
+/// Maximum of usable connections of a core to one address.
 const CONNECTIONS_MAX: usize = 32;
-/// The same with those that are too old for more requests and still have some.
+/// The same, including retired connections that still carry requests.
 const CONNECTIONS_ALL_MAX: usize = 256;
 
-/// What is in use, and who waits for a place on it.
+/// The connections in use, and the requests that wait for one.
 #[derive(Default)]
 pub(super) struct InUse {
     connections: RefCell<Vec<Rc<Conn<Client>>>>,
     connecting: Cell<usize>,
     /// Oldest first.
-    waiting: RefCell<Queue<Waiting>>,
+    waiting: RefCell<Queue<QueueEntry>>,
 }
 
-/// A request that waits for a place.
-struct Waiting {
+/// A waiting request.
+struct QueueEntry {
     waker: Waker,
-    /// Where it finds why the connection that it waited for could not be made.
+    /// Receives the error if the connection that the request waits for cannot be made.
     failure: Rc<RefCell<Option<ClientError>>>,
 }
 
-/// What there is for a request.
-enum Found {
+/// The next step of a request that needs a connection.
+enum CheckoutStep {
+    /// Use this connection.
     Permit(Connection),
-    /// Probably something in a moment.
+    /// Wait for a permit or a free connection.
     Wait,
-    /// A connection has to be made.
-    Nothing,
-    /// The server speaks HTTP/1.1, which knows no places.
+    /// Make a connection.
+    Connect,
+    /// Use an HTTP/1.1 connection, which has no permits.
     Exclusive,
 }
 
 impl Upstream {
-    /// A place on a connection, without waiting; if it has to be `made_since` a moment, only on one
-    /// that was, unless there can be no more of them.
+    /// A permit on a connection, without waiting. With `made_since`, only on a connection that was
+    /// made since then, unless the limit allows no further connections.
     pub(super) fn take_permit(&self, made_since: Option<Instant>) -> Option<Connection> {
-        match self.find_permit(made_since) {
-            Found::Permit(connection) => Some(connection),
-            Found::Wait | Found::Nothing | Found::Exclusive => None,
+        match self.next_step(made_since) {
+            CheckoutStep::Permit(connection) => Some(connection),
+            CheckoutStep::Wait | CheckoutStep::Connect | CheckoutStep::Exclusive => None,
         }
     }
 
-    /// The same, waiting for a place or a new connection if need be.
+    /// As [`Upstream::take_permit`], but waits for a permit or a new connection if necessary.
     pub(super) async fn permit(
         &self,
         made_since: Option<Instant>,
@@ -77,27 +78,27 @@ impl Upstream {
         }
     }
 
-    /// Waits for a connection, or for being allowed to make one.
+    /// Waits for a connection, or until the limit allows a new one.
     pub(super) async fn wait(
         &self,
         made_since: Option<Instant>,
     ) -> Result<Connection, ClientError> {
-        // Apart, since it is rare and large.
+        // Allocated separately, since this future is rare and large.
         PoolFuture::new(wait_or_connect(self.clone(), made_since)).await
     }
 
     /// Whether no request waits for a connection.
     #[inline]
-    pub(super) fn nobody_waits(&self) -> bool {
+    pub(super) fn queue_is_empty(&self) -> bool {
         self.0.in_use.waiting.borrow().len() == 0
     }
 
-    fn find_permit(&self, made_since: Option<Instant>) -> Found {
-        self.follow_settings();
+    fn next_step(&self, made_since: Option<Instant>) -> CheckoutStep {
+        self.refresh_tls();
         if self.is_exclusive() {
             return match self.has_room() {
-                true => Found::Exclusive,
-                false => Found::Wait,
+                true => CheckoutStep::Exclusive,
+                false => CheckoutStep::Wait,
             };
         }
         let InUse {
@@ -116,51 +117,52 @@ impl Upstream {
                 continue;
             }
             if conn.reserve() {
-                return Found::Permit(self.connection_on(conn));
+                return CheckoutStep::Permit(self.connection_on(conn));
             }
             is_coming |= !conn.is_settled();
         }
         if made_since.is_none() {
-            match self.wake_idle() {
-                Found::Nothing => {}
+            match self.reuse_idle() {
+                CheckoutStep::Connect => {}
                 found => return found,
             }
         }
         let all = connections.borrow().len();
         let is_full = usable >= CONNECTIONS_MAX || all >= CONNECTIONS_ALL_MAX;
         match is_coming || is_full {
-            true if !is_coming && made_since.is_some() => self.find_permit(None),
-            true => Found::Wait,
-            false => Found::Nothing,
+            true if !is_coming && made_since.is_some() => self.next_step(None),
+            true => CheckoutStep::Wait,
+            false => CheckoutStep::Connect,
         }
     }
 
-    /// Puts the connection to use that was idle the shortest.
-    fn wake_idle(&self) -> Found {
+    /// Reuses the connection with the shortest idle time.
+    fn reuse_idle(&self) -> CheckoutStep {
         let mut list = self.0.idle.borrow_mut();
         let Some(idle) = list.back() else {
-            return Found::Nothing;
+            return CheckoutStep::Connect;
         };
-        // One that has just become readable is on its way back by itself.
-        let Some(socket) = idle.resting.unpark() else {
-            return Found::Wait;
+        // If it has just become readable, `resume` puts it to use.
+        let Some(socket) = idle.parked.unpark_socket() else {
+            return CheckoutStep::Wait;
         };
         let idle = list.pop_back();
         drop(list);
-        self.0.pool.left();
-        let Some((resting, Kept::Multiplexed(conn))) = idle.map(|idle| (idle.resting, idle.kept))
+        self.0.pool.decrement_idle();
+        let Some((parked, IdleState::Multiplexed(conn))) =
+            idle.map(|idle| (idle.parked, idle.state))
         else {
             unreachable!("idle connections of HTTP/2 have a state")
         };
-        let transport = resting.wake(socket);
+        let transport = parked.unpark(socket);
         if conn.is_retired(blitz_reactor::now(), self.0.settings.get()) {
             conn.finish(transport);
-            return self.wake_idle();
+            return self.reuse_idle();
         }
         conn.reserve_first();
         let connection = self.connection_on(&conn);
         self.start(conn, transport, None);
-        Found::Permit(connection)
+        CheckoutStep::Permit(connection)
     }
 
     fn connection_on(&self, conn: &Rc<Conn<Client>>) -> Connection {
@@ -171,8 +173,8 @@ impl Upstream {
         Connection::new(Rc::<Conn<Client>>::clone(conn), reused)
     }
 
-    /// A connection that was idle has received something, which may be anything but the answer to
-    /// a request, or is over.
+    /// Handles received bytes or the end of an idle connection. The bytes can be anything except a
+    /// response, since there was no request.
     pub(super) fn resume(self, conn: Rc<Conn<Client>>, mut transport: Transport, cause: Cause) {
         let received = match cause {
             Cause::Received(received) => received,
@@ -182,9 +184,9 @@ impl Upstream {
         let first = match transport.secure_parts() {
             None => Some(received),
             Some((tls, socket)) => match tls.handle_received(received, socket) {
-                News::Content(first) => Some(first),
-                News::Nothing => None,
-                News::Over => return count(|counters| counters.upstream_idle_lost += 1),
+                ReadOutcome::Content(first) => Some(first),
+                ReadOutcome::NoContent => None,
+                ReadOutcome::Ended => return count(|counters| counters.upstream_idle_lost += 1),
             },
         };
         self.start(conn, transport, first);
@@ -199,7 +201,7 @@ impl Upstream {
 
     async fn connect_shared(&self) -> Result<Connection, ClientError> {
         let connecting = Connecting::begin(self);
-        let (transport, lifetime) = match self.open(Offer::Both).await {
+        let (transport, lifetime) = match self.open(AlpnOffer::Http2AndHttp1).await {
             Ok(opened) => opened,
             Err(error) => {
                 self.0.in_use.fail_waiting(&error);
@@ -210,7 +212,7 @@ impl Upstream {
         Ok(self.begin(transport, lifetime, Permit::new(self)))
     }
 
-    /// A place on a connection that was just made.
+    /// A permit on a new connection.
     pub(super) fn begin_multiplexed(&self, transport: Transport, lifetime: Lifetime) -> Connection {
         let conn = Conn::client(&self.0.pool.multiplexed, self.0.tls.is_some(), lifetime);
         conn.reserve_first();
@@ -220,47 +222,47 @@ impl Upstream {
     }
 }
 
-/// The task of a connection: from a request, or something received, until it has no requests.
+/// The task of a connection: from the first request or received byte until no request is left.
 async fn run(
     upstream: Upstream,
     conn: Rc<Conn<Client>>,
     transport: Transport,
     first: Option<Slice>,
 ) {
-    let guard = Guard {
+    let guard = InUseGuard {
         upstream: &upstream,
         conn: &conn,
     };
-    let turned = || upstream.0.in_use.turned(conn.permits_free());
+    let end_of_turn = || upstream.0.in_use.wake_for_permits(conn.permits_free());
     let first = first.map(Input::from).unwrap_or_default();
-    let disposition = conn.drive(transport, first, turned).await;
+    let disposition = conn.drive(transport, first, end_of_turn).await;
     drop(guard);
     match disposition {
         Disposition::Park(transport) if !upstream.is_exclusive() => {
-            upstream.keep(transport, Kept::Multiplexed(conn));
+            upstream.keep(transport, IdleState::Multiplexed(conn));
         }
         Disposition::Park(transport) => conn.finish(transport),
         Disposition::Closed => count(|counters| counters.upstream_not_reused += 1),
     }
-    // There is an idle connection now, or room for another. What comes of it wakes more.
+    // There is an idle connection now, or room for another. The woken request wakes others.
     upstream.0.in_use.wake(1);
 }
 
-/// Takes the connection off the list when its task ends, also when it is aborted.
-struct Guard<'a> {
+/// Removes the connection from the list when its task ends or is aborted.
+struct InUseGuard<'a> {
     upstream: &'a Upstream,
     conn: &'a Rc<Conn<Client>>,
 }
 
-impl Drop for Guard<'_> {
+impl Drop for InUseGuard<'_> {
     fn drop(&mut self) {
-        self.upstream.lost();
+        self.upstream.release_active();
         let mut connections = self.upstream.0.in_use.connections.borrow_mut();
         connections.retain(|other| !Rc::ptr_eq(other, self.conn));
     }
 }
 
-/// A connection that is being made; dropped when that is over, also by a client that leaves.
+/// Counts a connection that is being made. Dropped at the end, also if the request is cancelled.
 struct Connecting<'a>(&'a InUse);
 
 impl Connecting<'_> {
@@ -284,20 +286,21 @@ async fn wait_or_connect(
 ) -> Result<Connection, ClientError> {
     let limits = &upstream.0.pool.options.limits;
     let mut until = pin!(blitz_reactor::sleep(limits.upstream_wait_timeout));
-    let mut turn = Turn::new(&upstream);
+    let mut waiter = Waiter::new(&upstream);
     let found = poll_fn(|cx| {
-        if let Some(error) = turn.failure.take() {
+        if let Some(error) = waiter.failure.take() {
             return Poll::Ready(Err(error));
         }
-        // A request of HTTP/1.1 that has just come must not overtake others.
-        let overtakes = turn.key.is_none() && upstream.is_exclusive() && !upstream.nobody_waits();
+        // A new HTTP/1.1 request must not overtake waiting ones.
+        let overtakes =
+            waiter.key.is_none() && upstream.is_exclusive() && !upstream.queue_is_empty();
         if !overtakes {
-            match upstream.find_permit(made_since) {
-                Found::Wait => {}
+            match upstream.next_step(made_since) {
+                CheckoutStep::Wait => {}
                 found => return Poll::Ready(Ok(found)),
             }
         }
-        if !turn.wait(cx) {
+        if !waiter.wait(cx) {
             count(|counters| counters.upstream_queue_full += 1);
             return Poll::Ready(Err(ClientError::QueueFull));
         }
@@ -307,50 +310,50 @@ async fn wait_or_connect(
         })
     })
     .await?;
-    turn.is_over = true;
+    waiter.is_served = true;
     match found {
-        Found::Permit(connection) => Ok(connection),
-        Found::Nothing => upstream.connect_shared().await,
-        Found::Exclusive => {
+        CheckoutStep::Permit(connection) => Ok(connection),
+        CheckoutStep::Connect => upstream.connect_shared().await,
+        CheckoutStep::Exclusive => {
             let idle = made_since.is_none().then(|| upstream.take_idle_exclusive());
             match idle.flatten() {
                 Some(connection) => Ok(connection),
                 None => upstream.connect_alone().await,
             }
         }
-        Found::Wait => Err(ClientError::Busy),
+        CheckoutStep::Wait => Err(ClientError::Busy),
     }
 }
 
-/// A request's time in the queue.
-struct Turn<'a> {
+/// A request's membership in the queue, which ends when this is dropped.
+struct Waiter<'a> {
     upstream: &'a Upstream,
-    /// Its entry; the entry is out of the queue when the request was called.
+    /// The key of its entry. Waking the request removes the entry.
     key: Option<QueueKey>,
     failure: Rc<RefCell<Option<ClientError>>>,
-    /// It was used; otherwise a call that came to it goes to the next.
-    is_over: bool,
+    /// Whether the request no longer needs to wait. Otherwise a wake-up is passed to the next one.
+    is_served: bool,
 }
 
-impl Turn<'_> {
-    fn new(upstream: &Upstream) -> Turn<'_> {
-        Turn {
+impl Waiter<'_> {
+    fn new(upstream: &Upstream) -> Waiter<'_> {
+        Waiter {
             upstream,
             key: None,
             failure: Rc::default(),
-            is_over: false,
+            is_served: false,
         }
     }
 
     /// Joins the queue, unless the request is in it; `false` if the queue is full. A request that
-    /// was called in vain keeps its place in the order.
+    /// was woken in vain joins at the front.
     fn wait(&mut self, cx: &Context<'_>) -> bool {
         let Endpoint { in_use, pool, .. } = &*self.upstream.0;
         let mut waiting = in_use.waiting.borrow_mut();
         if self.key.is_some_and(|key| waiting.contains(key)) {
             return true;
         }
-        let entry = Waiting {
+        let entry = QueueEntry {
             waker: cx.waker().clone(),
             failure: Rc::clone(&self.failure),
         };
@@ -363,21 +366,21 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let in_use = &self.upstream.0.in_use;
-        let was_called = in_use.waiting.borrow_mut().remove(key).is_none();
-        if was_called && !self.is_over {
+        let was_woken = in_use.waiting.borrow_mut().remove(key).is_none();
+        if was_woken && !self.is_served {
             in_use.wake(1);
         }
     }
 }
 
 impl InUse {
-    /// A connection has this many places now. When there is none anywhere, one of those who wait
-    /// has to make another connection.
-    fn turned(&self, free: usize) {
+    /// Wakes as many requests as a connection has free permits. If it has none and no connection
+    /// is being made or set up, wakes one request, which makes another connection.
+    fn wake_for_permits(&self, free: usize) {
         if self.waiting.borrow().len() == 0 {
             return;
         }
@@ -394,7 +397,7 @@ impl InUse {
         }
     }
 
-    /// Calls those who have waited longest.
+    /// Wakes the requests that have waited longest.
     pub(super) fn wake(&self, count: usize) {
         let mut waiting = self.waiting.borrow_mut();
         for _ in 0..count {
@@ -405,7 +408,7 @@ impl InUse {
         }
     }
 
-    /// The connection that they waited for was not made.
+    /// Fails all waiting requests, because the connection could not be made.
     fn fail_waiting(&self, error: &ClientError) {
         let mut waiting = self.waiting.borrow_mut();
         while let Some(next) = waiting.pop_front() {

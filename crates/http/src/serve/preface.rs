@@ -1,23 +1,24 @@
-//! Connections whose first packet does not tell their protocol.
+//! Connections whose first packet does not identify their protocol.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_reactor::{Buffer, Slice, Socket};
 
-use super::{Acceptor, Guard};
+use super::{Acceptor, ConnectionGuard};
 use crate::conn::first_bytes;
 use crate::exchange::Service;
 use crate::transport::Transport;
 
-/// How long the bytes that tell may take. Later the connection speaks HTTP/1.1, whose deadline for a head
-/// begins then.
+/// Deadline for the bytes that identify the protocol. After it the connection is HTTP/1.1, whose
+/// deadline for a head starts then.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl<S: Service> Acceptor<S> {
-    /// Waits for the byte that tells HTTP/2's preface from a method like POST, and starts the connection.
+    /// Waits for the byte that distinguishes HTTP/2's preface from a method like POST, and starts
+    /// the connection.
     #[cold]
-    pub(super) fn await_version(
+    pub(super) fn detect_version(
         self: Rc<Self>,
         socket: Socket,
         key: usize,
@@ -26,25 +27,25 @@ impl<S: Service> Acceptor<S> {
     ) {
         let me = Rc::clone(&self);
         let task = blitz_reactor::spawn(async move {
-            let mut guard = Guard {
+            let mut guard = ConnectionGuard {
                 acceptor: &me,
                 key: Some(key),
             };
             let mut bytes = first.to_vec();
-            let more = read_until_told(&socket, &mut bytes);
-            // However it ends, what HTTP/1.1 has to say about it is said there.
+            let more = read_until_detected(&socket, &mut bytes);
+            // HTTP/1.1 also handles the timeout, FIN and errors.
             let _ = blitz_reactor::timeout(WAIT_MAX, more).await;
             guard.key = None;
             let first = Slice::from_buffer(Buffer::from(bytes));
             let transport = Transport::Plain(socket);
-            Rc::clone(&me).start_told(transport, key, empty_lines, first);
+            Rc::clone(&me).start_detected(transport, key, empty_lines, first);
         });
         self.connections.borrow_mut()[key].task = Some(task);
     }
 }
 
-/// Appends what arrives until it tells, or the peer is done.
-async fn read_until_told(socket: &Socket, bytes: &mut Vec<u8>) {
+/// Appends received bytes until they identify the protocol or the peer has closed.
+async fn read_until_detected(socket: &Socket, bytes: &mut Vec<u8>) {
     while first_bytes::may_be_multiplexed(bytes) {
         let Ok(Some(slice)) = socket.recv().await else {
             return;

@@ -1,5 +1,5 @@
-//! Connections of listeners that speak TLS. The handshake goes on as bytes come, without a task:
-//! until there is a request, a connection is parked.
+//! Connections of TLS listeners. The handshake advances as bytes arrive, without a task: a
+//! connection is parked until its first request.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use blitz_reactor::{Cause, Slice, Socket};
 use super::{Acceptor, ParkedState};
 use crate::counters::{count, count_refused};
 use crate::exchange::Service;
-use crate::tls::{News, Tls, TlsError};
+use crate::tls::{ReadOutcome, Tls, TlsError};
 use crate::transport::Transport;
 
-/// What somebody hears who speaks HTTP in clear text where TLS is spoken. Whoever sends such a
-/// request may not know TLS, so it is as simple as can be.
+/// The answer to clear-text HTTP on a TLS port. The client may not support TLS, so the answer is
+/// the simplest HTTP/1.1 response.
 const CLEAR_TEXT_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain\r\n\
     Content-Length: 83\r\n\
@@ -22,7 +22,7 @@ const CLEAR_TEXT_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
     400 Bad Request: this port speaks HTTPS, and the request came without encryption.\r\n";
 
 impl<S: Service> Acceptor<S> {
-    /// How long a connection may take to say its first word.
+    /// The deadline for the first byte of a connection.
     pub(super) fn first_byte_timeout(&self) -> Duration {
         let limits = &self.options.limits;
         match self.options.tls {
@@ -50,7 +50,7 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    /// How long a connection may rest: less if something is incomplete, the handshake or a record.
+    /// The idle timeout of a TLS connection: less if the handshake or a record is incomplete.
     #[inline(never)]
     fn idle_timeout_with(&self, tls: &Tls) -> Duration {
         let limits = &self.options.limits;
@@ -64,8 +64,8 @@ impl<S: Service> Acceptor<S> {
         (since + limit).saturating_duration_since(blitz_reactor::now())
     }
 
-    /// What has arrived on a parked connection for those who speak HTTP. Otherwise the connection
-    /// is parked again, or over.
+    /// Decrypted content that a parked connection has received. Without content, the connection is
+    /// parked again or closed.
     #[inline(never)]
     pub(super) fn receive_secure(
         self: &Rc<Self>,
@@ -76,14 +76,16 @@ impl<S: Service> Acceptor<S> {
     ) -> Option<(Transport, Slice)> {
         let parked = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
         let transport = match parked {
-            ParkedState::Tls(resting) => resting.wake(socket),
+            ParkedState::Tls(parked) => parked.unpark(socket),
             ParkedState::Nothing | ParkedState::Multiplexed(_) => Transport::Plain(socket),
         };
         match (transport, cause) {
             (Transport::Plain(socket), Cause::Received(first)) => {
                 self.begin_handshake(socket, key, first)
             }
-            (transport, Cause::Received(slice)) => self.take_in(transport, key, empty_lines, slice),
+            (transport, Cause::Received(slice)) => {
+                self.handle_records(transport, key, empty_lines, slice)
+            }
             (transport, cause) => {
                 self.count_end(&transport, matches!(cause, Cause::Expired));
                 self.remove(key);
@@ -110,16 +112,16 @@ impl<S: Service> Acceptor<S> {
             return None;
         }
         match Tls::server(slot.config(), &self.options.limits) {
-            Ok(tls) => self.take_in(Transport::secure(socket, tls), key, 0, first),
+            Ok(tls) => self.handle_records(Transport::secure(socket, tls), key, 0, first),
             Err(error) => {
-                tracing::error!(%error, "no TLS session could be made");
+                tracing::error!(%error, "cannot create a TLS session");
                 self.remove(key);
                 None
             }
         }
     }
 
-    fn take_in(
+    fn handle_records(
         self: &Rc<Self>,
         mut transport: Transport,
         key: usize,
@@ -128,14 +130,14 @@ impl<S: Service> Acceptor<S> {
     ) -> Option<(Transport, Slice)> {
         let (tls, socket) = transport.secure_parts()?;
         let was_established = tls.is_established();
-        let news = tls.handle_received(slice, socket);
-        if let Some(first) = self.content_of(news, key) {
+        let outcome = tls.handle_received(slice, socket);
+        if let Some(first) = self.content_of(outcome, key) {
             return Some((transport, first));
         }
         if !self.connections.borrow().contains(key) {
             transport.finish();
         } else if was_established {
-            // Records without content do not make it less idle.
+            // Records without content do not restart the idle timeout.
             self.park_again(transport, key, empty_lines);
         } else {
             self.park_idle(transport, key);
@@ -143,18 +145,17 @@ impl<S: Service> Acceptor<S> {
         None
     }
 
-    /// The content among the news, if there is any. A connection that is over is taken off the
-    /// table.
-    pub(super) fn content_of(&self, news: News, key: usize) -> Option<Slice> {
-        match news {
-            News::Content(first) => return Some(first),
-            News::Nothing => {}
-            News::Over => self.remove(key),
+    /// The content of a read, if any. Removes the connection from the table if it has ended.
+    pub(super) fn content_of(&self, outcome: ReadOutcome, key: usize) -> Option<Slice> {
+        match outcome {
+            ReadOutcome::Content(first) => return Some(first),
+            ReadOutcome::NoContent => {}
+            ReadOutcome::Ended => self.remove(key),
         }
         None
     }
 
-    /// Counts why a connection ends that waited.
+    /// Counts the reason why a parked connection ends.
     fn count_end(&self, transport: &Transport, is_late: bool) {
         let rule = if is_late {
             TlsError::TimedOut
@@ -170,8 +171,8 @@ impl<S: Service> Acceptor<S> {
                 });
             }
             Some(tls) if tls.is_established() => {}
-            // Who connects and says nothing, as port scanners and load balancers do, has not
-            // tried a handshake.
+            // Port scanners and load balancers connect without sending a byte; this is not a failed
+            // handshake.
             None if !is_late => {}
             Some(_) | None => count(|counters| counters.tls.count_failure(true, rule.rule())),
         }
@@ -183,7 +184,7 @@ mod tests {
     use super::CLEAR_TEXT_ANSWER;
 
     #[test]
-    fn the_answer_in_clear_text_has_the_length_it_says() {
+    fn the_answer_to_clear_text_has_its_declared_length() {
         let (head, content) = CLEAR_TEXT_ANSWER.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}\r\n", content.len())));
     }

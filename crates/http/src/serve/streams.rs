@@ -1,11 +1,12 @@
-//! Connections that carry many exchanges: a task while there are streams, and parked without.
+//! Connections that carry many exchanges. They have a task while there are streams, and are parked
+//! otherwise.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_reactor::{Cause, Resume, Slice, Socket};
 
-use super::{Acceptor, Guard, ParkedState};
+use super::{Acceptor, ConnectionGuard, ParkedState};
 use crate::conn::exclusive::Switch;
 use crate::conn::multiplexed;
 use crate::counters::count;
@@ -23,7 +24,7 @@ const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\n\
 pub(super) const IS_MULTIPLEXED: u64 = 1 << 63;
 
 impl<S: Service> Acceptor<S> {
-    /// Gives the connection its task.
+    /// Starts the connection's task.
     #[inline(never)]
     pub(super) fn start_multiplexed(
         self: Rc<Self>,
@@ -50,8 +51,7 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    /// Says that the connection continues with another protocol, whose first stream is the request that
-    /// asked for it.
+    /// Switches the connection to HTTP/2; the request with `Upgrade` becomes its first stream.
     #[cold]
     pub(super) fn start_switched(self: Rc<Self>, switch: Switch, key: usize) {
         count(|counters| counters.h2c_upgrades += 1);
@@ -67,7 +67,7 @@ impl<S: Service> Acceptor<S> {
         self.spawn_multiplexed(conn, transport, key, input, Some(begun));
     }
 
-    /// Leaves a connection without streams to the reactor.
+    /// Parks a connection without streams.
     pub(super) fn park_multiplexed(
         self: &Rc<Self>,
         conn: Rc<multiplexed::Conn<multiplexed::Server>>,
@@ -86,19 +86,19 @@ impl<S: Service> Acceptor<S> {
         self.connections.borrow_mut()[key].parked_state = ParkedState::Multiplexed(conn);
     }
 
-    /// Takes back a connection that was parked.
+    /// Resumes a parked connection.
     #[inline(never)]
     pub(super) fn resume_multiplexed(self: Rc<Self>, socket: Socket, key: usize, cause: Cause) {
         let parked = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
         let ParkedState::Multiplexed(conn) = parked else {
-            unreachable!("its tag says what it is")
+            unreachable!("the tag marks HTTP/2 connections")
         };
         let mut transport = conn.unpark(socket);
         match (cause, transport.secure_parts()) {
             (Cause::Received(first), None) => self.start_multiplexed(conn, transport, key, first),
             (Cause::Received(records), Some((tls, socket))) => {
-                let news = tls.handle_received(records, socket);
-                if let Some(first) = self.content_of(news, key) {
+                let outcome = tls.handle_received(records, socket);
+                if let Some(first) = self.content_of(outcome, key) {
                     self.start_multiplexed(conn, transport, key, first);
                 } else if self.connections.borrow().contains(key) {
                     self.park_multiplexed(conn, transport, key);
@@ -121,7 +121,7 @@ impl<S: Service> Acceptor<S> {
     }
 }
 
-/// The task of a connection: from a byte until it has no streams.
+/// The task of a connection: from a received byte until it has no streams.
 async fn run<S: Service>(
     acceptor: Rc<Acceptor<S>>,
     conn: Rc<multiplexed::Conn<multiplexed::Server>>,
@@ -130,7 +130,7 @@ async fn run<S: Service>(
     first: Input,
     begun: Option<multiplexed::Request>,
 ) {
-    let mut guard = Guard {
+    let mut guard = ConnectionGuard {
         acceptor: &acceptor,
         key: Some(key),
     };

@@ -1,4 +1,4 @@
-//! A certificate with its chain and its key: loading it, and what is to be known about it.
+//! A certificate with its chain and its key: loading, names and validity.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::error::TlsConfigError;
 use super::pem;
 use super::validity::Validity;
 
-/// Certificates are to be renewed this long before they expire.
+/// A certificate that expires within this time causes a warning.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// A certificate, the chain that leads to its issuer, and its private key.
@@ -26,23 +26,22 @@ pub struct Certificate {
     file: Option<PathBuf>,
 }
 
-/// What is wrong with the time for which a certificate is valid. It can be used nevertheless.
+/// A warning about the validity period of a certificate. The certificate can still be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValidityProblem {
-    /// It expired this long ago.
+    /// The certificate expired this long ago.
     Expired(Duration),
-    /// It expires in less than 30 days: in this time.
+    /// The certificate expires in this time, which is less than 30 days.
     ExpiresSoon(Duration),
-    /// It becomes valid in this time.
+    /// The certificate becomes valid in this time.
     NotYetValid(Duration),
 }
 
 impl Certificate {
-    /// Reads a certificate with its chain, its own first, and its key from files in PEM.
+    /// Reads a certificate chain, the server's own certificate first, and its key from PEM files.
     ///
     /// # Errors
-    /// Which file cannot be read or has not what it should have; that the key does not belong to
-    /// the certificate.
+    /// A file cannot be read or has other contents, or the key does not belong to the certificate.
     pub fn load(
         certificate: impl AsRef<Path>,
         key: impl AsRef<Path>,
@@ -52,7 +51,7 @@ impl Certificate {
         Certificate::build(&chain, Some(certificate), &secret, Some(key))
     }
 
-    /// As [`Certificate::load`], from the content of such files.
+    /// As [`Certificate::load`], from the contents of the files.
     ///
     /// # Errors
     /// As [`Certificate::load`].
@@ -69,7 +68,7 @@ impl Certificate {
         let chain = pem::certificates(chain, file)?;
         let key = pem::private_key(key, key_file)?;
         let invalid = |problem: String| {
-            TlsConfigError::new(file, problem, "Ask for the certificate again, in PEM.")
+            TlsConfigError::new(file, problem, "Request the certificate again, in PEM.")
         };
         let Some(own) = chain.first() else {
             return Err(invalid("there is no certificate".to_owned()));
@@ -81,14 +80,14 @@ impl Certificate {
             .map(str::to_lowercase)
             .collect();
         let validity = Validity::read(own)
-            .ok_or_else(|| invalid("the certificate does not say how long it is valid".into()))?;
+            .ok_or_else(|| invalid("the certificate has no readable validity period".into()))?;
         let provider = aws_lc_rs::default_provider();
         let key = provider
             .key_provider
             .load_private_key(key)
             .map_err(|error| {
                 let problem = format!("the private key cannot be used: {error}");
-                let remedy = "Keys can be RSA of 2048 bits or more, ECDSA P-256, P-384 or P-521, \
+                let remedy = "Use an RSA key of 2048 bits or more, ECDSA P-256, P-384 or P-521, \
                     or Ed25519.";
                 TlsConfigError::new(key_file, problem, remedy)
             })?;
@@ -106,25 +105,25 @@ impl Certificate {
         })
     }
 
-    /// The names that it is for, in lower case; the first label may be `*`.
+    /// The certificate's DNS names in lower case; the first label may be `*`.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// When it becomes valid.
+    /// The time at which the certificate becomes valid.
     #[must_use]
     pub fn not_before(&self) -> SystemTime {
         self.validity.not_before
     }
 
-    /// When it expires.
+    /// The time at which the certificate expires.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.validity.not_after
     }
 
-    /// The file that it was read from, if it was.
+    /// The file that the certificate was read from, if any.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
@@ -136,8 +135,8 @@ impl Certificate {
         self.key.cert.first().map_or(&[], |own| own)
     }
 
-    /// What there is to say about its validity at the time `now`: worth a warning, never a
-    /// reason to stop, since a client may not care and an operator can only act if told.
+    /// The problem with the certificate's validity period at the time `now`, if any. Callers log a
+    /// warning and continue, since some clients ignore the period.
     #[must_use]
     pub fn validity_problem(&self, now: SystemTime) -> Option<ValidityProblem> {
         if let Ok(until) = self.validity.not_before.duration_since(now)
@@ -152,7 +151,7 @@ impl Certificate {
         }
     }
 
-    /// Whether it is for this host: a name, or an address.
+    /// Whether the certificate is valid for this host, a name or an address.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
         let Ok(name) = ServerName::try_from(host) else {
@@ -169,8 +168,8 @@ fn mismatch(file: Option<&Path>, key_file: Option<&Path>) -> TlsConfigError {
         file.display().to_string()
     });
     let problem = format!("the private key does not belong to {of}");
-    let remedy = "Give the key that the certificate was issued for. If there are several pairs, \
-        look whether two were mixed up.";
+    let remedy = "Use the key that the certificate was issued for. If there are several pairs, \
+        check whether two were mixed up.";
     TlsConfigError::new(key_file, problem, remedy)
 }
 

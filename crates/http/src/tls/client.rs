@@ -1,4 +1,4 @@
-//! How servers are spoken to over TLS: whom to believe, what to show, what to ask for.
+//! TLS towards servers: trusted authorities, the client certificate, and the ALPN offer.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,47 +18,47 @@ use super::error::TlsConfigError;
 use super::pem::CaSet;
 use super::time::CoreTime;
 
-/// Sessions that a core keeps per settings to resume them, by server.
+/// Resumable sessions that a core keeps for one `ClientTls`.
 const SESSIONS_MAX: usize = 256;
 
-/// TLS towards servers. It never changes, and every core can use it; a server's certificate is
-/// always verified. Connections of one are never used for requests of another.
+/// Immutable TLS settings for connections to servers, shared by all cores. Server certificates are
+/// always verified. A request never uses a connection that was made with other settings.
 #[derive(Clone)]
-pub struct ClientTls(Arc<Settings>);
+pub struct ClientTls(Arc<ClientTlsSettings>);
 
-struct Settings {
-    /// Tells settings apart; never used again.
+struct ClientTlsSettings {
+    /// Unique in the process.
     id: u64,
     config: ClientConfig,
 }
 
-/// Collects what makes a [`ClientTls`].
+/// Builds a [`ClientTls`].
 #[derive(Debug, Default)]
 pub struct ClientTlsBuilder {
     authorities: Option<CaSet>,
     certificate: Option<Certificate>,
 }
 
-/// The versions of HTTP that a server may choose from (RFC 7301).
+/// The versions of HTTP that a client offers in ALPN (RFC 7301).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Offer {
+pub(crate) enum AlpnOffer {
     /// HTTP/2 and HTTP/1.1.
-    Both,
-    /// HTTP/1.1 alone, for what only that can do with this server.
+    Http2AndHttp1,
+    /// HTTP/1.1 alone, for example for a WebSocket to a server without extended CONNECT.
     Http1,
 }
 
-impl Offer {
+impl AlpnOffer {
     pub(super) fn alpn(self) -> Vec<Vec<u8>> {
         match self {
-            Offer::Both => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            Offer::Http1 => vec![b"http/1.1".to_vec()],
+            AlpnOffer::Http2AndHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            AlpnOffer::Http1 => vec![b"http/1.1".to_vec()],
         }
     }
 }
 
 impl ClientTls {
-    /// A builder that believes the well-known authorities and shows no certificate.
+    /// A builder that trusts the well-known authorities and sends no client certificate.
     #[must_use]
     pub fn builder() -> ClientTlsBuilder {
         ClientTlsBuilder::default()
@@ -66,24 +66,24 @@ impl ClientTls {
 }
 
 impl ClientTlsBuilder {
-    /// Believes these authorities and no others.
+    /// Trusts these authorities and no others.
     #[must_use]
     pub fn authorities(mut self, authorities: CaSet) -> ClientTlsBuilder {
         self.authorities = Some(authorities);
         self
     }
 
-    /// Shows this certificate to servers that ask for one.
+    /// Sends this certificate to servers that request one.
     #[must_use]
     pub fn certificate(mut self, certificate: Certificate) -> ClientTlsBuilder {
         self.certificate = Some(certificate);
         self
     }
 
-    /// The settings.
+    /// Builds the settings.
     ///
     /// # Errors
-    /// If they cannot be used with the cryptography at hand.
+    /// The cryptography provider does not support the settings.
     pub fn build(self) -> Result<ClientTls, TlsConfigError> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let authorities = self.authorities.unwrap_or_else(CaSet::well_known);
@@ -100,7 +100,7 @@ impl ClientTlsBuilder {
                 builder.with_client_cert_resolver(resolver)
             }
         };
-        Ok(ClientTls(Arc::new(Settings {
+        Ok(ClientTls(Arc::new(ClientTlsSettings {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             config,
         })))
@@ -113,20 +113,20 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-/// Where the settings are found. Cloning gives another handle to the same, on any thread.
+/// Replaceable TLS settings. Clones are handles to the same slot, on any thread.
 ///
-/// When others are put in, connections that were made with the old ones get no more requests; those
-/// that have some go on with them.
+/// After a replacement, connections that were made with the old settings finish their running
+/// requests and get no new ones.
 #[derive(Debug, Clone)]
 pub struct ClientTlsSlot(Arc<Slot>);
 
 #[derive(Debug)]
 struct Slot {
-    /// Tells slots apart; never used again.
+    /// Unique in the process.
     id: u64,
     current: ArcSwap<ClientTls>,
-    /// The `id` of what is in it. Cores look at it for every connection that they take from a pool,
-    /// and it hardly ever changes.
+    /// The `id` of `current`. Cores load it for every connection that they take from a pool, which
+    /// is cheap because it hardly ever changes.
     current_id: AtomicU64,
 }
 
@@ -142,16 +142,16 @@ impl From<ClientTls> for ClientTlsSlot {
 }
 
 impl ClientTlsSlot {
-    /// Puts other settings in.
+    /// Replaces the settings.
     pub fn replace(&self, tls: ClientTls) {
         let id = tls.0.id;
         self.0.current.store(Arc::new(tls));
-        // Who sees the number finds what it stands for.
+        // Stored last: a core that loads the new number also loads the new settings.
         self.0.current_id.store(id, Ordering::Release);
     }
 }
 
-/// A server to be spoken to over TLS: the settings, and the name that its certificate must have.
+/// TLS towards one server: the settings, and the name that the server's certificate must have.
 #[derive(Debug, Clone)]
 pub struct UpstreamTls {
     slot: ClientTlsSlot,
@@ -159,15 +159,16 @@ pub struct UpstreamTls {
 }
 
 impl UpstreamTls {
-    /// For a server whose certificate is for `host`: the host of the URL, without brackets or
-    /// port. A name is also sent (SNI), an address is not (RFC 6066, section 3).
+    /// TLS towards a server whose certificate must be valid for `host`: the host of the URL,
+    /// without brackets or port. A name is also sent as SNI, an address is not (RFC 6066,
+    /// section 3).
     ///
     /// # Errors
-    /// If it is neither a name nor an address.
+    /// `host` is neither a name nor an address.
     pub fn new(slot: &ClientTlsSlot, host: &str) -> Result<UpstreamTls, TlsConfigError> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            let problem = format!("`{host}` is no name that a certificate can have");
-            TlsConfigError::new(None, problem, "Write a name such as www.example.com.")
+            let problem = format!("`{host}` is neither a DNS name nor an address");
+            TlsConfigError::new(None, problem, "Use a name such as www.example.com.")
         })?;
         Ok(UpstreamTls {
             slot: slot.clone(),
@@ -179,35 +180,36 @@ impl UpstreamTls {
         (self.slot.0.id, self.name.clone())
     }
 
-    /// What a core of it needs to connect now.
-    pub(crate) fn target(&self) -> Rc<Target> {
+    /// A connector of this core with the current settings.
+    pub(crate) fn connector(&self) -> Rc<TlsConnector> {
         let tls = self.slot.0.current.load();
-        Rc::new(Target {
+        Rc::new(TlsConnector {
             id: tls.0.id,
             config: config_of_core(&tls),
             name: self.name.clone(),
         })
     }
 
-    /// Whether other settings were put in since.
+    /// Whether the settings were replaced since `connector` was made.
     #[inline]
-    pub(crate) fn has_replaced(&self, target: &Target) -> bool {
-        self.slot.0.current_id.load(Ordering::Acquire) != target.id
+    pub(crate) fn has_replaced(&self, connector: &TlsConnector) -> bool {
+        self.slot.0.current_id.load(Ordering::Acquire) != connector.id
     }
 }
 
-/// Tells connections apart that must not be mixed.
+/// Identifies the connections that may share a pool: the slot of the settings, and the server's
+/// name.
 pub(crate) type TlsKey = (u64, ServerName<'static>);
 
-/// A server to connect to, on one core.
-pub(crate) struct Target {
-    /// Of the settings.
+/// Makes TLS connections to one server, on one core.
+pub(crate) struct TlsConnector {
+    /// The `id` of the settings.
     pub(crate) id: u64,
     pub(super) config: Arc<ClientConfig>,
     pub(super) name: ServerName<'static>,
 }
 
-impl Target {
+impl TlsConnector {
     pub(super) fn server_name(&self) -> Option<Box<str>> {
         match &self.name {
             ServerName::DnsName(name) => Some(Box::from(name.as_ref())),
@@ -216,8 +218,8 @@ impl Target {
     }
 }
 
-/// A core's own copy of settings, with the sessions that it can resume: they are behind a lock in
-/// rustls, which is never contended where only one core knows it.
+/// A core's own copy of the settings, with its resumable sessions. rustls keeps sessions behind a
+/// lock; one copy per core keeps that lock uncontended.
 fn config_of_core(tls: &ClientTls) -> Arc<ClientConfig> {
     thread_local! {
         static CONFIGS: RefCell<Vec<(u64, Weak<ClientConfig>)>> =

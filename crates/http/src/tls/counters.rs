@@ -1,36 +1,36 @@
-//! What TLS counted on a core.
+//! TLS counters of a core.
 
-/// Counts of one core since its start, of both sides where nothing else is said.
+/// Counts of one core since its start. They cover both sides unless a field names one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsCounters {
     /// Handshakes with clients that succeeded, resumed ones included.
     pub handshakes: u64,
     /// Handshakes with clients that resumed an earlier session.
     pub resumed: u64,
-    /// Handshakes with clients that agreed upon TLS 1.2.
+    /// Handshakes with clients that negotiated TLS 1.2.
     pub version_1_2: u64,
-    /// Handshakes with clients that agreed upon TLS 1.3.
+    /// Handshakes with clients that negotiated TLS 1.3.
     pub version_1_3: u64,
-    /// Clients that spoke HTTP in clear text to a TLS port (400).
+    /// Clients that sent HTTP in clear text to a TLS port (400).
     pub clear_text: u64,
     /// Handshakes with upstreams that succeeded, resumed ones included.
     pub upstream_handshakes: u64,
     /// Handshakes with upstreams that resumed an earlier session.
     pub upstream_resumed: u64,
-    /// Records that were decrypted in the buffer that they were received into.
+    /// Records that were decrypted in their receive buffer.
     pub records_in_place: u64,
-    /// Records that came in pieces and were gathered first.
+    /// Records that arrived in pieces and were gathered first.
     pub records_gathered: u64,
-    /// Connections that were closed because the rest of a record did not come.
+    /// Connections that were closed because the rest of a record did not arrive in time.
     pub record_timeouts: u64,
-    /// Connections of clients that failed, by [`TlsError::rule`](crate::TlsError::rule).
+    /// Failed connections of clients, by [`TlsError::rule`](crate::TlsError::rule).
     pub failures: Vec<(&'static str, u64)>,
-    /// Connections to upstreams that failed, likewise.
+    /// Failed connections to upstreams, by [`TlsError::rule`](crate::TlsError::rule).
     pub upstream_failures: Vec<(&'static str, u64)>,
 }
 
 impl TlsCounters {
-    /// Nothing counted.
+    /// All counts at zero.
     pub(crate) const NONE: TlsCounters = TlsCounters {
         handshakes: 0,
         resumed: 0,
@@ -86,7 +86,7 @@ impl TlsCounters {
     }
 }
 
-/// Reasons are few, so that a list is all it takes.
+/// There are few reasons, so a list is enough.
 fn add(list: &mut Vec<(&'static str, u64)>, rule: &'static str, n: u64) {
     match list.iter_mut().find(|(name, _)| *name == rule) {
         Some((_, sum)) => *sum += n,

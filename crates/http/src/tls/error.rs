@@ -1,4 +1,4 @@
-//! What can go wrong with TLS: on a connection, and with the files it is configured by.
+//! Errors of TLS connections and of TLS configuration files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 /// Why a TLS connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsError {
-    /// The peer's certificate was not accepted by us.
+    /// We rejected the peer's certificate.
     Certificate(CertificateProblem),
-    /// The peer gave up and said why: an alert's number (RFC 8446, section 6).
+    /// The peer sent a fatal alert with this number (RFC 8446, section 6).
     Alert(u8),
     /// Both sides have no version, cipher suite, group or signature scheme in common.
     Incompatible,
-    /// The client offers application protocols, and none of ours is among them (RFC 7301).
+    /// The client offers application protocols, but none of ours (RFC 7301).
     NoApplicationProtocol,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Protocol,
-    /// Bytes that were changed on their way, or are no record.
+    /// The received bytes are not a record, or were changed in transit.
     BadRecord,
     /// The messages of the handshake are larger than `tls_handshake_bytes_max`.
     HandshakeTooLarge,
@@ -26,33 +26,33 @@ pub enum TlsError {
     TimedOut,
     /// The connection ended within the handshake.
     Ended,
-    /// Our own fault: randomness, keys or configuration failed.
+    /// A local failure: randomness, keys or configuration.
     Internal,
 }
 
 /// What is wrong with a peer's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertificateProblem {
-    /// There is none, and one is required.
+    /// The peer sent no certificate, but one is required.
     Missing,
-    /// It is valid no more.
+    /// The certificate has expired.
     Expired,
-    /// It is not valid yet.
+    /// The certificate is not valid yet.
     NotYetValid,
-    /// Nobody whom we trust has issued it.
+    /// The issuer is not trusted.
     UnknownIssuer,
-    /// It is for another name.
+    /// The certificate is for another name.
     WrongName,
-    /// It was revoked.
+    /// The certificate was revoked.
     Revoked,
-    /// It is for another purpose, for example for servers and not for clients.
+    /// The certificate is for another purpose, for example for servers and not for clients.
     WrongPurpose,
-    /// It is malformed, or a signature is wrong.
+    /// The certificate is malformed, or a signature is wrong.
     Invalid,
 }
 
 impl TlsError {
-    /// Stable name of the reason, for logs and as a counter's label.
+    /// Stable name of the reason, for logs and counter labels.
     #[must_use]
     pub fn rule(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl TlsError {
         }
     }
 
-    /// The registered name of the alert that was received.
+    /// The registered name of the received alert.
     #[must_use]
     pub fn alert_name(self) -> Option<&'static str> {
         match self {
@@ -145,16 +145,16 @@ impl fmt::Display for TlsError {
             TlsError::Certificate(problem) => return problem.fmt(f),
             TlsError::Alert(code) => {
                 let name = self.alert_name().unwrap_or("unregistered");
-                return write!(f, "the peer gave up with alert {code} ({name})");
+                return write!(f, "the peer sent alert {code} ({name})");
             }
             TlsError::Incompatible => "no version, cipher suite or signature scheme in common",
             TlsError::NoApplicationProtocol => "no application protocol in common",
-            TlsError::Protocol => "the peer broke the TLS protocol",
-            TlsError::BadRecord => "a TLS record is malformed or was changed on its way",
+            TlsError::Protocol => "the peer violated the TLS protocol",
+            TlsError::BadRecord => "a TLS record is malformed or was changed in transit",
             TlsError::HandshakeTooLarge => "the TLS handshake is too large",
             TlsError::TimedOut => "the TLS handshake took too long",
-            TlsError::Ended => "the connection ended within the TLS handshake",
-            TlsError::Internal => "TLS failed on our side",
+            TlsError::Ended => "the connection ended during the TLS handshake",
+            TlsError::Internal => "TLS failed locally",
         })
     }
 }
@@ -164,22 +164,23 @@ impl std::error::Error for TlsError {}
 impl fmt::Display for CertificateProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CertificateProblem::Missing => "the peer gave no certificate",
+            CertificateProblem::Missing => "the peer sent no certificate",
             CertificateProblem::Expired => "the peer's certificate has expired",
             CertificateProblem::NotYetValid => "the peer's certificate is not valid yet",
             CertificateProblem::UnknownIssuer => {
-                "nobody whom we trust has issued the peer's certificate"
+                "the issuer of the peer's certificate is not trusted"
             }
             CertificateProblem::WrongName => "the peer's certificate is for another name",
             CertificateProblem::Revoked => "the peer's certificate was revoked",
             CertificateProblem::WrongPurpose => "the peer's certificate is for another purpose",
-            CertificateProblem::Invalid => "the peer's certificate is malformed or badly signed",
+            CertificateProblem::Invalid => {
+                "the peer's certificate is malformed or has a wrong signature"
+            }
         })
     }
 }
 
-/// Why certificates, keys or authorities cannot be used: which file, what is wrong with it, and
-/// what to do.
+/// Why certificates, keys or authorities cannot be used: the file, the problem and the remedy.
 #[derive(Debug)]
 pub struct TlsConfigError {
     file: Option<PathBuf>,
@@ -200,13 +201,13 @@ impl TlsConfigError {
         }
     }
 
-    /// The file that is at fault, if it is one.
+    /// The file with the problem, if the problem is in a file.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// What can be done about it: a sentence, or nothing.
+    /// The remedy: a sentence, or nothing.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         self.remedy

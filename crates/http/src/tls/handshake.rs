@@ -1,4 +1,4 @@
-//! The handshake: on a server as bytes come, on a client awaited.
+//! The handshake. A server advances it as bytes arrive; a client awaits it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use blitz_proto::Limits;
 use blitz_reactor::Socket;
 use rustls::ServerConfig;
 
-use super::client::{Offer, Target};
+use super::client::{AlpnOffer, TlsConnector};
 use super::error::TlsError;
 use super::info::{TlsInfo, TlsVersion};
 use super::server::{Choice, take_choice};
@@ -20,7 +20,7 @@ use crate::counters::count;
 use crate::transport::Transport;
 
 impl Tls {
-    /// A server's end that has received nothing yet.
+    /// A new session on the server side.
     pub(crate) fn server(config: Arc<ServerConfig>, limits: &Limits) -> Result<Tls, TlsError> {
         let session = Session::server(config).map_err(|error| TlsError::new(&error))?;
         Ok(Tls::new(session, limits.tls_handshake_bytes_max))
@@ -31,8 +31,8 @@ impl Tls {
         self.info.is_some()
     }
 
-    /// Notes what a handshake of a server has led to, as soon as it is complete.
-    pub(super) fn notice_handshake(&mut self) {
+    /// Counts a completed handshake and stores its result.
+    pub(super) fn note_handshake(&mut self) {
         if self.info.is_some() || self.session.common().is_handshaking() {
             return;
         }
@@ -56,7 +56,7 @@ impl Tls {
         self.info = Some(info);
     }
 
-    /// Keeps which certificate was chosen while the session took in the client's first message.
+    /// Stores the certificate that was chosen while the session processed the ClientHello.
     pub(super) fn keep_choice(&mut self) {
         if self.info.is_none()
             && let Some(choice) = take_choice()
@@ -66,19 +66,19 @@ impl Tls {
     }
 }
 
-/// Puts TLS onto a connection that was just made, as a client.
+/// Runs a client's handshake on a new connection.
 pub(crate) async fn connect(
     socket: Socket,
-    target: &Rc<Target>,
-    offer: Offer,
+    connector: &Rc<TlsConnector>,
+    offer: AlpnOffer,
     limits: &Limits,
 ) -> Result<Transport, TlsError> {
-    let (config, name) = (Arc::clone(&target.config), target.name.clone());
+    let (config, name) = (Arc::clone(&connector.config), connector.name.clone());
     let session =
         Session::client(config, name, offer.alpn()).map_err(|error| TlsError::new(&error))?;
     let mut tls = Tls::new(session, limits.tls_handshake_bytes_max);
     tls.choice = Some(Choice {
-        server_name: target.server_name(),
+        server_name: connector.server_name(),
         certificate: None,
     });
     tls.start(&socket);
@@ -88,13 +88,13 @@ pub(crate) async fn connect(
     match done.await {
         Ok(Ok(())) => Ok(transport),
         Ok(Err(error)) => {
-            // The server learns from an alert why it is left.
+            // Sends the queued alert, which names the reason.
             transport.finish();
             Err(error)
         }
         Err(_) => {
             if let Some((tls, _)) = transport.secure_parts() {
-                tls.give_up(TlsError::TimedOut);
+                tls.fail_with(TlsError::TimedOut);
             }
             Err(TlsError::TimedOut)
         }
@@ -116,7 +116,7 @@ fn poll_established(transport: &mut Transport, cx: &mut Context<'_>) -> Poll<Res
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(Some(slice))) => tls.receive(slice, socket),
             Poll::Ready(Ok(None) | Err(_)) => {
-                tls.give_up(TlsError::Ended);
+                tls.fail_with(TlsError::Ended);
                 return Poll::Ready(Err(TlsError::Ended));
             }
         }

@@ -1,4 +1,4 @@
-//! What a handshake has established, for those who answer requests.
+//! The result of a handshake, for services.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -12,25 +12,25 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 use super::certificate::Certificate;
 use super::server::Choice;
 
-/// What both ends of a TLS connection have agreed upon.
+/// The negotiated parameters of a TLS connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TlsInfo {
     /// The version.
     pub version: TlsVersion,
     /// The cipher suite, by its registered name.
     pub cipher_suite: &'static str,
-    /// The key exchange, by the registered name of its group; `None` where a session of TLS 1.2
-    /// was resumed, which has none.
+    /// The key exchange, by the registered name of its group; `None` for a resumed session of
+    /// TLS 1.2, which has no key exchange.
     pub key_exchange: Option<&'static str>,
-    /// The name that the client asked for (SNI), in lower case. On a client: the one it sent.
+    /// The server name that the client sent (SNI), in lower case.
     pub server_name: Option<Box<str>>,
-    /// The application protocol that was agreed upon (ALPN), for example `h2`.
+    /// The negotiated application protocol (ALPN), for example `h2`.
     pub alpn: Option<Box<[u8]>>,
     /// Whether an earlier session was resumed.
     pub is_resumed: bool,
-    /// Who the client has proved to be, if it was asked and has.
+    /// The verified certificate of the client, if the server requested one and the client sent it.
     pub client: Option<ClientCertificate>,
-    /// The certificate that this server showed, or stands for when a session was resumed.
+    /// The certificate that this server sent, or would have sent if no session had been resumed.
     pub(super) certificate: Option<Arc<Certificate>>,
 }
 
@@ -44,7 +44,7 @@ pub enum TlsVersion {
 }
 
 impl TlsVersion {
-    /// As it stands in logs.
+    /// The version as written in logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -55,22 +55,22 @@ impl TlsVersion {
 }
 
 impl TlsInfo {
-    /// Whether the client speaks HTTP/2 on this connection (RFC 9113, section 3.2).
+    /// Whether ALPN negotiated HTTP/2 (RFC 9113, section 3.2).
     #[must_use]
     pub fn is_h2(&self) -> bool {
         self.alpn.as_deref() == Some(b"h2")
     }
 
-    /// Whether requests for `host` may come on this connection (rule 23): its certificate covers
-    /// the host, or the host is the server name of the handshake. A client that sent no server name
-    /// may also use an address, because SNI has no form for addresses (RFC 6066, section 3). An
-    /// address of IPv6 stands without brackets, and there is no port.
+    /// Whether requests for `host` may use this connection (rule 23): its certificate covers the
+    /// host, or the host is the server name of the handshake. A client that sent no server name
+    /// may also use an address, because SNI has no form for addresses (RFC 6066, section 3). `host`
+    /// has no port, and an IPv6 address has no brackets.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
         let Some(certificate) = &self.certificate else {
             return true;
         };
-        // The usual case comes first, since the certificate is parsed each time.
+        // The server name is compared first, since each look at the certificate parses it.
         let is_named = match &self.server_name {
             Some(name) => name.eq_ignore_ascii_case(host),
             None => host.parse::<IpAddr>().is_ok(),
@@ -105,7 +105,7 @@ impl TlsInfo {
     }
 }
 
-/// rustls names the suites of TLS 1.3 in its own way.
+/// The registered name of a cipher suite: rustls has its own names for the suites of TLS 1.3.
 fn registered(name: Option<&'static str>) -> &'static str {
     match name {
         Some("TLS13_AES_128_GCM_SHA256") => "TLS_AES_128_GCM_SHA256",
@@ -116,10 +116,10 @@ fn registered(name: Option<&'static str>) -> &'static str {
     }
 }
 
-/// A certificate that a client has shown and that was verified, with what it showed beside it.
+/// A client's verified certificate, with the other certificates that it sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The client's own first. Never empty.
+    /// The client's own certificate first. Never empty.
     chain: Rc<[CertificateDer<'static>]>,
 }
 
@@ -136,7 +136,7 @@ impl ClientCertificate {
         self.chain.first().map_or(&[], |own| own)
     }
 
-    /// The certificates that the client showed beside its own, in its order (DER).
+    /// The other certificates that the client sent, in its order (DER).
     pub fn intermediates(&self) -> impl Iterator<Item = &[u8]> {
         self.chain.iter().skip(1).map(|der| &**der)
     }

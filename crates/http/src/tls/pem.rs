@@ -1,4 +1,4 @@
-//! Reading files in PEM, with errors that say what is in them instead.
+//! Reading PEM files, with errors that name their actual contents.
 
 use std::fmt;
 use std::path::Path;
@@ -11,25 +11,25 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::error::TlsConfigError;
 
-/// Certificates of authorities, whose word about others is believed.
+/// Certificates of trusted authorities.
 #[derive(Clone)]
 pub struct CaSet {
     pub(super) roots: Arc<RootCertStore>,
-    /// Tells sets with the same certificates from others.
+    /// Equal for sets with the same certificates.
     pub(super) digest: [u8; 32],
 }
 
 impl CaSet {
-    /// Reads the authorities' certificates from a file in PEM.
+    /// Reads the authorities' certificates from a PEM file.
     ///
     /// # Errors
-    /// That the file cannot be read, or what it has instead of certificates.
+    /// The file cannot be read, or has no certificates.
     pub fn load(file: impl AsRef<Path>) -> Result<CaSet, TlsConfigError> {
         let file = file.as_ref();
         CaSet::build(&read(file)?, Some(file))
     }
 
-    /// As [`CaSet::load`], from the content of such a file.
+    /// As [`CaSet::load`], from the contents of the file.
     ///
     /// # Errors
     /// As [`CaSet::load`].
@@ -37,7 +37,7 @@ impl CaSet {
         CaSet::build(content, None)
     }
 
-    /// The authorities that Mozilla's browsers believe, as they were when this program was built.
+    /// The authorities that Mozilla's browsers trust, as of the build of this program.
     #[must_use]
     pub fn well_known() -> CaSet {
         let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -47,13 +47,13 @@ impl CaSet {
         }
     }
 
-    /// How many authorities there are.
+    /// The number of authorities.
     #[must_use]
     pub fn len(&self) -> usize {
         self.roots.len()
     }
 
-    /// Whether nobody is believed.
+    /// Whether the set has no authorities.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty()
@@ -68,11 +68,7 @@ impl CaSet {
             digest.update(&certificate);
             roots.add(certificate).map_err(|error| {
                 let problem = format!("certificate {} cannot be used: {error}", at + 1);
-                TlsConfigError::new(
-                    file,
-                    problem,
-                    "Authorities' certificates are X.509 version 3.",
-                )
+                TlsConfigError::new(file, problem, "Use certificates of X.509 version 3.")
             })?;
         }
         let mut digest_bytes = [0; 32];
@@ -93,9 +89,9 @@ impl fmt::Debug for CaSet {
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, TlsConfigError> {
     std::fs::read(file).map_err(|error| {
         let remedy = match error.kind() {
-            std::io::ErrorKind::NotFound => "Look whether the path is right.",
+            std::io::ErrorKind::NotFound => "Check the path.",
             std::io::ErrorKind::PermissionDenied => {
-                "Let the user that runs this read it, for example with chgrp and chmod g+r."
+                "Give this process read access, for example with chgrp and chmod g+r."
             }
             _ => "",
         };
@@ -116,8 +112,8 @@ pub(super) fn certificates(
         return Ok(certificates);
     }
     let problem = format!("has no certificate: {}", contents(content));
-    let remedy = "A certificate begins with a line -----BEGIN CERTIFICATE-----. From DER it is \
-        made with: openssl x509 -inform der -in FILE -out FILE.pem";
+    let remedy = "A certificate begins with a line -----BEGIN CERTIFICATE-----. Convert DER to PEM \
+        with: openssl x509 -inform der -in FILE -out FILE.pem";
     Err(TlsConfigError::new(file, problem, remedy))
 }
 
@@ -130,11 +126,11 @@ pub(super) fn private_key(
         Err(rustls::pki_types::pem::Error::NoItemsFound) => {
             let problem = format!("has no private key: {}", contents(content));
             let remedy = if has(content, "BEGIN ENCRYPTED PRIVATE KEY") {
-                "Write the key without its password: openssl pkey -in FILE -out FILE.key, and \
-                 let nobody else read it."
+                "Decrypt the key with: openssl pkey -in FILE -out FILE.key, and restrict access \
+                 to that file."
             } else {
-                "A key begins with a line -----BEGIN PRIVATE KEY-----. Perhaps the files of the \
-                 key and of the certificate were mixed up."
+                "A key begins with a line -----BEGIN PRIVATE KEY-----. Check whether the files \
+                 of the key and of the certificate were mixed up."
             };
             Err(TlsConfigError::new(file, problem, remedy))
         }
@@ -143,11 +139,11 @@ pub(super) fn private_key(
 }
 
 fn malformed(file: Option<&Path>, error: &rustls::pki_types::pem::Error) -> TlsConfigError {
-    let remedy = "The file was perhaps cut off or edited; copy it again.";
+    let remedy = "The file may be truncated or edited; copy it again.";
     TlsConfigError::new(file, format!("is not valid PEM: {error}"), remedy)
 }
 
-/// What there is instead.
+/// The actual contents of a file, for messages.
 fn contents(content: &[u8]) -> &'static str {
     if content.is_empty() {
         "it is empty"
@@ -156,11 +152,11 @@ fn contents(content: &[u8]) -> &'static str {
     } else if has(content, "PRIVATE KEY-----") {
         "it has a private key"
     } else if has(content, "BEGIN CERTIFICATE REQUEST") {
-        "it has a request for a certificate"
+        "it has a certificate request"
     } else if has(content, "BEGIN CERTIFICATE-----") {
         "it has a certificate"
     } else if has(content, "-----BEGIN") {
-        "it has something else in PEM"
+        "it has another kind of PEM data"
     } else {
         "it is not in PEM"
     }

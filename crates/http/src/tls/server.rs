@@ -1,4 +1,5 @@
-//! What a listener shows, asks for and agrees to: an immutable snapshot that all cores share.
+//! TLS of listeners: certificates, client authentication and ALPN, in an immutable snapshot that
+//! all cores share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,30 +19,30 @@ use super::pem::CaSet;
 use super::tickets::TicketKeys;
 use super::time::CoreTime;
 
-/// The TLS of a listener. It never changes; another takes its place: see [`TlsSlot`].
+/// Immutable TLS settings of a listener; [`TlsSlot`] replaces them.
 ///
-/// It speaks TLS 1.3 and 1.2 with the suites that rustls calls safe, prefers the key exchange
-/// X25519MLKEM768, and takes no early data.
+/// They allow TLS 1.3 and 1.2 with rustls's default cipher suites, prefer the key exchange
+/// X25519MLKEM768, and do not allow early data.
 #[derive(Clone)]
 pub struct ServerTls {
     pub(super) config: Arc<ServerConfig>,
-    choices: Arc<Choices>,
+    resolver: Arc<CertificateResolver>,
     client_auth: ClientAuth,
 }
 
-/// Whether clients have to say who they are.
+/// Whether clients have to authenticate with a certificate.
 #[derive(Debug, Clone, Default)]
 pub enum ClientAuth {
-    /// They are not asked.
+    /// The server requests no certificate.
     #[default]
     None,
-    /// They may show a certificate, which must then be one that these authorities have issued.
+    /// Clients may send a certificate. If they do, one of these authorities must have issued it.
     Optional(CaSet),
-    /// They must show one that these authorities have issued.
+    /// Clients must send a certificate that one of these authorities has issued.
     Required(CaSet),
 }
 
-/// Collects what makes a [`ServerTls`].
+/// Builds a [`ServerTls`].
 #[derive(Debug, Default)]
 pub struct ServerTlsBuilder {
     certificates: Vec<Certificate>,
@@ -51,7 +52,7 @@ pub struct ServerTlsBuilder {
 }
 
 impl ServerTls {
-    /// A builder without certificates, whose listener agrees to HTTP/2 and HTTP/1.1.
+    /// A builder without certificates that negotiates HTTP/2 and HTTP/1.1.
     #[must_use]
     pub fn builder() -> ServerTlsBuilder {
         ServerTlsBuilder {
@@ -62,19 +63,19 @@ impl ServerTls {
 
     /// The certificates, the default first.
     pub fn certificates(&self) -> impl Iterator<Item = &Certificate> {
-        self.choices.all.iter().map(|certificate| &**certificate)
+        self.resolver.all.iter().map(|certificate| &**certificate)
     }
 
-    /// Whether clients are asked for certificates.
+    /// Whether clients have to authenticate.
     #[must_use]
     pub fn client_auth(&self) -> &ClientAuth {
         &self.client_auth
     }
 
-    /// The same with other ticket keys: what a rotation makes of every listener's snapshot.
+    /// The same settings with other ticket keys, for the rotation of keys.
     ///
     /// # Errors
-    /// If no keys can be derived from them.
+    /// No keys can be derived from them.
     pub fn with_ticket_keys(&self, keys: &TicketKeys) -> Result<ServerTls, TlsConfigError> {
         let mut config = ServerConfig::clone(&self.config);
         config.ticketer = Arc::new(keys.for_policy(&self.client_auth.policy())?);
@@ -88,23 +89,23 @@ impl ServerTls {
 impl std::fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerTls")
-            .field("certificates", &self.choices.all)
+            .field("certificates", &self.resolver.all)
             .field("client_auth", &self.client_auth)
             .finish_non_exhaustive()
     }
 }
 
 impl ServerTlsBuilder {
-    /// Adds a certificate. Of several for one name, the first whose kind of key the client knows
-    /// is shown; to clients that ask for a name that none has, or for no name, the first of all
-    /// for which that is so.
+    /// Adds a certificate. If several are for the client's server name, the first with a key type
+    /// that the client supports is used. If none is, or the client sends no server name, the first
+    /// of all certificates with such a key type is used.
     #[must_use]
     pub fn certificate(mut self, certificate: Certificate) -> ServerTlsBuilder {
         self.certificates.push(certificate);
         self
     }
 
-    /// The application protocols to agree to, the preferred first.
+    /// The application protocols to negotiate, the preferred first.
     #[must_use]
     pub fn alpn<'a>(mut self, protocols: impl IntoIterator<Item = &'a str>) -> ServerTlsBuilder {
         let protocols = protocols.into_iter();
@@ -112,25 +113,26 @@ impl ServerTlsBuilder {
         self
     }
 
-    /// Whether clients have to show certificates.
+    /// Sets whether clients have to authenticate.
     #[must_use]
     pub fn client_auth(mut self, client_auth: ClientAuth) -> ServerTlsBuilder {
         self.client_auth = client_auth;
         self
     }
 
-    /// The secrets of session tickets, to be shared with all listeners. Without them a listener
-    /// makes its own, and its sessions do not outlive the snapshot.
+    /// Sets the secrets of session tickets, which all listeners share. Without them the listener
+    /// makes its own, and its sessions end with the snapshot.
     #[must_use]
     pub fn ticket_keys(mut self, keys: &TicketKeys) -> ServerTlsBuilder {
         self.ticket_keys = Some(keys.clone());
         self
     }
 
-    /// The snapshot.
+    /// Builds the snapshot.
     ///
     /// # Errors
-    /// If there is no certificate, no authority where clients are asked, or no randomness.
+    /// There is no certificate, no authority although clients have to authenticate, or no
+    /// randomness.
     pub fn build(self) -> Result<ServerTls, TlsConfigError> {
         let failed = |problem: String| TlsConfigError::new(None, problem, "");
         if self.certificates.is_empty() {
@@ -140,7 +142,7 @@ impl ServerTlsBuilder {
             Some(keys) => keys,
             None => TicketKeys::new()?,
         };
-        let choices = Arc::new(Choices::new(self.certificates));
+        let resolver = Arc::new(CertificateResolver::new(self.certificates));
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(CoreTime))
             .with_safe_default_protocol_versions()
@@ -157,22 +159,22 @@ impl ServerTlsBuilder {
                 builder.with_client_cert_verifier(verifier.map_err(|e| failed(e.to_string()))?)
             }
         };
-        let resolver: Arc<dyn ResolvesServerCert> = Arc::<Choices>::clone(&choices);
-        let mut config = builder.with_cert_resolver(resolver);
+        let shared: Arc<dyn ResolvesServerCert> = Arc::<CertificateResolver>::clone(&resolver);
+        let mut config = builder.with_cert_resolver(shared);
         config.alpn_protocols = self.alpn;
-        // Sessions live in tickets alone: a store would be a lock that all cores share.
+        // Tickets only: a session store would need a lock that all cores share.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::new(keys.for_policy(&self.client_auth.policy())?);
         Ok(ServerTls {
             config: Arc::new(config),
-            choices,
+            resolver,
             client_auth: self.client_auth,
         })
     }
 }
 
 impl ClientAuth {
-    /// What tells policies from each other whose sessions must not be mixed.
+    /// Identifies the policy. A session must not be resumed under another policy.
     fn policy(&self) -> Vec<u8> {
         let (mode, set) = match self {
             ClientAuth::None => (0, None),
@@ -185,26 +187,25 @@ impl ClientAuth {
     }
 }
 
-/// Where a listener finds its TLS. Cloning gives another handle to the same, on any thread.
+/// Replaceable TLS settings of a listener. Clones are handles to the same slot, on any thread.
 ///
-/// What is put in later is for handshakes that begin later; connections go on with what they
-/// began with.
+/// New settings apply to new handshakes; existing connections keep their settings.
 #[derive(Debug, Clone)]
 pub struct TlsSlot(Arc<ArcSwap<ServerTls>>);
 
 impl TlsSlot {
-    /// A slot with a snapshot in it.
+    /// A slot with this snapshot.
     #[must_use]
     pub fn new(tls: ServerTls) -> TlsSlot {
         TlsSlot(Arc::new(ArcSwap::from_pointee(tls)))
     }
 
-    /// Puts another snapshot in.
+    /// Replaces the snapshot.
     pub fn replace(&self, tls: ServerTls) {
         self.0.store(Arc::new(tls));
     }
 
-    /// The present snapshot.
+    /// The current snapshot.
     #[must_use]
     pub fn current(&self) -> Arc<ServerTls> {
         self.0.load_full()
@@ -215,14 +216,14 @@ impl TlsSlot {
     }
 }
 
-/// Which certificate is for which name: the name itself, then `*` for its first label, then the
-/// first of all.
-struct Choices {
+/// Finds the certificate for a server name: first by the name itself, then with `*` for its first
+/// label, otherwise the first of all.
+struct CertificateResolver {
     all: Vec<Arc<Certificate>>,
     by_name: HashMap<String, Vec<usize>>,
 }
 
-/// What a client has asked for, and gets.
+/// The client's server name, and the certificate that was chosen for it.
 #[derive(Default)]
 pub(super) struct Choice {
     pub(super) server_name: Option<Box<str>>,
@@ -230,18 +231,18 @@ pub(super) struct Choice {
 }
 
 thread_local! {
-    /// The choice made last: rustls calls back in the middle of taking a message in, and its
-    /// unbuffered connections do not tell the name afterwards.
+    /// The last choice. rustls calls the resolver while it processes a message, and its unbuffered
+    /// connections do not expose the server name afterwards.
     static CHOSEN: RefCell<Option<Choice>> = const { RefCell::new(None) };
 }
 
-/// The choice that was made while the calling thread let rustls take in a message, if one was.
+/// The choice that the resolver made on this thread since the last call, if any.
 pub(super) fn take_choice() -> Option<Choice> {
     CHOSEN.take()
 }
 
-impl Choices {
-    fn new(certificates: Vec<Certificate>) -> Choices {
+impl CertificateResolver {
+    fn new(certificates: Vec<Certificate>) -> CertificateResolver {
         let all: Vec<_> = certificates.into_iter().map(Arc::new).collect();
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (at, certificate) in all.iter().enumerate() {
@@ -249,7 +250,7 @@ impl Choices {
                 by_name.entry(name.clone()).or_default().push(at);
             }
         }
-        Choices { all, by_name }
+        CertificateResolver { all, by_name }
     }
 
     fn find(&self, hello: &ClientHello<'_>) -> Option<&Arc<Certificate>> {
@@ -263,13 +264,13 @@ impl Choices {
             let wildcard = || for_name(&format!("*.{}", name.split_once('.')?.1));
             for_name(&name).or_else(wildcard)
         });
-        // With nothing that it can use the client is told so in the handshake, whatever is chosen.
+        // If no certificate fits, the handshake fails with an alert, whatever is chosen here.
         let others = || (0..self.all.len()).find(|at| fits(&at));
         self.all.get(found.copied().or_else(others).unwrap_or(0))
     }
 }
 
-impl ResolvesServerCert for Choices {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let certificate = self.find(&hello)?;
         CHOSEN.set(Some(Choice {
@@ -280,7 +281,7 @@ impl ResolvesServerCert for Choices {
     }
 }
 
-impl std::fmt::Debug for Choices {
+impl std::fmt::Debug for CertificateResolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.all.fmt(f)
     }

@@ -1,5 +1,5 @@
-//! The one file that knows how rustls wants to be called: its unbuffered interface, in which all
-//! bytes belong to the caller.
+//! The only file that drives rustls sessions. It uses the unbuffered interface, where the caller owns all
+//! buffers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,15 +12,16 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, CommonState, Error, ServerConfig};
 
-/// Bytes of a record's header: type, version, length.
+/// Length of a record's header: type, version, length.
 pub(super) const HEADER_BYTES: usize = 5;
-/// Most content of one record (RFC 8446, section 5.1).
+/// Maximum content of one record (RFC 8446, section 5.1).
 pub(super) const CONTENT_BYTES_MAX: usize = 16 * 1024;
-/// Most bytes behind a record's header (RFC 5246, section 6.2.3).
+/// Maximum length of a record after its header (RFC 5246, section 6.2.3).
 const PAYLOAD_BYTES_MAX: usize = CONTENT_BYTES_MAX + 2048;
-/// What encrypting adds at most: header, nonce, content type and tag, and a key update before it.
+/// Maximum overhead of an encrypted record: header, nonce, content type and tag, and a key update
+/// before it.
 const OVERHEAD_BYTES: usize = 96;
-/// The nonce that AES-GCM records of TLS 1.2 begin with (RFC 5288, section 3).
+/// Length of the nonce at the start of AES-GCM records of TLS 1.2 (RFC 5288, section 3).
 const EXPLICIT_NONCE_BYTES: usize = 8;
 
 /// One end of a TLS connection.
@@ -29,22 +30,22 @@ pub(super) enum Session {
     Client(UnbufferedClientConnection),
 }
 
-/// What became of received bytes.
+/// The result of processing received bytes.
 #[derive(Default)]
 pub(super) struct Processed {
-    /// Bytes at the front that are done with. Others belong to a message of the handshake that is
-    /// incomplete, and must come again, in front of what follows them.
+    /// Processed bytes at the front. The rest belongs to an incomplete handshake message; the next
+    /// call must pass it again, followed by new bytes.
     pub(super) consumed: usize,
-    /// Where the content lies now, in clear text.
+    /// The position of the decrypted content.
     pub(super) content: Option<Range<usize>>,
-    /// The peer has ended its direction.
+    /// The peer has closed its direction.
     pub(super) closed: bool,
-    /// It is over; an alert that says so may have been written.
+    /// The session has failed. An alert with the reason may have been written.
     pub(super) failed: Option<Error>,
 }
 
-/// How long the record at the front is; `None` while that is not known. What cannot be a record
-/// is as long as what there is of it, so that rustls refuses it at once.
+/// The length of the record at the front; `None` if the header is incomplete. For an invalid
+/// header it is the length of the header, so that rustls rejects the record at once.
 pub(super) fn record_bytes(bytes: &[u8]) -> Option<usize> {
     let &[kind, major, _, high, low] = bytes.first_chunk::<HEADER_BYTES>()?;
     let payload = usize::from(u16::from_be_bytes([high, low]));
@@ -68,7 +69,7 @@ impl Session {
         UnbufferedClientConnection::new_with_alpn(config, name, alpn).map(Session::Client)
     }
 
-    /// What both sides know of the connection.
+    /// The part of the session that servers and clients have in common.
     pub(super) fn common(&self) -> &CommonState {
         match self {
             Session::Server(server) => server,
@@ -76,8 +77,8 @@ impl Session {
         }
     }
 
-    /// Takes in `input`: one record, behind what an earlier call did not consume. Content is
-    /// decrypted in place; what has to be said in return goes to `out`.
+    /// Processes `input`: the unconsumed bytes of the previous call, and one more record. Content
+    /// is decrypted in place; TLS's own answers are appended to `out`.
     pub(super) fn process(&mut self, input: &mut [u8], out: &mut Vec<u8>) -> Processed {
         let mut done = Processed::default();
         loop {
@@ -103,14 +104,14 @@ impl Session {
                 return done;
             }
             let is_all = done.content.is_some() && done.consumed == input.len();
-            if !next.goes_on || (is_all && !self.common().wants_write()) {
+            if !next.continues || (is_all && !self.common().wants_write()) {
                 return done;
             }
         }
     }
 
-    /// Writes what is to be said after a failure. As long as there is something, rustls looks at
-    /// no input, which is why it can be empty.
+    /// Writes the alerts after a failure. While an alert is pending, rustls ignores the input, so
+    /// the input can be empty.
     fn write_alert(&mut self, out: &mut Vec<u8>) {
         while self.common().wants_write() {
             match self {
@@ -120,8 +121,8 @@ impl Session {
         }
     }
 
-    /// Writes a record with `content`, which is not longer than [`CONTENT_BYTES_MAX`], to `out`.
-    /// `held` is what [`Session::process`] did not consume.
+    /// Appends a record with `content`, at most [`CONTENT_BYTES_MAX`] long, to `out`. `held` holds
+    /// the bytes that [`Session::process`] did not consume.
     pub(super) fn encrypt(
         &mut self,
         content: &[u8],
@@ -131,7 +132,7 @@ impl Session {
         self.write(held, out, &mut Content(content))
     }
 
-    /// Writes the end of our direction to `out`.
+    /// Appends the close_notify alert to `out`.
     pub(super) fn close_notify(&mut self, held: &mut [u8], out: &mut Vec<u8>) -> Result<(), Error> {
         self.write(held, out, &mut CloseNotify)
     }
@@ -140,12 +141,12 @@ impl Session {
         &mut self,
         held: &mut [u8],
         out: &mut Vec<u8>,
-        what: &mut impl Write,
+        record: &mut impl TrafficRecord,
     ) -> Result<(), Error> {
         loop {
             let written = match self {
-                Session::Server(server) => write(server.process_tls_records(held), out, what),
-                Session::Client(client) => write(client.process_tls_records(held), out, what),
+                Session::Server(server) => write(server.process_tls_records(held), out, record),
+                Session::Client(client) => write(client.process_tls_records(held), out, record),
             };
             if let Some(result) = written {
                 return result;
@@ -154,18 +155,18 @@ impl Session {
     }
 }
 
-/// Outcome of one call of rustls.
+/// The result of one call of rustls.
 #[derive(Default)]
-struct Step {
+struct StateOutcome {
     discard: usize,
     content: Option<Decrypted>,
     closed: bool,
     failed: Option<Error>,
-    goes_on: bool,
+    continues: bool,
 }
 
-/// Content that rustls has decrypted in place, by its length and its ends. It does not say where,
-/// and gives us a copy that we have no use for.
+/// The length, start and end of content that rustls has decrypted in place. rustls returns a copy
+/// of the content but not its position.
 struct Decrypted {
     bytes: usize,
     first: [u8; 16],
@@ -185,8 +186,8 @@ impl Decrypted {
         }
     }
 
-    /// Where in the record it lies: behind the header and, in TLS 1.2, perhaps a nonce. Should
-    /// another version of rustls put it elsewhere, the connection fails.
+    /// The position in the record: after the header and, in some suites of TLS 1.2, a nonce. If
+    /// another version of rustls puts the content elsewhere, the connection fails.
     fn find(&self, record: &[u8]) -> Option<Range<usize>> {
         let n = self.bytes.min(16);
         [HEADER_BYTES, HEADER_BYTES + EXPLICIT_NONCE_BYTES]
@@ -200,12 +201,12 @@ impl Decrypted {
     }
 }
 
-fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> Step {
+fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> StateOutcome {
     let UnbufferedStatus { discard, state } = status;
-    let mut step = Step {
+    let mut step = StateOutcome {
         discard,
-        goes_on: true,
-        ..Step::default()
+        continues: true,
+        ..StateOutcome::default()
     };
     match state {
         Ok(ConnectionState::ReadTraffic(traffic)) => read(traffic, &mut step),
@@ -220,20 +221,20 @@ fn step<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>) -> Step {
         Ok(ConnectionState::PeerClosed) => step.closed = true,
         Ok(ConnectionState::Closed) => {
             step.closed = true;
-            step.goes_on = false;
+            step.continues = false;
         }
         Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
-            step.goes_on = false;
+            step.continues = false;
         }
         // Early data is not enabled, and there are no other states.
-        Ok(_) => step.failed = Some(Error::General("a state that was not asked for".into())),
+        Ok(_) => step.failed = Some(Error::General("unexpected state".into())),
         Err(error) => step.failed = Some(error),
     }
     step
 }
 
-/// Takes the one record of content that a call yields at most, since it was given only one.
-fn read<D>(mut traffic: ReadTraffic<'_, '_, D>, step: &mut Step) {
+/// Reads the content of a call. There is at most one record, since the input holds only one.
+fn read<D>(mut traffic: ReadTraffic<'_, '_, D>, step: &mut StateOutcome) {
     while let Some(record) = traffic.next_record() {
         match record {
             Ok(record) if step.content.is_none() => {
@@ -246,8 +247,8 @@ fn read<D>(mut traffic: ReadTraffic<'_, '_, D>, step: &mut Step) {
     }
 }
 
-/// What can be written once the handshake allows it.
-trait Write {
+/// A record that can be written after the handshake.
+trait TrafficRecord {
     fn bytes(&self) -> usize;
     fn write<D>(
         &self,
@@ -259,7 +260,7 @@ trait Write {
 struct Content<'a>(&'a [u8]);
 struct CloseNotify;
 
-impl Write for Content<'_> {
+impl TrafficRecord for Content<'_> {
     fn bytes(&self) -> usize {
         self.0.len()
     }
@@ -273,7 +274,7 @@ impl Write for Content<'_> {
     }
 }
 
-impl Write for CloseNotify {
+impl TrafficRecord for CloseNotify {
     fn bytes(&self) -> usize {
         2
     }
@@ -287,17 +288,18 @@ impl Write for CloseNotify {
     }
 }
 
-/// `None` if there is something else to be done first.
+/// Writes the record; `None` if rustls has to send or process something else first.
 fn write<D>(
     status: UnbufferedStatus<'_, '_, D>,
     out: &mut Vec<u8>,
-    what: &mut impl Write,
+    record: &mut impl TrafficRecord,
 ) -> Option<Result<(), Error>> {
     match status.state {
         Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-            let bytes = what.bytes() + OVERHEAD_BYTES;
+            let bytes = record.bytes() + OVERHEAD_BYTES;
             let written = append(out, bytes, |room| {
-                what.write(&mut traffic, room)
+                record
+                    .write(&mut traffic, room)
                     .map_err(|error| encrypt_size(&error))
             });
             Some(written)
@@ -318,8 +320,8 @@ fn write<D>(
     }
 }
 
-/// Lets `write` write behind what `out` holds, with room for `bytes` at first and for what it asks
-/// for in a second attempt.
+/// Calls `write` with `bytes` of room at the end of `out`. If `write` returns a larger size, calls
+/// it once more with that size.
 fn append(
     out: &mut Vec<u8>,
     mut bytes: usize,

@@ -1,4 +1,4 @@
-//! One TLS connection: records in, bytes of messages out, and back.
+//! One TLS connection: decrypts received records and encrypts queued content.
 
 use std::io;
 use std::rc::Rc;
@@ -15,45 +15,45 @@ use super::session::{CONTENT_BYTES_MAX, Processed, Session, record_bytes};
 use crate::counters::count;
 use crate::input::Input;
 
-/// A TLS session with what was received and is not yet taken. An idle one holds no buffer.
+/// A TLS session with its unread content. An idle one holds no buffer.
 pub(crate) struct Tls {
     pub(super) session: Session,
-    /// An incomplete record, behind records that hold an incomplete message of the handshake.
+    /// Records of an incomplete handshake message, followed by an incomplete record.
     gathered: Option<Buffer>,
-    /// Bytes of `gathered` that the session has seen.
+    /// Bytes of `gathered` that the session has processed but not consumed.
     seen: usize,
-    /// Most bytes of an incomplete message of the handshake.
+    /// Maximum length of an incomplete handshake message.
     seen_max: usize,
-    /// Content that nobody has taken.
+    /// Unread content.
     content: Input,
-    end: End,
+    end: ReceiveState,
     pub(super) info: Option<Rc<TlsInfo>>,
-    /// What the client asked for and gets, or we ask for, until it is part of `info`.
+    /// The server name, and on a server the chosen certificate, until both are part of `info`.
     pub(super) choice: Option<Choice>,
     close_notify_sent: bool,
-    /// When what is incomplete has begun: the handshake, and later a record.
+    /// The start of the incomplete handshake, later of an incomplete record.
     since: Option<Instant>,
 }
 
-/// How receiving ended, if it did.
+/// Whether and how receiving ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ReceiveState {
     Open,
-    /// The peer said that it was the end.
+    /// The peer sent close_notify.
     Closed,
-    /// The connection ended without a word: perhaps somebody has cut it.
+    /// The connection ended without close_notify; an attacker may have truncated it.
     Truncated,
     Failed(TlsError),
 }
 
-/// What has become of a connection after bytes were taken in.
-pub(crate) enum News {
-    /// Content for those who speak HTTP.
+/// The result of processing received bytes.
+pub(crate) enum ReadOutcome {
+    /// Decrypted content.
     Content(Slice),
-    /// Nothing yet: of the handshake or, later, of a record.
-    Nothing,
-    /// The peer has ended it, or nobody can go on.
-    Over,
+    /// No content yet: the handshake or a record is incomplete, or the records had no content.
+    NoContent,
+    /// The peer has closed the connection, or TLS has failed.
+    Ended,
 }
 
 impl Tls {
@@ -64,7 +64,7 @@ impl Tls {
             seen: 0,
             seen_max: handshake_bytes_max,
             content: Input::default(),
-            end: End::Open,
+            end: ReceiveState::Open,
             info: None,
             choice: None,
             close_notify_sent: false,
@@ -77,37 +77,37 @@ impl Tls {
     }
 
     pub(crate) fn is_truncated(&self) -> bool {
-        self.end == End::Truncated
+        self.end == ReceiveState::Truncated
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.end != End::Open
+        self.end != ReceiveState::Open
     }
 
-    /// Whether content waits to be taken.
+    /// Whether there is unread content.
     pub(crate) fn holds_content(&self) -> bool {
         !self.content.is_empty()
     }
 
     pub(crate) fn failure(&self) -> Option<TlsError> {
         match self.end {
-            End::Failed(error) => Some(error),
-            End::Open | End::Closed | End::Truncated => None,
+            ReceiveState::Failed(error) => Some(error),
+            ReceiveState::Open | ReceiveState::Closed | ReceiveState::Truncated => None,
         }
     }
 
-    /// Since when the handshake or a record is incomplete, which must not take for ever.
+    /// The start of an incomplete handshake or record, for its deadline.
     pub(crate) fn incomplete_since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// Takes in bytes that the caller has received.
-    pub(crate) fn handle_received(&mut self, slice: Slice, socket: &Socket) -> News {
+    /// Processes bytes that the caller has received.
+    pub(crate) fn handle_received(&mut self, slice: Slice, socket: &Socket) -> ReadOutcome {
         self.receive(slice, socket);
         match self.content.pop() {
-            Some(content) => News::Content(content),
-            None if self.has_ended() => News::Over,
-            None => News::Nothing,
+            Some(content) => ReadOutcome::Content(content),
+            None if self.has_ended() => ReadOutcome::Ended,
+            None => ReadOutcome::NoContent,
         }
     }
 
@@ -121,24 +121,24 @@ impl Tls {
                 return Poll::Ready(Ok(Some(content)));
             }
             match self.end {
-                End::Open => {}
-                End::Closed | End::Truncated => return Poll::Ready(Ok(None)),
-                End::Failed(error) => {
+                ReceiveState::Open => {}
+                ReceiveState::Closed | ReceiveState::Truncated => return Poll::Ready(Ok(None)),
+                ReceiveState::Failed(error) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
                 }
             }
             match socket.poll_recv(cx)? {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(slice)) => self.receive(slice, socket),
-                Poll::Ready(None) => self.end = End::Truncated,
+                Poll::Ready(None) => self.end = ReceiveState::Truncated,
             }
         }
     }
 
-    /// Content that waits, and what there is of an incomplete record. What the socket holds is
-    /// taken in first, since it need not be content: tickets come whenever the server likes.
+    /// The length of the unread content and of an incomplete record. The socket's bytes are
+    /// processed first, since they need not be content: a server may send tickets at any time.
     pub(crate) fn unread_bytes(&mut self, socket: &Socket) -> usize {
-        while self.end == End::Open && socket.unread_bytes() > 0 {
+        while self.end == ReceiveState::Open && socket.unread_bytes() > 0 {
             match socket.try_recv() {
                 Some(Ok(Some(slice))) => self.receive(slice, socket),
                 _ => break,
@@ -147,9 +147,9 @@ impl Tls {
         self.content.bytes() + self.gathered.as_ref().map_or(0, |bytes| bytes.len())
     }
 
-    /// Queues `content` in records of its size, the largest of 16 KiB (rule 21).
+    /// Queues `content` in records of its size, at most 16 KiB each (rule 21).
     pub(crate) fn send(&mut self, socket: &Socket, content: &Chunk) {
-        if self.close_notify_sent || matches!(self.end, End::Failed(_)) {
+        if self.close_notify_sent || matches!(self.end, ReceiveState::Failed(_)) {
             return;
         }
         for piece in content.chunks(CONTENT_BYTES_MAX) {
@@ -162,11 +162,11 @@ impl Tls {
         }
     }
 
-    /// Says that nothing follows, so that the peer can tell the end from a cut (RFC 8446,
+    /// Sends close_notify, so that the peer can distinguish the end from truncation (RFC 8446,
     /// section 6.1).
     pub(crate) fn send_close_notify(&mut self, socket: &Socket) {
-        let can_say = self.info.is_some() && !matches!(self.end, End::Failed(_));
-        if !can_say || std::mem::replace(&mut self.close_notify_sent, true) {
+        let can_send = self.info.is_some() && !matches!(self.end, ReceiveState::Failed(_));
+        if !can_send || std::mem::replace(&mut self.close_notify_sent, true) {
             return;
         }
         let mut out = Buffer::take();
@@ -176,40 +176,40 @@ impl Tls {
         }
     }
 
-    /// Lets the session begin: a client's first message.
+    /// Sends a client's first message.
     pub(super) fn start(&mut self, socket: &Socket) {
         let mut out = Buffer::take();
         let done = self.session.process(&mut [], &mut out);
-        self.after(&done);
+        self.apply(&done);
         send(out, socket);
     }
 
-    /// Notes that something failed that rustls does not know of.
-    pub(super) fn give_up(&mut self, error: TlsError) {
+    /// Records a failure and counts it.
+    pub(super) fn fail_with(&mut self, error: TlsError) {
         let is_server = matches!(self.session, Session::Server(_));
-        self.end = End::Failed(error);
+        self.end = ReceiveState::Failed(error);
         count(|counters| counters.tls.count_failure(is_server, error.rule()));
         tracing::debug!(rule = error.rule(), is_server, "TLS failed");
     }
 
-    /// Takes in what was received, and answers what TLS itself has to answer.
+    /// Processes received bytes and sends TLS's own answers.
     pub(super) fn receive(&mut self, mut slice: Slice, socket: &Socket) {
         let mut out = Buffer::take();
-        while self.end == End::Open && !slice.is_empty() {
+        while self.end == ReceiveState::Open && !slice.is_empty() {
             match self.gathered.take() {
                 Some(gathered) => self.complete(gathered, &mut slice, &mut out),
                 None => self.decrypt(&mut slice, &mut out),
             }
         }
-        self.notice_handshake();
+        self.note_handshake();
         if self.info.is_some() && self.gathered.is_none() {
             self.since = None;
         }
         send(out, socket);
     }
 
-    /// Handles the records at the front of `slice` where they lie. Their content is moved
-    /// together, so that it makes one slice however small the records are.
+    /// Decrypts the complete records at the front of `slice` in place. Their contents are moved
+    /// together into one slice, however small the records are.
     fn decrypt(&mut self, slice: &mut Slice, out: &mut Buffer) {
         if slice.try_mut().is_none() {
             let mut copy = Buffer::take();
@@ -217,7 +217,7 @@ impl Tls {
             *slice = Slice::from_buffer(copy);
         }
         let Some(bytes) = slice.try_mut() else {
-            unreachable!("nobody else knows the copy")
+            unreachable!("the copy has no other owner")
         };
         let (mut at, mut seen, mut records) = (0, 0, 0);
         let mut content = 0..0;
@@ -238,8 +238,8 @@ impl Tls {
             at += done.consumed;
             seen = end - at;
             records += 1;
-            self.after(&done);
-            if seen > 0 || self.end != End::Open {
+            self.apply(&done);
+            if seen > 0 || self.end != ReceiveState::Open {
                 break;
             }
         }
@@ -251,11 +251,11 @@ impl Tls {
         self.hold(slice, seen);
     }
 
-    /// Keeps the start of what is not complete, of which the session has seen `seen` bytes. It is
-    /// copied, since it would pin the buffer for as long as the peer likes (rule 3).
+    /// Keeps the incomplete rest, of which the session has processed `seen` bytes. The rest is
+    /// copied, since otherwise the peer decides how long the receive buffer is pinned (rule 3).
     fn hold(&mut self, slice: &mut Slice, seen: usize) {
         let is_incomplete = seen > 0 || record_bytes(slice).is_none_or(|len| len > slice.len());
-        if self.end != End::Open || slice.is_empty() || !is_incomplete {
+        if self.end != ReceiveState::Open || slice.is_empty() || !is_incomplete {
             return;
         }
         let n = if seen > 0 { seen } else { slice.len() };
@@ -269,7 +269,7 @@ impl Tls {
         }
     }
 
-    /// Completes the record that was gathered as far as `slice` has it.
+    /// Appends bytes of `slice` to the gathered record, and processes the record once complete.
     fn complete(&mut self, mut gathered: Buffer, slice: &mut Slice, out: &mut Buffer) {
         while let Some(missing) = missing(&gathered[self.seen..])
             && !slice.is_empty()
@@ -284,7 +284,7 @@ impl Tls {
         }
         count(|counters| counters.tls.records_gathered += 1);
         let done = self.session.process(&mut gathered, out);
-        self.after(&done);
+        self.apply(&done);
         if let Some(range) = done.content {
             let mut content = Slice::from_buffer(gathered);
             content.truncate(range.end);
@@ -295,29 +295,29 @@ impl Tls {
         }
         gathered.drain(..done.consumed);
         self.seen = gathered.len();
-        if self.seen > self.seen_max && self.end == End::Open {
-            self.give_up(TlsError::HandshakeTooLarge);
+        if self.seen > self.seen_max && self.end == ReceiveState::Open {
+            self.fail_with(TlsError::HandshakeTooLarge);
         } else if self.seen > 0 {
             self.gathered = Some(gathered);
         }
     }
 
-    fn after(&mut self, done: &Processed) {
+    fn apply(&mut self, done: &Processed) {
         self.keep_choice();
         if let Some(error) = &done.failed {
             self.fail(error);
         } else if done.closed {
-            self.end = End::Closed;
+            self.end = ReceiveState::Closed;
         }
     }
 
     fn fail(&mut self, error: &Error) {
         tracing::debug!(%error, "TLS failed");
-        self.give_up(TlsError::new(error));
+        self.fail_with(TlsError::new(error));
     }
 }
 
-/// Bytes that a record lacks, as far as is known; `None` if nothing.
+/// Missing bytes of a record, or of its header if that is incomplete; `None` if complete.
 fn missing(record: &[u8]) -> Option<usize> {
     let wanted = match record_bytes(record) {
         Some(wanted) => wanted,
@@ -328,7 +328,7 @@ fn missing(record: &[u8]) -> Option<usize> {
         .filter(|&missing| missing > 0)
 }
 
-/// Not inlined, so that clear text has the socket's own inlined alone.
+/// Not inlined: only the path for clear text contains the socket's inlined code.
 #[inline(never)]
 fn send(out: Buffer, socket: &Socket) {
     if !out.is_empty() {

@@ -1,4 +1,4 @@
-//! Session tickets that every core can make and open without a lock (rule 22).
+//! Session tickets, which every core encrypts and decrypts without a lock (rule 22).
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use rustls::server::ProducesTickets;
 
 use super::error::TlsConfigError;
 
-/// How long a ticket is good for at most, as clients are told, in seconds: as long as the keys
-/// live if they are rotated every six hours.
+/// The lifetime hint that clients receive, in seconds: the lifetime of keys that are rotated every
+/// six hours.
 const LIFETIME_SECONDS: u32 = 12 * 60 * 60;
-/// Tickets are larger only if a client's certificates are, and then are not worth it.
+/// Only large client certificates make larger tickets; such sessions get none.
 const TICKET_BYTES_MAX: usize = 8 * 1024;
 const NAME_BYTES: usize = 8;
 
-/// The secrets that tickets are made with. They are made and exchanged by the control plane; the
-/// snapshots of all listeners and cores share them, so that a session begun on one resumes on
-/// any other with the same policy.
+/// The secrets that ticket keys are derived from. The control plane creates and rotates them. The
+/// snapshots of all listeners and cores share them, so that a session can be resumed on any of
+/// them that has the same policy.
 ///
-/// Exchange them every six hours or so with [`TicketKeys::rotated`]: a ticket lives as long as
-/// the keys that open it, and whoever learns them can read the sessions that it resumed.
+/// Rotate them about every six hours with [`TicketKeys::rotated`]: a ticket is valid as long as
+/// its keys exist, and an attacker with the keys can decrypt the resumed sessions.
 #[derive(Clone)]
 pub struct TicketKeys {
     current: [u8; 32],
@@ -32,7 +32,7 @@ impl TicketKeys {
     /// New secrets from the operating system's randomness.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// There is no randomness.
     pub fn new() -> Result<TicketKeys, TlsConfigError> {
         Ok(TicketKeys {
             current: random()?,
@@ -40,11 +40,11 @@ impl TicketKeys {
         })
     }
 
-    /// New secrets for new tickets. Tickets of the present ones are still accepted, older ones
-    /// no more.
+    /// New secrets for new tickets. Tickets from the current secrets are still accepted, older
+    /// ones are not.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// There is no randomness.
     pub fn rotated(&self) -> Result<TicketKeys, TlsConfigError> {
         Ok(TicketKeys {
             current: random()?,
@@ -52,9 +52,9 @@ impl TicketKeys {
         })
     }
 
-    /// Keys for one policy. Another policy has others: rustls does not ask for a certificate
-    /// again when a session is resumed, so a ticket from an open listener must be worth nothing
-    /// where one is demanded.
+    /// The keys for one policy; each policy has its own. rustls requests no certificate when it
+    /// resumes a session, so a listener that requires one must not accept tickets of a listener
+    /// that does not.
     pub(super) fn for_policy(&self, policy: &[u8]) -> Result<Tickets, TlsConfigError> {
         let previous = self.previous.as_ref();
         Ok(Tickets {
@@ -75,7 +75,7 @@ impl fmt::Debug for TicketKeys {
 fn random() -> Result<[u8; 32], TlsConfigError> {
     let mut bytes = [0; 32];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| TlsConfigError::new(None, "the system gives no random bytes", ""))?;
+    filled.map_err(|_| TlsConfigError::new(None, "the system provides no random bytes", ""))?;
     Ok(bytes)
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Tickets {
     previous: Option<TicketKey>,
 }
 
-/// A key and its name, which tickets begin with. Misuse of a nonce would not break it.
+/// A key and its name, which is the start of its tickets. The cipher resists repeated nonces.
 struct TicketKey {
     name: [u8; NAME_BYTES],
     key: RandomizedNonceKey,
@@ -104,7 +104,7 @@ impl TicketKey {
         let mut name = [0; NAME_BYTES];
         name.copy_from_slice(&part(b"blitz ticket name\0").as_ref()[..NAME_BYTES]);
         let key = RandomizedNonceKey::new(&AES_256_GCM_SIV, part(b"blitz ticket key\0").as_ref())
-            .map_err(|_| TlsConfigError::new(None, "no key for tickets could be made", ""))?;
+            .map_err(|_| TlsConfigError::new(None, "ticket keys cannot be derived", ""))?;
         Ok(TicketKey { name, key })
     }
 
@@ -127,7 +127,7 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-/// A ticket is the key's name, a nonce, and the sealed session.
+/// A ticket has three parts: the key's name, a nonce, and the encrypted session.
 impl ProducesTickets for Tickets {
     fn enabled(&self) -> bool {
         true
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_opens_under_its_policy_until_its_keys_are_gone() {
+    fn a_ticket_is_accepted_under_its_policy_until_its_keys_are_removed() {
         let keys = TicketKeys::new().unwrap();
         let open = keys.for_policy(b"open").unwrap();
         let ticket = open.encrypt(b"session").unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_or_short_ticket_is_no_ticket() {
+    fn a_changed_or_truncated_ticket_is_rejected() {
         let tickets = TicketKeys::new().unwrap().for_policy(b"").unwrap();
         let ticket = tickets.encrypt(b"session").unwrap();
         for at in 0..ticket.len() {

@@ -1,11 +1,11 @@
-//! The reactor's clock, as rustls asks for it.
+//! The reactor's clock for rustls.
 
 use std::time::UNIX_EPOCH;
 
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-/// What certificates are valid at. To be asked on cores only.
+/// The time that certificates are verified at. Only cores can read it.
 #[derive(Debug)]
 pub(super) struct CoreTime;
 

@@ -1,5 +1,5 @@
-//! The time for which a certificate is valid, read from its DER: webpki checks it but does not
-//! tell.
+//! The validity period of a certificate, read from its DER: webpki checks the period but does not
+//! expose it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// Reads it from a certificate; `None` if that is malformed.
+    /// Reads the period from a certificate; `None` if the certificate is malformed.
     pub(super) fn read(certificate: &[u8]) -> Option<Validity> {
         let mut outer = Der(certificate);
         let mut signed = Der(Der(outer.next(SEQUENCE)?).next(SEQUENCE)?);
@@ -25,7 +25,7 @@ impl Validity {
             signed.next(VERSION)?;
         }
         signed.next(INTEGER)?;
-        // The algorithm and the issuer.
+        // Skips the algorithm and the issuer.
         signed.next(SEQUENCE)?;
         signed.next(SEQUENCE)?;
         let mut times = Der(signed.next(SEQUENCE)?);
@@ -36,7 +36,7 @@ impl Validity {
     }
 }
 
-/// Elements of DER (X.690) one after the other.
+/// Reads DER elements (X.690) in order.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
@@ -84,7 +84,7 @@ fn digits(text: &[u8], n: usize) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
-/// `MMDDhhmmssZ` of a year. What is before 1970 counts as 1970.
+/// `MMDDhhmmssZ` of a year. Times before 1970 count as 1970.
 fn time(year: u64, text: &[u8]) -> Option<SystemTime> {
     let (month, rest) = digits(text, 2)?;
     let (day, rest) = digits(rest, 2)?;
@@ -104,14 +104,14 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     if year < 1970 {
         return 0;
     }
-    // Years begin in March, so that the day that some have comes last.
+    // Years are counted from March, so that the leap day is the last day of its year.
     let (year, month) = match month {
         1 | 2 => (year - 1, month + 9),
         _ => (year, month - 3),
     };
     let leap_days = year / 4 - year / 100 + year / 400;
     let days = year * 365 + leap_days + (153 * month + 2) / 5 + day - 1;
-    // 719,468 days lie between the first of March of the year 0 and 1970.
+    // There are 719,468 days from 1 March of the year 0 to 1 January 1970.
     days.saturating_sub(719_468)
 }
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn times_match_the_calendar() {
         assert_eq!(seconds(1970, "0101000000Z"), Some(0));
         assert_eq!(seconds(2000, "0229120000Z"), Some(951_825_600));
         assert_eq!(seconds(2026, "1122013000Z"), Some(1_795_311_000));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_or_change_makes_reading_panic() {
+    fn truncated_or_changed_certificates_cause_no_panic() {
         let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
         let der = made.cert.der();
         let validity = Validity::read(der).unwrap();

@@ -1,4 +1,4 @@
-//! A request on a warm connection takes all its memory from what earlier ones left behind.
+//! A request on a warm connection reuses the memory of earlier requests and allocates nothing.
 
 use std::alloc::System;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::support::{Server, on_each_driver, options};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Requests per round. What each of them allocates shows at least as often.
+/// Requests per round. An allocation per request is counted at least as often.
 const REQUESTS: usize = 1_000;
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nUser-Agent: test\r\n\r\n";
@@ -29,7 +29,7 @@ fn requests_on_a_warm_connection_allocate_nothing() {
             ..options()
         });
         let mut client = TcpStream::connect(server.address).unwrap();
-        // A table grows once in a while; what a request costs shows in every round.
+        // Tables sometimes grow in one round; an allocation per request appears in every round.
         let rounds = [(); 4].map(|()| allocations_of_a_round(&mut client));
         assert!(rounds.contains(&0), "{rounds:?}");
     });

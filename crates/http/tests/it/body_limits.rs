@@ -42,11 +42,11 @@ fn large_bodies_arrive_whole() {
 }
 
 #[test]
-fn a_reader_that_stops_stops_the_sender() {
+fn a_reader_that_stops_reading_stalls_the_sender() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
-        // More than the kernel's buffers on the way there and back.
+        // More than the kernel's buffers in both directions.
         const PIECE: usize = 1 << 20;
         const HUGE: usize = 256 * PIECE;
         let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {HUGE}\r\n\r\n");
@@ -55,6 +55,6 @@ fn a_reader_that_stops_stops_the_sender() {
         client.0.set_write_timeout(stall).unwrap();
         let piece = vec![0; PIECE];
         let all = (0..HUGE / PIECE).try_for_each(|_| client.0.write_all(&piece));
-        assert!(all.is_err(), "nobody reads the echo, so writing must stall");
+        assert!(all.is_err(), "the echo is not read, so writing must stall");
     });
 }

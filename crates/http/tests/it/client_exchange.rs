@@ -141,7 +141,7 @@ fn a_response_may_come_before_the_request_is_sent() {
             server.head();
             server.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig");
             server.expect("ab");
-            // The client cannot go on with this connection.
+            // The client cannot reuse this connection.
             server.expect_end();
         };
         against(io, script, async |connection| {
@@ -173,7 +173,7 @@ fn a_response_delimited_by_close_ends_with_it() {
 }
 
 #[test]
-fn failures_tell_what_happened() {
+fn failures_are_reported_with_their_cause() {
     on_each_driver(|io| {
         let nothing = |mut server: Raw| {
             server.expect(GET);
@@ -200,7 +200,7 @@ fn failures_tell_what_happened() {
             "{error:?}"
         );
 
-        // It has not even ended its line and waits for us: what is no HTTP is refused at once.
+        // The line has not ended yet: bytes that are not HTTP are rejected at once.
         let stranger = |mut server: Raw| {
             server.expect(GET).send("SSH-2.0-").expect_end();
         };
@@ -217,7 +217,7 @@ fn failures_tell_what_happened() {
 }
 
 #[test]
-fn a_server_that_may_take_its_time_does() {
+fn a_slow_server_with_a_long_response_timeout_is_awaited() {
     on_each_driver(|io| {
         let slow = |mut server: Raw| {
             server.expect(GET);
@@ -267,7 +267,7 @@ fn bodies_that_end_early_or_stall_are_errors() {
 }
 
 #[test]
-fn a_body_of_known_length_has_to_come_at_a_rate_and_a_stream_of_events_has_not() {
+fn the_minimum_rate_applies_to_bodies_of_known_length_but_not_to_event_streams() {
     on_each_driver(|io| {
         for (head, chunk, may_drip) in [
             ("Content-Length: 1000", "x", false),
@@ -303,7 +303,7 @@ fn a_body_of_known_length_has_to_come_at_a_rate_and_a_stream_of_events_has_not()
 }
 
 #[test]
-fn an_answer_in_packets_that_came_before_it_was_read_is_read_to_its_end() {
+fn a_response_in_packets_that_arrived_before_reading_is_read_to_its_end() {
     on_each_driver(|io| {
         for packet_bytes in [1, 2, 3, 7, 20] {
             let script = move |mut server: Raw| {
@@ -330,7 +330,7 @@ fn an_answer_in_packets_that_came_before_it_was_read_is_read_to_its_end() {
 }
 
 #[test]
-fn an_answer_without_content_ends_with_its_head_whatever_follows() {
+fn a_response_without_content_ends_with_its_head_whatever_follows() {
     on_each_driver(|io| {
         for (method, answer) in [
             (
@@ -369,7 +369,7 @@ fn an_answer_without_content_ends_with_its_head_whatever_follows() {
 }
 
 #[test]
-fn nobody_listening_is_refused() {
+fn a_port_without_a_listener_refuses_the_connection() {
     on_each_driver(|io| {
         let gone = std::net::TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -386,7 +386,7 @@ fn nobody_listening_is_refused() {
 }
 
 #[test]
-fn giving_the_response_up_closes_the_connection() {
+fn dropping_the_response_closes_the_connection() {
     on_each_driver(|io| {
         let script = |mut server: Raw| server.expect(GET).expect_end();
         against(io, script, async |connection| {
@@ -422,7 +422,7 @@ fn an_upgrade_makes_a_tunnel() {
             assert_eq!(&*data, b"first");
             tunnel.send.data("ping").await.unwrap();
             assert_eq!(content(&mut tunnel.recv).await.unwrap(), "pong");
-            // The other direction lives on after FIN.
+            // The other direction stays open after FIN.
             tunnel.send.data("still").await.unwrap();
             tunnel.send.finish(None).unwrap();
             blitz_http::sleep(Duration::from_millis(20)).await;

@@ -34,7 +34,7 @@ fn a_head_that_never_ends_gets_408() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_without_a_word() {
+fn an_idle_connection_is_closed_without_a_response() {
     on_each_driver(|io| {
         let server = Server::with(io, || {
             limits(|l| l.idle_timeout = Duration::from_millis(150))
@@ -59,7 +59,7 @@ fn a_body_below_the_minimum_rate_gets_408() {
         });
         let mut client = server.connect();
         client.send("POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
-        // These earn 100 ms on top of the grace.
+        // These bytes add 100 ms to the grace period.
         client.send(vec![b'x'; 100]);
         let begun = Instant::now();
         assert!(
@@ -77,7 +77,7 @@ fn a_body_below_the_minimum_rate_gets_408() {
 }
 
 #[test]
-fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
+fn a_body_that_stalls_after_the_response_head_ends_the_exchange() {
     on_each_driver(|io| {
         let server = Server::with(io, || {
             limits(|l| {
@@ -89,7 +89,7 @@ fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
         let mut client = server.connect();
         client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n");
         client.head();
-        // No rate is asked for any more: each byte within the time is enough.
+        // The minimum rate no longer applies: each byte before the deadline is enough.
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(120));
             client.send("x").expect("x");
@@ -100,7 +100,7 @@ fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
 }
 
 #[test]
-fn a_body_that_may_take_its_time_does() {
+fn a_body_without_a_minimum_rate_may_be_slow() {
     on_each_driver(|io| {
         let server = Server::with(io, || {
             limits(|l| l.body_rate_grace = Duration::from_millis(100))
@@ -110,14 +110,14 @@ fn a_body_that_may_take_its_time_does() {
         std::thread::sleep(Duration::from_millis(300));
         client.send("abc").head();
         client.expect("abc");
-        // The next request on the connection is not its heir.
+        // The exception does not apply to the next request on the connection.
         client.send("POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");
         assert!(client.head().starts_with("HTTP/1.1 408 "));
     });
 }
 
 #[test]
-fn the_rate_counts_only_before_the_answer() {
+fn the_minimum_rate_applies_only_before_the_response() {
     on_each_driver(|io| {
         let server = Server::with(io, || {
             limits(|l| l.body_rate_grace = Duration::from_millis(100))
@@ -132,7 +132,7 @@ fn the_rate_counts_only_before_the_answer() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_dropped() {
+fn a_client_that_reads_nothing_is_disconnected() {
     on_each_driver(|io| {
         let server = Server::with(io, || {
             limits(|l| l.send_stall_timeout = Duration::from_millis(200))
@@ -145,7 +145,7 @@ fn a_client_that_takes_nothing_is_dropped() {
 }
 
 #[test]
-fn a_silent_tunnel_is_given_up() {
+fn a_silent_tunnel_is_closed() {
     on_each_driver(|io| {
         let server = Server::with(io, || {
             limits(|l| l.stream_idle_timeout = Duration::from_millis(200))
@@ -159,12 +159,12 @@ fn a_silent_tunnel_is_given_up() {
             std::thread::sleep(Duration::from_millis(100));
             client.send("ping").expect("ping");
         }
-        server.until("given up", |counters| counters.tunnel_timeouts == 1);
+        server.until("closed", |counters| counters.tunnel_timeouts == 1);
     });
 }
 
 #[test]
-fn empty_lines_do_not_make_a_connection_less_idle() {
+fn empty_lines_do_not_restart_the_idle_timeout() {
     on_each_driver(|io| {
         let server = Server::with(io, || {
             limits(|l| {
@@ -211,7 +211,7 @@ fn empty_lines_count_for_their_own_connection() {
         client.send("\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(client.head().starts_with("HTTP/1.1 200 "));
         client.expect("hello");
-        // A request makes room for as many again; three are too many, however they arrive.
+        // A request resets the count; three empty lines are too many, however they arrive.
         let before = server.ask(blitz_http::reactor::counters).received_bytes;
         for count in 1..=2 {
             client.send("\r\n");

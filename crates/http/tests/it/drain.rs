@@ -25,7 +25,7 @@ fn draining_closes_idle_connections_and_finishes_the_rest() {
 }
 
 #[test]
-fn draining_accepts_no_more() {
+fn draining_stops_accepting() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut busy = server.connect();
@@ -41,7 +41,7 @@ fn draining_accepts_no_more() {
 }
 
 #[test]
-fn what_is_left_at_the_deadline_is_dropped() {
+fn exchanges_are_aborted_at_the_deadline() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut busy = server.connect();

@@ -3,7 +3,7 @@ use std::io::Write;
 use crate::support::{Server, on_each_driver};
 
 #[test]
-fn a_small_unread_body_is_passed_over() {
+fn a_small_unread_body_is_discarded() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -23,13 +23,13 @@ fn a_small_unread_body_is_passed_over() {
 }
 
 #[test]
-fn a_large_unread_body_closes_the_connection_after_the_answer() {
+fn a_large_unread_body_closes_the_connection_after_the_response() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
         client.send("POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n");
         client.send(vec![b'x'; 30_000]);
-        // The answer survives although the client goes on sending.
+        // The response arrives although the client continues to send.
         let head = client.head();
         assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
         client.expect("hello");
@@ -38,10 +38,10 @@ fn a_large_unread_body_closes_the_connection_after_the_answer() {
     });
 }
 
-/// Of a chunked body nobody knows how much is to come, so the answer cannot say that the connection closes.
-/// A client whose kernel has taken all of it may send its next request.
+/// The rest of a chunked body has an unknown length, so the response cannot announce that the
+/// connection closes. A client whose kernel has taken the whole body may send its next request.
 #[test]
-fn a_large_chunked_body_that_is_not_read_does_not_cost_the_next_request() {
+fn a_large_unread_chunked_body_does_not_prevent_the_next_request() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -57,7 +57,7 @@ fn a_large_chunked_body_that_is_not_read_does_not_cost_the_next_request() {
 }
 
 #[test]
-fn a_chunked_body_that_is_not_read_and_does_not_end_closes_the_connection() {
+fn an_unread_endless_chunked_body_closes_the_connection() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -70,7 +70,7 @@ fn a_chunked_body_that_is_not_read_and_does_not_end_closes_the_connection() {
     });
 }
 
-/// A chunk of so many bytes.
+/// A chunk of this many bytes.
 fn chunk(bytes: usize) -> Vec<u8> {
     let mut chunk = format!("{bytes:x}\r\n").into_bytes();
     chunk.resize(chunk.len() + bytes, b'x');
@@ -79,7 +79,7 @@ fn chunk(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_service_that_says_nothing_makes_a_500() {
+fn a_service_without_a_response_causes_a_500() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -93,9 +93,9 @@ fn a_service_that_says_nothing_makes_a_500() {
     });
 }
 
-/// The client takes such an answer for complete, and its next request may be on its way.
+/// The client considers such a response complete and may already have sent its next request.
 #[test]
-fn an_answer_that_is_given_up_behind_its_last_byte_is_complete() {
+fn a_response_cancelled_after_its_last_byte_is_complete() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();

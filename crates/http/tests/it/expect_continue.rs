@@ -3,7 +3,7 @@ use crate::support::{Server, on_each_driver};
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 
 #[test]
-fn reading_the_body_asks_for_it() {
+fn reading_the_body_sends_100_continue() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -18,7 +18,7 @@ fn reading_the_body_asks_for_it() {
 }
 
 #[test]
-fn content_that_comes_unasked_needs_no_continue() {
+fn content_sent_without_waiting_needs_no_100_continue() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -31,7 +31,7 @@ fn content_that_comes_unasked_needs_no_continue() {
 }
 
 #[test]
-fn an_answer_instead_of_continue_closes() {
+fn a_final_response_instead_of_100_continue_closes_the_connection() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -67,7 +67,7 @@ fn interim_responses_come_before_the_final_one() {
         assert!(hints.starts_with("HTTP/1.1 103 "), "{hints}");
         assert!(client.head().starts_with("HTTP/1.1 200 OK\r\n"));
         client.expect("hinted");
-        // RFC 9110, section 15.2: not towards HTTP/1.0.
+        // RFC 9110, section 15.2: no interim response to HTTP/1.0.
         let mut old = server.connect();
         old.send("GET /hints HTTP/1.0\r\n\r\n");
         assert!(old.head().starts_with("HTTP/1.1 200 OK\r\n"));

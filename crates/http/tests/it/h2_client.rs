@@ -1,4 +1,4 @@
-//! A blocking HTTP/2 client: our machine over a plain socket.
+//! A blocking HTTP/2 client: our protocol machine over a plain socket.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -17,17 +17,17 @@ pub(crate) struct Client {
     input: Vec<u8>,
     pub(crate) out: Vec<u8>,
     answers: HashMap<StreamId, Answer>,
-    /// The code of the server's GOAWAY, once it has come.
+    /// The error code of the server's GOAWAY, if received.
     pub(crate) go_away: Option<Code>,
-    /// Whatever the machine has to say is kept back.
+    /// The machine's output is not sent.
     pub(crate) is_mute: bool,
-    /// What was received is given back to the server's windows.
+    /// Received bytes are returned to the server's windows.
     pub(crate) reads: bool,
-    /// What was not.
+    /// Received bytes that were not returned to the windows.
     held: Vec<(StreamId, usize)>,
 }
 
-/// What came of one stream so far.
+/// The received part of one stream.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Answer {
     pub(crate) informational: Vec<Status>,
@@ -51,14 +51,14 @@ impl Client {
         client
     }
 
-    /// Goes on with HTTP/2 on a connection that has begun with a request in HTTP/1.1, whose answer
-    /// comes in the returned stream.
+    /// Continues with HTTP/2 on a connection that has begun with an HTTP/1.1 request. The response
+    /// arrives in the returned stream.
     pub(crate) fn upgraded(stream: TcpStream, method: Method) -> (Client, StreamId) {
         let mut client = Client::over(stream, &Limits::default());
         let mut preface = Vec::new();
         client.machine.start(&mut preface);
-        // To the machine it is a request like others, but for what is sent of it. GET leaves
-        // nothing in the table of fields.
+        // The machine handles it like other requests, but its frames are not sent. GET adds no
+        // entry to the table of fields.
         let request = RequestHead::new(method, "/");
         let stream = client.send_head(&request, BodyLength::Empty);
         client.out = preface;
@@ -82,14 +82,14 @@ impl Client {
         }
     }
 
-    /// Gives back to the server's windows what was received.
+    /// Returns the received bytes to the server's windows.
     pub(crate) fn read_all(&mut self) {
         for (stream, bytes) in self.held.drain(..) {
             self.machine.release(stream, bytes, &mut self.out);
         }
     }
 
-    /// Queues the head of a request; it leaves with the next [`flush`](Client::flush).
+    /// Queues the head of a request; the next [`flush`](Client::flush) sends it.
     pub(crate) fn request(&mut self, method: Method, path: &str, length: BodyLength) -> StreamId {
         let mut head = RequestHead::new(method, path);
         head.set_authority("a");
@@ -113,7 +113,7 @@ impl Client {
         self.out.clear();
     }
 
-    /// Queues as much content as the windows allow; says how much that is.
+    /// Queues as much content as the windows allow; returns the number of bytes.
     pub(crate) fn queue(&mut self, stream: StreamId, content: &[u8]) -> usize {
         let mut queued = 0;
         loop {
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Sends content, and takes in what comes meanwhile.
+    /// Sends content, and receives in between.
     pub(crate) fn send(&mut self, stream: StreamId, mut content: &[u8], end: bool) {
         loop {
             let sent = self
@@ -148,14 +148,14 @@ impl Client {
         }
     }
 
-    /// Waits until the answer is complete, or the stream was reset.
+    /// Waits until the response is complete, or the stream was reset.
     pub(crate) fn answer(&mut self, stream: StreamId) -> Answer {
         self.until(stream, |answer| {
             answer.is_complete || answer.reset.is_some()
         })
     }
 
-    /// Waits until `holds` of what has come of a stream.
+    /// Waits until `holds` is true for the received part of a stream.
     pub(crate) fn until(&mut self, stream: StreamId, holds: impl Fn(&Answer) -> bool) -> Answer {
         self.flush();
         while !holds(&self.answers[&stream]) {

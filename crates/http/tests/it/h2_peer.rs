@@ -1,4 +1,4 @@
-//! A blocking HTTP/2 server that does what a test says: our machine over a socket, perhaps with TLS.
+//! A blocking, scripted HTTP/2 server: our protocol machine over a socket, with or without TLS.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -12,23 +12,23 @@ use rustls::{ServerConnection, StreamOwned};
 use crate::support::SOON;
 
 pub(crate) struct H2Peer {
-    stream: Box<dyn Carrier>,
+    stream: Box<dyn PeerStream>,
     pub(crate) machine: Connection,
     received: Received,
     input: Vec<u8>,
     pub(crate) out: Vec<u8>,
-    asked: HashMap<StreamId, Asked>,
-    /// Whose heads nobody has looked at.
+    requests: HashMap<StreamId, ReceivedRequest>,
+    /// Streams whose heads the script has not read.
     new: VecDeque<StreamId>,
-    /// The client has said good-bye.
+    /// The client has sent GOAWAY.
     pub(crate) go_away: bool,
-    /// It does not matter if nothing comes.
+    /// Whether a read timeout is allowed.
     is_waiting: bool,
 }
 
-/// What came of one stream so far.
+/// The received part of one stream.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) head: RequestHead,
     pub(crate) content: Vec<u8>,
     pub(crate) trailers: Option<Fields>,
@@ -36,34 +36,34 @@ pub(crate) struct Asked {
     pub(crate) reset: Option<Code>,
 }
 
-/// What the bytes go over.
-pub(crate) trait Carrier: Read + Write + Send {
+/// The transport of the bytes.
+pub(crate) trait PeerStream: Read + Write + Send {
     /// Sends FIN.
     fn fin(&mut self);
 
-    /// The longest wait of a read.
-    fn set_patience(&mut self, patience: Duration);
+    /// Sets the read timeout.
+    fn set_timeout(&mut self, timeout: Duration);
 }
 
-impl Carrier for TcpStream {
+impl PeerStream for TcpStream {
     fn fin(&mut self) {
         let _ = self.shutdown(Shutdown::Write);
     }
 
-    fn set_patience(&mut self, patience: Duration) {
-        self.set_read_timeout(Some(patience)).expect("sets");
+    fn set_timeout(&mut self, timeout: Duration) {
+        self.set_read_timeout(Some(timeout)).expect("sets");
     }
 }
 
-impl Carrier for StreamOwned<ServerConnection, TcpStream> {
+impl PeerStream for StreamOwned<ServerConnection, TcpStream> {
     fn fin(&mut self) {
         self.conn.send_close_notify();
         let _ = self.flush();
         self.sock.fin();
     }
 
-    fn set_patience(&mut self, patience: Duration) {
-        self.sock.set_patience(patience);
+    fn set_timeout(&mut self, timeout: Duration) {
+        self.sock.set_timeout(timeout);
     }
 }
 
@@ -84,15 +84,15 @@ impl H2Peer {
         H2Peer::speaking(Box::new(stream), limits)
     }
 
-    /// Over a connection that has its deadlines.
-    pub(crate) fn speaking(stream: Box<dyn Carrier>, limits: &Limits) -> H2Peer {
+    /// A peer on a stream whose timeouts are set.
+    pub(crate) fn speaking(stream: Box<dyn PeerStream>, limits: &Limits) -> H2Peer {
         let mut peer = H2Peer {
             stream,
             machine: Connection::server(limits),
             received: Received::default(),
             input: Vec::new(),
             out: Vec::new(),
-            asked: HashMap::new(),
+            requests: HashMap::new(),
             new: VecDeque::new(),
             go_away: false,
             is_waiting: false,
@@ -116,26 +116,32 @@ impl H2Peer {
             }
         }
         let stream = self.new.pop_front()?;
-        Some((stream, self.asked[&stream].head.clone()))
+        Some((stream, self.requests[&stream].head.clone()))
     }
 
     /// The next request, complete.
-    pub(crate) fn request(&mut self) -> Option<(StreamId, Asked)> {
+    pub(crate) fn request(&mut self) -> Option<(StreamId, ReceivedRequest)> {
         let (stream, _) = self.next()?;
-        let asked = self.until(stream, |asked| asked.is_complete || asked.reset.is_some());
-        Some((stream, asked))
+        let request = self.until(stream, |request| {
+            request.is_complete || request.reset.is_some()
+        });
+        Some((stream, request))
     }
 
-    /// Waits until `holds` of what has come of a stream.
-    pub(crate) fn until(&mut self, stream: StreamId, holds: impl Fn(&Asked) -> bool) -> Asked {
+    /// Waits until `holds` is true for the received part of a stream.
+    pub(crate) fn until(
+        &mut self,
+        stream: StreamId,
+        holds: impl Fn(&ReceivedRequest) -> bool,
+    ) -> ReceivedRequest {
         self.flush();
-        while !holds(&self.asked[&stream]) {
-            assert!(self.receive(), "closed early: {:?}", self.asked[&stream]);
+        while !holds(&self.requests[&stream]) {
+            assert!(self.receive(), "closed early: {:?}", self.requests[&stream]);
         }
-        self.asked[&stream].clone()
+        self.requests[&stream].clone()
     }
 
-    /// Answers in full.
+    /// Sends a complete response.
     pub(crate) fn answer(&mut self, stream: StreamId, status: Status, content: &str) {
         let length = match content.len() {
             0 => BodyLength::Empty,
@@ -148,12 +154,12 @@ impl H2Peer {
         self.flush();
     }
 
-    /// Queues the head of an answer.
+    /// Queues the head of a response.
     pub(crate) fn start(&mut self, stream: StreamId, head: &ResponseHead, length: BodyLength) {
         self.machine.send_head(stream, head, length, &mut self.out);
     }
 
-    /// Sends content, and takes in what comes meanwhile.
+    /// Sends content, and receives in between.
     pub(crate) fn send(&mut self, stream: StreamId, content: &[u8], end: bool) {
         let sent = self.send_some(stream, content, end);
         if sent < content.len() {
@@ -192,7 +198,7 @@ impl H2Peer {
         self.flush();
     }
 
-    /// Sends content and at once a reset.
+    /// Sends content followed at once by a reset.
     pub(crate) fn send_and_reset(
         &mut self,
         stream: StreamId,
@@ -208,7 +214,7 @@ impl H2Peer {
         self.reset(stream, code);
     }
 
-    /// The bytes of a GOAWAY that names the last stream that is worked on.
+    /// The bytes of a GOAWAY with the last processed stream.
     pub(crate) fn send_go_away(&mut self, last: u32) {
         self.out.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0]);
         self.out.extend_from_slice(&last.to_be_bytes());
@@ -217,20 +223,20 @@ impl H2Peer {
     }
 
     pub(crate) fn flush(&mut self) {
-        // The client may have gone.
+        // The client may have closed.
         let _ = self.stream.write_all(&self.out);
         let _ = self.stream.flush();
         self.out.clear();
     }
 
-    /// Takes in what comes for a while.
+    /// Receives for a while.
     pub(crate) fn wait(&mut self, within: Duration) {
         self.flush();
-        self.stream.set_patience(Duration::from_millis(10));
+        self.stream.set_timeout(Duration::from_millis(10));
         self.is_waiting = true;
         let until = Instant::now() + within;
         while Instant::now() < until && self.receive() {}
-        self.stream.set_patience(SOON);
+        self.stream.set_timeout(SOON);
         self.is_waiting = false;
     }
 
@@ -286,27 +292,27 @@ impl H2Peer {
     fn note(&mut self, event: &Event, input: &[u8]) {
         match event {
             Event::Head { stream, end, .. } => {
-                let asked = Asked {
+                let request = ReceivedRequest {
                     head: self.received.request.clone(),
                     is_complete: *end,
-                    ..Asked::default()
+                    ..ReceivedRequest::default()
                 };
-                self.asked.insert(*stream, asked);
+                self.requests.insert(*stream, request);
                 self.new.push_back(*stream);
             }
             Event::Data { stream, range, end } => {
-                let asked = self.asked.entry(*stream).or_default();
-                asked.content.extend_from_slice(&input[range.clone()]);
-                asked.is_complete |= end;
+                let request = self.requests.entry(*stream).or_default();
+                request.content.extend_from_slice(&input[range.clone()]);
+                request.is_complete |= end;
                 self.machine.release(*stream, range.len(), &mut self.out);
             }
             Event::Trailers { stream } => {
-                let asked = self.asked.entry(*stream).or_default();
-                asked.trailers = Some(self.received.trailers.clone());
-                asked.is_complete = true;
+                let request = self.requests.entry(*stream).or_default();
+                request.trailers = Some(self.received.trailers.clone());
+                request.is_complete = true;
             }
             Event::Reset { stream, code, .. } => {
-                self.asked.entry(*stream).or_default().reset = Some(*code);
+                self.requests.entry(*stream).or_default().reset = Some(*code);
                 self.machine.forget(*stream);
             }
             Event::GoAway { .. } => self.go_away = true,
@@ -315,7 +321,7 @@ impl H2Peer {
     }
 }
 
-/// Of TLS the end may come without a word.
+/// The end of a connection; over TLS also an end without close_notify.
 fn is_end(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }

@@ -34,14 +34,14 @@ fn many_requests_share_a_connection() {
     });
 }
 
-/// RFC 9113, section 3.4: however its preface is cut, a connection speaks HTTP/2; and one that only begins
-/// like it speaks HTTP/1.1.
+/// RFC 9113, section 3.4: a connection uses HTTP/2 however its preface is split. A connection that
+/// only begins like the preface uses HTTP/1.1.
 #[test]
-fn a_preface_is_recognised_wherever_it_is_cut() {
+fn a_preface_is_recognised_wherever_it_is_split() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        // SETTINGS without a setting.
+        // Empty SETTINGS.
         bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
         for cut in 1..bytes.len() {
             for next in [cut + 1, bytes.len()] {
@@ -70,7 +70,7 @@ fn a_preface_is_recognised_wherever_it_is_cut() {
             client.0.read_exact(&mut answer).expect("an answer");
             assert_eq!(&answer, b"HTTP/1.1");
         }
-        // Nothing more comes: HTTP/1.1 says what it thinks of it.
+        // FIN follows: HTTP/1.1 handles the bytes.
         let mut client = server.connect();
         client.0.write_all(b"PR").expect("sends");
         client.0.shutdown(Shutdown::Write).expect("FIN");
@@ -79,9 +79,9 @@ fn a_preface_is_recognised_wherever_it_is_cut() {
     });
 }
 
-/// What comes at once from many is begun in several turns, and all of it is answered.
+/// Many requests that arrive at once are started in several turns, and all are answered.
 #[test]
-fn a_core_begins_a_bounded_number_of_requests_in_a_turn() {
+fn a_core_starts_a_bounded_number_of_requests_per_turn() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut clients = [(); 3].map(|()| Client::connect(server.address));
@@ -123,7 +123,7 @@ fn a_connection_without_streams_keeps_its_state() {
 }
 
 #[test]
-fn the_preface_may_come_in_pieces() {
+fn the_preface_may_arrive_in_pieces() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -177,7 +177,7 @@ fn large_bodies_arrive_whole() {
 }
 
 #[test]
-fn one_who_reads_nothing_holds_nobody_up() {
+fn a_client_that_reads_nothing_does_not_delay_others() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -195,7 +195,7 @@ fn one_who_reads_nothing_holds_nobody_up() {
 }
 
 #[test]
-fn answers_without_content_say_what_they_would_have() {
+fn responses_without_content_keep_their_content_length() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -208,7 +208,7 @@ fn answers_without_content_say_what_they_would_have() {
 }
 
 #[test]
-fn interim_answers_come_before_the_final_one() {
+fn interim_responses_arrive_before_the_final_one() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -226,7 +226,7 @@ fn interim_answers_come_before_the_final_one() {
 }
 
 #[test]
-fn the_rest_of_a_request_that_is_answered_is_passed_over() {
+fn the_rest_of_an_answered_request_is_discarded() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -244,7 +244,7 @@ fn the_rest_of_a_request_that_is_answered_is_passed_over() {
 }
 
 #[test]
-fn what_is_cut_off_is_reset() {
+fn a_truncated_response_is_reset() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -259,9 +259,9 @@ fn what_is_cut_off_is_reset() {
 /// SETTINGS with SETTINGS_INITIAL_WINDOW_SIZE 0.
 const NO_WINDOW: [u8; 15] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
 
-/// One client cannot have every stream fill its share while it takes nothing.
+/// A client that reads nothing cannot make every stream fill its share.
 #[test]
-fn what_all_streams_of_a_connection_may_queue_is_bounded() {
+fn the_queued_bytes_of_all_streams_of_a_connection_are_bounded() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -270,7 +270,7 @@ fn what_all_streams_of_a_connection_may_queue_is_bounded() {
             client.request(Method::Get, "/big", BodyLength::Empty);
         }
         client.flush();
-        server.until("all asked", |counters| counters.requests == 90);
+        server.until("all received", |counters| counters.requests == 90);
         thread::sleep(Duration::from_millis(100));
         let given = server.ask(|| BIG_GIVEN.get());
         assert!(
@@ -280,10 +280,10 @@ fn what_all_streams_of_a_connection_may_queue_is_bounded() {
     });
 }
 
-/// The client has no window for what the core says in the service's stead, and takes no place with
-/// it for ever.
+/// The client has no window for the response that the core generates. The stream must not stay
+/// open for ever.
 #[test]
-fn an_answer_that_cannot_be_completed_is_reset() {
+fn a_response_that_cannot_be_completed_is_reset() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -297,15 +297,15 @@ fn an_answer_that_cannot_be_completed_is_reset() {
     });
 }
 
-/// SETTINGS and WINDOW_UPDATE that open all windows of a client as far as they go.
+/// SETTINGS and WINDOW_UPDATE that open all windows of a client to their maximum.
 const WIDE_WINDOWS: [u8; 28] = [
     0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff, // each stream's
     0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0, 0, 0, // the connection's
 ];
 
-/// Frames that it sends do not keep a client alive that takes none.
+/// Frames from a client do not keep its connection open while it reads nothing.
 #[test]
-fn a_client_that_takes_nothing_is_dropped_whatever_it_sends() {
+fn a_client_that_reads_nothing_is_disconnected_whatever_it_sends() {
     on_each_driver(|io| {
         let server = Server::with(io, || {
             let mut options = options();
@@ -321,7 +321,7 @@ fn a_client_that_takes_nothing_is_dropped_whatever_it_sends() {
         for _ in 0..SOON.as_millis() / 50 {
             thread::sleep(Duration::from_millis(50));
             client.machine.ping(&mut client.out);
-            // Fails once the server has given up.
+            // Fails after the server has closed.
             let _ = client.stream.write_all(&client.out);
             client.out.clear();
             if server.counters().connections == 0 {
@@ -348,7 +348,7 @@ fn a_reset_ends_the_exchange_and_nothing_else() {
 }
 
 #[test]
-fn a_client_that_goes_cancels_everything() {
+fn a_client_that_closes_cancels_all_exchanges() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -358,7 +358,7 @@ fn a_client_that_goes_cancels_everything() {
         client.request(Method::Post, "/whole", BodyLength::Known(5));
         client.flush();
         server.until("six requests", |counters| counters.requests == 6);
-        // What is unread makes it a reset.
+        // Unread bytes turn the close into a reset.
         client.stream.peek(&mut [0]).expect("settings");
         Raw::over(client.stream).reset();
         server.until("closed", |counters| counters.connections == 0);
@@ -377,7 +377,7 @@ fn a_client_that_goes_cancels_everything() {
 }
 
 #[test]
-fn draining_finishes_what_is_under_way() {
+fn draining_finishes_running_exchanges() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut idle = Client::connect(server.address);
@@ -397,7 +397,7 @@ fn draining_finishes_what_is_under_way() {
 }
 
 #[test]
-fn what_is_left_at_the_deadline_is_dropped() {
+fn exchanges_are_aborted_at_the_deadline() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -422,7 +422,7 @@ fn hurried() -> ServeOptions {
 }
 
 #[test]
-fn heads_that_dribble_idle_connections_and_slow_bodies_run_out_of_time() {
+fn slow_heads_idle_connections_and_slow_bodies_time_out() {
     on_each_driver(|io| {
         let server = Server::with(io, hurried);
         let mut dribbling = Client::connect(server.address);
@@ -444,7 +444,7 @@ fn heads_that_dribble_idle_connections_and_slow_bodies_run_out_of_time() {
 }
 
 #[test]
-fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
+fn a_body_that_stalls_after_the_response_head_ends_the_exchange() {
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
             limits: Limits {
@@ -462,7 +462,7 @@ fn a_body_that_is_silent_behind_the_head_of_its_answer_ends_the_exchange() {
 }
 
 #[test]
-fn ping_does_not_make_a_connection_less_idle() {
+fn ping_does_not_restart_the_idle_timeout() {
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
             limits: Limits {
@@ -473,7 +473,7 @@ fn ping_does_not_make_a_connection_less_idle() {
         });
         let mut client = Client::connect(server.address);
         for _ in 0..2 {
-            // A stream begins the time anew, PING does not.
+            // A stream restarts the timeout, PING does not.
             client.get("/hello");
             for _ in 0..4 {
                 thread::sleep(Duration::from_millis(150));
@@ -490,9 +490,9 @@ fn ping_does_not_make_a_connection_less_idle() {
     });
 }
 
-/// Whether it waits for something or for nothing at all.
+/// Both with and without an open stream.
 #[test]
-fn who_does_not_acknowledge_our_settings_is_given_up() {
+fn a_connection_without_settings_acknowledgement_is_closed() {
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
             limits: Limits {
@@ -520,7 +520,7 @@ fn who_does_not_acknowledge_our_settings_is_given_up() {
 }
 
 #[test]
-fn a_body_that_may_take_its_time_does() {
+fn a_body_without_a_minimum_rate_may_be_slow() {
     on_each_driver(|io| {
         let server = Server::with(io, hurried);
         let mut client = Client::connect(server.address);
@@ -529,7 +529,7 @@ fn a_body_that_may_take_its_time_does() {
         thread::sleep(Duration::from_millis(250));
         client.send(stream, b"abc", true);
         assert_eq!(client.answer(stream).content, b"abc");
-        // The next stream is not its heir.
+        // The exception does not apply to the next stream.
         let stream = client.request(Method::Post, "/whole", BodyLength::Known(3));
         let answer = client.answer(stream);
         assert_eq!(answer.status, Some(Status::REQUEST_TIMEOUT));
@@ -537,7 +537,7 @@ fn a_body_that_may_take_its_time_does() {
 }
 
 #[test]
-fn a_rapid_reset_ends_the_connection() {
+fn a_rapid_reset_closes_the_connection() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -553,7 +553,7 @@ fn a_rapid_reset_ends_the_connection() {
 }
 
 #[test]
-fn bytes_that_are_no_http2_end_the_connection() {
+fn bytes_that_are_not_http2_close_the_connection() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = Client::connect(server.address);
@@ -567,7 +567,7 @@ fn bytes_that_are_no_http2_end_the_connection() {
 }
 
 #[test]
-fn a_listener_of_http2_only_says_so_to_others() {
+fn a_listener_of_http2_only_answers_other_clients_with_goaway() {
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
             http2_only: true,
@@ -594,12 +594,12 @@ fn a_listener_of_http2_only_says_so_to_others() {
     });
 }
 
-/// RFC 9218, section 8: the server may know better than the client.
+/// RFC 9218, section 8: a response may override the client's priority.
 #[test]
-fn an_answer_that_says_so_goes_before_others() {
+fn a_response_with_a_higher_priority_is_sent_before_others() {
     on_each_driver(|io| {
         let server = Server::start(io);
-        // Streams have room for more than the connection does.
+        // The windows of the streams are larger than that of the connection.
         let limits = Limits {
             stream_buffer_bytes_max: 1 << 20,
             ..Limits::default()
@@ -624,7 +624,7 @@ fn an_answer_that_says_so_goes_before_others() {
 }
 
 #[test]
-fn a_refusal_is_a_problem_if_the_request_accepts_it() {
+fn a_refusal_is_problem_json_if_the_request_accepts_it() {
     on_each_driver(|io| {
         let server = Server::with(io, hurried);
         for (accept, wanted) in [
@@ -645,7 +645,7 @@ fn a_refusal_is_a_problem_if_the_request_accepts_it() {
                 let kind = answer.fields.get_str(Name::ContentType);
                 kind.map(str::to_owned)
             };
-            // For its head, and for content that does not come.
+            // A refusal of the head, and one of missing content.
             let mut unknown = head(Method::Get, "/hello");
             unknown.fields.append(Name::Expect, "the-moon");
             let stream = client.send_head(&unknown, BodyLength::Empty);

@@ -1,4 +1,4 @@
-//! Clients that send while nobody takes it (rule 4).
+//! Clients that send content that the service does not read (rule 4).
 
 use std::io::{ErrorKind, Write};
 use std::thread;
@@ -10,7 +10,7 @@ use blitz_proto::h2::StreamId;
 use crate::h2_client::Client;
 use crate::support::{IS_LATER, Server, on_each_driver};
 
-/// Together their clients want to send more than a core may hold.
+/// Together the clients send more than a core may hold.
 const CONNECTIONS: usize = 300;
 const STREAMS: usize = 4;
 const BYTES: usize = 60_000;
@@ -19,7 +19,7 @@ const BYTES: usize = 60_000;
 const PATIENCE: Duration = Duration::from_millis(2_500);
 
 #[test]
-fn uploads_that_nobody_reads_leave_room_for_others() {
+fn unread_uploads_leave_memory_for_others() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let content = vec![b'x'; BYTES];
@@ -30,12 +30,12 @@ fn uploads_that_nobody_reads_leave_room_for_others() {
             clients.iter_mut().for_each(Upload::write_some);
             thread::sleep(Duration::from_millis(20));
         }
-        // A reserve of a quarter is in nobody's share.
+        // A quarter of the memory is a reserve outside of all shares.
         let free = server.ask(blitz_reactor::fair_share) * 768;
         assert!(free > 2 << 20, "{free} bytes are free beside the reserve");
         let held = (45 << 20) - free;
         assert!(held > 20 << 20, "only {held} bytes are held");
-        // Somebody new is served as ever, and gets no more window than it must.
+        // A new client is served as usual, with the minimum window.
         let mut late = Upload::open(&server);
         assert_eq!(late.client.get("/hello").content, b"hello");
         late.queue(&content);
@@ -56,19 +56,19 @@ fn uploads_that_nobody_reads_leave_room_for_others() {
         }
         let counters = server.counters();
         assert_eq!((counters.body_timeouts, counters.cancelled), (0, 0));
-        assert!(counters.h2_held_back > 0, "nobody had to wait");
+        assert!(counters.h2_held_back > 0, "no connection had to wait");
         assert_eq!(server.ask(|| blitz_reactor::counters().shed), 0);
     });
 }
 
-/// A client with its requests, and how much of their content was queued.
+/// A client with its requests, and the number of queued bytes of each.
 struct Upload {
     client: Client,
     streams: Vec<(StreamId, usize)>,
 }
 
 impl Upload {
-    /// With the windows that the server gives.
+    /// Opens requests, with the windows of the server.
     fn open(server: &Server) -> Upload {
         let mut client = Client::connect(server.address);
         let length = BodyLength::Known(BYTES as u64);
@@ -80,7 +80,7 @@ impl Upload {
         Upload { client, streams }
     }
 
-    /// As much as the windows are open for.
+    /// Queues as much as the windows allow.
     fn queue(&mut self, content: &[u8]) {
         for (stream, queued) in &mut self.streams {
             *queued = self.client.queue(*stream, content);

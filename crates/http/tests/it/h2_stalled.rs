@@ -1,5 +1,5 @@
-//! What many streams of upstreams hold whose readers do not keep up (rule 4 and rule 14), and what the
-//! large heads of many requests do.
+//! The memory of many upstream streams with slow readers (rule 4 and rule 14), and of the large
+//! heads of many requests.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::support::{BIG, IS_LATER, Server, on_each_driver, run};
 
 const STALLED: usize = 1_600;
 
-/// About what a core may hold, but for the reserve.
+/// About the memory that a core may hold, without the reserve.
 const SHARED: usize = 48 << 20;
 
 /// Runs `client` with connections to our own server.
@@ -28,7 +28,7 @@ fn with_server(io: IoChoice, limits: Limits, client: impl AsyncFnOnce(Upstream))
         };
         let address = blitz_http::Address::Tcp(server.address);
         let pool = Pool::new(options);
-        client(pool.upstream_speaking(&address, Protocol::Http2)).await;
+        client(pool.upstream_with_protocol(&address, Protocol::Http2)).await;
     });
 }
 
@@ -40,15 +40,15 @@ async fn ask(upstream: &Upstream, path: &str) -> Response {
         let (_, response) = connection.request(&head, BodyLength::Empty);
         match response.response().await {
             Ok(response) => return response,
-            // A server may refuse the stream that follows a reset, as ours does while it still
-            // works on the one that was reset.
+            // A server may refuse the stream after a reset. Ours does so while it still processes
+            // the reset stream.
             Err(ClientError::Unprocessed) => blitz_http::sleep(Duration::from_millis(1)).await,
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-/// Takes at least so many bytes.
+/// Reads at least this many bytes.
 async fn read(response: &mut Response, bytes: usize) {
     let mut taken = 0;
     while taken < bytes {
@@ -64,7 +64,7 @@ async fn read(response: &mut Response, bytes: usize) {
     }
 }
 
-/// Streams that are begun, some of which were read from fast, and that nobody reads from any more.
+/// Open streams that are not read any more. Some of them were read fast before.
 async fn stalled(upstream: &Upstream) -> Vec<Response> {
     let mut all = Vec::new();
     for number in 0..STALLED {
@@ -92,7 +92,7 @@ async fn get_hello(upstream: &Upstream) {
     assert_eq!(&content[..], b"hello");
 }
 
-/// Somebody else's requests, which are answered in full.
+/// Other requests, which get complete responses.
 async fn others(upstream: &Upstream) {
     for _ in 0..20 {
         get_hello(upstream).await;
@@ -102,7 +102,7 @@ async fn others(upstream: &Upstream) {
 }
 
 #[test]
-fn stalled_streams_hold_a_bounded_amount_and_others_go_on() {
+fn stalled_streams_hold_bounded_memory_and_others_continue() {
     on_each_driver(|io| {
         with_server(io, Limits::default(), async |upstream| {
             let mut stalled = stalled(&upstream).await;
@@ -111,7 +111,7 @@ fn stalled_streams_hold_a_bounded_amount_and_others_go_on() {
             others(&upstream).await;
             assert_eq!(blitz_http::counters().h2_streams_shed, before);
             assert_eq!(blitz_reactor::counters().shed, 0);
-            // They may go on whenever they want to.
+            // The stalled streams can continue at any time.
             read(&mut stalled[1], BIG).await;
             assert!(
                 stalled[17]
@@ -125,7 +125,7 @@ fn stalled_streams_hold_a_bounded_amount_and_others_go_on() {
 }
 
 #[test]
-fn when_memory_runs_out_those_that_hold_the_most_are_reset_and_others_go_on() {
+fn out_of_memory_the_streams_that_hold_the_most_are_reset_and_others_continue() {
     on_each_driver(|io| {
         let limits = Limits {
             stream_window_bytes_min: 64 << 10,
@@ -148,12 +148,12 @@ fn when_memory_runs_out_those_that_hold_the_most_are_reset_and_others_go_on() {
     });
 }
 
-/// Every change of the windows is a SETTINGS frame, of which our server takes 100 in 10 s.
+/// Every change of the windows is a SETTINGS frame. Our server accepts 100 of them in 10 s.
 #[test]
 fn windows_that_follow_the_load_do_not_flood_a_server_with_settings() {
     const WAVES: usize = 150;
     const AT_ONCE: usize = 40;
-    // The first windows of 8 streams may be whole.
+    // The first 8 streams may have full windows.
     let limits = Limits {
         core_buffer_bytes_max: 4 << 20,
         ..Limits::default()
@@ -164,7 +164,7 @@ fn windows_that_follow_the_load_do_not_flood_a_server_with_settings() {
             let connects = || blitz_http::counters().upstream_connects;
             let before = connects();
             for wave in 1..=WAVES {
-                // One alone, then many: it becomes larger and smaller again.
+                // One stream, then many: the windows grow and shrink again.
                 get_hello(&upstream).await;
                 for _ in 0..AT_ONCE {
                     let (upstream, answered) = (upstream.clone(), Rc::clone(&answered));
@@ -180,12 +180,12 @@ fn windows_that_follow_the_load_do_not_flood_a_server_with_settings() {
                     blitz_http::sleep(Duration::from_millis(1)).await;
                 }
             }
-            assert_eq!(connects() - before, 1, "the server has ended connections");
+            assert_eq!(connects() - before, 1, "the server has closed connections");
         });
     });
 }
 
-/// A request with a head of 27 KiB, of which a few dozen bytes are sent once the table has the field.
+/// A request with a head of 27 KiB. It takes a few dozen bytes when the table has the field.
 fn large_head(path: &str) -> RequestHead {
     let mut head = RequestHead::new(Method::Get, path);
     head.set_authority("a");
@@ -210,7 +210,7 @@ fn large_heads_are_bounded_and_others_are_served() {
             client.flush();
         }
         assert!(sent < 100_000, "{sent} bytes were sent");
-        // Each has been taken in when what comes behind it is answered.
+        // When a later request is answered, the server has received all earlier heads.
         for client in &mut clients {
             assert_eq!(client.get("/hello").content, b"hello");
         }
@@ -225,7 +225,7 @@ fn large_heads_are_bounded_and_others_are_served() {
         assert_eq!(answer.status.map(Status::code), Some(503));
         assert_eq!(answer.fields.get("retry-after"), Some(&b"1"[..]));
         assert_eq!(late.get("/hello").content, b"hello");
-        // In HTTP/1.1 they cost their senders more, and count alike.
+        // In HTTP/1.1 large heads are sent in full, and count in the same way.
         let mut plain = server.connect();
         let large = "x".repeat(20_000);
         plain.send(format!(
@@ -233,7 +233,7 @@ fn large_heads_are_bounded_and_others_are_served() {
         ));
         let head = plain.head();
         assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
-        // Their memory serves others when they are answered.
+        // Their memory is available to others after their responses.
         server.ask(|| IS_LATER.set(true));
         let large = || {
             let mut late = Client::connect(server.address);
@@ -242,7 +242,7 @@ fn large_heads_are_bounded_and_others_are_served() {
         };
         let end = Instant::now() + Duration::from_secs(5);
         while large() != Some(200) {
-            assert!(Instant::now() < end, "it never comes back");
+            assert!(Instant::now() < end, "the memory is never returned");
         }
     });
 }

@@ -22,7 +22,7 @@ fn with_script(
     let (address, server) = scripted(script);
     run(io, async {
         let pool = Pool::new(options);
-        let upstream = pool.upstream_speaking(&address, Protocol::Http2);
+        let upstream = pool.upstream_with_protocol(&address, Protocol::Http2);
         client(pool, upstream).await;
     });
     server.join().expect("the script ran");
@@ -42,7 +42,7 @@ fn with_server(io: IoChoice, client: impl AsyncFnOnce(&Server, Pool, Upstream)) 
     run(io, async {
         let pool = Pool::new(ClientOptions::default());
         let address = blitz_http::Address::Tcp(server.address);
-        let upstream = pool.upstream_speaking(&address, Protocol::Http2);
+        let upstream = pool.upstream_with_protocol(&address, Protocol::Http2);
         client(&server, pool, upstream).await;
     });
 }
@@ -89,7 +89,7 @@ async fn all<T: 'static>(count: usize, work: impl AsyncFn(usize) -> T + Clone + 
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The server's counters, asked from a thread without a reactor.
+/// The server's counters, read from a thread without a reactor.
 fn counters(server: &Server) -> Counters {
     std::thread::scope(|scope| scope.spawn(|| server.counters()).join()).expect("it answers")
 }
@@ -99,7 +99,7 @@ async fn settle() {
 }
 
 #[test]
-fn requests_share_a_connection_and_it_is_kept() {
+fn requests_share_a_connection_which_is_pooled() {
     on_each_driver(|io| {
         with_server(io, async |server, pool, upstream| {
             assert_eq!(fetch(&upstream, "/hello").await.unwrap(), "hello");
@@ -122,7 +122,7 @@ fn requests_share_a_connection_and_it_is_kept() {
 }
 
 #[test]
-fn many_at_once_on_a_cold_endpoint_make_one_connection_per_hundred() {
+fn many_requests_to_a_new_endpoint_make_one_connection_per_hundred() {
     on_each_driver(|io| {
         with_server(io, async |server, _, upstream| {
             let shared = upstream.clone();
@@ -182,7 +182,7 @@ fn large_bodies_pass_both_windows() {
 }
 
 #[test]
-fn interim_answers_and_answers_without_content_arrive() {
+fn interim_responses_and_responses_without_content_arrive() {
     on_each_driver(|io| {
         with_server(io, async |_, _, upstream| {
             let connection = upstream.checkout().await.unwrap();
@@ -220,14 +220,14 @@ fn interim_answers_and_answers_without_content_arrive() {
 }
 
 #[test]
-fn an_early_answer_is_read_although_the_request_goes_on() {
+fn an_early_response_is_read_while_the_request_continues() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = H2Peer::accept(&listener);
             let (stream, _) = peer.head();
             peer.answer(stream, Status::CONTENT_TOO_LARGE, "no");
-            let asked = peer.until(stream, |asked| asked.reset.is_some());
-            assert_eq!(asked.reset, Some(Code::CANCEL), "{asked:?}");
+            let request = peer.until(stream, |request| request.reset.is_some());
+            assert_eq!(request.reset, Some(Code::CANCEL), "{request:?}");
             let (stream, _) = peer.request().unwrap();
             peer.answer(stream, Status::OK, "next");
             peer.expect_end();
@@ -247,7 +247,7 @@ fn an_early_answer_is_read_although_the_request_goes_on() {
 }
 
 #[test]
-fn one_stalled_reader_does_not_hold_up_the_others() {
+fn one_stalled_reader_does_not_delay_the_others() {
     on_each_driver(|io| {
         with_server(io, async |server, _, upstream| {
             let stalled = ask(&upstream, "/big").await.unwrap();
@@ -262,19 +262,24 @@ fn one_stalled_reader_does_not_hold_up_the_others() {
                 assert_eq!(length, if number < 9 { BIG } else { 4 });
             }
             assert_eq!(counters(server).accepted, 1);
-            assert_eq!(content(stalled).await.unwrap().len(), BIG, "nor is it lost");
+            assert_eq!(
+                content(stalled).await.unwrap().len(),
+                BIG,
+                "no byte is lost"
+            );
         });
     });
 }
 
 #[test]
-fn who_loses_interest_resets_its_stream_and_nobody_elses() {
+fn a_cancelled_request_resets_only_its_own_stream() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = H2Peer::accept(&listener);
             let (kept, _) = peer.head();
-            let cancelled = |asked: &crate::h2_peer::Asked| asked.reset == Some(Code::CANCEL);
-            // Before the answer, in its middle, and in the middle of the request.
+            let cancelled =
+                |request: &crate::h2_peer::ReceivedRequest| request.reset == Some(Code::CANCEL);
+            // Before the response, within the response, and within the request.
             let (waiting, _) = peer.head();
             peer.until(waiting, cancelled);
             let (answered, _) = peer.head();
@@ -311,7 +316,7 @@ fn who_loses_interest_resets_its_stream_and_nobody_elses() {
 }
 
 #[test]
-fn requests_above_go_aways_last_stream_may_be_sent_again() {
+fn requests_above_the_last_stream_of_goaway_may_be_sent_again() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = H2Peer::accept(&listener);
@@ -343,7 +348,7 @@ fn requests_above_go_aways_last_stream_may_be_sent_again() {
 }
 
 #[test]
-fn refused_streams_may_be_sent_again_and_the_connection_gets_no_more_than_it_takes() {
+fn refused_streams_may_be_sent_again_and_the_stream_limit_is_kept() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = H2Peer::accept(&listener);
@@ -371,7 +376,7 @@ fn refused_streams_may_be_sent_again_and_the_connection_gets_no_more_than_it_tak
 }
 
 #[test]
-fn who_tries_again_gets_a_place_on_a_connection_made_after_that() {
+fn a_retry_gets_a_permit_on_a_newer_connection() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut first = H2Peer::accept(&listener);
@@ -389,7 +394,7 @@ fn who_tries_again_gets_a_place_on_a_connection_made_after_that() {
             let one = upstream.checkout().await.unwrap();
             let (_, one) = one.request(&head(Method::Get, "/1"), BodyLength::Empty);
             settle().await;
-            // The first connection has places left, and may be about to say GOAWAY too.
+            // The first connection has free permits, but may also be about to send GOAWAY.
             let again = all(3, async move |_| {
                 let connection = upstream.connect().await.unwrap();
                 let (_, stream) = connection.request(&head(Method::Get, "/2"), BodyLength::Empty);
@@ -403,7 +408,7 @@ fn who_tries_again_gets_a_place_on_a_connection_made_after_that() {
 }
 
 #[test]
-fn a_servers_limit_is_kept() {
+fn the_stream_limit_of_a_server_is_kept() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let limits = Limits {
@@ -429,7 +434,7 @@ fn a_servers_limit_is_kept() {
 }
 
 #[test]
-fn a_connection_that_dies_fails_what_it_carried() {
+fn a_reset_connection_fails_its_requests() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = H2Peer::accept(&listener);
@@ -450,7 +455,7 @@ fn a_connection_that_dies_fails_what_it_carried() {
             });
             let mut fates = fates.await;
             fates.sort();
-            let truncated = "the connection ended within the message".to_owned();
+            let truncated = "the connection ended during the message".to_owned();
             let nothing = "connection ended before a response".to_owned();
             assert_eq!(
                 fates,
@@ -463,7 +468,7 @@ fn a_connection_that_dies_fails_what_it_carried() {
 }
 
 #[test]
-fn broken_rules_are_the_servers_fault() {
+fn protocol_violations_are_the_servers_fault() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = accept(&listener);
@@ -477,17 +482,17 @@ fn broken_rules_are_the_servers_fault() {
 }
 
 #[test]
-fn deadlines_are_those_of_http1() {
+fn deadlines_match_those_of_http1() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = H2Peer::accept(&listener);
             let (silent, _) = peer.head();
-            let asked = peer.until(silent, |asked| asked.reset.is_some());
-            assert_eq!(asked.reset, Some(Code::CANCEL));
+            let request = peer.until(silent, |request| request.reset.is_some());
+            assert_eq!(request.reset, Some(Code::CANCEL));
             let (halting, _) = peer.head();
             peer.start(halting, &ResponseHead::new(Status::OK), BodyLength::Unknown);
             peer.send(halting, b"some", false);
-            peer.until(halting, |asked| asked.reset.is_some());
+            peer.until(halting, |request| request.reset.is_some());
             peer.expect_end();
         };
         let options = ClientOptions {
@@ -507,7 +512,7 @@ fn deadlines_are_those_of_http1() {
 }
 
 #[test]
-fn a_body_of_known_length_has_to_come_at_a_rate_and_a_stream_of_events_has_not() {
+fn the_minimum_rate_applies_to_bodies_of_known_length_but_not_to_event_streams() {
     on_each_driver(|io| {
         for (length, may_drip) in [
             (BodyLength::Known(1_000), false),
@@ -549,7 +554,7 @@ fn a_body_of_known_length_has_to_come_at_a_rate_and_a_stream_of_events_has_not()
 }
 
 #[test]
-fn an_idle_connection_says_good_bye_at_its_deadline() {
+fn an_idle_connection_sends_goaway_at_its_deadline() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = H2Peer::accept(&listener);
@@ -573,14 +578,14 @@ fn an_idle_connection_says_good_bye_at_its_deadline() {
 }
 
 #[test]
-fn an_idle_connection_answers_pings_and_goes_when_it_is_told_to() {
+fn an_idle_connection_answers_pings_and_closes_after_goaway() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
             let mut peer = H2Peer::accept(&listener);
             let (stream, _) = peer.head();
             peer.answer(stream, Status::OK, "");
             std::thread::sleep(Duration::from_millis(50));
-            // Answered while nobody has a request.
+            // Answered without an open request.
             peer.machine.drain(&mut peer.out);
             peer.expect_end();
         };
@@ -595,7 +600,7 @@ fn an_idle_connection_answers_pings_and_goes_when_it_is_told_to() {
 }
 
 #[test]
-fn a_place_that_is_not_used_goes_back() {
+fn an_unused_permit_is_returned() {
     on_each_driver(|io| {
         with_server(io, async |server, pool, upstream| {
             drop(upstream.checkout().await.unwrap());
@@ -608,14 +613,14 @@ fn a_place_that_is_not_used_goes_back() {
 }
 
 #[test]
-fn who_waits_for_a_connection_that_cannot_be_made_learns_why() {
+fn waiting_requests_get_the_error_of_a_failed_connection() {
     on_each_driver(|io| {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = blitz_http::Address::Tcp(listener.local_addr().expect("is bound"));
         drop(listener);
         run(io, async {
-            let upstream =
-                Pool::new(ClientOptions::default()).upstream_speaking(&address, Protocol::Http2);
+            let upstream = Pool::new(ClientOptions::default())
+                .upstream_with_protocol(&address, Protocol::Http2);
             let fates = all(5, async move |_| fetch(&upstream, "/").await.unwrap_err());
             for error in fates.await {
                 assert!(matches!(error, ClientError::Refused), "{error}");

@@ -12,14 +12,14 @@ use crate::support::{BIG, Raw, SOON, Server, on_each_driver, options};
 use crate::tls_server::with_tls;
 use crate::tls_support::{Authority, head};
 
-/// With a window of 65,535 bytes for each stream.
+/// Settings with a window of 65,535 bytes for each stream.
 const FIELDS: &str = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
                       HTTP2-Settings: AAMAAABkAAQAAP__\r\n";
 
 const SWITCHING: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
 
-/// Options with which every client may switch.
+/// Options that allow every client to switch.
 fn allowing() -> ServeOptions {
     ServeOptions {
         h2c_upgrade: Some(Rc::new(|_| true)),
@@ -31,7 +31,7 @@ fn asking(method: &str, path: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{FIELDS}\r\n")
 }
 
-/// Asks for HTTP/2 and goes on with it.
+/// Switches to HTTP/2 and continues with it.
 fn switch(server: &Server, method: Method, path: &str) -> (Client, StreamId) {
     let mut raw = server.connect();
     raw.send(asking(method.as_str(), path)).expect(SWITCHING);
@@ -55,7 +55,7 @@ fn the_request_is_answered_as_stream_1_and_others_follow() {
 }
 
 #[test]
-fn a_long_answer_keeps_to_the_windows_and_one_to_head_has_no_content() {
+fn a_long_response_keeps_to_the_windows_and_one_to_head_has_no_content() {
     on_each_driver(|io| {
         let server = Server::with(io, allowing);
         let (mut client, first) = switch(&server, Method::Get, "/big");
@@ -73,7 +73,7 @@ fn a_long_answer_keeps_to_the_windows_and_one_to_head_has_no_content() {
 }
 
 #[test]
-fn the_request_may_come_byte_by_byte_or_with_the_preface_behind_it() {
+fn the_request_may_arrive_byte_by_byte_or_with_the_preface() {
     on_each_driver(|io| {
         let server = Server::with(io, allowing);
         let mut raw = server.connect();
@@ -95,7 +95,7 @@ fn the_request_may_come_byte_by_byte_or_with_the_preface_behind_it() {
 }
 
 #[test]
-fn whatever_else_asks_for_it_is_answered_as_http1() {
+fn other_upgrade_requests_are_answered_as_http1() {
     on_each_driver(|io| {
         let server = Server::with(io, allowing);
         let settings = "HTTP2-Settings: AAMAAABkAAQAAP__\r\n";
@@ -124,7 +124,7 @@ fn whatever_else_asks_for_it_is_answered_as_http1() {
             client.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").head();
             client.expect("hello");
         }
-        // Who goes on with HTTP/1.1 has not waited for an answer to the wish.
+        // A client that continues with HTTP/1.1 has not waited for the response to `Upgrade`.
         let mut client = server.connect();
         let next = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
         client.send(asking("GET", "/hello") + next);
@@ -136,7 +136,7 @@ fn whatever_else_asks_for_it_is_answered_as_http1() {
     });
 }
 
-/// Asks for a switch and expects the answer of HTTP/1.1 to this request and to the next.
+/// Requests a switch, and expects an HTTP/1.1 response to this request and to the next.
 fn stays_http1(server: &Server, field: &str) {
     let mut client = server.connect();
     client.send(format!(
@@ -159,7 +159,7 @@ fn by_default_no_client_switches() {
 }
 
 #[test]
-fn only_the_clients_that_the_option_names_switch() {
+fn only_clients_that_the_option_allows_switch() {
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
             h2c_upgrade: Some(Rc::new(|peer| peer.remote.is_none())),
@@ -198,7 +198,7 @@ fn a_forwarded_request_does_not_switch() {
 }
 
 #[test]
-fn over_tls_it_is_answered_as_http1() {
+fn over_tls_the_request_is_answered_as_http1() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let slot = TlsSlot::new(authority.server());
@@ -215,7 +215,7 @@ fn over_tls_it_is_answered_as_http1() {
 }
 
 #[test]
-fn the_switched_connection_ends_like_any_other_of_http2() {
+fn the_switched_connection_ends_like_other_http2_connections() {
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
             limits: Limits {
@@ -224,7 +224,7 @@ fn the_switched_connection_ends_like_any_other_of_http2() {
             },
             ..allowing()
         });
-        // The preface never comes, and not too much is sent until then.
+        // The preface never arrives, and until then the server sends a bounded amount.
         let mut waiting = server.connect();
         waiting.send(asking("GET", "/big")).expect(SWITCHING);
         let all = all_that_comes(&mut waiting);
@@ -233,7 +233,7 @@ fn the_switched_connection_ends_like_any_other_of_http2() {
         let mut silent = server.connect();
         silent.send(asking("GET", "/hello")).expect(SWITCHING);
         server.until("idle", |counters| counters.idle_timeouts == 1);
-        // What comes is none.
+        // The client sends other bytes than the preface.
         let mut wrong = server.connect();
         wrong.send(asking("GET", "/never")).expect(SWITCHING);
         wrong.send("GET / HTTP/1.1\r\n\r\n");
@@ -252,12 +252,12 @@ fn the_switched_connection_ends_like_any_other_of_http2() {
 }
 
 #[test]
-fn a_client_that_goes_cancels_the_request() {
+fn a_client_that_closes_cancels_the_request() {
     on_each_driver(|io| {
         let server = Server::with(io, allowing);
         let mut raw: Raw = server.connect();
         raw.send(asking("GET", "/never")).expect(SWITCHING);
-        // What is unread makes it a reset.
+        // Unread bytes turn the close into a reset.
         raw.0.peek(&mut [0]).expect("settings");
         raw.reset();
         server.until("cancelled", |counters| counters.cancelled == 1);
@@ -265,7 +265,7 @@ fn a_client_that_goes_cancels_the_request() {
     });
 }
 
-/// Bytes that arrive until nothing more does for a while.
+/// The number of bytes that arrive until there is a pause.
 fn all_that_comes(client: &mut Raw) -> usize {
     let pause = Duration::from_millis(500);
     client.0.set_read_timeout(Some(pause)).expect("sets");

@@ -4,7 +4,7 @@ use crate::deadlines::limits;
 use crate::support::{BIG, Server, on_each_driver};
 
 #[test]
-fn the_answer_is_finished_after_a_half_close() {
+fn the_response_is_completed_after_a_half_close() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -16,7 +16,7 @@ fn the_answer_is_finished_after_a_half_close() {
 }
 
 #[test]
-fn a_half_closed_client_that_gets_nothing_counts_as_gone() {
+fn a_half_closed_client_that_gets_nothing_counts_as_closed() {
     let grace = Duration::from_millis(300);
     on_each_driver(|io| {
         let server = Server::with(io, move || limits(|it| it.half_close_grace = Some(grace)));
@@ -39,21 +39,21 @@ fn a_half_closed_client_that_gets_nothing_counts_as_gone() {
 }
 
 #[test]
-fn a_half_closed_client_that_is_sent_something_goes_on() {
+fn a_half_closed_client_that_gets_bytes_stays_open() {
     let grace = Duration::from_millis(300);
     on_each_driver(|io| {
         let server = Server::with(io, move || limits(|it| it.half_close_grace = Some(grace)));
         let mut client = server.connect();
         client.send("GET /ticks HTTP/1.1\r\nHost: a\r\n\r\n").fin();
         client.head();
-        // Ten of them, 100 ms apart.
+        // Ten ticks, 100 ms apart.
         client.expect("5\r\ntick\n\r\n".repeat(10));
         client.expect("0\r\n\r\n").expect_end();
     });
 }
 
 #[test]
-fn a_half_closed_client_that_reads_slowly_has_the_time_of_a_stall() {
+fn a_half_closed_client_that_reads_slowly_has_the_stall_timeout() {
     let grace = Duration::from_millis(100);
     on_each_driver(|io| {
         let server = Server::with(io, move || limits(|it| it.half_close_grace = Some(grace)));
@@ -66,7 +66,7 @@ fn a_half_closed_client_that_reads_slowly_has_the_time_of_a_stall() {
 }
 
 #[test]
-fn a_half_closed_client_may_wait_for_ever_if_it_may() {
+fn a_half_closed_client_waits_for_ever_without_a_timeout() {
     on_each_driver(|io| {
         let server = Server::with(io, || limits(|it| it.half_close_grace = None));
         let mut client = server.connect();
@@ -90,9 +90,9 @@ fn without_grace_a_half_close_cancels_at_once() {
     });
 }
 
-/// The answers have been queued, but not all has left, when the end is seen.
+/// The responses are queued, but not completely sent, when the server sees the end.
 #[test]
-fn what_follows_the_last_request_does_not_take_its_answer_away() {
+fn bytes_after_the_last_request_do_not_truncate_its_response() {
     on_each_driver(|io| {
         let server = Server::start(io);
         for tail in ["\r\n", "\r\n\r\n", "\r", "GET", "GET / HTTP/1.1\r\nHo"] {
@@ -135,7 +135,7 @@ fn a_reset_cancels_the_service() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
-        // An answer that is never read makes the close a reset.
+        // An unread response turns the close into a reset.
         client.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\nGET /never HTTP/1.1\r\nHost: a\r\n\r\n");
         server.until("two requests", |counters| counters.requests == 2);
         std::thread::sleep(Duration::from_millis(20));
@@ -160,7 +160,7 @@ fn a_reset_while_more_requests_wait_cancels_too() {
 }
 
 #[test]
-fn a_body_cut_off_by_fin_is_refused() {
+fn a_body_truncated_by_fin_is_refused() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -173,7 +173,7 @@ fn a_body_cut_off_by_fin_is_refused() {
 }
 
 #[test]
-fn a_head_cut_off_by_fin_gets_no_answer() {
+fn a_head_truncated_by_fin_gets_no_response() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -184,12 +184,12 @@ fn a_head_cut_off_by_fin_gets_no_answer() {
 }
 
 #[test]
-fn an_answer_given_up_in_the_middle_is_seen_as_such() {
+fn a_response_cancelled_in_the_middle_is_detectably_truncated() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
         client.send("GET /cut HTTP/1.1\r\nHost: a\r\n\r\n");
-        // What was sent before arrives.
+        // The bytes sent before the cancellation arrive.
         client
             .expect("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
             .expect_reset();

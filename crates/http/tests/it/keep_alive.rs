@@ -21,7 +21,7 @@ fn one_connection_carries_many_requests() {
 }
 
 #[test]
-fn a_head_that_comes_byte_by_byte_is_answered() {
+fn a_head_that_arrives_byte_by_byte_is_answered() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -39,7 +39,7 @@ fn pipelined_requests_are_answered_in_order() {
         let mut client = server.connect();
         let mut requests = String::new();
         let mut answers = String::new();
-        // More than a burst, with slow ones and bodies in between.
+        // More requests than a burst, with slow ones and bodies in between.
         for round in 0..40 {
             requests += "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
             answers += &hello();
@@ -56,7 +56,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn a_client_that_pipelines_without_reading_is_held_back() {
+fn a_client_that_pipelines_without_reading_is_throttled() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -70,9 +70,9 @@ fn a_client_that_pipelines_without_reading_is_held_back() {
 }
 
 #[test]
-fn little_is_read_ahead_of_a_request_that_takes_long() {
+fn read_ahead_is_bounded_during_a_slow_request() {
     on_each_driver(|io| {
-        // Behind a first piece of one request, and behind one that is nearly the bound by itself.
+        // After the first part of one request, and after a request nearly as large as the bound.
         for first in [1, 450] {
             let server = Server::start(io);
             let mut client = server.connect();
@@ -123,7 +123,7 @@ fn connection_close_and_http_1_0_end_the_connection() {
 }
 
 #[test]
-fn a_streamed_answer_to_http_1_0_is_delimited_by_close() {
+fn a_streamed_response_to_http_1_0_is_delimited_by_close() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -162,7 +162,7 @@ fn head_requests_get_the_head_only() {
 }
 
 #[test]
-fn an_answer_may_come_from_another_task() {
+fn a_response_may_come_from_another_task() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -175,7 +175,7 @@ fn an_answer_may_come_from_another_task() {
 }
 
 #[test]
-fn answers_have_a_date_and_a_server_when_asked() {
+fn responses_have_date_and_server_when_configured() {
     on_each_driver(|io| {
         let server = Server::with(io, || blitz_http::ServeOptions {
             server: Some("blitz".to_owned()),

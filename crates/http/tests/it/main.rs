@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-//! The loops over real sockets, driven by raw byte scripts, on every driver that this machine
-//! allows.
+//! The connection loops over real sockets, with raw byte scripts as peers, on every I/O driver that
+//! this machine supports.
 #![allow(missing_docs)]
 
 mod support;

@@ -1,5 +1,5 @@
-//! Messages in packets that arrive while nobody reads (rule 8): whoever waits for bytes has looked at
-//! all that came before.
+//! Messages in packets that arrive while the service does not read (rule 8): a task waits for bytes
+//! only after it has processed all earlier ones.
 
 use std::io::Write;
 use std::thread;
@@ -9,10 +9,10 @@ use crate::support::{Raw, Server, on_each_driver};
 use crate::tls_server::start;
 use crate::tls_support::{Authority, head, length, read};
 
-/// Enough for the server to receive a packet by itself.
+/// Long enough for the server to receive each packet separately.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Sends the bytes in so many packets, all of which arrive before a handler of `/late-*` reads.
+/// Sends the bytes in this many packets. All arrive before a handler of `/late-*` reads.
 fn send_in_packets(client: &mut Raw, bytes: &[u8], packets: usize) {
     for packet in bytes.chunks(bytes.len().div_ceil(packets)) {
         client.send(packet);
@@ -69,7 +69,7 @@ fn a_pipelined_head_in_packets_is_answered_at_once() {
 }
 
 #[test]
-fn a_body_that_nobody_wants_is_passed_over_in_packets_too() {
+fn an_unread_body_in_packets_is_discarded() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -118,7 +118,7 @@ fn a_chunked_body_in_records_is_read_to_its_end() {
 }
 
 #[test]
-fn requests_in_several_records_that_came_at_once_are_all_answered() {
+fn requests_in_several_records_that_arrived_together_are_all_answered() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -133,7 +133,7 @@ fn requests_in_several_records_that_came_at_once_are_all_answered() {
                     stream.conn.write_tls(&mut records).unwrap();
                 }
             }
-            // Cut within the second record, so that what completes it comes with others behind.
+            // Split within the second record, so that its rest arrives together with later records.
             let (front, back) = records.split_at(records.len() / requests + 20);
             stream.sock.write_all(front).unwrap();
             thread::sleep(PAUSE);

@@ -42,13 +42,13 @@ fn turn(server: &mut Raw, response: &str) {
     server.send(response);
 }
 
-/// Lets what the server did arrive.
+/// Waits until the server's bytes have arrived.
 async fn settle() {
     blitz_http::sleep(Duration::from_millis(30)).await;
 }
 
 #[test]
-fn a_clean_connection_is_used_again() {
+fn a_clean_connection_is_reused() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
             let mut server = accept(&listener);
@@ -74,7 +74,7 @@ fn a_clean_connection_is_used_again() {
     });
 }
 
-/// Plays `response` on one connection and a good one on the next: they must be different.
+/// Plays `response` on one connection and a valid one on the next: the client must use both.
 fn poisons(io: IoChoice, response: &'static str, content: &'static str) {
     let script = move |listener: std::net::TcpListener| {
         let mut first = accept(&listener);
@@ -129,9 +129,9 @@ fn responses_that_end_the_connection_are_not_pooled() {
     });
 }
 
-/// The content may be on its way, and would be taken for the answer to the next request.
+/// The content may still arrive, and would be mistaken for the response to the next request.
 #[test]
-fn answers_that_announce_content_they_cannot_have_are_not_pooled() {
+fn responses_that_declare_forbidden_content_are_not_pooled() {
     on_each_driver(|io| {
         poisons(
             io,
@@ -147,7 +147,7 @@ fn answers_that_announce_content_they_cannot_have_are_not_pooled() {
 }
 
 #[test]
-fn an_answer_that_comes_before_its_request_is_nobodys() {
+fn a_response_before_its_request_is_discarded() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
             let mut early = accept(&listener);
@@ -167,7 +167,7 @@ fn an_answer_that_comes_before_its_request_is_nobodys() {
 }
 
 #[test]
-fn bytes_that_come_while_pooled_remove_the_connection() {
+fn bytes_that_arrive_while_pooled_remove_the_connection() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
             let mut first = accept(&listener);
@@ -181,7 +181,7 @@ fn bytes_that_come_while_pooled_remove_the_connection() {
             fetch(&upstream).await.expect("answers");
             assert_eq!(pool.idle(), 1);
             blitz_http::sleep(Duration::from_millis(80)).await;
-            assert_eq!(pool.idle(), 0, "the unasked bytes removed it");
+            assert_eq!(pool.idle(), 0, "unsolicited bytes remove the connection");
             assert_eq!(
                 fetch(&upstream).await.expect("answers"),
                 ("ok".to_owned(), false)
@@ -221,7 +221,7 @@ fn truncated_responses_are_not_pooled() {
         };
         pooled(io, script, async |pool, upstream| {
             let (got, _) = fetch(&upstream).await.expect("a head comes");
-            assert_eq!(got, "the connection ended within the message");
+            assert_eq!(got, "the connection ended during the message");
             assert_eq!((pool.idle(), upstream.active()), (0, 0));
             assert_eq!(
                 fetch(&upstream).await.expect("answers"),
@@ -253,7 +253,7 @@ fn an_early_response_is_not_pooled() {
 }
 
 #[test]
-fn the_pool_is_bounded_and_drops_the_oldest() {
+fn the_pool_is_bounded_and_closes_the_oldest() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
             let servers: Vec<_> = (0..3).map(|_| accept(&listener)).collect();

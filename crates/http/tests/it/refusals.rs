@@ -5,7 +5,7 @@ use blitz_http::{Chunk, Name, ServeOptions};
 use crate::support::{Server, on_each_driver, options};
 
 #[test]
-fn a_malformed_head_is_answered_named_and_closed() {
+fn a_malformed_head_is_answered_with_the_rule_and_closed() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -49,7 +49,7 @@ fn a_malformed_head_request_is_answered_without_content() {
 }
 
 #[test]
-fn a_malformed_body_is_answered_if_the_service_does_not() {
+fn a_malformed_body_is_answered_if_the_service_does_not_answer() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -63,7 +63,7 @@ fn a_malformed_body_is_answered_if_the_service_does_not() {
 }
 
 #[test]
-fn a_refusal_after_good_requests_comes_after_their_answers() {
+fn a_refusal_after_valid_requests_follows_their_responses() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -94,7 +94,7 @@ fn the_content_of_refusals_can_be_chosen() {
 }
 
 #[test]
-fn an_answer_survives_input_that_is_still_coming() {
+fn a_response_survives_input_that_still_arrives() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -104,7 +104,7 @@ fn an_answer_survives_input_that_is_still_coming() {
     });
 }
 
-/// What a refusal of these bytes says about its content.
+/// The status and the content type of the refusal of this request.
 fn refused(server: &Server, request: &str) -> String {
     let mut client = server.connect();
     client.send(request);
@@ -116,7 +116,7 @@ fn refused(server: &Server, request: &str) -> String {
 }
 
 #[test]
-fn a_refusal_is_a_problem_if_an_accept_before_the_fault_takes_it() {
+fn a_refusal_is_problem_json_if_an_accept_before_the_fault_allows_it() {
     const PROBLEM: &str = "application/problem+json";
     on_each_driver(|io| {
         let server = Server::start(io);
@@ -169,7 +169,7 @@ fn a_refusal_is_a_problem_if_an_accept_before_the_fault_takes_it() {
 }
 
 #[test]
-fn the_form_of_a_refusal_does_not_depend_on_the_pieces_of_the_head() {
+fn the_form_of_a_refusal_does_not_depend_on_packet_boundaries() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let request = "GET / HTTP/1.1\r\nAccept: */*\r\nHost: a\r\nX y: z\r\n\r\n";
@@ -187,7 +187,7 @@ fn the_form_of_a_refusal_does_not_depend_on_the_pieces_of_the_head() {
 }
 
 #[test]
-fn a_refused_body_is_a_problem_if_the_head_accepts_it() {
+fn a_refused_body_is_problem_json_if_the_head_accepts_it() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let post = |accept: &str| {
@@ -203,7 +203,7 @@ fn a_refused_body_is_a_problem_if_the_head_accepts_it() {
             "400 text/plain"
         );
         assert_eq!(refused(&server, &post("")), "400 text/plain");
-        // What an earlier request accepts says nothing about a later one.
+        // The `Accept` of an earlier request does not apply to a later one.
         let mut client = server.connect();
         client.send("POST /whole HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nContent-Length: 1\r\n\r\nx");
         client.head();

@@ -1,4 +1,4 @@
-//! A server of one core with a few fixed answers, and a client made of raw bytes.
+//! A server of one core with a few fixed responses, and a client of raw bytes.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -13,13 +13,13 @@ use blitz_http::{
     Part, Pooled, ResponseHead, Scheme, ServeOptions, Status, counters, serve, service_fn,
 };
 
-/// Longest wait for anything that should happen at once.
+/// Maximum wait for an event that should happen at once.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
-/// Runs a test on each driver that this machine allows.
+/// Runs a test on each I/O driver that this machine supports.
 pub(crate) fn on_each_driver(test: impl Fn(IoChoice)) {
-    // On a thread of its own: what the kernel does to end a ring interrupts the calls of the thread
-    // that had it.
+    // On a separate thread: when the kernel closes a ring, it interrupts the system calls of the
+    // ring's thread.
     let allowed = |io: &IoChoice| {
         let config = config(*io);
         let tried = thread::spawn(move || blitz_http::block_on(&config, async {}).is_ok());
@@ -47,7 +47,7 @@ pub(crate) fn run<T>(io: IoChoice, work: impl Future<Output = T>) -> T {
     blitz_http::block_on(&config(io), work).expect("the driver opens")
 }
 
-/// Options with which answers have no changing parts.
+/// Options without the variable parts of responses.
 pub(crate) fn options() -> ServeOptions {
     ServeOptions {
         date: false,
@@ -97,7 +97,7 @@ impl Server {
         self.ask(counters)
     }
 
-    /// Asks the core's thread.
+    /// Reads the counters on the core's thread.
     pub(crate) fn ask<T: Send + 'static>(&self, question: fn() -> T) -> T {
         let (send, receive) = mpsc::channel();
         let cores = self.cores.as_ref().expect("only dropping takes it");
@@ -148,13 +148,13 @@ pub(crate) fn any_port() -> Address {
 /// The service under test, by path.
 async fn answer(mut exchange: Exchange) {
     if exchange.request.path() == "/hello" {
-        // Without an allocation, which are counted.
+        // Without an allocation: a test counts them.
         return say(exchange, "hello");
     }
     let path = exchange.request.path().to_owned();
     match path.as_str() {
         "/echo" => echo(exchange).await,
-        "/who" => who(exchange),
+        "/identity" => identity(exchange),
         "/whole" => whole(exchange).await,
         "/patient" => {
             exchange.body.disable_min_rate();
@@ -204,7 +204,7 @@ fn say_status(exchange: Exchange, status: Status, content: &'static str) {
         .send(&mut Pooled::response(status), content);
 }
 
-/// Sends each part back as it comes.
+/// Sends each part back as it arrives.
 async fn echo(mut exchange: Exchange) {
     let mut head = Pooled::response(Status::OK);
     let mut send = exchange.responder.start(&mut head, exchange.body.length());
@@ -228,14 +228,17 @@ async fn echo(mut exchange: Exchange) {
     }
 }
 
-/// Tells the client who it is.
-fn who(exchange: Exchange) {
+/// Responds with the client's identity.
+fn identity(exchange: Exchange) {
     let name = match &exchange.peer.tls {
         None => "clear text".to_owned(),
         Some(tls) => {
             assert_eq!(exchange.peer.scheme, Scheme::Https);
             let client = tls.client.as_ref();
-            let field = client.map_or("nobody".into(), blitz_http::ClientCertificate::field_value);
+            let field = client.map_or(
+                "anonymous".into(),
+                blitz_http::ClientCertificate::field_value,
+            );
             format!("{} {field}", tls.server_name.as_deref().unwrap_or("-"))
         }
     };
@@ -244,7 +247,7 @@ fn who(exchange: Exchange) {
         .send(&mut Pooled::response(Status::OK), name);
 }
 
-/// Answers with the content once it is complete.
+/// Responds with the complete content.
 async fn whole(mut exchange: Exchange) {
     match exchange.body.read_to_end(1 << 20).await {
         Ok(content) => exchange
@@ -284,13 +287,13 @@ async fn never(exchange: Exchange) {
     drop(exchange);
 }
 
-/// Sends this of nine bytes, and not the end.
+/// Sends only this part of nine declared bytes.
 async fn cut(exchange: Exchange, sent: &'static str) {
     let mut send = exchange
         .responder
         .start(&mut Pooled::response(Status::OK), BodyLength::Known(9));
     let _ = send.data(sent).await;
-    // What was sent has left before the answer is given up.
+    // The part is sent before the response is cancelled.
     blitz_http::sleep(Duration::from_millis(20)).await;
 }
 
@@ -318,7 +321,7 @@ async fn upgrade(exchange: Exchange) {
     let _ = tunnel.send.finish(None);
 }
 
-/// The answer comes from another task than the service's own.
+/// Responds from another task than the service's own.
 fn elsewhere(exchange: Exchange) {
     blitz_http::spawn(async move {
         blitz_http::sleep(Duration::from_millis(10)).await;
@@ -329,7 +332,7 @@ fn elsewhere(exchange: Exchange) {
 pub(crate) const BIG: usize = 8 << 20;
 
 thread_local! {
-    /// Bytes that the core's `/big` has given away so far.
+    /// Bytes that the core's `/big` has queued so far.
     pub(crate) static BIG_GIVEN: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -337,7 +340,7 @@ async fn big(exchange: Exchange) {
     give(exchange, &mut Pooled::response(Status::OK)).await;
 }
 
-/// As big, and wanted before others.
+/// As `big`, with a higher priority than others.
 async fn urgent(exchange: Exchange) {
     let mut head = Pooled::response(Status::OK);
     head.fields.append(Name::Priority, "u=0");
@@ -349,7 +352,7 @@ thread_local! {
     pub(crate) static IS_LATER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says how much content there is, once it may be read.
+/// Responds with the length of the content, once it may read.
 async fn later(mut exchange: Exchange) {
     while !IS_LATER.get() {
         blitz_http::sleep(Duration::from_millis(10)).await;
@@ -440,7 +443,7 @@ impl Raw {
         }
     }
 
-    /// Expects FIN, and nothing before it.
+    /// Expects FIN without bytes before it.
     #[track_caller]
     pub(crate) fn expect_end(&mut self) {
         let mut rest = Vec::new();
@@ -448,7 +451,7 @@ impl Raw {
         assert_eq!(rest.escape_ascii().to_string(), "");
     }
 
-    /// Expects that the connection is torn down, whatever came before.
+    /// Expects a reset, whatever arrives before it.
     #[track_caller]
     pub(crate) fn expect_reset(&mut self) {
         let mut rest = Vec::new();
@@ -456,7 +459,7 @@ impl Raw {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 
-    /// Expects that the connection ends, and nothing before that.
+    /// Expects FIN or a reset without bytes before it.
     #[track_caller]
     pub(crate) fn expect_end_or_reset(&mut self) {
         let mut rest = Vec::new();
@@ -464,7 +467,7 @@ impl Raw {
         assert_eq!(rest.escape_ascii().to_string(), "");
     }
 
-    /// Nothing more is sent.
+    /// Sends FIN.
     pub(crate) fn fin(&mut self) -> &mut Raw {
         self.0.shutdown(Shutdown::Write).expect("shuts down");
         self
@@ -472,8 +475,8 @@ impl Raw {
 
     /// Closes with RST.
     pub(crate) fn reset(self) {
-        // Unread input makes the kernel reset; zero linger would take an unsafe call. A socket
-        // that is closed while bytes wait in it sends RST.
+        // A socket that is closed with unread input sends RST. Zero linger would need an unsafe
+        // call.
         drop(self);
     }
 }
@@ -482,7 +485,7 @@ fn excerpt(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(200)].escape_ascii().to_string()
 }
 
-/// A server made of a script: accepts one connection after the other and hands them over.
+/// A scripted server, which accepts one connection after the other.
 pub(crate) fn scripted(
     script: impl FnOnce(TcpListener) + Send + 'static,
 ) -> (Address, thread::JoinHandle<()>) {
@@ -491,7 +494,7 @@ pub(crate) fn scripted(
     (address, thread::spawn(move || script(listener)))
 }
 
-/// Accepts within a script.
+/// Accepts the next connection of a script.
 pub(crate) fn accept(listener: &TcpListener) -> Raw {
     Raw::over(listener.accept().expect("accepts").0)
 }

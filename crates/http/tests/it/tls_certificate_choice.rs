@@ -1,4 +1,4 @@
-//! Which of several certificates a client is shown.
+//! The choice among several certificates of a listener.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::tls_server::start;
 use crate::tls_support::{Authority, Pair, get};
 
 #[test]
-fn the_certificate_follows_the_name() {
+fn the_certificate_matches_the_server_name() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let exact = authority.pair(&["www.example.com"]);
@@ -49,7 +49,7 @@ fn the_certificate_follows_the_name() {
 }
 
 #[test]
-fn the_certificate_follows_the_keys_that_a_client_knows() {
+fn the_certificate_matches_the_signature_schemes_of_the_client() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let default = authority.pair(&["localhost"]);
@@ -76,7 +76,7 @@ fn the_certificate_follows_the_keys_that_a_client_knows() {
             let ecdsa = [SignatureScheme::ECDSA_NISTP256_SHA256];
             let rsa = [SignatureScheme::RSA_PSS_SHA256];
             let both = [ecdsa[0], rsa[0]];
-            // An address is no name that a client may ask for.
+            // A client must not send an address as the server name.
             for name in ["127.0.0.1", "elsewhere.example"] {
                 assert!(shown(&both, name) == default.chain()[0], "{name}");
                 assert!(shown(&ecdsa, name) == default.chain()[0], "{name}");
@@ -88,7 +88,7 @@ fn the_certificate_follows_the_keys_that_a_client_knows() {
     });
 }
 
-/// Believes every server that signs in one of these ways: only for looking at what is shown.
+/// Trusts every server with one of these signature schemes: only to look at its certificate.
 #[derive(Debug)]
 struct Anyone(Vec<SignatureScheme>);
 

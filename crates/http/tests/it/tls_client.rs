@@ -81,7 +81,7 @@ fn connections_are_verified_pooled_and_resumed() {
             let named = pool.upstream_tls(&address, &name);
             assert_eq!((plain.idle(), other.idle(), named.idle()), (0, 0, 0));
             assert_eq!(fetch(&upstream).await.unwrap(), "ok again");
-            // The server has closed by now, or does so soon.
+            // The server has closed by now, or closes soon.
             while upstream.idle() > 0 {
                 blitz_http::sleep(Duration::from_millis(1)).await;
             }
@@ -100,7 +100,7 @@ fn connections_are_verified_pooled_and_resumed() {
 }
 
 #[test]
-fn what_was_agreed_upon_is_known() {
+fn negotiated_parameters_are_reported() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let pair = authority.pair(&["localhost"]);
@@ -153,7 +153,7 @@ async fn refusal(address: &Address, tls: &ClientTls, host: &str, limits: Limits)
 }
 
 #[test]
-fn certificates_that_are_not_good_enough_are_told_apart() {
+fn rejected_certificates_are_distinguished_by_cause() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let good = authority.pair(&["localhost"]);
@@ -196,7 +196,7 @@ fn certificates_that_are_not_good_enough_are_told_apart() {
 }
 
 #[test]
-fn a_handshake_that_fails_otherwise_says_how() {
+fn other_handshake_failures_are_reported_with_their_cause() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let pair = authority.pair(&["localhost"]);
@@ -207,7 +207,7 @@ fn a_handshake_that_fails_otherwise_says_how() {
             let mut peer = accept(&listener, &config);
             assert!(peer.read(&mut [0]).is_err());
             drop(peer);
-            // One that speaks no TLS, one that leaves, one that says nothing.
+            // A peer without TLS, a peer that closes, and a silent peer.
             let mut tcp = listener.accept().unwrap().0;
             tcp.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
             let mut rest = Vec::new();
@@ -243,7 +243,7 @@ fn a_handshake_that_fails_otherwise_says_how() {
 }
 
 #[test]
-fn certificates_are_shown_to_servers_that_ask() {
+fn client_certificates_are_sent_to_servers_that_request_them() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let pair = authority.pair(&["localhost"]);
@@ -276,9 +276,9 @@ fn certificates_are_shown_to_servers_that_ask() {
             let made = Connection::connect_tls(&address, &localhost(&tls), &options).await;
             let made = made.unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(receive(made).await.unwrap(), "ok");
-            // In TLS 1.3 a client is done before it can hear that this was not enough.
-            let nobody = settings(&authority);
-            let made = Connection::connect_tls(&address, &localhost(&nobody), &options).await;
+            // In TLS 1.3 the client's handshake is complete before the server can reject it.
+            let anonymous = settings(&authority);
+            let made = Connection::connect_tls(&address, &localhost(&anonymous), &options).await;
             let made = made.unwrap_or_else(|error| panic!("{error}"));
             let error = receive(made).await.unwrap_err();
             assert!(
@@ -292,7 +292,7 @@ fn certificates_are_shown_to_servers_that_ask() {
 }
 
 #[test]
-fn an_answer_that_ends_with_the_connection_is_told_from_one_that_was_cut() {
+fn a_response_delimited_by_close_is_distinguished_from_a_truncated_one() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let pair = authority.pair(&["localhost"]);
@@ -327,14 +327,14 @@ fn an_answer_that_ends_with_the_connection_is_told_from_one_that_was_cut() {
 }
 
 #[test]
-fn an_answer_that_comes_before_its_request_is_nobodys() {
+fn a_response_before_its_request_is_discarded() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let pair = authority.pair(&["localhost"]);
         let config = authority.outside_server(&pair, |config| config.send_half_rtt_data = true);
         let (address, server) = scripted(move |listener| {
             let mut peer = accept(&listener, &config);
-            // It leaves with the server's part of the handshake.
+            // The response is sent together with the server's handshake messages.
             peer.conn.writer().write_all(OK).unwrap();
             let _ = peer.flush();
             let _ = peer.read_to_end(&mut Vec::new());
@@ -354,7 +354,7 @@ fn an_answer_that_comes_before_its_request_is_nobodys() {
 }
 
 #[test]
-fn tickets_that_come_late_do_not_cost_the_connection() {
+fn late_tickets_do_not_remove_the_connection_from_the_pool() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let pair = authority.pair(&["localhost"]);
@@ -369,7 +369,7 @@ fn tickets_that_come_late_do_not_cost_the_connection() {
             head(&mut peer);
             peer.write_all(OK).unwrap();
             std::thread::sleep(Duration::from_millis(20));
-            // What nobody asked for does.
+            // Unsolicited content removes the connection.
             peer.write_all(OK).unwrap();
             let _ = peer.sock.read_to_end(&mut Vec::new());
         });
@@ -390,7 +390,7 @@ fn tickets_that_come_late_do_not_cost_the_connection() {
 }
 
 #[test]
-fn authorities_are_many_and_names_are_checked_before_use() {
+fn well_known_authorities_exist_and_names_are_checked_before_use() {
     assert!(CaSet::well_known().len() > 100);
     let tls = ClientTls::builder().build().unwrap().into();
     for host in ["", "a b", "[::1]", "-", "a..b"] {

@@ -26,7 +26,7 @@ pub(crate) fn start(io: IoChoice, tls: ServerTls) -> (Server, TlsSlot) {
 }
 
 #[test]
-fn both_versions_are_spoken_and_the_hybrid_key_exchange_is_preferred() {
+fn both_versions_are_negotiated_and_the_hybrid_key_exchange_is_preferred() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -83,7 +83,7 @@ fn every_cipher_suite_decrypts_in_place() {
     });
 }
 
-/// Sends `bytes` that differ and expects them back.
+/// Sends this many varying bytes and expects them back.
 fn echo<S: Read + Write>(stream: &mut S, bytes: usize) {
     let content: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect();
     let head_text = format!("POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n");
@@ -98,7 +98,7 @@ fn echo<S: Read + Write>(stream: &mut S, bytes: usize) {
         assert_ne!(n, 0, "ends after {at} bytes");
         at += n;
     }
-    assert!(back == content, "the content comes back as it was");
+    assert!(back == content, "the content returns unchanged");
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn large_bodies_pass_in_both_directions() {
     });
 }
 
-/// Moves what a client wants to send to the server in pieces of `piece` bytes, and reads until an
-/// answer is there.
+/// Sends the client's bytes to the server in pieces of `piece` bytes, and reads until there is a
+/// response.
 fn drip(client: &Outside, server: &Server, piece: usize, request: &str) -> String {
     let name = "localhost".try_into().unwrap();
     let mut session = ClientConnection::new(client.config.clone(), name).unwrap();
@@ -149,7 +149,7 @@ fn drip(client: &Outside, server: &Server, piece: usize, request: &str) -> Strin
 }
 
 #[test]
-fn records_may_be_cut_anywhere() {
+fn records_may_be_split_anywhere() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -168,7 +168,7 @@ fn records_may_be_cut_anywhere() {
 }
 
 #[test]
-fn records_of_one_byte_are_taken_together() {
+fn records_of_one_byte_are_joined() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -177,7 +177,7 @@ fn records_of_one_byte_are_taken_together() {
         let bytes = 20_000;
         let head_text =
             format!("POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n");
-        // Each byte is a record of its own; a thousand leave together.
+        // Each byte is a separate record; a thousand are sent together.
         let content = head_text.bytes().chain(std::iter::repeat_n(b'y', bytes));
         let mut flood = Vec::new();
         for byte in content {
@@ -200,7 +200,7 @@ fn records_of_one_byte_are_taken_together() {
 }
 
 #[test]
-fn an_application_protocol_is_agreed_upon_or_the_handshake_fails() {
+fn an_application_protocol_is_negotiated_or_the_handshake_fails() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -251,7 +251,7 @@ fn sessions_resume_on_other_cores_and_after_a_reload() {
 }
 
 #[test]
-fn a_ticket_of_an_open_listener_is_worth_nothing_where_certificates_are_demanded() {
+fn a_ticket_without_client_authentication_is_rejected_where_it_is_required() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let keys = TicketKeys::new().unwrap();
@@ -283,7 +283,7 @@ fn a_ticket_of_an_open_listener_is_worth_nothing_where_certificates_are_demanded
 }
 
 #[test]
-fn clients_prove_who_they_are() {
+fn clients_authenticate_with_certificates() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let stranger = Authority::new().pair(&["eve"]);
@@ -297,7 +297,7 @@ fn clients_prove_who_they_are() {
             let (server, _) = start(io, authority.server_with(auth, &keys));
             let known = authority.client_of(rustls::DEFAULT_VERSIONS, Some(&own));
             for resumed in [false, true] {
-                let (answer, stream) = known.get(server.address, "/who");
+                let (answer, stream) = known.get(server.address, "/identity");
                 let kind = stream.conn.handshake_kind() == Some(HandshakeKind::Resumed);
                 assert_eq!(kind, resumed);
                 let encoded = own
@@ -307,9 +307,9 @@ fn clients_prove_who_they_are() {
                 let wanted = format!(":{}:", encoded.collect::<String>());
                 assert!(answer.ends_with(&format!("localhost {wanted}")), "{answer}");
             }
-            let nobody = authority.client();
-            let mut stream = nobody.connect(server.address);
-            let request = b"GET /who HTTP/1.1\r\nHost: a\r\n\r\n";
+            let anonymous = authority.client();
+            let mut stream = anonymous.connect(server.address);
+            let request = b"GET /identity HTTP/1.1\r\nHost: a\r\n\r\n";
             let mut byte = [0];
             let sent = stream
                 .write_all(request)
@@ -347,7 +347,7 @@ fn clear_text_is_answered_in_clear_text() {
 }
 
 #[test]
-fn what_is_no_handshake_gets_an_alert() {
+fn bytes_other_than_a_handshake_get_an_alert() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -366,7 +366,7 @@ fn what_is_no_handshake_gets_an_alert() {
 }
 
 #[test]
-fn a_handshake_has_its_time() {
+fn a_handshake_has_a_deadline() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let slot = TlsSlot::new(authority.server());
@@ -377,7 +377,7 @@ fn a_handshake_has_its_time() {
             },
             ..with_tls(&slot)
         });
-        // One is silent, one says half of a word; for the third there is time enough.
+        // One client is silent, one sends the start of a record, and the third completes in time.
         let mut silent = server.connect();
         let mut slow = server.connect();
         slow.send([0x16, 3, 1, 1, 0, 1]);
@@ -392,7 +392,7 @@ fn a_handshake_has_its_time() {
 }
 
 #[test]
-fn half_a_record_is_not_waited_for_for_ever() {
+fn an_incomplete_record_has_a_deadline() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let slot = TlsSlot::new(authority.server());
@@ -411,7 +411,7 @@ fn half_a_record_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn empty_lines_count_and_do_not_make_a_connection_less_idle() {
+fn empty_lines_count_and_do_not_restart_the_idle_timeout() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -419,7 +419,7 @@ fn empty_lines_count_and_do_not_make_a_connection_less_idle() {
         for _ in 0..3 {
             stream.write_all(b"\r\n").unwrap();
             std::thread::sleep(Duration::from_millis(50));
-            // A record without content between them changes nothing.
+            // An empty record between them makes no difference.
             stream.conn.refresh_traffic_keys().unwrap();
             let _ = stream.flush();
             std::thread::sleep(Duration::from_millis(50));
@@ -436,7 +436,7 @@ fn empty_lines_count_and_do_not_make_a_connection_less_idle() {
             },
             ..with_tls(&slot)
         });
-        // Records of a line, and records of nothing that a request could begin with.
+        // Records with an empty line, and key updates, which have no content.
         for is_line in [true, false] {
             let (_, mut stream) = authority.client().get(server.address, "/hello");
             let begun = std::time::Instant::now();
@@ -459,7 +459,7 @@ fn empty_lines_count_and_do_not_make_a_connection_less_idle() {
 }
 
 #[test]
-fn a_handshake_message_without_end_is_refused() {
+fn an_endless_handshake_message_is_refused() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -479,7 +479,7 @@ fn a_handshake_message_without_end_is_refused() {
 }
 
 #[test]
-fn another_snapshot_is_for_new_handshakes_only() {
+fn a_replaced_snapshot_applies_to_new_handshakes_only() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, slot) = start(io, authority.server());
@@ -497,7 +497,7 @@ fn another_snapshot_is_for_new_handshakes_only() {
 }
 
 #[test]
-fn the_end_is_said_before_it_comes() {
+fn close_notify_is_sent_before_fin() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -505,7 +505,7 @@ fn the_end_is_said_before_it_comes() {
         let request = b"GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         stream.write_all(request).unwrap();
         let mut answer = Vec::new();
-        // rustls fails here when there was no close_notify.
+        // Without close_notify rustls returns an error here.
         stream.read_to_end(&mut answer).unwrap();
         assert!(answer.ends_with(b"hello"));
         let (_, mut idle) = authority.client().get(server.address, "/hello");
@@ -515,7 +515,7 @@ fn the_end_is_said_before_it_comes() {
 }
 
 #[test]
-fn a_client_may_end_its_side_and_still_gets_its_answer() {
+fn a_half_closed_client_still_gets_its_response() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let (server, _) = start(io, authority.server());
@@ -582,7 +582,7 @@ fn tunnels_pass_through_tls() {
     });
 }
 
-/// A generator that makes the same of the same seed (xorshift, Marsaglia 2003).
+/// A deterministic random generator (xorshift, Marsaglia 2003).
 struct Chance(u64);
 
 impl Chance {
@@ -593,7 +593,7 @@ impl Chance {
         (self.0 % n as u64) as usize
     }
 
-    /// Changes a few bytes, and perhaps cuts the end off or repeats a part.
+    /// Changes a few bytes, and sometimes removes the end or repeats a part.
     fn spoil(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..1 + self.below(4) {
             let at = self.below(bytes.len());
@@ -608,7 +608,7 @@ impl Chance {
 }
 
 #[test]
-fn spoiled_bytes_end_a_connection_and_nothing_else() {
+fn corrupted_bytes_close_only_their_connection() {
     on_each_driver(|io| {
         let authority = Authority::new();
         let auth = ClientAuth::Optional(authority.set());
@@ -656,7 +656,7 @@ fn spoiled_bytes_end_a_connection_and_nothing_else() {
 }
 
 #[test]
-fn files_that_cannot_be_used_say_why() {
+fn errors_of_unusable_files_name_the_problem() {
     let authority = Authority::new();
     let one = authority.pair(&["one.example"]);
     let two = authority.pair(&["two.example"]);
@@ -694,11 +694,11 @@ fn files_that_cannot_be_used_say_why() {
             .contains("/no/such/file.pem: cannot be read"),
         "{absent}"
     );
-    assert_eq!(absent.remedy(), "Look whether the path is right.");
+    assert_eq!(absent.remedy(), "Check the path.");
 }
 
 #[test]
-fn certificates_say_for_whom_and_how_long_they_are() {
+fn certificates_report_their_names_and_validity() {
     let authority = Authority::new();
     let pair = authority.pair_with(&["a.example", "*.B.example"], |params| {
         params.not_before = rcgen::date_time_ymd(2024, 1, 1);
@@ -734,11 +734,11 @@ fn certificates_say_for_whom_and_how_long_they_are() {
 }
 
 #[test]
-fn a_connection_of_the_plain_kind_is_untouched() {
+fn a_listener_without_tls_serves_clear_text() {
     on_each_driver(|io| {
         let server = Server::with(io, options);
         let mut raw: Raw = server.connect();
-        raw.send("GET /who HTTP/1.1\r\nHost: a\r\n\r\n");
+        raw.send("GET /identity HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(raw.head().starts_with("HTTP/1.1 200"));
         raw.expect("clear text");
     });

@@ -1,4 +1,4 @@
-//! Certificates made on the spot, and rustls' ordinary blocking connections as the outside peer.
+//! Generated certificates, and rustls's blocking connections as the outside peer.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ use rustls::{
 
 use crate::support::SOON;
 
-/// An authority that issues what tests need.
+/// An authority that issues the certificates of the tests.
 pub(crate) struct Authority {
     pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -36,7 +36,7 @@ pub(crate) struct Pair {
 impl Authority {
     pub(crate) fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        // Authorities of one name would be taken for one another, with another key.
+        // Verifiers would confuse authorities with the same name and different keys.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("authority {}", NEXT.fetch_add(1, Ordering::Relaxed));
         params.distinguished_name.push(DnType::CommonName, name);
@@ -106,7 +106,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// An outside client that believes this authority.
+    /// An outside client that trusts this authority.
     pub(crate) fn client(&self) -> Outside {
         self.client_of(rustls::DEFAULT_VERSIONS, None)
     }
@@ -192,7 +192,7 @@ impl Outside {
         StreamOwned::new(session, tcp(address))
     }
 
-    /// One request on a connection of its own; the answer.
+    /// Sends one request on a new connection; returns the response.
     pub(crate) fn get(&self, address: SocketAddr, path: &str) -> (String, Stream) {
         let mut stream = self.connect(address);
         let answer = get(&mut stream, path);
@@ -207,7 +207,7 @@ pub(crate) fn tcp(address: SocketAddr) -> TcpStream {
     tcp
 }
 
-/// A request on an open connection, and the whole of its small answer.
+/// Sends a request on an open connection; returns its complete small response.
 pub(crate) fn get<S: Read + Write>(stream: &mut S, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();

@@ -16,14 +16,14 @@ fn bytes_held_during_the_upgrade_open_the_tunnel() {
         );
         client.expect("early ").send("and late").expect("and late");
         assert_eq!(server.counters().upgrades, 1);
-        // FIN goes on by itself in each direction.
+        // FIN passes through separately in each direction.
         client.fin().expect("bye").expect_end();
         server.until("closed", |counters| counters.connections == 0);
     });
 }
 
 #[test]
-fn much_flows_through_a_tunnel() {
+fn large_data_passes_through_a_tunnel() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();
@@ -55,7 +55,7 @@ fn a_refused_upgrade_with_bytes_pending_closes() {
 }
 
 #[test]
-fn a_refused_upgrade_without_bytes_goes_on() {
+fn a_refused_upgrade_without_bytes_continues() {
     on_each_driver(|io| {
         let server = Server::start(io);
         let mut client = server.connect();

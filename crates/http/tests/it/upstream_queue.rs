@@ -1,4 +1,4 @@
-//! Bounds of what an upstream gets at once: connections in use, and requests that wait for one.
+//! Limits per upstream: connections in use, and requests that wait for one.
 
 use std::cell::RefCell;
 use std::net::TcpListener;
@@ -14,8 +14,8 @@ use blitz_http::{
 
 use crate::support::{on_each_driver, run, scripted};
 
-/// What was counted since `before`: full queues, waits that took too long, and all waits at the
-/// limit of connections.
+/// The counts since `before`: full queues, waits that timed out, and all waits at the limit of
+/// connections.
 fn counted(before: &Counters) -> (u64, u64, u64) {
     let now = blitz_http::counters();
     (
@@ -25,7 +25,7 @@ fn counted(before: &Counters) -> (u64, u64, u64) {
     )
 }
 
-/// Runs `client` against a server that accepts connections and says nothing.
+/// Runs `client` against a server that accepts connections and sends nothing.
 fn limited(io: IoChoice, limits: Limits, protocol: Protocol, client: impl AsyncFnOnce(Upstream)) {
     let is_over = Arc::new(AtomicBool::new(false));
     let script_is_over = Arc::clone(&is_over);
@@ -41,7 +41,7 @@ fn limited(io: IoChoice, limits: Limits, protocol: Protocol, client: impl AsyncF
             limits,
             ..ClientOptions::default()
         };
-        let upstream = Pool::new(options).upstream_speaking(&address, protocol);
+        let upstream = Pool::new(options).upstream_with_protocol(&address, protocol);
         client(upstream).await;
         is_over.store(true, Ordering::SeqCst);
         let last = blitz_reactor::Socket::connect(&address).await;
@@ -63,10 +63,10 @@ async fn settle() {
     blitz_http::sleep(Duration::from_millis(30)).await;
 }
 
-/// The number of a request, and what came of it.
+/// The number of a request, and its result.
 type Ended = (usize, Result<(), ClientError>);
 
-/// Requests that wait, with what came of each in the order in which it came.
+/// Waiting requests, and their results in order of completion.
 #[derive(Clone, Default)]
 struct Waiters {
     ended: Rc<RefCell<Vec<Ended>>>,
@@ -112,12 +112,12 @@ fn connections_in_use_are_bounded_and_requests_wait_in_order() {
                 "{refused:?}"
             );
 
-            // One that goes back to the pool serves the request that has waited longest.
+            // A connection that returns to the pool serves the request that has waited longest.
             drop(first);
             settle().await;
             assert_eq!((upstream.active(), waiters.numbers()), (2, vec![0]));
             assert!(waiters.connections.borrow()[0].is_reused());
-            // One that is closed lets the next request make another.
+            // A closed connection allows the next request to make another.
             let (send, response) =
                 second.request(&crate::client_exchange::get("/"), BodyLength::Empty);
             drop((send, response));
@@ -151,7 +151,7 @@ fn a_request_waits_for_a_bounded_time() {
 }
 
 #[test]
-fn a_connect_that_fails_makes_room_for_the_next() {
+fn a_failed_connect_makes_room_for_the_next() {
     on_each_driver(|io| {
         run(io, async {
             let free = TcpListener::bind("127.0.0.1:0").expect("binds");
@@ -177,7 +177,7 @@ fn requests_for_a_shared_connection_wait_in_a_bounded_queue() {
         let limits = limits(8, 5, Duration::from_millis(200));
         limited(io, limits, Protocol::Http2, async |upstream| {
             let before = blitz_http::counters();
-            // Until the server has spoken there is one place, which the first request takes.
+            // Before the server's SETTINGS there is one permit, which the first request takes.
             let waiters = Waiters::default();
             for number in 0..10 {
                 waiters.start(number, &upstream);

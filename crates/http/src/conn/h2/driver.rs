@@ -13,7 +13,7 @@ use crate::conn::streams::stream::{ResetReason, Stream, Streams};
 use crate::exchange::{ExchangeId, Link, Side, wake};
 use crate::input::Input;
 use crate::timer::LazyTimer;
-use crate::transport::{Resting, Transport};
+use crate::transport::{ParkedTransport, Transport};
 
 /// One connection, of a server or of a client.
 pub(crate) struct Conn<R: Role> {
@@ -28,7 +28,7 @@ pub(crate) struct Driver<R: Role> {
     /// `None` while parked, and once closed.
     pub(super) socket: Option<Transport>,
     /// What is left of it while parked, if that is more than the socket.
-    parked: Option<Resting>,
+    parked: Option<ParkedTransport>,
     /// The time as the machine knows it.
     pub(super) now: Duration,
     pub(super) machine: h2::Connection,
@@ -247,8 +247,8 @@ impl<R: Role> Conn<R> {
     }
 
     /// Keeps what is left of a transport that is parked.
-    pub(crate) fn park(&self, parked: Resting) {
-        if let Resting::Tls(_) = parked {
+    pub(crate) fn park(&self, parked: ParkedTransport) {
+        if let ParkedTransport::Tls(_) = parked {
             self.driver.borrow_mut().parked = Some(parked);
         }
     }
@@ -256,7 +256,7 @@ impl<R: Role> Conn<R> {
     /// Puts the transport together again with its socket, which has come back.
     pub(crate) fn unpark(&self, socket: Socket) -> Transport {
         match self.driver.borrow_mut().parked.take() {
-            Some(parked) => parked.wake(socket),
+            Some(parked) => parked.unpark(socket),
             None => Transport::Plain(socket),
         }
     }
