@@ -96,9 +96,9 @@ pub(super) fn start_tunnel<F: ServerFraming>(framing: &mut F, id: F::Id, head: &
     count_response(head.status);
     count(|counters| counters.upgrades += 1);
     if let Some(exchange) = framing.exchange(id) {
-        exchange.message = Message::Open;
         exchange.is_tunnel = true;
     }
+    set_message(framing, id, Message::Open);
 }
 
 /// Ends the exchange without a response.
@@ -111,6 +111,7 @@ pub(super) fn drop_responder<F: ServerFraming>(framing: &mut F, id: F::Id) {
     set_message(framing, id, Message::Missing);
 }
 
+#[inline]
 fn set_message<F: Framing>(framing: &mut F, id: F::Id, message: Message) {
     if let Some(exchange) = framing.exchange(id) {
         exchange.message = message;
@@ -142,9 +143,8 @@ fn send_head<F: ServerFraming>(
 ) {
     framing.send_head(id, head, length, is_whole);
     count_response(head.status);
-    if let Some(exchange) = framing.exchange(id) {
-        exchange.message = Message::Open;
-    }
+    // Other deadlines hold from now on.
+    set_message(framing, id, Message::Open);
 }
 
 #[inline]

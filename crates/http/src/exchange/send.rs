@@ -14,10 +14,16 @@ pub(super) fn poll_room<F: Framing>(
     id: F::Id,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), SendError>> {
-    match can_send(framing, id) {
-        true => framing.poll_room(id, cx),
-        false => Poll::Ready(Err(SendError::Closed)),
+    if !can_send(framing, id) {
+        return Poll::Ready(Err(SendError::Closed));
     }
+    let room = framing.poll_room(id, cx);
+    if room.is_pending()
+        && let Some(exchange) = framing.exchange(id)
+    {
+        exchange.wake_task_for(cx);
+    }
+    room
 }
 
 pub(super) fn send_data<F: Framing>(

@@ -105,6 +105,16 @@ impl ExchangeState {
         wake(&mut self.task);
     }
 
+    /// Wakes the exchange's task, which watches the deadlines, for a writer in another task that waits
+    /// for the peer.
+    #[inline]
+    pub(crate) fn wake_task_for(&mut self, writer: &Context<'_>) {
+        let task = self.task.as_ref();
+        if task.is_some_and(|task| !task.will_wake(writer.waker())) {
+            self.wake_task();
+        }
+    }
+
     /// Wakes everybody who waits for anything of the exchange.
     pub(crate) fn wake_all(&mut self) {
         wake(&mut self.receiving.reader);

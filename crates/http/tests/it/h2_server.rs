@@ -243,6 +243,23 @@ fn the_rest_of_an_answered_request_is_discarded() {
     });
 }
 
+/// Its client need not end its side: what it would send belongs to a tunnel that does not exist.
+#[test]
+fn a_refused_connect_ends_with_its_response() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let mut head = RequestHead::new(Method::Get, "/nowhere");
+        head.set_authority("a");
+        head.set_protocol(Some("websocket"));
+        let stream = client.send_head(&head, BodyLength::Unknown);
+        assert_eq!(client.answer(stream).status, Some(Status::NOT_FOUND));
+        let answer = client.until(stream, |answer| answer.reset.is_some());
+        assert_eq!(answer.reset, Some(Code::NO_ERROR));
+        assert_eq!(client.get("/hello").content, b"hello");
+    });
+}
+
 #[test]
 fn a_truncated_response_is_reset() {
     on_each_driver(|io| {
@@ -294,6 +311,28 @@ fn a_response_that_cannot_be_completed_is_reset() {
             assert_eq!(answer.reset, Some(Code::CANCEL));
         }
         assert_eq!(server.counters().accepted, 1);
+    });
+}
+
+/// The task of the exchange has to learn of a response that another task has begun.
+#[test]
+fn a_response_from_another_task_that_the_client_does_not_take_is_reset() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            let mut options = options();
+            options.limits.send_stall_timeout = Duration::from_millis(200);
+            options
+        });
+        let mut client = Client::connect(server.address);
+        client.out.extend_from_slice(&NO_WINDOW);
+        let stream = client.request(Method::Post, "/elsewhere", BodyLength::Known(5));
+        client.send(stream, b"hello", true);
+        let start = Instant::now();
+        let answer = client.until(stream, |answer| answer.reset.is_some());
+        assert_eq!(answer.reset, Some(Code::CANCEL));
+        assert_eq!(server.counters().send_stalls, 1);
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(3), "it took {took:?}");
     });
 }
 

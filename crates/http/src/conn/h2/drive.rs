@@ -321,9 +321,7 @@ impl<R: Role> Driver<R> {
             count(|counters| counters.header_timeouts += 1);
             return Poll::Ready(self.abort());
         }
-        if let Some(socket) = &self.socket {
-            socket.note_held(self.machine.held() + self.unsent);
-        }
+        self.note_held();
         note(&mut self.task, cx);
         Poll::Pending
     }

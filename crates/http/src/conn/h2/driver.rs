@@ -45,6 +45,8 @@ pub(crate) struct Driver<R: Role> {
     pub(super) crowded: Vec<StreamId>,
     /// Nothing was read when it was tried last, since too much is held.
     pub(super) was_held_back: bool,
+    /// Bytes of content that the socket was last told of.
+    held_noted: usize,
     pub(super) shared: Rc<Shared<R>>,
     /// The connection's task, while it waits.
     pub(super) task: Option<Waker>,
@@ -230,6 +232,7 @@ impl<R: Role> Conn<R> {
             unsent: 0,
             crowded: Vec::new(),
             was_held_back: false,
+            held_noted: 0,
             shared: Rc::clone(shared),
             task: None,
             needs_task: false,
@@ -338,6 +341,23 @@ impl<R: Role> Driver<R> {
             if let Some(socket) = &mut self.socket {
                 socket.send(chunk);
             }
+        }
+    }
+
+    /// Tells the socket what the streams hold: when a full core closes connections, those that hold the
+    /// most come first (rule 4).
+    pub(super) fn note_held(&mut self) {
+        self.held_noted = self.machine.held() + self.unsent;
+        if let Some(socket) = &self.socket {
+            socket.note_held(self.held_noted);
+        }
+    }
+
+    /// The same after some of it was taken, which the connection's task need not hear of.
+    #[inline]
+    pub(super) fn note_released(&mut self) {
+        if self.held_noted > 0 {
+            self.note_held();
         }
     }
 

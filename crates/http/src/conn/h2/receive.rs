@@ -80,6 +80,7 @@ impl<R: Role> Driver<R> {
         if bytes > 0 {
             let (machine, out) = self.machine();
             machine.release(stream, bytes, out);
+            self.note_released();
         }
     }
 }
