@@ -172,6 +172,9 @@ pub(crate) struct Shared<R: Role> {
     spare: RefCell<Vec<Box<Stream>>>,
 }
 
+/// What a socket was told is corrected if it was more than this.
+const HELD_NOTED_MIN: usize = 16 * 1024;
+
 /// Most streams kept for use by the next.
 const SPARE_MAX: usize = 1_024;
 
@@ -353,10 +356,11 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// The same after some of it was taken, which the connection's task need not hear of.
+    /// The same after some of it was taken, which the connection's task need not hear of. Little more or
+    /// less makes no connection the largest holder.
     #[inline]
     pub(super) fn note_released(&mut self) {
-        if self.held_noted > 0 {
+        if self.held_noted > HELD_NOTED_MIN {
             self.note_held();
         }
     }
