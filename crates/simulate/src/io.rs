@@ -1,5 +1,6 @@
 //! What hyper needs of a machine: streams, an executor and a clock.
 
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -16,12 +17,20 @@ const READ_BYTES: usize = 16 * 1024;
 /// Pauses of one reader.
 const PAUSES_MAX: u32 = 5;
 
+/// The connection preface of a client and the header of a frame (RFC 9113, sections 3.4 and 4.1).
+const PREFACE_BYTES: usize = 24;
+const FRAME_HEADER_BYTES: usize = 9;
+
+/// Type and flags of the frame that acknowledges SETTINGS.
+const SETTINGS_ACK: [u8; 2] = [0x4, 0x1];
+
 /// A stream of the simulation as hyper reads and writes it. Others may reset the same stream.
 #[derive(Clone)]
 pub(crate) struct Io {
     stream: Rc<Stream>,
     /// Called when bytes have moved.
     moved: Rc<dyn Fn()>,
+    settings: Option<Rc<SettingsWatch>>,
 }
 
 impl Io {
@@ -29,6 +38,60 @@ impl Io {
         Io {
             stream,
             moved: Rc::new(moved),
+            settings: None,
+        }
+    }
+
+    /// Shows what a server of HTTP/2 reads to `settings`.
+    pub(crate) fn watched_by(mut self, settings: Rc<SettingsWatch>) -> Io {
+        self.settings = Some(settings);
+        self
+    }
+}
+
+/// Finds the acknowledgement of SETTINGS in the bytes that a client of HTTP/2 sends.
+///
+/// hyper's server never grants a window again that its handler has released before the client
+/// acknowledged a smaller initial window (h2 0.4.20), and the upload stops for good.
+pub(crate) struct SettingsWatch {
+    is_acknowledged: Cell<bool>,
+    /// Bytes to skip before the next frame begins.
+    skip: Cell<usize>,
+    header: RefCell<Vec<u8>>,
+}
+
+impl SettingsWatch {
+    pub(crate) fn new() -> SettingsWatch {
+        SettingsWatch {
+            is_acknowledged: Cell::new(false),
+            skip: Cell::new(PREFACE_BYTES),
+            header: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.is_acknowledged.get()
+    }
+
+    fn take(&self, mut bytes: &[u8]) {
+        let mut header = self.header.borrow_mut();
+        while !self.is_acknowledged() {
+            let skipped = self.skip.get().min(bytes.len());
+            self.skip.set(self.skip.get() - skipped);
+            bytes = &bytes[skipped..];
+            let taken = (FRAME_HEADER_BYTES - header.len()).min(bytes.len());
+            header.extend(&bytes[..taken]);
+            bytes = &bytes[taken..];
+            let &[high, middle, low, kind, flags, ..] = header.as_slice() else {
+                return;
+            };
+            if header.len() < FRAME_HEADER_BYTES {
+                return;
+            }
+            self.is_acknowledged.set([kind, flags] == SETTINGS_ACK);
+            self.skip
+                .set(u32::from_be_bytes([0, high, middle, low]) as usize);
+            header.clear();
         }
     }
 }
@@ -45,6 +108,9 @@ impl Read for Io {
         read.map_ok(|n| {
             if n > 0 {
                 (self.moved)();
+            }
+            if let Some(settings) = &self.settings {
+                settings.take(&buffer[..n]);
             }
             into.put_slice(&buffer[..n]);
         })
@@ -113,5 +179,27 @@ where
         self.0.spawn(async move {
             future.await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_is_found_wherever_reads_end() {
+        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        // SETTINGS with one parameter, DATA that looks like an acknowledgement, and then the real one.
+        sent.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 64, 0]);
+        sent.extend([0, 0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4, 1, 0, 0, 0, 0]);
+        sent.extend([0, 0, 0, 4, 1, 0, 0, 0, 0]);
+        for size in 1..=sent.len() {
+            let watch = SettingsWatch::new();
+            let (last, rest) = sent.split_last().expect("it is not empty");
+            rest.chunks(size).for_each(|piece| watch.take(piece));
+            assert!(!watch.is_acknowledged(), "in pieces of {size}");
+            watch.take(&[*last]);
+            assert!(watch.is_acknowledged(), "in pieces of {size}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use blitz_reactor::simulation::{Acceptor, Stream};
 use http::{Request as HttpRequest, Response};
@@ -11,7 +12,7 @@ use hyper::ext::Protocol;
 use hyper::service::service_fn;
 
 use crate::content::{GivenUp, Receiving, Sending};
-use crate::io::{Io, Pauses, Tasks};
+use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
 use crate::raw::Broken;
@@ -19,6 +20,12 @@ use crate::{raw_http2, raw_upstream, tunnel};
 
 /// The field that carries the number of a request there and back.
 pub(crate) const ID: &str = "x-id";
+
+/// A client's window for each stream until it knows better (RFC 9113, section 6.9.2).
+const INITIAL_WINDOW_BYTES: u32 = 65_535;
+
+/// Interval of the looks for the acknowledgement of a smaller one.
+const SETTINGS_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Accepts connections and serves them, for ever.
 pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upstream) {
@@ -46,9 +53,25 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upst
 async fn serve_connection(ledger: Rc<Ledger>, stream: Stream, upstream: Upstream) {
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
-    let io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    let mut io = Io::new(Rc::new(stream), move || moved.set(world.now()));
     let tasks = Tasks(ledger.world.clone());
-    let service = service_fn(move |request| answer(Rc::clone(&ledger), Rc::clone(&pulse), request));
+    let settings = (upstream.version == Version::Http2
+        && upstream.windows.stream < INITIAL_WINDOW_BYTES)
+        .then(|| Rc::new(SettingsWatch::new()));
+    if let Some(settings) = &settings {
+        io = io.watched_by(Rc::clone(settings));
+    }
+    let service = service_fn(move |request| {
+        let (ledger, pulse, settings) = (Rc::clone(&ledger), Rc::clone(&pulse), settings.clone());
+        async move {
+            if let Some(settings) = settings {
+                while !settings.is_acknowledged() {
+                    ledger.world.sleep(SETTINGS_LOOK_EVERY).await;
+                }
+            }
+            answer(ledger, pulse, request).await
+        }
+    });
     // How a connection ends shows in its requests.
     match upstream.version {
         Version::Http1 | Version::Raw | Version::RawHttp2 => {
