@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -18,6 +19,8 @@ use crate::random::Random;
 /// Pauses of a content, about.
 const PAUSES: u64 = 10;
 
+const WORD_BYTES: u64 = 8;
+
 /// The trailer field that says which content it follows.
 pub(crate) const TRAILER: &str = "x-trailer";
 
@@ -30,17 +33,21 @@ const FRAME_HEADER_BYTES: usize = 5;
 /// The flag of trailers.
 const TRAILERS_FLAG: u8 = 0x80;
 
-/// The byte at a place of the content with this seed.
-fn byte(seed: u64, at: u64) -> u8 {
-    let word = Random::new(seed ^ (at / 8)).next();
-    word.to_le_bytes()[(at % 8) as usize]
+/// These bytes of the content with this seed: a random word for every eight.
+fn part(seed: u64, range: Range<u64>) -> Bytes {
+    let words = range.start / WORD_BYTES..range.end.div_ceil(WORD_BYTES);
+    let skip = (range.start % WORD_BYTES) as usize;
+    let length = (range.end - range.start) as usize;
+    let mut bytes = Vec::with_capacity(skip + length + WORD_BYTES as usize);
+    for at in words {
+        bytes.extend_from_slice(&Random::new(seed ^ at).next().to_le_bytes());
+    }
+    Bytes::from(bytes).slice(skip..skip + length)
 }
 
 /// All of a content.
-pub(crate) fn whole(content: &Content) -> Vec<u8> {
-    (0..content.bytes)
-        .map(|at| byte(content.seed, at))
-        .collect()
+pub(crate) fn whole(content: &Content) -> Bytes {
+    part(content.seed, 0..content.bytes)
 }
 
 /// The trailers that follow a content.
@@ -110,12 +117,12 @@ impl Sending {
         encoded.map_or(self.content.bytes, |encoded| encoded.len() as u64)
     }
 
-    fn piece(&self, range: std::ops::Range<u64>) -> Bytes {
+    fn piece(&self, range: Range<u64>) -> Bytes {
         match &self.encoded {
             Some(encoded) => {
                 Bytes::copy_from_slice(&encoded[range.start as usize..range.end as usize])
             }
-            None => range.map(|at| byte(self.content.seed, at)).collect(),
+            None => part(self.content.seed, range),
         }
     }
 
@@ -244,20 +251,23 @@ impl Receiving<'_> {
             web.received.extend_from_slice(bytes);
             return Ok(());
         }
-        for &got in bytes {
-            if self.at >= self.content.bytes {
-                return Err(format!("a byte behind all {} of the content", self.at));
-            }
-            let wanted = byte(self.content.seed, self.at);
-            if got != wanted {
-                return Err(format!(
-                    "byte {} of {} is {got:#04x} and not {wanted:#04x}",
-                    self.at, self.content.bytes
-                ));
-            }
-            self.at += 1;
+        let end = self.content.bytes.min(self.at + bytes.len() as u64);
+        let wanted = part(self.content.seed, self.at..end);
+        let differs = |(got, wanted)| got != wanted;
+        if let Some(place) = bytes.iter().zip(&wanted).position(differs) {
+            return Err(format!(
+                "byte {} of {} is {:#04x} and not {:#04x}",
+                self.at + place as u64,
+                self.content.bytes,
+                bytes[place],
+                wanted[place]
+            ));
         }
-        Ok(())
+        self.at = end;
+        match bytes.len() > wanted.len() {
+            true => Err(format!("a byte behind all {end} of the content")),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn end(&mut self) -> Result<(), String> {

@@ -33,12 +33,12 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Takes the next frame out of what was received, if it is complete.
-    pub(super) fn take(received: &mut Vec<u8>) -> Option<Frame> {
+    pub(super) fn take(received: &mut &[u8]) -> Option<Frame> {
         let &[a, b, c, kind, flags, ref stream @ ..] = received.first_chunk::<HEADER_BYTES>()?;
         let end = HEADER_BYTES + u32::from_be_bytes([0, a, b, c]) as usize;
         let payload = received.get(HEADER_BYTES..end)?.to_vec();
         let stream = u32::from_be_bytes(*stream);
-        received.drain(..end);
+        *received = &received[end..];
         Some(Frame {
             kind,
             flags,

@@ -11,6 +11,9 @@ use super::{
 /// Bytes of one read.
 const READ_BYTES: usize = 16 * 1024;
 
+/// The dynamic table of HPACK until SETTINGS say otherwise (RFC 9113, section 6.5.2).
+const TABLE_BYTES: u32 = 4_096;
+
 /// Windows that are given, and those that the gateway may still use.
 pub(super) struct Account {
     window: i64,
@@ -23,7 +26,7 @@ pub(super) struct Account {
     changes: u32,
     streams_max: u32,
     has_acknowledged: bool,
-    decoder: fluke_hpack::Decoder<'static>,
+    decoder: httlib_hpack::Decoder<'static>,
     /// The stream and flags of a head whose last part is still to come, and the parts.
     block: Option<(u32, u8, Vec<u8>)>,
 }
@@ -40,7 +43,7 @@ impl Account {
             changes: 0,
             streams_max,
             has_acknowledged: false,
-            decoder: fluke_hpack::Decoder::new(),
+            decoder: httlib_hpack::Decoder::with_dynamic_size(TABLE_BYTES),
             block: None,
         }
     }
@@ -65,7 +68,8 @@ impl Connection {
                         .violate("an upstream got another preface".to_owned());
                 }
             }
-            while has_preface && let Some(frame) = Frame::take(&mut received) {
+            let mut frames = &received[..];
+            while has_preface && let Some(frame) = Frame::take(&mut frames) {
                 if let Err(why) = state.handle(&frame) {
                     let (kind, id) = (frame.kind, frame.stream);
                     self.ledger.violate(format!(
@@ -74,6 +78,8 @@ impl Connection {
                     state.is_closed = true;
                 }
             }
+            let rest = frames.len();
+            received.drain(..received.len() - rest);
             state.is_closed |= n == 0;
             state.wake();
             if state.is_closed {
@@ -215,15 +221,16 @@ impl State {
         if !is_complete {
             return Ok(());
         }
-        let Some((id, flags, block)) = self.receiving.block.take() else {
+        let Some((id, flags, mut block)) = self.receiving.block.take() else {
             return Ok(());
         };
-        let decoded = self.receiving.decoder.decode(&block);
-        let decoded = decoded.map_err(|error| format!("{error:?}"))?;
+        let mut decoded = Vec::new();
+        let result = self.receiving.decoder.decode(&mut block, &mut decoded);
+        result.map_err(|error| format!("{error:?}"))?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let fields: Fields = decoded
             .into_iter()
-            .map(|(name, value)| (text(name), text(value)))
+            .map(|(name, value, _)| (text(name), text(value)))
             .collect();
         for (name, value) in &fields {
             let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
