@@ -31,6 +31,8 @@ pub(crate) struct Io {
     /// Called when bytes have moved.
     moved: Rc<dyn Fn()>,
     settings: Option<Rc<SettingsWatch>>,
+    /// Kept, since clearing it for every read would be a tenth of a run.
+    buffer: Rc<RefCell<[u8; READ_BYTES]>>,
 }
 
 impl Io {
@@ -39,6 +41,7 @@ impl Io {
             stream,
             moved: Rc::new(moved),
             settings: None,
+            buffer: Rc::new(RefCell::new([0; READ_BYTES])),
         }
     }
 
@@ -102,7 +105,7 @@ impl Read for Io {
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut buffer = [0; READ_BYTES];
+        let mut buffer = self.buffer.borrow_mut();
         let room = into.remaining().min(READ_BYTES);
         let read = self.stream.poll_read(cx, &mut buffer[..room]);
         read.map_ok(|n| {

@@ -3,46 +3,41 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-/// Exchanges the value of a thread for the one that is given: `None` stands for a fresh one.
+/// Swaps the value of a thread with the one that is given: `None` stands for a fresh one.
 #[expect(unreachable_pub, reason = "`register` takes it")]
-pub type Exchange = fn(Option<Box<dyn Any>>) -> Box<dyn Any>;
+pub type Swap = fn(&mut Option<Box<dyn Any>>);
 
 thread_local! {
-    static REGISTERED: RefCell<Vec<Exchange>> = const { RefCell::new(Vec::new()) };
+    static REGISTERED: RefCell<Vec<Swap>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Adds a value of this thread to those that belong to cores. Called by what
 /// [`core_local`](crate::core_local) makes, when the value is first used.
-pub fn register(exchange: Exchange) {
-    REGISTERED.with_borrow_mut(|registered| registered.push(exchange));
+pub fn register(swap: Swap) {
+    REGISTERED.with_borrow_mut(|registered| registered.push(swap));
 }
 
-/// The values of one core while it does not run.
+/// The values of one core while it does not run, and those of the thread while it does.
 #[derive(Default)]
-pub(super) struct Locals(Vec<Box<dyn Any>>);
+pub(super) struct Locals(Vec<Option<Box<dyn Any>>>);
 
 impl Locals {
     /// Calls `f` with the core's values in the thread, and takes them out again, also after a panic.
     pub(super) fn within<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        self.enter();
+        self.swap();
         let leaving = Leaving(self);
         let value = f();
         drop(leaving);
         value
     }
 
-    fn enter(&mut self) {
-        let values = std::mem::take(&mut self.0);
+    fn swap(&mut self) {
         REGISTERED.with_borrow(|registered| {
-            for (exchange, value) in registered.iter().zip(values) {
-                drop(exchange(Some(value)));
+            self.0.resize_with(registered.len(), || None);
+            for (swap, value) in registered.iter().zip(&mut self.0) {
+                swap(value);
             }
         });
-    }
-
-    fn leave(&mut self) {
-        self.0 = REGISTERED
-            .with_borrow(|registered| registered.iter().map(|exchange| exchange(None)).collect());
     }
 }
 
@@ -50,7 +45,7 @@ struct Leaving<'a>(&'a mut Locals);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.swap();
     }
 }
 
@@ -72,11 +67,13 @@ macro_rules! core_local {
         ::std::thread_local! {
             $(#[$meta])*
             static $name: ::std::cell::RefCell<$type> = {
-                $crate::simulation::register(|value| {
-                    let value = value.map(|value| *value.downcast().expect("it is of this type"));
-                    let fresh = || ::std::cell::RefCell::into_inner($init);
-                    let other: $type = value.unwrap_or_else(fresh);
-                    ::std::boxed::Box::new($name.replace(other))
+                $crate::simulation::register(|slot| {
+                    let other = slot.get_or_insert_with(|| {
+                        let fresh: $type = ::std::cell::RefCell::into_inner($init);
+                        ::std::boxed::Box::new(fresh)
+                    });
+                    let other = other.downcast_mut::<$type>().expect("it is of this type");
+                    $name.with_borrow_mut(|value| ::std::mem::swap(value, other));
                 });
                 $init
             };

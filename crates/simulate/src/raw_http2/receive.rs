@@ -54,8 +54,8 @@ impl Connection {
     pub(super) async fn receive_all(self) {
         let mut received = Vec::new();
         let mut has_preface = self.state.borrow().is_client;
+        let mut piece = vec![0; READ_BYTES];
         loop {
-            let mut piece = [0; READ_BYTES];
             let read = poll_fn(|cx| self.stream.poll_read(cx, &mut piece)).await;
             let n = read.unwrap_or(0);
             self.pulse.set(self.ledger.world.now());
