@@ -9,7 +9,7 @@ use blitz_http::{Address, WebSocketKey};
 
 use crate::content::{Receiving, whole};
 use crate::ledger::{Ending, Ledger};
-use crate::plan::{Client, Request};
+use crate::plan::{Client, Fault, Request};
 use crate::random::Random;
 use crate::raw::{Broken, Framing, Head, Raw, write_pieces};
 use crate::tunnel;
@@ -57,9 +57,13 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
             };
             let (ending, goes_on) = match received {
                 Ok(received) => received,
-                // The connection has ended before this request was looked at.
+                // The connection has ended before this request was looked at; a reset can also discard
+                // the head of an answer that its upstream has reset.
                 Err(Broken::Cut(_))
-                    if left.len() + 1 < before && raw.is_untouched() && !client.half_closes =>
+                    if left.len() + 1 < before
+                        && raw.is_untouched()
+                        && !client.half_closes
+                        && !matches!(request.fault, Some(Fault::UpstreamResets(_))) =>
                 {
                     left.push_front(request);
                     break;

@@ -215,6 +215,16 @@ impl Server {
         self.sending.has_content()
     }
 
+    /// Whether the client sees from the response itself that it is cut off: the end of the connection
+    /// does not delimit it (RFC 9112, section 6.3), and it is no tunnel.
+    #[must_use]
+    pub fn delimits_response(&self) -> bool {
+        matches!(
+            self.sending,
+            Outgoing::Head | Outgoing::Length(_) | Outgoing::Chunked { .. }
+        )
+    }
+
     /// Appends the framing before `len` bytes of content, and counts them.
     ///
     /// # Errors

@@ -69,7 +69,7 @@ pub(crate) async fn run_exchanges<S: Service>(
         };
         let next = match next {
             Some(next) => next,
-            None => conn.conclude(outcome).await,
+            None => conn.conclude(outcome, served != 1).await,
         };
         match next {
             Next::Request => {}
@@ -146,14 +146,18 @@ impl ServerConn {
 
     /// Brings the connection to the start of the next exchange, or to its end, in whatever state
     /// it is.
-    async fn conclude(&self, outcome: Outcome) -> Next {
+    async fn conclude(&self, outcome: Outcome, is_pipelined: bool) -> Next {
         let is_body_complete = {
             let mut driver = self.driver.borrow_mut();
             let id = driver.number;
             match conclude(&mut *driver, id, outcome) {
                 Conclusion::Complete => driver.exchange.receiving.is_complete(),
                 Conclusion::Refused => return driver.finish(),
-                // The client can see that the response is incomplete.
+                // RST would discard responses before this one that are still on their way.
+                Conclusion::Failed if is_pipelined && driver.role.machine.delimits_response() => {
+                    return driver.finish();
+                }
+                // RST shows that the response is incomplete also to clients that ignore its length.
                 Conclusion::Gone | Conclusion::Cancelled | Conclusion::Failed => {
                     return driver.abort();
                 }
