@@ -42,6 +42,7 @@ impl Recorder {
             let times = [record.connected, record.responded];
             let times = times.into_iter().flatten().collect::<Vec<_>>();
             assert!(times.iter().all(|time| *time >= record.started) && times.is_sorted());
+            assert!(record.duration() < Duration::from_secs(60));
             keeps.lock().unwrap().push(Seen {
                 path: head.raw_path().to_owned(),
                 status: record.status.map(Status::code),
@@ -269,6 +270,22 @@ scenarios! {
         assert!(matches!(seen.ended, Ended::Complete), "{seen:?}");
         assert_eq!((seen.request_bytes, seen.response_bytes), (4, 5));
         assert_eq!((seen.path.as_str(), seen.status, seen.is_tunnel), ("/chat", Some(101), true));
+    }
+
+    fn the_gateway_stops_while_a_request_waits(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.request();
+            peer.is_closed_by_peer();
+        });
+        let recorder = Recorder::to(io, &upstream.url());
+        let _peer = recorder.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("the upstream has the head", || upstream.heads().len() == 1);
+        let Recorder { proxy, seen } = recorder;
+        drop(proxy);
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        assert!(matches!(seen[0].ended, Ended::ClientGone), "{seen:?}");
+        assert_eq!((seen[0].status, seen[0].attempts), (None, 1));
     }
 
     fn the_deadline_of_a_call_passes(io) {
