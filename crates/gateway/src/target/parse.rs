@@ -95,6 +95,37 @@ fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
     Ok(Prefix::Segments(text))
 }
 
+/// A scheme with a host and a port.
+#[derive(Debug)]
+pub(super) struct UrlScheme {
+    pub(super) prefix: &'static str,
+    pub(super) default_port: u16,
+    protocol: Protocol,
+    tls: bool,
+}
+
+/// All of them. Over TLS the protocol is negotiated.
+const SCHEMES: [UrlScheme; 3] = [
+    UrlScheme {
+        prefix: "http://",
+        default_port: 80,
+        protocol: Protocol::Http1,
+        tls: false,
+    },
+    UrlScheme {
+        prefix: "https://",
+        default_port: 443,
+        protocol: Protocol::Http1,
+        tls: true,
+    },
+    UrlScheme {
+        prefix: "h2c://",
+        default_port: 80,
+        protocol: Protocol::Http2,
+        tls: false,
+    },
+];
+
 /// The parts of a target's URL.
 struct ParsedUrl {
     origin: Origin,
@@ -108,21 +139,16 @@ fn parse_url(url: &str) -> Result<ParsedUrl, Fault> {
     if let Some(path) = strip_scheme(url, "unix:") {
         return parse_unix(path);
     }
-    let (protocol, tls, rest) = if let Some(rest) = strip_scheme(url, "http://") {
-        (Protocol::Http1, false, rest)
-    } else if let Some(rest) = strip_scheme(url, "https://") {
-        (Protocol::Http1, true, rest)
-    } else if let Some(rest) = strip_scheme(url, "h2c://") {
-        (Protocol::Http2, false, rest)
-    } else {
+    let of_scheme =
+        |scheme: &'static UrlScheme| strip_scheme(url, scheme.prefix).map(|rest| (scheme, rest));
+    let Some((scheme, rest)) = SCHEMES.iter().find_map(of_scheme) else {
         return Err(wrong_scheme(url));
     };
     let (authority, path) = match rest.find(['/', '?', '#']) {
         Some(end) => rest.split_at(end),
         None => (rest, ""),
     };
-    let default_port = if tls { 443 } else { 80 };
-    let origin = host::origin(authority, default_port).map_err(|fault| spelled(fault, protocol))?;
+    let origin = host::origin(authority, scheme)?;
     if path.contains('?') || path.contains('#') {
         return fault(
             "the URL carries a query or a fragment, which a target cannot have",
@@ -137,22 +163,11 @@ fn parse_url(url: &str) -> Result<ParsedUrl, Fault> {
     };
     Ok(ParsedUrl {
         origin,
-        protocol,
-        tls,
+        protocol: scheme.protocol,
+        tls: scheme.tls,
         path,
         authority: authority.to_ascii_lowercase(),
     })
-}
-
-/// The remedy with the scheme that was given.
-fn spelled(fault: Fault, protocol: Protocol) -> Fault {
-    match protocol {
-        Protocol::Http1 => fault,
-        Protocol::Http2 => Fault {
-            fix: fault.fix.replace("http://", "h2c://"),
-            ..fault
-        },
-    }
 }
 
 /// The part after `scheme`, in whatever case it is written (RFC 3986 section 3.1).
@@ -200,15 +215,17 @@ fn wrong_scheme(url: &str) -> Fault {
         Some(scheme) if scheme == "h2" || scheme == "grpc" => (
             format!("the scheme {scheme}:// is unknown"),
             format!(
-                "write h2c://{} for HTTP/2 in clear",
+                "write h2c://{} for HTTP/2 without TLS",
                 &url[scheme.len() + 3..]
             ),
         ),
         Some(scheme) if scheme == "ws" || scheme == "wss" => (
+            format!("{scheme}:// is not needed, because other targets carry WebSockets as well"),
             format!(
-                "{scheme}:// is not needed for a target, since WebSockets pass through http://"
+                "write {}://{}",
+                scheme.replace("ws", "http"),
+                &url[scheme.len() + 3..]
             ),
-            format!("write http://{}", &url[scheme.len() + 3..]),
         ),
         Some(scheme) => (
             format!("the scheme {scheme}:// is unknown"),

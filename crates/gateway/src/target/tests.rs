@@ -195,7 +195,11 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("grpc://h:50051", "grpc:// is unknown", "h2c://h:50051"),
     ("h2c://", "names no host", "h2c://127.0.0.1:80"),
     ("h2c://h:0", "not a port", "1 to 65535"),
-    ("ws://h/x", "WebSockets pass", "http://h/x"),
+    ("https://:443", "names no host", "https://127.0.0.1:443"),
+    ("https://h:0", "not a port", "for port 443"),
+    ("https://[::1", "no ]", "https://[::1]"),
+    ("ws://h/x", "other targets carry", "http://h/x"),
+    ("wss://h/x", "other targets carry", "https://h/x"),
     ("ftp://h", "ftp:// is unknown", "http://HOST:PORT"),
     ("http://", "names no host", "http://127.0.0.1:80"),
     ("http://:3000", "names no host", "http://127.0.0.1:3000"),
@@ -247,6 +251,16 @@ fn a_refusal_names_the_value_what_is_wrong_and_what_to_write() {
             .problem()
             .contains("107")
     );
+}
+
+#[test]
+fn a_remedy_for_ipv6_is_a_valid_url() {
+    for (value, fix) in [
+        ("https://::1", "write https://[::1]"),
+        ("http://::1:80", "write http://[::1:80], or http://[::1]:80"),
+    ] {
+        assert_eq!(value.parse::<Target>().unwrap_err().fix(), fix);
+    }
 }
 
 #[test]
