@@ -38,7 +38,7 @@ impl<T> Routes<T> {
             .partition_point(|entry| entry.prefix.text() > path);
         self.with_parents(start)
             .map(|at| &self.entries[at])
-            .find(|entry| entry.prefix.takes(path))
+            .find(|entry| entry.prefix.matches(path))
             .map(|entry| &entry.route)
     }
 
@@ -93,7 +93,7 @@ impl Routes<Target> {
         for target in targets {
             let prefix = target.prefix.clone();
             let same = |other: &Prefix| {
-                *other == prefix || (other.takes_all_paths() && prefix.takes_all_paths())
+                *other == prefix || (other.matches_all_paths() && prefix.matches_all_paths())
             };
             if let Some(other) = entries.iter().find(|entry| same(&entry.prefix)) {
                 let (first, second) = (other.route.url(), target.url());
@@ -130,7 +130,7 @@ impl fmt::Display for DuplicateRoute {
             first,
             second,
         } = self;
-        let claimed = if prefix.takes_all_paths() {
+        let claimed = if prefix.matches_all_paths() {
             "everything"
         } else {
             &prefix.to_string()
@@ -261,7 +261,7 @@ mod tests {
             for path in &paths {
                 let walked = targets
                     .iter()
-                    .filter(|target| target.prefix.takes(path))
+                    .filter(|target| target.prefix.matches(path))
                     .max_by_key(|target| {
                         let is_segments = matches!(target.prefix, Prefix::Segments(_));
                         (target.prefix.text().len(), is_segments)

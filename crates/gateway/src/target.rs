@@ -128,7 +128,7 @@ pub enum Replaced {
 
 impl Prefix {
     /// Whether the prefix matches `path`.
-    pub fn takes(&self, path: &str) -> bool {
+    pub fn matches(&self, path: &str) -> bool {
         match self {
             Prefix::Everything => true,
             Prefix::Text(text) => path.starts_with(text.as_str()),
@@ -147,7 +147,7 @@ impl Prefix {
     }
 
     /// Whether it matches every path.
-    pub fn takes_all_paths(&self) -> bool {
+    pub fn matches_all_paths(&self) -> bool {
         matches!(self, Prefix::Everything)
             || matches!(self, Prefix::Segments(text) | Prefix::Text(text) if text == "/")
     }

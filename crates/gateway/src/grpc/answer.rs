@@ -24,8 +24,8 @@ impl Call {
 /// Makes the answer to a call that was refused before it became a request; `None` for other
 /// requests.
 #[cold]
-pub(crate) fn refusal(refusal: Refusal, asked: &Fields, head: &mut ResponseHead) -> Option<Chunk> {
-    let dialect = Dialect::of(asked)?;
+pub(crate) fn refusal(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<Chunk> {
+    let dialect = Dialect::of(fields)?;
     let Refusal { status, rule } = refusal;
     let message = format!("{} {}: {rule}", status.code(), status.reason());
     Some(write(dialect, head, Code::of_status(status), &message))

@@ -44,7 +44,7 @@ fn answer_ended(request: &mut Request<'_>, ended: &Ended) {
         Ended::Failed(failure) => answer_failed(request, responder, *failure),
         Ended::RequestContent(error) => {
             tracing::debug!(%error, "request content failed");
-            let answer = Answer::of(request);
+            let answer = OwnResponse::of(request);
             answer.send(responder, Pooled::response(error.status()), error);
         }
         Ended::Complete | Ended::Unrouted | Ended::CutOff(_) | Ended::ClientGone => {}
@@ -71,8 +71,8 @@ pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejecti
     }
     // Browsers follow redirects, and send gRPC-Web; gRPC has no redirects.
     let call = Call::of(&request).filter(|call| call.is_message_stream() || !is_redirect);
-    let answer = Answer {
-        asked: &request.fields,
+    let answer = OwnResponse {
+        request_fields: &request.fields,
         call: call.as_ref(),
         record: &mut record,
     };
@@ -98,14 +98,14 @@ fn answer_rejected(request: &mut Request<'_>, responder: Responder, rejection: R
         // The bytes that follow belong to another protocol.
         head.fields.append(Name::Connection, "close");
     }
-    Answer::of(request).send(responder, head, rejection.detail());
+    OwnResponse::of(request).send(responder, head, rejection.detail());
 }
 
 fn answer_failed(request: &mut Request<'_>, responder: Responder, failure: Failure) {
     let mut head = Pooled::response(failure.status());
     head.fields
         .append(Name::ProxyStatus, failure.proxy_status());
-    let answer = Answer::of(request);
+    let answer = OwnResponse::of(request);
     if answer.call.is_some() {
         let code = Code::of_failure(failure);
         return answer.send_call_status(responder, head, code, failure.detail());
@@ -117,17 +117,17 @@ fn answer_failed(request: &mut Request<'_>, responder: Responder, failure: Failu
 }
 
 /// An answer of the gateway's own.
-struct Answer<'a, 'r> {
+struct OwnResponse<'a, 'r> {
     /// Fields of the request.
-    asked: &'a Fields,
+    request_fields: &'a Fields,
     call: Option<&'a Call>,
     record: &'a mut Record<'r>,
 }
 
-impl<'a, 'r> Answer<'a, 'r> {
-    fn of(request: &'a mut Request<'r>) -> Answer<'a, 'r> {
-        Answer {
-            asked: &request.head.fields,
+impl<'a, 'r> OwnResponse<'a, 'r> {
+    fn of(request: &'a mut Request<'r>) -> OwnResponse<'a, 'r> {
+        OwnResponse {
+            request_fields: &request.head.fields,
             call: request.kind.call(),
             record: &mut request.record,
         }
@@ -143,7 +143,7 @@ impl<'a, 'r> Answer<'a, 'r> {
             return self.send_content(responder, head, Chunk::from(""));
         }
         let (code, title) = (status.code(), status.reason());
-        let content = if accepts_problem(self.asked).unwrap_or(true) {
+        let content = if accepts_problem(self.request_fields).unwrap_or(true) {
             head.fields
                 .append(Name::ContentType, "application/problem+json");
             format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n")

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::Origin;
-use super::parse::{Fault, UrlScheme, fault};
+use super::parse::{InvalidTarget, UrlScheme, invalid};
 
 /// Parses the part between the scheme and the path.
-pub(super) fn origin(authority: &str, scheme: &UrlScheme) -> Result<Origin, Fault> {
+pub(super) fn origin(authority: &str, scheme: &UrlScheme) -> Result<Origin, InvalidTarget> {
     let prefix = scheme.prefix;
     if authority.contains('@') {
-        return fault(
+        return invalid(
             "the URL contains a user name, which is never sent",
             "leave out everything up to the @",
         );
@@ -22,13 +22,13 @@ pub(super) fn origin(authority: &str, scheme: &UrlScheme) -> Result<Origin, Faul
         None => (authority, scheme.default_port),
     };
     if host.is_empty() {
-        return fault(
+        return invalid(
             "the URL names no host",
             format!("write {prefix}127.0.0.1:{port}"),
         );
     }
     if host.contains(':') {
-        return fault(
+        return invalid(
             "an IPv6 address in a URL needs brackets",
             match host.parse::<Ipv6Addr>() {
                 Ok(_) => format!("write {prefix}[{authority}], or {prefix}[{host}]:{port}"),
@@ -40,16 +40,16 @@ pub(super) fn origin(authority: &str, scheme: &UrlScheme) -> Result<Origin, Faul
 }
 
 /// `rest` is the text after the opening bracket (RFC 3986 section 3.2.2).
-fn parse_ipv6(rest: &str, scheme: &UrlScheme) -> Result<Origin, Fault> {
+fn parse_ipv6(rest: &str, scheme: &UrlScheme) -> Result<Origin, InvalidTarget> {
     let prefix = scheme.prefix;
     let Some((address, after)) = rest.split_once(']') else {
-        return fault(
+        return invalid(
             "the [ of an IPv6 address has no ]",
             format!("write {prefix}[{rest}]"),
         );
     };
     let Ok(ip) = address.parse::<Ipv6Addr>() else {
-        return fault(
+        return invalid(
             format!("{address:?} is not an IPv6 address"),
             format!("write for example {prefix}[::1]:3000"),
         );
@@ -58,7 +58,7 @@ fn parse_ipv6(rest: &str, scheme: &UrlScheme) -> Result<Origin, Fault> {
         Some(port) => parse_port(port, scheme)?,
         None if after.is_empty() => scheme.default_port,
         None => {
-            return fault(
+            return invalid(
                 format!("{after:?} cannot follow the ] of an address"),
                 format!("write {prefix}[{address}]:3000"),
             );
@@ -67,10 +67,10 @@ fn parse_ipv6(rest: &str, scheme: &UrlScheme) -> Result<Origin, Fault> {
     Ok(Origin::Ip(SocketAddr::new(ip.into(), port)))
 }
 
-fn parse_port(port: &str, scheme: &UrlScheme) -> Result<u16, Fault> {
+fn parse_port(port: &str, scheme: &UrlScheme) -> Result<u16, InvalidTarget> {
     match port.parse::<u16>() {
         Ok(number) if number > 0 && port.bytes().all(|b| b.is_ascii_digit()) => Ok(number),
-        _ => fault(
+        _ => invalid(
             format!("{port:?} is not a port"),
             format!(
                 "write a number from 1 to 65535 after the colon, or leave out the colon for port {}",
@@ -80,7 +80,7 @@ fn parse_port(port: &str, scheme: &UrlScheme) -> Result<u16, Fault> {
     }
 }
 
-fn parse_host(host: &str, port: u16) -> Result<Origin, Fault> {
+fn parse_host(host: &str, port: u16) -> Result<Origin, InvalidTarget> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(Origin::Ip(SocketAddr::new(ip, port)));
     }
@@ -88,13 +88,13 @@ fn parse_host(host: &str, port: u16) -> Result<Origin, Fault> {
     // A name whose last label is a number is a mistyped address, never a name (WHATWG URL).
     let last_label = name.rsplit('.').next().unwrap_or_default();
     if last_label.bytes().all(|b| b.is_ascii_digit()) && !last_label.is_empty() {
-        return fault(
+        return invalid(
             format!("{host:?} looks like an IPv4 address, but is not one"),
             "write four numbers from 0 to 255, without leading zeros",
         );
     }
     if let Some(problem) = name_problem(&name) {
-        return fault(
+        return invalid(
             format!("{host:?} is not a host name: {problem}"),
             "write a name of letters, digits, hyphens and dots; international names in their xn-- form",
         );

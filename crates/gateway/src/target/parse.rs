@@ -11,7 +11,7 @@ impl FromStr for Target {
     type Err = TargetError;
 
     fn from_str(value: &str) -> Result<Target, TargetError> {
-        target(value).map_err(|Fault { problem, fix }| TargetError {
+        target(value).map_err(|InvalidTarget { problem, fix }| TargetError {
             value: value.to_owned(),
             problem,
             fix,
@@ -20,22 +20,22 @@ impl FromStr for Target {
 }
 
 /// Parses the value of one `--to`.
-pub(super) fn target(value: &str) -> Result<Target, Fault> {
+pub(super) fn target(value: &str) -> Result<Target, InvalidTarget> {
     if value.is_empty() {
-        return fault(
+        return invalid(
             "the value is empty",
             "write for example --to http://127.0.0.1:3000",
         );
     }
     if let Some(bad) = value.chars().find(|c| c.is_whitespace() || c.is_control()) {
-        return fault(
+        return invalid(
             format!("it contains {bad:?}"),
             "write it without blanks; encode a blank in a path as %20",
         );
     }
     let (prefix, url) = if value.starts_with('/') {
         let Some((prefix, url)) = value.split_once('=') else {
-            return fault(
+            return invalid(
                 "a value that begins with / is PREFIX=URL, and the =URL is missing",
                 format!("write for example --to {value}=http://127.0.0.1:3000"),
             );
@@ -62,21 +62,24 @@ pub(super) fn target(value: &str) -> Result<Target, Fault> {
 }
 
 /// A problem and its remedy, before the flag's value is known.
-pub(super) struct Fault {
+pub(super) struct InvalidTarget {
     pub(super) problem: String,
     pub(super) fix: String,
 }
 
-pub(super) fn fault<T>(problem: impl Into<String>, fix: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault {
+pub(super) fn invalid<T>(
+    problem: impl Into<String>,
+    fix: impl Into<String>,
+) -> Result<T, InvalidTarget> {
+    Err(InvalidTarget {
         problem: problem.into(),
         fix: fix.into(),
     })
 }
 
-fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
+fn parse_prefix(text: &str) -> Result<Prefix, InvalidTarget> {
     if text.contains('?') {
-        return fault(
+        return invalid(
             "the prefix contains a ?, and targets are chosen by path alone",
             "leave out the ? and what follows it",
         );
@@ -135,7 +138,7 @@ struct ParsedUrl {
     authority: String,
 }
 
-fn parse_url(url: &str) -> Result<ParsedUrl, Fault> {
+fn parse_url(url: &str) -> Result<ParsedUrl, InvalidTarget> {
     if let Some(path) = strip_scheme(url, "unix:") {
         return parse_unix(path);
     }
@@ -150,7 +153,7 @@ fn parse_url(url: &str) -> Result<ParsedUrl, Fault> {
     };
     let origin = host::origin(authority, scheme)?;
     if path.contains('?') || path.contains('#') {
-        return fault(
+        return invalid(
             "the URL carries a query or a fragment, which a target cannot have",
             "end it after the path; the client's own query is always passed on",
         );
@@ -176,9 +179,9 @@ fn strip_scheme<'a>(url: &'a str, scheme: &str) -> Option<&'a str> {
     start.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-fn parse_unix(path: &str) -> Result<ParsedUrl, Fault> {
+fn parse_unix(path: &str) -> Result<ParsedUrl, InvalidTarget> {
     if !path.starts_with('/') || path.len() < 2 {
-        return fault(
+        return invalid(
             "a unix socket is named by its absolute path",
             format!(
                 "write for example unix:/run/{}",
@@ -188,7 +191,7 @@ fn parse_unix(path: &str) -> Result<ParsedUrl, Fault> {
     }
     // sockaddr_un holds 108 bytes, the last of them a NUL.
     if path.len() > 107 {
-        return fault(
+        return invalid(
             format!(
                 "the socket path has {} bytes, and Linux takes at most 107",
                 path.len()
@@ -209,7 +212,7 @@ fn parse_unix(path: &str) -> Result<ParsedUrl, Fault> {
 
 /// The error for a URL that begins with none of `http://`, `https://`, `h2c://` and
 /// `unix:`.
-fn wrong_scheme(url: &str) -> Fault {
+fn wrong_scheme(url: &str) -> InvalidTarget {
     let example = || format!("write http://{}", url.trim_start_matches('/'));
     let (problem, fix) = match url.split_once("://").map(|(s, _)| s.to_ascii_lowercase()) {
         Some(scheme) if scheme == "h2" || scheme == "grpc" => (
@@ -244,5 +247,5 @@ fn wrong_scheme(url: &str) -> Fault {
             example(),
         ),
     };
-    Fault { problem, fix }
+    InvalidTarget { problem, fix }
 }

@@ -2,12 +2,12 @@
 
 use blitz_http::path::may_be_dot_segment;
 
-use super::parse::{Fault, fault};
+use super::parse::{InvalidTarget, invalid};
 
 /// Rejects a path that is not normalised: it would match no request (rule 10).
-pub(super) fn check(path: &str, what: &str) -> Result<(), Fault> {
+pub(super) fn check(path: &str, what: &str) -> Result<(), InvalidTarget> {
     if path.split('/').any(may_be_dot_segment) {
-        return fault(
+        return invalid(
             format!("{what} has a . or .. between slashes, which requests are matched without"),
             "write the path that is left when the dots are followed",
         );
@@ -16,9 +16,9 @@ pub(super) fn check(path: &str, what: &str) -> Result<(), Fault> {
 }
 
 /// Rejects characters that a path cannot contain (RFC 3986 section 3.3).
-pub(super) fn check_characters(text: &str, what: &str) -> Result<(), Fault> {
+pub(super) fn check_characters(text: &str, what: &str) -> Result<(), InvalidTarget> {
     if let Some(bad) = text.chars().find(|&c| !is_path_char(c)) {
-        return fault(
+        return invalid(
             format!("{what} contains {bad:?}, which a path cannot"),
             "write it percent-encoded",
         );
@@ -46,7 +46,7 @@ pub(super) fn with_upper_escapes(path: &str) -> String {
     path.chars().map(upper).collect()
 }
 
-fn check_escapes(path: &str, what: &str) -> Result<(), Fault> {
+fn check_escapes(path: &str, what: &str) -> Result<(), InvalidTarget> {
     let bytes = path.as_bytes();
     for at in (0..bytes.len()).filter(|&at| bytes[at] == b'%') {
         let value = path
@@ -54,19 +54,19 @@ fn check_escapes(path: &str, what: &str) -> Result<(), Fault> {
             .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let Some(byte) = value else {
-            return fault(
+            return invalid(
                 format!("{what} has a % that begins no escape"),
                 "write % itself as %25",
             );
         };
         if byte == 0 {
-            return fault(
+            return invalid(
                 format!("{what} contains %00"),
                 "leave it out; such requests get 400",
             );
         }
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            return fault(
+            return invalid(
                 format!(
                     "{what} escapes {:?}, and requests are matched with it decoded",
                     byte as char

@@ -15,7 +15,7 @@ fn sent_path(value: &str, path: &str) -> String {
     let mut matched = String::new();
     normalize(path, &mut matched).unwrap();
     assert!(
-        target.prefix.takes(&matched),
+        target.prefix.matches(&matched),
         "{value} does not take {path}"
     );
     let mut out = String::from("leftover");
