@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::request_kind::{RequestKind, ResponseContent};
 use crate::upload::Upload;
 
-/// Relays the final response, and what is still to come of the request.
+/// Relays the final response, and the rest of the request.
 ///
 /// Ends when the response is complete, or the deadline of a call has passed. If the request is not
 /// complete by then, its upstream connection closes (rule 12), and the client's is drained a little
@@ -87,7 +87,7 @@ fn poll(
     }
 }
 
-/// Says how a response ended that was not completed, also to the client of a call if possible.
+/// How an incomplete response ended. The client of a call gets a status if possible.
 #[cold]
 fn end_early(kind: &RequestKind, mut download: Flow, has_trailers: bool, stop: Stop) -> Ended {
     let failure = match stop {
@@ -162,7 +162,7 @@ async fn switch_protocols(
             true => up.poll(cx, |bytes| record.request_bytes += bytes.len() as u64),
             false => Poll::Ready(Ok(())),
         };
-        // An upstream that takes nothing more may have sent its last bytes before.
+        // An upstream that stops reading may have sent its last bytes before.
         is_taken &= !matches!(up, Poll::Ready(Err(FlowError::To(_))));
         if let Poll::Ready(Err(FlowError::From(error))) = up {
             tracing::debug!(%error, "the client's side of a tunnel failed");

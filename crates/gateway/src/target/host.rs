@@ -23,7 +23,7 @@ pub(super) fn origin(authority: &str, scheme: &UrlScheme) -> Result<Origin, Inva
     };
     if host.is_empty() {
         return invalid(
-            "the URL names no host",
+            "the URL has no host",
             format!("write {prefix}127.0.0.1:{port}"),
         );
     }
@@ -90,7 +90,7 @@ fn parse_host(host: &str, port: u16) -> Result<Origin, InvalidTarget> {
     if last_label.bytes().all(|b| b.is_ascii_digit()) && !last_label.is_empty() {
         return invalid(
             format!("{host:?} looks like an IPv4 address, but is not one"),
-            "write four numbers from 0 to 255, without leading zeros",
+            "write four numbers from 0 to 255 without leading zeros",
         );
     }
     if let Some(problem) = name_problem(&name) {
@@ -99,7 +99,7 @@ fn parse_host(host: &str, port: u16) -> Result<Origin, InvalidTarget> {
             "write a name of letters, digits, hyphens and dots; international names in their xn-- form",
         );
     }
-    // RFC 6761 section 6.3: localhost and the names below it are this machine, never a query.
+    // RFC 6761 section 6.3: localhost and its subdomains are this machine and are never queried.
     if name == "localhost" || name.ends_with(".localhost") {
         return Ok(Origin::Localhost(port));
     }
@@ -118,7 +118,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
         } else if label.len() > 63 {
             Some("a part has more than 63 characters")
         } else if !label.bytes().all(ordinary) {
-            Some("it has a character that names cannot have")
+            Some("it has an invalid character")
         } else if label.starts_with('-') || label.ends_with('-') {
             Some("a part begins or ends with a hyphen")
         } else {

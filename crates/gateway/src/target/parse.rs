@@ -30,7 +30,7 @@ pub(super) fn target(value: &str) -> Result<Target, InvalidTarget> {
     if let Some(bad) = value.chars().find(|c| c.is_whitespace() || c.is_control()) {
         return invalid(
             format!("it contains {bad:?}"),
-            "write it without blanks; encode a blank in a path as %20",
+            "remove it; encode a blank in a path as %20",
         );
     }
     let (prefix, url) = if value.starts_with('/') {
@@ -80,11 +80,11 @@ pub(super) fn invalid<T>(
 fn parse_prefix(text: &str) -> Result<Prefix, InvalidTarget> {
     if text.contains('?') {
         return invalid(
-            "the prefix contains a ?, and targets are chosen by path alone",
-            "leave out the ? and what follows it",
+            "the prefix contains a ?, but targets are selected by path only",
+            "leave out the ? and everything after it",
         );
     }
-    // The last segment may go on in a request's path: `/.` matches `/.well-known`.
+    // The last segment may be a part of one in a request's path: `/.` matches `/.well-known`.
     let (whole, last) = text.rsplit_once('/').unwrap_or_default();
     path::check(whole, "the prefix")?;
     path::check_characters(last, "the prefix")?;
@@ -154,8 +154,8 @@ fn parse_url(url: &str) -> Result<ParsedUrl, InvalidTarget> {
     let origin = host::origin(authority, scheme)?;
     if path.contains('?') || path.contains('#') {
         return invalid(
-            "the URL carries a query or a fragment, which a target cannot have",
-            "end it after the path; the client's own query is always passed on",
+            "the URL has a query or a fragment, which a target cannot have",
+            "end it after the path; the client's query is always forwarded",
         );
     }
     let path = if path.is_empty() {
@@ -182,7 +182,7 @@ fn strip_scheme<'a>(url: &'a str, scheme: &str) -> Option<&'a str> {
 fn parse_unix(path: &str) -> Result<ParsedUrl, InvalidTarget> {
     if !path.starts_with('/') || path.len() < 2 {
         return invalid(
-            "a unix socket is named by its absolute path",
+            "a unix socket needs an absolute path",
             format!(
                 "write for example unix:/run/{}",
                 path.trim_start_matches(['.', '/'])
@@ -199,7 +199,7 @@ fn parse_unix(path: &str) -> Result<ParsedUrl, InvalidTarget> {
             "move the socket to a directory with a shorter name",
         );
     }
-    // No authority exists here; upstream applications expect some name, and nginx and curl agree.
+    // A socket has no authority, but applications expect one. nginx and curl send this one.
     let authority = String::from("localhost");
     Ok(ParsedUrl {
         origin: Origin::Unix(PathBuf::from(path)),
@@ -242,10 +242,7 @@ fn wrong_scheme(url: &str) -> InvalidTarget {
             String::from("a port alone is not a URL"),
             format!("write http://127.0.0.1:{url}"),
         ),
-        None => (
-            String::from("the URL does not say http:// or unix:/"),
-            example(),
-        ),
+        None => (String::from("the URL has no scheme"), example()),
     };
     InvalidTarget { problem, fix }
 }

@@ -1,4 +1,5 @@
-//! Paths in prefixes and URLs, held to the form in which requests are matched (rule 10).
+//! Validation of paths in prefixes and URLs: they need the form in which requests are matched
+//! (rule 10).
 
 use blitz_http::path::may_be_dot_segment;
 
@@ -8,8 +9,8 @@ use super::parse::{InvalidTarget, invalid};
 pub(super) fn check(path: &str, what: &str) -> Result<(), InvalidTarget> {
     if path.split('/').any(may_be_dot_segment) {
         return invalid(
-            format!("{what} has a . or .. between slashes, which requests are matched without"),
-            "write the path that is left when the dots are followed",
+            format!("{what} has a . or .. segment, which matched paths never have"),
+            "write the path that results when the dots are resolved",
         );
     }
     check_characters(path, what)
@@ -19,7 +20,7 @@ pub(super) fn check(path: &str, what: &str) -> Result<(), InvalidTarget> {
 pub(super) fn check_characters(text: &str, what: &str) -> Result<(), InvalidTarget> {
     if let Some(bad) = text.chars().find(|&c| !is_path_char(c)) {
         return invalid(
-            format!("{what} contains {bad:?}, which a path cannot"),
+            format!("{what} contains {bad:?}, which is invalid in a path"),
             "write it percent-encoded",
         );
     }
@@ -55,7 +56,7 @@ fn check_escapes(path: &str, what: &str) -> Result<(), InvalidTarget> {
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let Some(byte) = value else {
             return invalid(
-                format!("{what} has a % that begins no escape"),
+                format!("{what} has a % without two hexadecimal digits"),
                 "write % itself as %25",
             );
         };
@@ -68,7 +69,7 @@ fn check_escapes(path: &str, what: &str) -> Result<(), InvalidTarget> {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             return invalid(
                 format!(
-                    "{what} escapes {:?}, and requests are matched with it decoded",
+                    "{what} escapes {:?}, which is decoded before paths are matched",
                     byte as char
                 ),
                 format!("write {} in its place", byte as char),
