@@ -189,5 +189,17 @@ mod tests {
                 .iter()
                 .all(|failure| is_plain(failure.detail()))
         );
+        let rejections = [
+            Rejection::HttpsOnly,
+            Rejection::NoHost,
+            Rejection::Misdirected,
+            Rejection::Method,
+            Rejection::LastHop,
+            Rejection::ConnectionOptions,
+            Rejection::WebSocketKey,
+            Rejection::Base64,
+            Rejection::Path,
+        ];
+        assert!(rejections.iter().all(|one| is_plain(one.detail())));
     }
 }
