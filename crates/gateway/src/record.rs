@@ -141,7 +141,7 @@ impl<'a> Record<'a> {
     }
 
     /// The gateway's own response.
-    pub(crate) fn answered(&mut self, status: Status, content_bytes: usize) {
+    pub(crate) fn sent_own_response(&mut self, status: Status, content_bytes: usize) {
         self.status = Some(status);
         self.response_bytes = content_bytes as u64;
     }
