@@ -143,7 +143,10 @@ impl<'a> Record<'a> {
     /// The gateway's own response.
     pub(crate) fn sent_own_response(&mut self, status: Status, content_bytes: usize) {
         self.status = Some(status);
-        self.response_bytes = content_bytes as u64;
+        // A response to HEAD declares its content and does not send it.
+        if self.method != Method::Head {
+            self.response_bytes = content_bytes as u64;
+        }
     }
 
     /// The head of the upstream's response goes to the client.

@@ -154,6 +154,14 @@ scenarios! {
         assert!(seen.has_upstream && seen.response_bytes > 0);
     }
 
+    fn a_head_request_to_an_upstream_that_cannot_be_reached(io) {
+        let recorder = Recorder::to(io, &format!("http://127.0.0.1:{}", dead_port()));
+        let mut peer = recorder.send_request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(peer.head().unwrap().line.contains(" 502 "));
+        let seen = recorder.only();
+        assert_eq!((seen.status, seen.response_bytes), (Some(502), 0));
+    }
+
     fn an_upstream_that_is_too_slow(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();
