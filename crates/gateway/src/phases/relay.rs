@@ -12,7 +12,7 @@ use crate::grpc::poll_timer;
 use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::request::Request;
-use crate::request_kind::{RequestKind, ResponseContent};
+use crate::request_kind::ResponseContent;
 use crate::upload::Upload;
 
 /// Relays the final response, and the rest of the request.
@@ -61,7 +61,7 @@ pub(super) async fn relay(
     let Request { upload, record, .. } = request;
     let sent = &mut record.response_bytes;
     let stopped = poll_fn(|cx| poll(upload, &mut download, &mut deadline, sent, cx)).await;
-    stopped.map_err(|stop| end_early(&request.kind, download, has_trailers, stop))
+    stopped.map_err(|stop| end_early(request, download, has_trailers, stop))
 }
 
 /// Why a response was not completed.
@@ -89,7 +89,12 @@ fn poll(
 
 /// How an incomplete response ended. The client of a call gets a status if possible.
 #[cold]
-fn end_early(kind: &RequestKind, mut download: Flow, has_trailers: bool, stop: Stop) -> Ended {
+fn end_early(
+    request: &mut Request<'_>,
+    mut download: Flow,
+    has_trailers: bool,
+    stop: Stop,
+) -> Ended {
     let failure = match stop {
         Stop::Upload(ended) => return ended,
         Stop::Deadline => Failure::DeadlineExceeded,
@@ -98,12 +103,13 @@ fn end_early(kind: &RequestKind, mut download: Flow, has_trailers: bool, stop: S
             ended => return ended,
         },
     };
-    let RequestKind::Call(call) = kind else {
+    let Some(call) = request.kind.call() else {
         return Ended::CutOff(failure);
     };
     match (download.to.take(), &mut download.translation) {
         (Some(mut to), Some(translation)) => {
             if let Some(last) = translation.fail(failure) {
+                request.record.response_bytes += last.len() as u64;
                 let _ = to.queue(last).and_then(|()| to.finish(None));
             }
         }

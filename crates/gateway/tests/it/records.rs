@@ -1,11 +1,14 @@
 //! Each request has exactly one record.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use blitz_gateway::{Ended, Failure, Options, Record, RecordHook, Rejection};
-use blitz_http::{BodyError, IoChoice, Status};
+use blitz_http::{BodyError, BodyLength, IoChoice, Name, ResponseHead, Status};
+use blitz_proto::h2::Code;
 
+use crate::h2::H2Upstream;
 use crate::support::{Peer, Proxy, Upstream, dead_port, eventually, ok};
 
 /// The owned parts of a record.
@@ -237,6 +240,27 @@ scenarios! {
         let seen = recorder.only();
         assert!(matches!(seen.ended, Ended::CutOff(Failure::HttpResponseIncomplete)), "{seen:?}");
         assert_eq!((seen.status, seen.response_bytes), (Some(200), 5));
+    }
+
+    fn an_incomplete_grpc_web_response(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            let (stream, _) = peer.request().unwrap();
+            let mut head = ResponseHead::new(Status::OK);
+            head.fields.append(Name::ContentType, "application/grpc");
+            peer.start(stream, &head, BodyLength::Unknown);
+            peer.send(stream, b"\0\0\0\0\x02hi", false);
+            thread::sleep(Duration::from_millis(50));
+            peer.reset(stream, Code::INTERNAL_ERROR);
+        });
+        let recorder = Recorder::to(io, &upstream.url);
+        let mut peer = recorder.send_request(
+            "POST /s/m HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc-web\r\nContent-Length: 0\r\n\r\n",
+        );
+        peer.head().unwrap();
+        let content = peer.chunks().unwrap();
+        let seen = recorder.only();
+        assert!(matches!(seen.ended, Ended::Failed(Failure::HttpResponseIncomplete)), "{seen:?}");
+        assert_eq!(seen.response_bytes, content.len() as u64, "with the frame of the status");
     }
 
     fn a_retried_request(io) {
