@@ -83,8 +83,8 @@ func (e *exchange) wrongHead(o *outcome) string {
 		return fmt.Sprintf("%d interim responses instead of %d", got, p.interim)
 	}
 	length := o.fields.Get("Content-Length")
-	isSaid := p.responseSized && p.status != 204 && p.status != 304
-	if wanted := strconv.FormatInt(p.responseSize, 10); isSaid && length != wanted {
+	isDeclared := p.responseSized && p.status != 204 && p.status != 304
+	if wanted := strconv.FormatInt(p.responseSize, 10); isDeclared && length != wanted {
 		return fmt.Sprintf("Content-Length %q instead of %s", length, wanted)
 	}
 	return ""

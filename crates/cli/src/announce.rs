@@ -34,7 +34,7 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     }
     let mut matches_all_paths = false;
     for (prefix, target) in running.routes().iter() {
-        matches_all_paths |= prefix.takes_all_paths();
+        matches_all_paths |= prefix.matches_all_paths();
         text += &format!("  {:<12}  -> {}\n", paths(prefix), destination(target));
     }
     if !matches_all_paths {

@@ -241,10 +241,10 @@ mod tests {
             ("unix:/run/", "absolute", "unix:/run/"),
             (&long, "108 bytes", "shorter"),
         ] {
-            let said = parse(value).unwrap_err();
-            let (said_problem, said_fix) = said.split_once('\n').unwrap();
-            assert!(said_problem.contains(problem), "{value}: {said}");
-            assert!(said_fix.contains(fix), "{value}: {said}");
+            let message = parse(value).unwrap_err();
+            let (first, second) = message.split_once('\n').unwrap();
+            assert!(first.contains(problem), "{value}: {message}");
+            assert!(second.contains(fix), "{value}: {message}");
         }
     }
 

@@ -125,21 +125,21 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
 }
 
 /// An error that ends the process.
-struct Failure {
+struct RunError {
     /// The problem and the remedy.
     text: String,
     code: u8,
 }
 
-impl Failure {
+impl RunError {
     fn exit(self) -> ExitCode {
         eprintln!("blitz: {}", self.text);
         ExitCode::from(self.code)
     }
 }
 
-fn start_and_wait(arguments: &RunArguments) -> Result<(), Failure> {
-    let listeners = Listeners::of(arguments).map_err(|text| Failure { text, code: USAGE })?;
+fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
+    let listeners = Listeners::of(arguments).map_err(|text| RunError { text, code: USAGE })?;
     // First, because until then a signal ends the process by the default action; and until the process
     // ends, so that a second TERM does not change the exit code.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
@@ -279,7 +279,7 @@ fn cores(value: &str) -> Result<usize, String> {
 }
 
 /// `secure` are the addresses of `--listen-tls`.
-fn cannot_start(secure: &[Address], error: &StartError) -> Failure {
+fn cannot_start(secure: &[Address], error: &StartError) -> RunError {
     match error {
         StartError::Serving(serving::StartError::Listen(address, cause)) => {
             let flag = match secure.contains(address) {
@@ -288,7 +288,7 @@ fn cannot_start(secure: &[Address], error: &StartError) -> Failure {
             };
             failed(listen::cannot_bind(flag, address, cause))
         }
-        StartError::Duplicate(duplicate) => Failure {
+        StartError::Duplicate(duplicate) => RunError {
             text: duplicate.to_string(),
             code: USAGE,
         },
@@ -299,9 +299,9 @@ fn cannot_start(secure: &[Address], error: &StartError) -> Failure {
     }
 }
 
-fn end_failure(error: &EndError) -> Failure {
+fn end_failure(error: &EndError) -> RunError {
     match error {
-        EndError::Interrupted => Failure {
+        EndError::Interrupted => RunError {
             text: error.to_string(),
             code: INTERRUPTED,
         },
@@ -311,8 +311,8 @@ fn end_failure(error: &EndError) -> Failure {
     }
 }
 
-fn failed(error: impl fmt::Display) -> Failure {
-    Failure {
+fn failed(error: impl fmt::Display) -> RunError {
+    RunError {
         text: error.to_string(),
         code: 1,
     }

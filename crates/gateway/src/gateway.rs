@@ -1,4 +1,4 @@
-//! A gateway from its settings to its running cores.
+//! A gateway: its settings, its start, and its running cores.
 
 use std::fmt;
 use std::io;
@@ -22,23 +22,23 @@ use crate::service::GatewayService;
 use crate::target::{Origin, Target};
 use crate::upstream::start_resolving;
 
-/// How long a core may take to report its counters before they are left out.
+/// How long to wait for the counters of a core; later ones are not included.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A reverse proxy, being set up.
+/// The settings of a reverse proxy that has not started.
 ///
 /// A request goes to the target with the longest matching prefix; unmatched requests go to the
 /// service that [`Gateway::start`] is given.
 #[derive(Debug, Default)]
 pub struct Gateway {
-    listen: Vec<ListenerConfig>,
+    listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
     upstream_tls: Option<ClientTlsSlot>,
     options: Options,
     config: Config,
 }
 
-/// A gateway at work. Dropping it does not stop it.
+/// A running gateway. Dropping this does not stop it.
 pub struct Running {
     serving: Serving,
     routes: Routes<Target>,
@@ -51,31 +51,31 @@ pub type OnCore = Pin<Box<dyn Future<Output = Result<(), StartError>>>>;
 /// Why a gateway cannot start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Two targets claim the same requests.
+    /// Two targets match the same requests.
     Duplicate(DuplicateRoute),
-    /// It cannot listen, or the cores cannot be started.
+    /// A listener cannot be bound, or the cores cannot be started.
     Serving(serving::StartError),
-    /// The TLS settings do not suit a target.
+    /// The TLS settings cannot be used for a target.
     Tls(TlsConfigError),
     /// The control thread, which resolves names, cannot be started.
     Resolve(io::Error),
 }
 
 impl Gateway {
-    /// Without listeners and targets.
+    /// A gateway without listeners and targets.
     #[must_use]
     pub fn new() -> Gateway {
         Gateway::default()
     }
 
-    /// Listens there too; of an address alone, in clear text.
+    /// Adds a listener. An address alone means clear text.
     #[must_use]
-    pub fn listen(mut self, endpoint: impl Into<ListenerConfig>) -> Gateway {
-        self.listen.push(endpoint.into());
+    pub fn listen(mut self, listener: impl Into<ListenerConfig>) -> Gateway {
+        self.listeners.push(listener.into());
         self
     }
 
-    /// Listens on this address too, over TLS. Settings put into the slot later apply to later
+    /// Adds a listener for TLS. Settings that are put into the slot later apply to later
     /// handshakes.
     #[must_use]
     pub fn listen_tls(self, address: Address, tls: TlsSlot) -> Gateway {
@@ -89,16 +89,16 @@ impl Gateway {
         self
     }
 
-    /// TLS settings for targets with `https://`. Without them the well-known authorities are trusted,
-    /// and no certificate is sent. Settings put into the slot later apply to new connections, and
-    /// existing connections get no more requests.
+    /// TLS settings for targets with `https://`. By default the well-known authorities are trusted,
+    /// and no certificate is sent. Settings that are put into the slot later apply to new
+    /// connections, and existing connections get no more requests.
     #[must_use]
     pub fn upstream_tls(mut self, tls: impl Into<ClientTlsSlot>) -> Gateway {
         self.upstream_tls = Some(tls.into());
         self
     }
 
-    /// Sets bounds and deadlines.
+    /// Sets limits, deadlines and behaviour.
     #[must_use]
     pub fn options(mut self, options: Options) -> Gateway {
         self.options = options;
@@ -112,23 +112,23 @@ impl Gateway {
         self
     }
 
-    /// Starts to listen and serve on every core; returns once all of them do.
+    /// Starts listeners on every core, and returns when all cores serve.
     ///
-    /// `fallback` makes the service for unmatched requests, once per core. A program that
-    /// waits for signals [installs](Signals::install) its handlers before.
+    /// `fallback` makes the service for unmatched requests, once per core. A program that waits for
+    /// signals [installs](Signals::install) its handlers first.
     ///
     /// # Errors
-    /// [`StartError`]; nothing runs then.
+    /// [`StartError`]; no core runs then.
     pub fn start<S: Service>(
         self,
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
         let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
-        let endpoints = serving::reserve(self.listen)?;
+        let listeners = serving::reserve(self.listeners)?;
         let drain_timeout = self.options.drain_timeout;
-        let make = maker(&routes, upstream_tls, self.options, &endpoints, fallback)?;
-        let serving = serving::start(endpoints, &self.config, make)?;
+        let make = service_maker(&routes, upstream_tls, self.options, &listeners, fallback)?;
+        let serving = serving::start(listeners, &self.config, make)?;
         Ok(Running {
             serving,
             routes,
@@ -148,33 +148,33 @@ impl Gateway {
     ) -> Result<impl Fn() -> OnCore, StartError> {
         let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
-        let endpoints = self.listen;
-        let make = maker(&routes, upstream_tls, self.options, &endpoints, fallback)?;
+        let listeners = self.listeners;
+        let make = service_maker(&routes, upstream_tls, self.options, &listeners, fallback)?;
         let make = Rc::new(make);
         Ok(move || {
-            let (endpoints, make) = (endpoints.clone(), Rc::clone(&make));
-            let serving = async move { serving::serve_on_core(&endpoints, || make()).await };
+            let (listeners, make) = (listeners.clone(), Rc::clone(&make));
+            let serving = async move { serving::serve_on_core(&listeners, || make()).await };
             Box::pin(async { serving.await.map_err(StartError::Serving) }) as OnCore
         })
     }
 }
 
 /// A function that makes the service of a core and its options.
-fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
+fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     routes: &Routes<Target>,
     upstream_tls: Option<ClientTlsSlot>,
     options: Options,
-    endpoints: &[ListenerConfig],
+    listeners: &[ListenerConfig],
     fallback: F,
 ) -> Result<impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F>, StartError>
 {
     let names = start_resolving(&names(routes), &options.name_servers);
     let names = names.map_err(StartError::Resolve)?;
-    let https_port = options.redirect_https.then(|| https_port(endpoints));
+    let https_port = options.redirect_https.then(|| https_port(listeners));
     let options = Arc::new(options);
     let targets = routes.map(Target::clone);
     Ok(move || {
-        let core = GatewayService::new(
+        let service = GatewayService::new(
             &targets,
             &names,
             upstream_tls.as_ref(),
@@ -188,7 +188,7 @@ fn maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             h2c_upgrade: h2c_upgrade(&options),
             ..ServeOptions::default()
         };
-        (Rc::new(core), options)
+        (Rc::new(service), options)
     })
 }
 
@@ -201,8 +201,8 @@ fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<H2cUpgrade>> {
 }
 
 /// The port of the first TLS listener; 443 if a proxy in front terminates TLS.
-fn https_port(endpoints: &[ListenerConfig]) -> u16 {
-    let ports = endpoints.iter().filter_map(|endpoint| match endpoint {
+fn https_port(listeners: &[ListenerConfig]) -> u16 {
+    let mut ports = listeners.iter().filter_map(|listener| match listener {
         ListenerConfig {
             address: Address::Tcp(address),
             tls: Some(_),
@@ -210,10 +210,11 @@ fn https_port(endpoints: &[ListenerConfig]) -> u16 {
         } => Some(address.port()),
         _ => None,
     });
-    ports.into_iter().next().unwrap_or(443)
+    ports.next().unwrap_or(443)
 }
 
-/// The TLS settings if a target needs them, tried once so that they work on every core.
+/// The TLS settings if a target needs them. They are used once for each target, so that errors occur
+/// before the start and not on a core.
 fn upstream_tls(
     routes: &Routes<Target>,
     given: Option<ClientTlsSlot>,
@@ -232,7 +233,7 @@ fn upstream_tls(
     Ok(Some(tls))
 }
 
-/// Every name that has to be resolved, once.
+/// All names that have to be resolved, without duplicates.
 fn names(routes: &Routes<Target>) -> Vec<(String, u16)> {
     let mut names: Vec<_> = routes
         .iter()
@@ -247,7 +248,7 @@ fn names(routes: &Routes<Target>) -> Vec<(String, u16)> {
 }
 
 impl Running {
-    /// Where it listens, port 0 replaced by the port that was free.
+    /// The listeners; port 0 is replaced by the port that was chosen.
     #[must_use]
     pub fn listeners(&self) -> &[ListenerConfig] {
         self.serving.listeners()
@@ -265,8 +266,8 @@ impl Running {
         self.serving.cores()
     }
 
-    /// Stops accepting, lets running requests finish, and after `limit` drops what is left. A
-    /// second call can only bring the end nearer.
+    /// Stops accepting, lets requests complete, and drops the rest after `limit`. A second call can
+    /// only shorten the time.
     pub fn drain(&self, limit: Duration) {
         self.serving.drain(limit);
     }
@@ -279,31 +280,31 @@ impl Running {
         self.serving.join()
     }
 
-    /// Serves until a signal ends it: TERM and QUIT let requests finish within the options'
+    /// Runs until a signal: TERM and QUIT let requests complete within the options'
     /// `drain_timeout`, INT drops them.
     ///
     /// # Errors
-    /// [`EndError`]: the end came in another way.
+    /// [`EndError`]: the gateway ended without a signal.
     pub fn run_until_signal(self, signals: &Signals) -> Result<(), EndError> {
         self.serving.run_until_signal(signals, self.drain_timeout)
     }
 
-    /// As [`Running::run_until_signal`], and calls `keep` on the calling thread when there may be something to
-    /// do for those who serve.
+    /// As [`Running::run_until_signal`], and calls `on_tick` on the calling thread, on HUP and at least
+    /// once a second while no signal arrives.
     ///
     /// # Errors
-    /// [`EndError`]: the end came in another way.
+    /// [`EndError`]: the gateway ended without a signal.
     pub fn run_until_signal_with(
         self,
         signals: &Signals,
-        keep: impl FnMut(Tick),
+        on_tick: impl FnMut(Tick),
     ) -> Result<(), EndError> {
         self.serving
-            .run_until_signal_with(signals, self.drain_timeout, keep)
+            .run_until_signal_with(signals, self.drain_timeout, on_tick)
     }
 
-    /// The proxy's and HTTP's counters, summed over the cores. Cores that have ended, or do not
-    /// answer within a second, are left out.
+    /// The counters of the gateway and of HTTP, summed over the cores. Cores that have ended, or do
+    /// not report within a second, are not included.
     #[must_use]
     pub fn counters(&self) -> (Counters, blitz_http::Counters) {
         let (sender, receiver) = mpsc::channel();
@@ -313,10 +314,10 @@ impl Running {
         });
         let mut sums = (Counters::default(), blitz_http::Counters::default());
         for _ in 0..self.cores().count() {
-            let Ok((proxy, http)) = receiver.recv_timeout(COUNTERS_TIMEOUT) else {
+            let Ok((gateway, http)) = receiver.recv_timeout(COUNTERS_TIMEOUT) else {
                 break;
             };
-            sums.0.add(&proxy);
+            sums.0.add(&gateway);
             sums.1.add(&http);
         }
         sums

@@ -8,12 +8,12 @@ use blitz_http::{ClientOptions, Limits};
 use crate::record::RecordHook;
 use crate::trusted::TrustedProxies;
 
-/// Bounds, deadlines and behaviour of a gateway.
+/// Limits, deadlines and behaviour of a gateway.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Bounds and deadlines towards clients.
+    /// Limits and deadlines towards clients.
     pub limits: Limits,
-    /// Bounds and deadlines towards upstreams: connecting 1 s, response head 60 s, silence within a
+    /// Limits and deadlines towards upstreams: connecting 1 s, response head 60 s, silence within a
     /// response body 60 s (for gRPC calls 300 s without a byte in either direction instead of both),
     /// idle in the pool 55 s.
     pub client: ClientOptions,
@@ -33,7 +33,7 @@ pub struct Options {
     /// Sends the client's certificate to upstreams in `Client-Cert` and `Client-Cert-Chain`
     /// (RFC 9440); no. The client's own fields of these names are removed in any case.
     pub client_cert_header: bool,
-    /// A function that sees the record of each request when it has ended; none.
+    /// A function that is called with the record of each request when it has ended; none.
     pub record_hook: Option<RecordHook>,
     /// Name servers for upstreams' names; none means those of `/etc/resolv.conf`.
     pub name_servers: Vec<SocketAddr>,

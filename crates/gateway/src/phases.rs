@@ -23,7 +23,7 @@ use crate::request::Request;
 use crate::service::{GatewayService, Route};
 use admit::admit;
 use connect::{connect, pick};
-use finish::{answer_unrouted, finish, reject};
+use finish::{finish, reject, respond_unrouted};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
 use relay::relay;
@@ -48,7 +48,7 @@ async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, exchange:
     let Some(route) = gateway.routes.find(exchange.request.path()) else {
         record::emit_unrouted(gateway.options.record_hook.as_ref(), &exchange);
         if let Some(call) = Call::of(&exchange.request) {
-            return answer_unrouted(&call, exchange);
+            return respond_unrouted(&call, exchange);
         }
         return PoolFuture::new(gateway.fallback.call(exchange)).await;
     };

@@ -1,5 +1,5 @@
-//! Failures of upstreams as clients see them: the one map from
-//! failures to status codes and to the registered `Proxy-Status` errors (RFC 9209 section 2.3).
+//! Failures of upstreams: the only map from failures to status codes and to the registered
+//! `Proxy-Status` errors (RFC 9209 section 2.3).
 
 use blitz_http::{ClientError, ErrorKind, Status, TlsError};
 
@@ -8,8 +8,8 @@ use crate::upstream::NameFailure;
 /// Declares the failures with their texts, which need no formatting.
 macro_rules! failures {
     ($($(#[$doc:meta])* $variant:ident $token:literal $status:ident $detail:literal)*) => {
-        /// Why an upstream did not answer. The status says whose fault it is: 502 the upstream
-        /// or its name, 503 no upstream available, 504 a timeout, 500 the gateway.
+        /// Why an upstream did not respond. The status depends on the cause: 502 the upstream or
+        /// its name, 503 no upstream is available, 504 a timeout, 500 the gateway or its settings.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Failure {
             $($(#[$doc])* $variant,)*
@@ -31,7 +31,7 @@ macro_rules! failures {
                 match self { $(Failure::$variant => Status::$status,)* }
             }
 
-            /// What happened, for a person.
+            /// What happened, in plain English.
             #[must_use]
             pub fn detail(self) -> &'static str {
                 match self { $(Failure::$variant => $detail,)* }
@@ -55,7 +55,7 @@ failures! {
     /// No connection within the connect timeout.
     ConnectionTimeout "connection_timeout" GATEWAY_TIMEOUT "connecting to the upstream took too long"
     /// The connection ended before the response began.
-    ConnectionTerminated "connection_terminated" BAD_GATEWAY "the upstream closed the connection without an answer"
+    ConnectionTerminated "connection_terminated" BAD_GATEWAY "the upstream closed the connection without a response"
     /// No connection could be made for another reason, such as missing rights on a unix socket.
     DestinationUnavailable "destination_unavailable" SERVICE_UNAVAILABLE "no connection to the upstream could be made"
     /// There is no route to the upstream's address.
@@ -67,26 +67,26 @@ failures! {
     /// TLS failed otherwise.
     TlsProtocolError "tls_protocol_error" BAD_GATEWAY "no TLS connection to the upstream could be made"
     /// All connections that may be opened to the upstream are full.
-    ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "the upstream takes no more requests at the moment"
+    ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "all connections to the upstream are in use"
     /// Too many requests wait for a connection to the upstream.
     UpstreamQueueFull "connection_limit_reached" SERVICE_UNAVAILABLE "too many requests wait for the upstream"
-    /// The client of a call has set a deadline, and it has passed.
+    /// The deadline that the client of a call has set has passed.
     DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
     /// The response head did not come in time.
-    HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to answer"
+    HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to respond"
     /// The connection ended within the response head.
-    HttpResponseIncomplete "http_response_incomplete" BAD_GATEWAY "the upstream's answer was cut off"
+    HttpResponseIncomplete "http_response_incomplete" BAD_GATEWAY "the upstream's response was incomplete"
     /// The response head exceeds its limits.
-    HttpResponseHeaderSectionSize "http_response_header_section_size" BAD_GATEWAY "the upstream's answer has too large a header section"
+    HttpResponseHeaderSectionSize "http_response_header_section_size" BAD_GATEWAY "the header section of the upstream's response is too large"
     /// The response violates HTTP.
-    HttpProtocolError "http_protocol_error" BAD_GATEWAY "the upstream's answer is not valid HTTP"
-    /// The upstream switched protocols without being asked, to another than asked for, or not as the
-    /// protocol wants it.
-    HttpUpgradeFailed "http_upgrade_failed" BAD_GATEWAY "the upstream did not switch to the protocol that was asked for"
+    HttpProtocolError "http_protocol_error" BAD_GATEWAY "the upstream's response is not valid HTTP"
+    /// The upstream switched protocols without a request for it, to another protocol, or with an
+    /// invalid response.
+    HttpUpgradeFailed "http_upgrade_failed" BAD_GATEWAY "the upstream did not switch to the requested protocol"
     /// The upstream does not support WebSockets: its connections multiplex, without extended CONNECT.
-    NoExtendedConnect "http_upgrade_failed" BAD_GATEWAY "the upstream takes no WebSockets over HTTP/2 (RFC 8441): its URL has to begin with http://"
+    NoExtendedConnect "http_upgrade_failed" BAD_GATEWAY "the upstream does not support WebSockets over HTTP/2 (RFC 8441): configure it with http://"
     /// Connections to the upstream of a call carry no trailers.
-    GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs an upstream that speaks HTTP/2: its URL begins with h2c:// for example"
+    GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs an upstream with HTTP/2: configure it with h2c:// or https://"
     /// The gateway failed.
     ProxyInternalError "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway failed"
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_absent_and_slow_upstreams_are_told_apart() {
+    fn bad_absent_and_slow_upstreams_have_different_statuses() {
         let status = |error: ClientError| Failure::from(&error).status().code();
         let malformed = Error::new(ErrorKind::StatusLine, Side::Response);
         assert_eq!(status(ClientError::Refused), 502);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_carries_the_registered_token() {
+    fn the_field_has_the_registered_token() {
         for &failure in Failure::ALL {
             assert_eq!(
                 failure.proxy_status(),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oversize_head_is_told_from_a_broken_one() {
+    fn an_oversize_head_differs_from_a_malformed_one() {
         let token = |kind| Failure::from(&ClientError::Malformed(Error::new(kind, Side::Response)));
         assert_eq!(
             token(ErrorKind::HeadTooLarge),

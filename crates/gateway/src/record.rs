@@ -18,7 +18,7 @@ use crate::target::Prefix;
 /// What is known of a request when it ends.
 #[derive(Clone)]
 pub struct Record<'a> {
-    /// Time of the turn in which the request's head was complete.
+    /// Time of the turn in which the gateway received the request.
     pub started: Instant,
     /// When the last attempt got its connection.
     pub connected: Option<Instant>,
@@ -42,8 +42,8 @@ pub struct Record<'a> {
     pub is_connection_reused: bool,
     /// Whether a second attempt was made (rule 13).
     pub is_retried: bool,
-    /// Whether the client got the head of the upstream's response. Otherwise the gateway answered,
-    /// or nobody did.
+    /// Whether the client got the head of the upstream's response. Otherwise the gateway responded,
+    /// or there was no response.
     pub is_relayed: bool,
     /// Whether the connection became a tunnel.
     pub is_tunnel: bool,
@@ -63,13 +63,13 @@ pub struct Record<'a> {
 pub enum Ended {
     /// The response is complete.
     Complete,
-    /// No target matched. The request is left to the built-in site, so nothing is known of its
-    /// response.
+    /// No target matched. The built-in site responds, or the gateway with the status of a call; the
+    /// record has neither.
     Unrouted,
     /// The gateway rejected the request.
     Rejected(Rejection),
-    /// The upstream failed. The client was told: with a status before the response, with trailers
-    /// in a call of gRPC whose response had begun.
+    /// The upstream failed. The client got a status: an HTTP status, or that of a gRPC call, in
+    /// trailers if the response had begun and if they were possible.
     Failed(Failure),
     /// The request's content failed: the client left within it, was too slow, or broke the rules.
     RequestContent(BodyError),
@@ -80,7 +80,7 @@ pub enum Ended {
     ClientGone,
 }
 
-/// A function that sees each record on the core of its request. It also sees what is left of the
+/// A function that is called with each record, on the core of its request, and with the rest of the
 /// request's head: the path is the client's, or `/` if the head was too large to be kept.
 #[derive(Clone)]
 pub struct RecordHook(Arc<Hook>);
@@ -140,10 +140,13 @@ impl<'a> Record<'a> {
         blitz_http::now().saturating_duration_since(self.started)
     }
 
-    /// The gateway's own answer.
-    pub(crate) fn answered(&mut self, status: Status, content_bytes: usize) {
+    /// The gateway's own response.
+    pub(crate) fn sent_own_response(&mut self, status: Status, content_bytes: usize) {
         self.status = Some(status);
-        self.response_bytes = content_bytes as u64;
+        // A response to HEAD declares its content and does not send it.
+        if self.method != Method::Head {
+            self.response_bytes = content_bytes as u64;
+        }
     }
 
     /// The head of the upstream's response goes to the client.

@@ -19,14 +19,14 @@ pub enum Rejection {
     ConnectionOptions,
     /// The `Sec-WebSocket-Key` is invalid, and the gateway would have to answer it.
     WebSocketKey,
-    /// The content of a gRPC-Web call is not base64, as its type says.
+    /// The content of a gRPC-Web call is not base64, although its type requires it.
     Base64,
     /// With the target's own path in front, the path would contain a dot segment.
     Path,
 }
 
 impl Rejection {
-    /// Status of the answer.
+    /// Status of the response.
     #[must_use]
     pub fn status(self) -> Status {
         match self {
@@ -42,7 +42,7 @@ impl Rejection {
         }
     }
 
-    /// The reason, for a person. Needs no escaping in JSON.
+    /// The reason in plain English. Needs no escaping in JSON.
     #[must_use]
     pub fn detail(self) -> &'static str {
         match self {
@@ -53,8 +53,8 @@ impl Rejection {
             Rejection::LastHop => "the request must not be forwarded any further",
             Rejection::ConnectionOptions => "the Connection field names too many options",
             Rejection::WebSocketKey => "the Sec-WebSocket-Key is not 16 bytes in base64",
-            Rejection::Base64 => "the content is not base64, which its type says it is",
-            Rejection::Path => "the path climbs out of the target's path",
+            Rejection::Base64 => "the content is not base64, although its type requires it",
+            Rejection::Path => "the path leads out of the target's path",
         }
     }
 }

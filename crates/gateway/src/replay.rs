@@ -14,7 +14,7 @@ pub(crate) enum Replay {
 
 impl Replay {
     /// For this request: content of an idempotent one is kept, up to `bytes_max`. Content of any
-    /// other is kept too if the server can say that it did nothing about the request.
+    /// other is kept too if the server can report that it has not processed the request.
     pub(crate) fn of(
         head: &RequestHead,
         length: BodyLength,

@@ -1,7 +1,7 @@
 //! Kinds of requests that phases treat differently: gRPC calls and WebSockets.
 //!
-//! Each phase asks the kind of its request, by a method that is named for the phase. Phases
-//! themselves know neither gRPC nor WebSockets.
+//! Each phase calls the method of the kind that is named for the phase. Phases themselves know
+//! neither gRPC nor WebSockets.
 
 use blitz_http::{
     BodyLength, Capabilities, Chunk, Method, RecvBody, RequestHead, Responder, ResponseHead, Timer,
@@ -112,8 +112,8 @@ impl RequestKind {
     /// Phase `response_policy`: whether a final response is one that the client can get.
     ///
     /// # Errors
-    /// The connection becomes a tunnel that was not asked for, or the client would take the
-    /// response for one that opens a tunnel.
+    /// The connection becomes a tunnel that was not requested, or the client would treat the
+    /// response as one that opens a tunnel.
     pub(crate) fn check_response(
         &self,
         head: &ResponseHead,

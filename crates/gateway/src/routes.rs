@@ -1,4 +1,4 @@
-//! The route of a request: the target with the longest prefix of its path.
+//! Routes: the target of a request is the one with the longest prefix of its path.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ struct RouteEntry<T> {
     parent: Option<usize>,
 }
 
-/// Two targets that claim the same requests.
+/// Two targets that match the same requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DuplicateRoute {
     prefix: Prefix,
@@ -38,7 +38,7 @@ impl<T> Routes<T> {
             .partition_point(|entry| entry.prefix.text() > path);
         self.with_parents(start)
             .map(|at| &self.entries[at])
-            .find(|entry| entry.prefix.takes(path))
+            .find(|entry| entry.prefix.matches(path))
             .map(|entry| &entry.route)
     }
 
@@ -87,15 +87,15 @@ impl Routes<Target> {
     /// Orders the targets.
     ///
     /// # Errors
-    /// Two targets that claim the same requests: the second one would never get any.
+    /// Two targets match the same requests, so that the second one would never get any.
     pub fn new(targets: Vec<Target>) -> Result<Routes<Target>, DuplicateRoute> {
         let mut entries: Vec<RouteEntry<Target>> = Vec::with_capacity(targets.len());
         for target in targets {
             let prefix = target.prefix.clone();
-            let same = |other: &Prefix| {
-                *other == prefix || (other.takes_all_paths() && prefix.takes_all_paths())
+            let is_same = |other: &Prefix| {
+                *other == prefix || (other.matches_all_paths() && prefix.matches_all_paths())
             };
-            if let Some(other) = entries.iter().find(|entry| same(&entry.prefix)) {
+            if let Some(other) = entries.iter().find(|entry| is_same(&entry.prefix)) {
                 let (first, second) = (other.route.url(), target.url());
                 return Err(DuplicateRoute {
                     prefix,
@@ -109,7 +109,7 @@ impl Routes<Target> {
                 parent: None,
             });
         }
-        // Of `/api` and `/api*` the first is narrower and goes before.
+        // `/api` is narrower than `/api*` and comes first.
         let is_text = |prefix: &Prefix| matches!(prefix, Prefix::Text(_));
         entries.sort_by(
             |RouteEntry { prefix: a, .. }, RouteEntry { prefix: b, .. }| {
@@ -130,14 +130,14 @@ impl fmt::Display for DuplicateRoute {
             first,
             second,
         } = self;
-        let claimed = if prefix.takes_all_paths() {
-            "everything"
+        let matched = if prefix.matches_all_paths() {
+            "all paths"
         } else {
             &prefix.to_string()
         };
         write!(
             f,
-            "--to is given twice for {claimed}, to {first} and to {second}\n  \
+            "--to is given twice for {matched}, to {first} and to {second}\n  \
              keep one of them, or give one a prefix of its own: --to /PREFIX={second}"
         )
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_on_a_segment_border_wins() {
+    fn the_longest_prefix_of_whole_segments_wins() {
         let table = routes(&[
             "http://all:1",
             "/api=http://api:2",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_plain_url_other_paths_match_nothing() {
+    fn other_paths_match_nothing_without_a_target_for_all_paths() {
         let table = routes(&["/api=http://api:2"]).unwrap();
         assert_eq!(port_for(&table, "/"), None);
         assert_eq!(port_for(&table, "/apix"), None);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_prefix_goes_before_the_same_text() {
+    fn a_segment_prefix_wins_over_the_same_text() {
         let table = routes(&["/img*=http://text:1", "/img=http://segment:2"]).unwrap();
         assert_eq!(port_for(&table, "/img/x").as_deref(), Some("segment:2"));
         assert_eq!(port_for(&table, "/imgs").as_deref(), Some("text:1"));
@@ -237,7 +237,7 @@ mod tests {
 
     /// Every table of these prefixes against every short path.
     #[test]
-    fn the_table_agrees_with_a_walk_over_all_prefixes() {
+    fn the_table_agrees_with_a_search_of_all_prefixes() {
         const PREFIXES: [&str; 11] = [
             "", "/=", "/*=", "/a=", "/a/=", "/a*=", "/a.=", "/a/b=", "/a/b*=", "/ab=", "/b=",
         ];
@@ -254,25 +254,25 @@ mod tests {
             let values = (0..PREFIXES.len()).filter(is_chosen);
             let values = values.map(|at| format!("{}http://h:{}", PREFIXES[at], at + 1));
             let targets: Vec<Target> = values.map(|value| value.parse().unwrap()).collect();
-            // Of those that take everything there can be only one.
+            // Only one target may match all paths.
             let Ok(table) = Routes::new(targets.clone()) else {
                 continue;
             };
             for path in &paths {
-                let walked = targets
+                let found = targets
                     .iter()
-                    .filter(|target| target.prefix.takes(path))
+                    .filter(|target| target.prefix.matches(path))
                     .max_by_key(|target| {
                         let is_segments = matches!(target.prefix, Prefix::Segments(_));
                         (target.prefix.text().len(), is_segments)
                     });
-                assert_eq!(table.find(path), walked, "{path} in {targets:?}");
+                assert_eq!(table.find(path), found, "{path} in {targets:?}");
             }
         }
     }
 
     #[test]
-    fn many_parents_lead_to_the_plain_url() {
+    fn many_parents_lead_to_the_target_for_all_paths() {
         let deep: String = (0..100).map(|level| format!("/{level}")).collect();
         let mut values: Vec<String> = (0..100).map(|n| format!("/n{n}=http://n:1")).collect();
         values.push(format!("{deep}=http://deep:1"));

@@ -9,7 +9,7 @@ use blitz_http::{Address, ClientTlsSlot, Pool, UpstreamTls};
 use crate::options::Options;
 use crate::routes::Routes;
 use crate::target::{Origin, Target};
-use crate::upstream::{Balancer, Connector, Resolved};
+use crate::upstream::{Balancer, Connector, ResolvedName};
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
 pub(crate) struct GatewayService<S> {
@@ -35,7 +35,7 @@ impl<S> GatewayService<S> {
     /// `names` are those of all targets, already being resolved.
     pub(crate) fn new(
         targets: &Routes<Target>,
-        names: &[Arc<Resolved>],
+        names: &[Arc<ResolvedName>],
         tls: Option<&ClientTlsSlot>,
         options: Arc<Options>,
         https_port: Option<u16>,
@@ -59,7 +59,7 @@ impl<S> GatewayService<S> {
 
 fn balancer(
     target: &Target,
-    names: &[Arc<Resolved>],
+    names: &[Arc<ResolvedName>],
     tls: Option<&ClientTlsSlot>,
     pool: &Pool,
 ) -> Balancer {

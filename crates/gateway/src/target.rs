@@ -2,7 +2,7 @@
 //!
 //! `--to http://127.0.0.1:3000` matches everything that no other target matches;
 //! `--to /api=http://127.0.0.1:4000` matches `/api` and everything below it;
-//! `--to h2c://127.0.0.1:5000` is reached over HTTP/2.
+//! `--to h2c://127.0.0.1:5000` uses HTTP/2.
 
 mod host;
 mod parse;
@@ -19,15 +19,15 @@ use blitz_http::{Protocol, path as request_path};
 pub struct Target {
     /// Paths that it matches.
     pub prefix: Prefix,
-    /// Where they are sent.
+    /// The upstream.
     pub origin: Origin,
     /// Protocol in clear text; over TLS it is negotiated.
     pub protocol: Protocol,
     /// Whether connections use TLS.
     pub tls: bool,
-    /// Replaces the prefix on the way out; `None` keeps the prefix.
+    /// Replaces the prefix in forwarded paths; `None` keeps it.
     pub path: Option<String>,
-    /// Host and port as the URL spells them, for requests that carry no `Host` of their own.
+    /// Host and port as written in the URL, for requests without `Host`.
     pub authority: String,
 }
 
@@ -42,12 +42,12 @@ pub enum Prefix {
     Text(String),
 }
 
-/// Where a target's requests are sent.
+/// The upstream of a target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// An address, used as it is.
     Ip(SocketAddr),
-    /// This machine, over IPv4 or IPv6, whichever answers.
+    /// This machine, over IPv4 or IPv6.
     Localhost(u16),
     /// A name for the resolver, lower case.
     Name(String, u16),
@@ -64,7 +64,7 @@ pub struct TargetError {
 }
 
 impl Target {
-    /// Where its requests are sent, as a URL without path.
+    /// Its upstream as a URL without path.
     pub fn url(&self) -> String {
         let origin = self.origin.to_string();
         match origin.strip_prefix("http://") {
@@ -86,8 +86,8 @@ impl Target {
 
     /// Writes the upstream's path to `out`, if it differs from the client's.
     ///
-    /// `matched` must be normalised and one that this target's prefix matches; `sent` is the same path
-    /// as it would be sent, of which the part that spells the prefix is replaced.
+    /// `matched` is the normalised path, which this target's prefix must match. `sent` is the same
+    /// path as it would be sent; its part that corresponds to the prefix is replaced.
     pub fn replace_path(&self, matched: &str, sent: &str, out: &mut String) -> Replaced {
         let Some(replacement) = &self.path else {
             return Replaced::Kept;
@@ -95,7 +95,7 @@ impl Target {
         let prefix_len = request_path::sent_len(sent, matched, self.prefix.replaced_len());
         let rest = sent.get(prefix_len..).unwrap_or_default();
         out.clear();
-        // One slash between the two: `/v2/` and `/x` meet as `/v2/x`.
+        // One slash between the two: `/v2/` and `/x` become `/v2/x`.
         let overlap = rest.starts_with('/') && replacement.ends_with('/');
         let kept = &replacement[..replacement.len() - usize::from(overlap)];
         // `/a*=http://host/b/` must not turn `/a../secret` into `/b/../secret`.
@@ -118,17 +118,17 @@ impl Target {
 /// Outcome of replacing a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replaced {
-    /// The target names no path of its own: the client's is sent.
+    /// The target has no path of its own: the client's is sent.
     Kept,
     /// The new path was written.
     Written,
-    /// The two would join to a `.` or `..` segment, which no path may contain: 400.
+    /// The joined path would contain a `.` or `..` segment: 400.
     DotSegment,
 }
 
 impl Prefix {
     /// Whether the prefix matches `path`.
-    pub fn takes(&self, path: &str) -> bool {
+    pub fn matches(&self, path: &str) -> bool {
         match self {
             Prefix::Everything => true,
             Prefix::Text(text) => path.starts_with(text.as_str()),
@@ -147,12 +147,13 @@ impl Prefix {
     }
 
     /// Whether it matches every path.
-    pub fn takes_all_paths(&self) -> bool {
+    pub fn matches_all_paths(&self) -> bool {
         matches!(self, Prefix::Everything)
             || matches!(self, Prefix::Segments(text) | Prefix::Text(text) if text == "/")
     }
 
-    /// How much of a matching path a replacement stands for: the slash that ends a prefix stays.
+    /// Length of the part of a matching path that is replaced. The slash at the end of a prefix
+    /// stays.
     fn replaced_len(&self) -> usize {
         match self {
             Prefix::Segments(prefix) => prefix.strip_suffix('/').unwrap_or(prefix).len(),

@@ -13,8 +13,8 @@ pub struct TrustedProxies {
     unix: bool,
 }
 
-/// One part of them: `10.0.0.0/8`, `fd00::/8`, a single address, or `unix` for every client of a
-/// unix socket.
+/// A network, an address, or all clients of a unix socket: `10.0.0.0/8`, `fd00::/8`, `192.0.2.1`,
+/// `unix`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrustedProxy(Option<Network>);
 
@@ -25,7 +25,7 @@ struct Network {
     mask: u128,
 }
 
-/// Why a text does not name trusted proxies, and the remedy.
+/// Why a text is not a trusted proxy, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedProxyError {
     problem: String,
@@ -33,7 +33,7 @@ pub struct TrustedProxyError {
 }
 
 impl TrustedProxies {
-    /// Whether the client on this connection is such a proxy.
+    /// Whether the client of this connection is a trusted proxy.
     pub fn contains(&self, peer: &Peer) -> bool {
         match peer.remote {
             // The usual case, checked for every request.
@@ -81,7 +81,7 @@ impl FromStr for Network {
         };
         let Ok(ip) = address.parse::<IpAddr>() else {
             return error(
-                "this is no address and no network",
+                "this is neither an address nor a network",
                 "write for example 10.0.0.0/8, fd00::/8, 192.0.2.1 or unix",
             );
         };
@@ -89,7 +89,7 @@ impl FromStr for Network {
         let length = length.map_or(Some(width), |text| text.parse().ok());
         let Some(length) = length.filter(|length| *length <= width) else {
             return error(
-                "what follows the slash is no number of leading bits",
+                "the length after the slash is invalid",
                 &format!("write a number from 0 to {width}"),
             );
         };

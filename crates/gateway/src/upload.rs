@@ -22,7 +22,7 @@ pub(crate) struct Upload {
 
 impl Upload {
     /// Content that flows after [`send_to`](Upload::send_to). `hold` delays it until the upstream
-    /// says `100 Continue`, or time is up.
+    /// sends `100 Continue`, or the time is over.
     pub(crate) fn new(from: RecvBody, hold: Option<Timer>) -> Upload {
         let expects_continue = hold.is_some();
         Upload {
@@ -72,8 +72,8 @@ impl Upload {
         self.send_to(to, Replay::Unsent);
     }
 
-    /// Moves what can be moved; ready when nothing is left to do. An upstream that takes no more is
-    /// not an error: it may have answered already, and its response decides.
+    /// Moves as much as possible; ready when the content is complete. An upstream that stops reading
+    /// is not an error: it may have responded already, and its response decides.
     #[inline]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         if self.flow.to.is_none() {
@@ -98,7 +98,7 @@ impl Upload {
         }
     }
 
-    /// Lets the content flow. Whether the client has to be told of the upstream's `100 Continue`.
+    /// Lets the content flow. Whether the client has to get the upstream's `100 Continue`.
     pub(crate) fn release(&mut self) -> bool {
         self.hold.take().is_some() || !self.expects_continue
     }

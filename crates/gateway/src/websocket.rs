@@ -26,7 +26,7 @@ pub(crate) struct WebSocket {
 pub(crate) struct InvalidKey;
 
 impl WebSocket {
-    /// The WebSocket that the request asks for, if it does.
+    /// The WebSocket that the request is for, if it is for one.
     pub(crate) fn requested(head: &RequestHead) -> Option<WebSocket> {
         match head.method {
             Method::Get if is_upgrade(head) => Some(WebSocket {
@@ -46,7 +46,7 @@ impl WebSocket {
         if self.client == UpgradeForm::ExtendedConnect {
             head.set_protocol(None);
             head.method = Method::Get;
-            // RFC 8441, section 5: the field is not used, and nobody would answer it.
+            // RFC 8441, section 5: the field is not used, and it would have no answer.
             head.fields.remove(Name::SecWebSocketKey);
         }
     }

@@ -193,8 +193,8 @@ impl CertificateReloader {
         }
     }
 
-    /// Changes the ticket keys. Who learns a key can read the sessions that were resumed with it, so no
-    /// key is used for long.
+    /// Changes the ticket keys. A stolen key decrypts the sessions that were resumed with it, so each
+    /// key is used for a limited time.
     fn change_keys(&mut self, now: SystemTime) {
         self.keys_made = now;
         let keys = self.keys.rotated();

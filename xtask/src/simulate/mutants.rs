@@ -17,8 +17,11 @@ const TREE: &str = "target/mutants/tree";
 /// Most runs until a bug has to be found.
 const RUNS_MAX: &str = "20000";
 
-/// Most time for these runs, because a bug may be an endless loop.
-const CHECK_MAX: Duration = Duration::from_secs(1_200);
+/// Most minutes for these runs, after which the checker ends by itself.
+const MINUTES_MAX: &str = "20";
+
+/// A checker that takes longer is in an endless loop, which is a bug that was found.
+const CHECK_MAX: Duration = Duration::from_secs(22 * 60);
 
 const HELP: &str = "\
 Runs the checker on sources with planted bugs, each of which it has to find
@@ -51,6 +54,9 @@ fn find_all(args: &[String]) -> Result<bool, String> {
         .parent()
         .ok_or("xtask has no parent folder")?;
     let all = patches(&root.join(PATCHES)).map_err(|error| format!("{PATCHES}: {error}"))?;
+    if all.is_empty() {
+        return Err(format!("{PATCHES} has no patch"));
+    }
     if let Some(unknown) = wanted
         .iter()
         .find(|name| !all.iter().any(|(known, _)| known == **name))
@@ -194,7 +200,7 @@ fn check(root: &Path) -> Result<Option<String>, String> {
     let path = build.join("checker-output");
     let output = fs::File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut checker = Command::new(build.join("checked/blitz-simulate"))
-        .args(["--runs", RUNS_MAX, "--first"])
+        .args(["--runs", RUNS_MAX, "--minutes", MINUTES_MAX, "--first"])
         .stdout(output)
         .stderr(Stdio::null())
         .spawn()

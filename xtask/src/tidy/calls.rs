@@ -3,7 +3,7 @@
 
 use super::Finding;
 use super::exceptions::Exceptions;
-use super::source::{Source, Token};
+use super::source::{Source, spells};
 
 /// Calls that only the reactor, the binary and the developer tools may make.
 const SYSTEM_CALLS: &[(&str, &str)] = &[
@@ -60,9 +60,7 @@ fn find(
         let words = words_of(call);
         for place in source.tokens.windows(words.len()) {
             let line = place[0].line;
-            if matches(place, &words)
-                && !exempt(line)
-                && !exceptions.allows_call(&source.path, call)
+            if spells(place, &words) && !exempt(line) && !exceptions.allows_call(&source.path, call)
             {
                 let message = format!("`{call}` is not allowed here: {advice}");
                 findings.push(Finding::new(&source.path, line, message));
@@ -84,13 +82,6 @@ fn words_of(call: &str) -> Vec<String> {
         }
     }
     words
-}
-
-fn matches(place: &[Token], words: &[String]) -> bool {
-    place
-        .iter()
-        .zip(words)
-        .all(|(token, word)| token.text == *word)
 }
 
 #[cfg(test)]

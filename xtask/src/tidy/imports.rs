@@ -14,7 +14,7 @@ use super::source::Source;
 
 /// The place of an item in its module. The order of the variants is the order of the items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum ItemGroup {
     Module,
     Std,
     OtherCrate,
@@ -24,9 +24,12 @@ enum Place {
     Rest,
 }
 
-impl Place {
+impl ItemGroup {
     fn is_import(self) -> bool {
-        matches!(self, Place::Std | Place::OtherCrate | Place::OwnCrate)
+        matches!(
+            self,
+            ItemGroup::Std | ItemGroup::OtherCrate | ItemGroup::OwnCrate
+        )
     }
 }
 
@@ -47,7 +50,7 @@ fn check_module(source: &Source, items: &[Item], findings: &mut Vec<Finding>) {
             _ => None,
         })
         .collect();
-    let mut before: Option<(Place, usize)> = None;
+    let mut before: Option<(ItemGroup, usize)> = None;
     for item in items {
         if let Item::Mod(syn::ItemMod {
             content: Some((_, inner)),
@@ -56,7 +59,7 @@ fn check_module(source: &Source, items: &[Item], findings: &mut Vec<Finding>) {
         {
             check_module(source, inner, findings);
         }
-        let Some(place) = place_of(item, &modules) else {
+        let Some(place) = group_of_item(item, &modules) else {
             continue;
         };
         let (start, end) = (item.span().start().line, item.span().end().line);
@@ -70,15 +73,17 @@ fn check_module(source: &Source, items: &[Item], findings: &mut Vec<Finding>) {
 }
 
 /// `None` for items that may stand anywhere: macros, which modules below them need, and tests.
-fn place_of(item: &Item, modules: &HashSet<String>) -> Option<Place> {
+fn group_of_item(item: &Item, modules: &HashSet<String>) -> Option<ItemGroup> {
     match item {
         Item::Macro(_) | Item::ExternCrate(_) => None,
         Item::Mod(module) if module.content.is_some() || is_test(&module.attrs) => None,
-        Item::Mod(_) => Some(Place::Module),
-        Item::Use(import) if !matches!(import.vis, Visibility::Inherited) => Some(Place::ReExport),
-        Item::Use(import) if import.leading_colon.is_some() => Some(Place::OtherCrate),
+        Item::Mod(_) => Some(ItemGroup::Module),
+        Item::Use(import) if !matches!(import.vis, Visibility::Inherited) => {
+            Some(ItemGroup::ReExport)
+        }
+        Item::Use(import) if import.leading_colon.is_some() => Some(ItemGroup::OtherCrate),
         Item::Use(import) => Some(group_of(&import.tree, modules)),
-        _ => Some(Place::Rest),
+        _ => Some(ItemGroup::Rest),
     }
 }
 
@@ -88,26 +93,30 @@ fn is_test(attributes: &[syn::Attribute]) -> bool {
         .any(|attribute| attribute.path().is_ident("cfg"))
 }
 
-fn group_of(tree: &UseTree, modules: &HashSet<String>) -> Place {
+fn group_of(tree: &UseTree, modules: &HashSet<String>) -> ItemGroup {
     let first = match tree {
         UseTree::Path(path) => &path.ident,
         UseTree::Name(name) => &name.ident,
         UseTree::Rename(rename) => &rename.ident,
-        UseTree::Glob(_) | UseTree::Group(_) => return Place::OwnCrate,
+        UseTree::Glob(_) | UseTree::Group(_) => return ItemGroup::OwnCrate,
     };
     let first = first.to_string();
     match first.as_str() {
-        "std" | "core" | "alloc" => Place::Std,
-        "crate" | "self" | "super" => Place::OwnCrate,
-        name if modules.contains(name) => Place::OwnCrate,
+        "std" | "core" | "alloc" => ItemGroup::Std,
+        "crate" | "self" | "super" => ItemGroup::OwnCrate,
+        name if modules.contains(name) => ItemGroup::OwnCrate,
         // A type of this module, for its variants.
-        name if name.starts_with(|c: char| c.is_ascii_uppercase()) => Place::OwnCrate,
-        _ => Place::OtherCrate,
+        name if name.starts_with(|c: char| c.is_ascii_uppercase()) => ItemGroup::OwnCrate,
+        _ => ItemGroup::OtherCrate,
     }
 }
 
 /// The message if an item is misplaced after the one that ends at `last_line`.
-fn complaint(source: &Source, last: (Place, usize), next: (Place, usize)) -> Option<String> {
+fn complaint(
+    source: &Source,
+    last: (ItemGroup, usize),
+    next: (ItemGroup, usize),
+) -> Option<String> {
     let ((last, last_line), (place, line)) = (last, next);
     if place < last && (place.is_import() || last.is_import()) {
         let message = "the order is `mod`, `use` of std, of other crates, of this crate, `pub use`";

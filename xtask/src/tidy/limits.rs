@@ -1,7 +1,7 @@
 //! Product code reads every limit; a limit that no code reads has no effect.
 
 use super::Finding;
-use super::source::{Source, Token};
+use super::source::{Source, Token, spells};
 
 /// The file that declares the limits of the protocols.
 const DECLARED_IN: &str = "crates/proto/src/limits.rs";
@@ -42,13 +42,6 @@ fn reads(source: &Source, name: &str) -> bool {
             .tokens
             .windows(2)
             .any(|place| spells(place, &[".", name]) && !source.is_test(place[0].line))
-}
-
-fn spells(place: &[Token], words: &[&str]) -> bool {
-    place
-        .iter()
-        .zip(words)
-        .all(|(token, word)| token.text == *word)
 }
 
 #[cfg(test)]

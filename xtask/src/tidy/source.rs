@@ -35,6 +35,14 @@ pub(crate) struct Token {
     pub(crate) line: usize,
 }
 
+/// Whether the tokens are these words.
+pub(crate) fn spells<W: AsRef<str>>(tokens: &[Token], words: &[W]) -> bool {
+    tokens
+        .iter()
+        .zip(words)
+        .all(|(token, word)| token.text == word.as_ref())
+}
+
 impl Source {
     pub(crate) fn parse(text: &Text) -> Result<Source, String> {
         let place = |error: &dyn std::fmt::Display| format!("{}: {error}", text.path);

@@ -59,18 +59,18 @@ struct Running {
     child: Child,
     announced: String,
     /// Its standard error.
-    said: PathBuf,
+    log_file: PathBuf,
 }
 
 impl Running {
     fn start(folder: &Folder, flags: &[&str]) -> Running {
-        let said = folder.0.join("said");
+        let log_file = folder.0.join("log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--cores", "2", "--listen-tls", "127.0.0.1:0"])
             .args(flags)
             .env("XDG_STATE_HOME", &folder.0)
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(&said).unwrap())
+            .stderr(fs::File::create(&log_file).unwrap())
             .spawn()
             .expect("the binary starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -82,13 +82,13 @@ impl Running {
             assert!(
                 read > 0,
                 "{announced}{}",
-                fs::read_to_string(&said).unwrap()
+                fs::read_to_string(&log_file).unwrap()
             );
         }
         Running {
             child,
             announced,
-            said,
+            log_file,
         }
     }
 
@@ -105,19 +105,19 @@ impl Running {
 
     /// Sends HUP with the shell's `kill` and waits for the expected log message.
     fn reload(&self, expected: &str) {
-        let before = self.said().matches(expected).count();
+        let before = self.log().matches(expected).count();
         let kill = format!("kill -HUP {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
         assert!(sent.expect("a shell").success());
         let deadline = Instant::now() + IO_TIMEOUT;
-        while self.said().matches(expected).count() == before {
-            assert!(Instant::now() < deadline, "{}", self.said());
+        while self.log().matches(expected).count() == before {
+            assert!(Instant::now() < deadline, "{}", self.log());
             thread::sleep(Duration::from_millis(10));
         }
     }
 
-    fn said(&self) -> String {
-        fs::read_to_string(&self.said).unwrap()
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log_file).unwrap()
     }
 }
 
@@ -231,10 +231,10 @@ fn an_authority_without_constraints_is_replaced_with_a_message() {
     let authority = folder.0.join("blitz/ca.pem");
     keep_unconstrained_authority(&folder.0.join("blitz"));
     let before = fs::read(&authority).unwrap();
-    for said in ["replaced, because it could issue for any name", ""] {
+    for expected in ["replaced, because it could issue for any name", ""] {
         let running = Running::start(&folder, &[]);
-        assert_eq!(running.said().contains("replaced"), !said.is_empty());
-        assert!(running.said().contains(said), "{}", running.said());
+        assert_eq!(running.log().contains("replaced"), !expected.is_empty());
+        assert!(running.log().contains(expected), "{}", running.log());
         let config = config(&authority, None);
         shown(running.address("https://"), "localhost", &config);
     }
@@ -242,8 +242,8 @@ fn an_authority_without_constraints_is_replaced_with_a_message() {
     let certs = folder.0.join("certs");
     keep_unconstrained_authority(&certs);
     let output = blitz(&["cert", "--out", &folder.file("certs"), "a.example"]);
-    let said = stdout(&output);
-    assert!(said.contains("replaced      the authority"), "{said}");
+    let text = stdout(&output);
+    assert!(text.contains("replaced      the authority"), "{text}");
 }
 
 #[test]
@@ -274,9 +274,9 @@ fn an_unwritable_folder_does_not_prevent_serving() {
     fs::write(folder.0.join("blitz"), "in the way").unwrap();
     let running = Running::start(&folder, &[]);
     assert!(
-        running.said().contains("in memory only"),
+        running.log().contains("in memory only"),
         "{}",
-        running.said()
+        running.log()
     );
     assert!(running.announced.contains("--insecure"));
 }
@@ -318,7 +318,7 @@ fn hup_applies_valid_files_to_new_connections_and_ignores_invalid_ones() {
     running.reload("the new ones are invalid");
     assert!(
         running
-            .said()
+            .log()
             .contains(&format!("{certificate}: cannot be read"))
     );
     assert_eq!(shown(address, "a.example", &config), first);
@@ -435,14 +435,14 @@ fn an_upstream_over_tls_is_verified_and_receives_a_certificate() {
         // The client's host is forwarded, and the upstream's certificate must cover it as well.
         client.send("GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
         let answer = client.response();
-        let said = answer.field("proxy-status").unwrap_or_default().to_owned();
-        (answer.status, said)
+        let proxy_status = answer.field("proxy-status").unwrap_or_default().to_owned();
+        (answer.status, proxy_status)
     };
     assert_eq!(status(&authority, &own), (200, String::new()));
-    let (code, said) = status(&stranger.file("ca.pem"), &own);
+    let (code, proxy_status) = status(&stranger.file("ca.pem"), &own);
     assert!(
-        code == 502 && said.contains("tls_certificate_error"),
-        "{code} {said}"
+        code == 502 && proxy_status.contains("tls_certificate_error"),
+        "{code} {proxy_status}"
     );
     assert_eq!(status(&authority, &[]).0, 502);
 }
@@ -483,9 +483,9 @@ fn hup_applies_valid_files_to_upstreams_and_ignores_invalid_ones() {
     fs::copy(&other_key, &files[2]).unwrap();
     gateway.reload("the new files are invalid");
     assert!(
-        gateway.said().contains("does not belong to"),
+        gateway.log().contains("does not belong to"),
         "{}",
-        gateway.said()
+        gateway.log()
     );
     assert_eq!(status(), 200);
     // A valid pair that the upstream does not trust.
@@ -504,7 +504,7 @@ fn invalid_files_are_named_with_a_remedy() {
     let (certificate, key) = folder.certificate("a.example");
     let (_, other_key) = folder.certificate("b.example");
     let missing = folder.file("missing.pem");
-    for (certificate, key, said, advice) in [
+    for (certificate, key, problem, advice) in [
         (&missing, &key, "missing.pem: cannot be read", "path"),
         (&certificate, &other_key, "does not belong", "mixed up"),
         (
@@ -526,7 +526,7 @@ fn invalid_files_are_named_with_a_remedy() {
         let output = blitz(&flags);
         assert_eq!(output.status.code(), Some(1));
         let text = stderr(&output);
-        assert!(text.contains(said) && text.contains(advice), "{text}");
+        assert!(text.contains(problem) && text.contains(advice), "{text}");
     }
 }
 
@@ -538,8 +538,8 @@ fn an_authority_issues_more_than_one_certificate_and_files_are_not_overwritten()
     folder.certificate("www.a.example");
     assert_eq!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
     let output = blitz(&["cert", "--out", &folder.file(""), "b.example"]);
-    let said = stdout(&output);
-    assert!(said.contains("now permits these names"), "{said}");
+    let text = stdout(&output);
+    assert!(text.contains("now permits these names"), "{text}");
     assert_ne!(fs::read(folder.0.join("ca.pem")).unwrap(), authority);
     let output = blitz(&["cert", "--out", &folder.file(""), "a.example"]);
     assert_eq!(output.status.code(), Some(1));

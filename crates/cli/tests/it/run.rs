@@ -159,7 +159,7 @@ fn a_listener_for_http2_only_does_not_answer_others() {
     let all = running.announced.join("\n");
     let only = all.split("h2c://").nth(1).expect("it is announced");
     let only: SocketAddr = only.lines().next().unwrap().parse().unwrap();
-    // The command to try is for the listener that more programs can speak to.
+    // The suggested command is for the listener that more programs support.
     let command = format!("curl http://{}/hello", running.address());
     assert!(all.ends_with(&command), "{all}");
     assert_eq!(running.connect().get("/hello").text(), "Hello, World!");
@@ -201,9 +201,12 @@ fn an_address_in_use_is_a_failure_with_a_remedy() {
     let address = taken.local_addr().unwrap().to_string();
     let output = blitz(&["run", "--listen", &address]);
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(said.contains("another program listens there"), "{said}");
-    assert!(said.contains("ss -ltnp"), "{said}");
+    let message = stderr(&output);
+    assert!(
+        message.contains("another program listens there"),
+        "{message}"
+    );
+    assert!(message.contains("ss -ltnp"), "{message}");
 }
 
 #[test]

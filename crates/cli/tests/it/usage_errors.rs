@@ -65,7 +65,7 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--to", "127.0.0.1:3000"],
         "127.0.0.1:3000",
-        "does not say http://",
+        "has no scheme",
         "http://127.0.0.1",
     ),
     (
@@ -78,13 +78,13 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--to", "http://"],
         "http://",
-        "names no host",
+        "has no host",
         "http://127.0.0.1:80",
     ),
     (
         &["--trusted-proxies", "10/8"],
         "10/8",
-        "no network",
+        "neither an address",
         "10.0.0.0/8",
     ),
     (
@@ -141,10 +141,13 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
 fn usage_errors_are_named_with_a_remedy() {
     for (args, value, problem, fix) in USAGE_ERRORS {
         let output = blitz(&[&["run", "--listen", "127.0.0.1:0"], *args].concat());
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        for wanted in [value, problem, fix] {
-            assert!(said.contains(wanted), "{args:?}: no {wanted} in: {said}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        for expected in [value, problem, fix] {
+            assert!(
+                message.contains(expected),
+                "{args:?}: no {expected} in: {message}"
+            );
         }
     }
 }
@@ -178,10 +181,13 @@ fn addresses_that_cannot_be_bound_are_failures_with_a_remedy() {
         (&file, "is not a socket", "choose another path"),
     ] {
         let output = blitz(&["run", "--listen", address]);
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{address}: {said}");
-        for wanted in [address, problem, fix] {
-            assert!(said.contains(wanted), "{address}: no {wanted} in: {said}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{address}: {message}");
+        for expected in [address, problem, fix] {
+            assert!(
+                message.contains(expected),
+                "{address}: no {expected} in: {message}"
+            );
         }
     }
     std::fs::remove_dir_all(&folder).expect("it is ours");

@@ -34,11 +34,11 @@ fn alone(name: &str, test: impl FnOnce(&Path)) {
     let way = match way_to_a_network() {
         Ok(way) => way,
         Err(refused) => {
-            let told = format!("{name} is skipped: it needs a network namespace. {refused}");
-            assert!(env::var_os(TRY_ALL).is_none(), "{told}");
+            let notice = format!("{name} is skipped: it needs a network namespace. {refused}");
+            assert!(env::var_os(TRY_ALL).is_none(), "{notice}");
             // Written directly, because the output of passed tests is not shown.
             return io::stderr()
-                .write_all(format!("{told}\n").as_bytes())
+                .write_all(format!("{notice}\n").as_bytes())
                 .unwrap();
         }
     };
@@ -54,10 +54,10 @@ fn alone(name: &str, test: impl FnOnce(&Path)) {
         .output();
     let _ = fs::remove_dir_all(&folder);
     let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}{said}");
-    assert!(told.contains("1 passed"), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{errors}");
+    assert!(text.contains("1 passed"), "{text}");
 }
 
 /// The arguments of `unshare` that work here.
@@ -71,28 +71,28 @@ fn way_to_a_network() -> Result<&'static [&'static str], String> {
             .args(way)
             .args(["ip", "link", "set", "lo", "up"])
             .output();
-        let said = match tried {
+        let error = match tried {
             Ok(output) if output.status.success() => return Ok(way),
             Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             Err(error) => error.to_string(),
         };
-        refused += &format!("`unshare {}`: {said}. ", way.join(" "));
+        refused += &format!("`unshare {}`: {error}. ", way.join(" "));
     }
     Err(refused
-        + "It takes unshare (on Debian: apt-get install util-linux), ip (apt-get install iproute2) and \
+        + "It needs unshare (on Debian: apt-get install util-linux), ip (apt-get install iproute2) and \
            permission to make namespaces")
 }
 
 /// `blitz` without flags, killed when dropped.
 struct Started {
     child: Child,
-    said: std::path::PathBuf,
+    log: std::path::PathBuf,
 }
 
 impl Started {
     fn new(folder: &Path, name: &str) -> Started {
-        let said = folder.join(name);
-        let file = fs::File::create(&said).unwrap();
+        let log = folder.join(name);
+        let file = fs::File::create(&log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .env("XDG_STATE_HOME", folder)
             .stdout(file.try_clone().unwrap())
@@ -100,17 +100,17 @@ impl Started {
             .stdin(Stdio::null())
             .spawn()
             .expect("the binary starts");
-        Started { child, said }
+        Started { child, log }
     }
 
-    fn until_said(&self, what: &str) -> String {
+    fn wait_for_log(&self, what: &str) -> String {
         let end = Instant::now() + IO_TIMEOUT;
         loop {
-            let said = fs::read_to_string(&self.said).unwrap();
-            if said.contains(what) {
-                return said;
+            let log = fs::read_to_string(&self.log).unwrap();
+            if log.contains(what) {
+                return log;
             }
-            assert!(Instant::now() < end, "{what}: {said}");
+            assert!(Instant::now() < end, "{what}: {log}");
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -128,10 +128,10 @@ fn http_is_on_8080_and_https_on_8443() {
     alone(
         "without_flags::http_is_on_8080_and_https_on_8443",
         |folder| {
-            let started = Started::new(folder, "said");
-            let said = started.until_said("try           curl --cacert");
-            assert!(said.contains("http://127.0.0.1:8080\n"), "{said}");
-            assert!(said.contains("https://127.0.0.1:8443\n"), "{said}");
+            let started = Started::new(folder, "log");
+            let log = started.wait_for_log("try           curl --cacert");
+            assert!(log.contains("http://127.0.0.1:8080\n"), "{log}");
+            assert!(log.contains("https://127.0.0.1:8443\n"), "{log}");
             let mut client = Client::connect(HTTP);
             assert_eq!(client.get("/hello").text(), "Hello, World!");
             let ca = folder.join("blitz/ca.pem");
@@ -152,22 +152,22 @@ fn port_8443_in_use_is_a_warning_and_port_8080_in_use_an_error() {
     alone(name, |folder| {
         let taken = TcpListener::bind(HTTPS).unwrap();
         let started = Started::new(folder, "one");
-        let said = started.until_said("try           curl http://127.0.0.1:8080/hello");
+        let log = started.wait_for_log("try           curl http://127.0.0.1:8080/hello");
         assert!(
-            said.contains("no HTTPS: cannot listen on 127.0.0.1:8443"),
-            "{said}"
+            log.contains("no HTTPS: cannot listen on 127.0.0.1:8443"),
+            "{log}"
         );
         assert!(
-            said.contains("choose another port with --listen-tls ADDR"),
-            "{said}"
+            log.contains("choose another port with --listen-tls ADDR"),
+            "{log}"
         );
-        assert!(!said.contains("https://"), "{said}");
+        assert!(!log.contains("https://"), "{log}");
         let mut client = Client::connect(HTTP);
         assert_eq!(client.get("/hello").text(), "Hello, World!");
         drop(taken);
         let mut second = Started::new(folder, "two");
         assert_eq!(second.child.wait().unwrap().code(), Some(1));
-        let said = second.until_said("another program listens there");
-        assert!(said.contains("127.0.0.1:8080"), "{said}");
+        let log = second.wait_for_log("another program listens there");
+        assert!(log.contains("127.0.0.1:8080"), "{log}");
     });
 }

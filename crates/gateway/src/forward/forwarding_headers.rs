@@ -8,7 +8,7 @@ use blitz_http::{Fields, Name, Peer, RequestHead, Version};
 
 use super::presence::PresenceSet;
 
-/// The client as the upstream is told of it.
+/// The client, as forwarding fields describe it to the upstream.
 pub(crate) struct ForwardedClient<'a> {
     /// The connection that the request came in on.
     pub(crate) peer: &'a Peer,

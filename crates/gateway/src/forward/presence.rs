@@ -50,66 +50,54 @@ pub(super) const FORWARDING: NameSet = set_of(&[
     Name::XForwardedProto,
     Name::XRealIp,
 ]);
+/// Fields of a head that are for every recipient.
+const HEAD_ONLY: NameSet = set_of(&[
+    Name::Authorization,
+    Name::CacheControl,
+    Name::ContentEncoding,
+    Name::ContentLength,
+    Name::ContentRange,
+    Name::ContentType,
+    Name::Cookie,
+    Name::Date,
+    Name::EarlyData,
+    Name::Expect,
+    Name::Host,
+    Name::MaxForwards,
+    Name::Origin,
+    Name::Range,
+    Name::SetCookie,
+    Name::Trailer,
+    Name::Vary,
+    Name::Via,
+    Name::XRequestId,
+]);
+/// Fields that frame, route, authenticate or describe the message: a recipient needs them before
+/// the content (RFC 9110 section 6.5.1).
 pub(super) const NOT_IN_TRAILERS: NameSet = REQUEST_HOP
     | FORWARDING
+    | HEAD_ONLY
     | set_of(&[
         Name::Age,
-        Name::Authorization,
-        Name::CacheControl,
-        Name::ContentEncoding,
-        Name::ContentLength,
-        Name::ContentRange,
-        Name::ContentType,
-        Name::Cookie,
-        Name::Date,
-        Name::EarlyData,
-        Name::Expect,
         Name::Expires,
-        Name::Host,
         Name::IfMatch,
         Name::IfModifiedSince,
         Name::IfNoneMatch,
         Name::IfRange,
         Name::IfUnmodifiedSince,
         Name::Location,
-        Name::MaxForwards,
-        Name::Origin,
         Name::Pragma,
-        Name::Range,
         Name::RetryAfter,
-        Name::SetCookie,
-        Name::Trailer,
-        Name::Vary,
-        Name::Via,
         Name::WwwAuthenticate,
-        Name::XRequestId,
     ]);
 /// For every recipient, so naming them in `Connection` is an attack or a mistake: a proxy that
 /// complied would remove fields that the application relies on (RFC 9110 section 7.6.1).
 pub(super) const END_TO_END: NameSet = FORWARDING
+    | HEAD_ONLY
     | set_of(&[
-        Name::Authorization,
-        Name::CacheControl,
-        Name::ContentEncoding,
-        Name::ContentLength,
-        Name::ContentRange,
-        Name::ContentType,
-        Name::Cookie,
-        Name::Date,
-        Name::EarlyData,
-        Name::Expect,
-        Name::Host,
-        Name::MaxForwards,
-        Name::Origin,
-        Name::Range,
-        Name::SetCookie,
         Name::StrictTransportSecurity,
         Name::Traceparent,
         Name::Tracestate,
-        Name::Trailer,
-        Name::Vary,
-        Name::Via,
-        Name::XRequestId,
     ]);
 
 /// Names that are present in a field section, so that most questions about it need no second pass.

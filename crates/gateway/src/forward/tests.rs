@@ -41,7 +41,7 @@ fn edit(
     edit_request(head, &client, &mut b"leftover".to_vec())
 }
 
-/// What a stranger's request with these fields looks like to the upstream, names in lower case.
+/// The fields that the upstream gets for an untrusted client's request, names in lower case.
 fn forwarded(fields: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut head = request("/", fields);
     edit(&mut head, &peer("198.51.100.7:5000"), false).unwrap();
@@ -84,7 +84,7 @@ const ADDED: [&str; 7] = [
 ];
 
 #[test]
-fn the_upstream_learns_who_asked_for_what() {
+fn the_upstream_gets_the_clients_address_scheme_and_host() {
     let lines = forwarded(&[]);
     let value = |name| value_of(&lines, name).unwrap();
     assert_eq!(value("via"), "1.1 blitz");
@@ -123,13 +123,13 @@ fn ipv4_through_an_ipv6_listener_is_ipv4() {
 #[test]
 fn a_client_on_a_unix_socket_has_no_address() {
     let mut head = request("/", &[("X-Forwarded-For", "6.6.6.6")]);
-    let nobody = Peer {
+    let unix_client = Peer {
         remote: None,
         listener: None,
         scheme: Scheme::Http,
         tls: None,
     };
-    edit(&mut head, &nobody, false).unwrap();
+    edit(&mut head, &unix_client, false).unwrap();
     assert!(!head.fields.contains(Name::XForwardedFor));
     assert!(!head.fields.contains(Name::XForwardedPort));
     assert!(
@@ -141,7 +141,7 @@ fn a_client_on_a_unix_socket_has_no_address() {
 }
 
 #[test]
-fn a_strangers_claims_are_replaced() {
+fn forwarding_fields_of_untrusted_clients_are_replaced() {
     let lines = forwarded(&[
         ("X-Forwarded-For", "6.6.6.6"),
         ("x-forwarded-for", "7.7.7.7"),
@@ -168,7 +168,7 @@ fn a_strangers_claims_are_replaced() {
 }
 
 #[test]
-fn a_trusted_proxy_is_believed_and_becomes_the_last_of_the_chain() {
+fn forwarding_fields_of_a_trusted_proxy_are_extended_by_its_address() {
     let mut head = request(
         "/",
         &[
@@ -198,12 +198,12 @@ fn a_trusted_proxy_is_believed_and_becomes_the_last_of_the_chain() {
     assert_eq!(
         value_of(&lines, "client-cert"),
         None,
-        "a certificate comes from TLS alone"
+        "a certificate comes from TLS only"
     );
 }
 
 #[test]
-fn hop_by_hop_fields_end_here() {
+fn hop_by_hop_fields_are_not_forwarded() {
     let names = names(&[
         ("Connection", "keep-alive, X-Private , x-other"),
         ("Keep-Alive", "timeout=5"),
@@ -223,7 +223,7 @@ fn hop_by_hop_fields_end_here() {
 }
 
 #[test]
-fn connection_cannot_name_what_is_meant_for_the_application() {
+fn connection_cannot_remove_end_to_end_fields() {
     let fields = [
         (
             "Connection",
@@ -256,11 +256,11 @@ fn connection_cannot_name_what_is_meant_for_the_application() {
 }
 
 #[test]
-fn a_flood_of_connection_options_is_refused() {
+fn too_many_connection_options_are_rejected() {
     let options = vec!["x"; CONNECTION_OPTIONS_MAX + 1].join(",");
     let mut head = request("/", &[("Connection", &options)]);
-    let refused = edit(&mut head, &peer("192.0.2.1:1"), false);
-    assert_eq!(refused, Err(TooManyConnectionOptions));
+    let result = edit(&mut head, &peer("192.0.2.1:1"), false);
+    assert_eq!(result, Err(TooManyConnectionOptions));
     let empties = ",".repeat(1000);
     let mut head = request("/", &[("Connection", &empties)]);
     assert_eq!(edit(&mut head, &peer("192.0.2.1:1"), false), Ok(()));
@@ -288,7 +288,7 @@ fn only_a_websocket_may_upgrade() {
 }
 
 #[test]
-fn te_is_kept_for_trailers_alone() {
+fn te_is_kept_for_trailers_only() {
     let te = |value| value_of(&forwarded(&[("TE", value)]), "te");
     assert_eq!(te("trailers").as_deref(), Some("trailers"));
     assert_eq!(te("gzip, Trailers;q=1").as_deref(), Some("trailers"));
@@ -296,7 +296,7 @@ fn te_is_kept_for_trailers_alone() {
 }
 
 #[test]
-fn an_id_is_kept_if_logs_can_bear_it() {
+fn a_short_printable_request_id_is_kept() {
     let id = |value| value_of(&forwarded(&[("X-Request-Id", value)]), "x-request-id").unwrap();
     assert_eq!(id("abc-123"), "abc-123");
     assert_eq!(id("with blank"), FIXED_ID);
@@ -305,7 +305,7 @@ fn an_id_is_kept_if_logs_can_bear_it() {
 }
 
 #[test]
-fn the_clients_host_is_kept_and_only_a_missing_one_is_the_targets() {
+fn the_clients_host_is_kept_and_a_missing_one_is_the_targets() {
     let mut head = request("/", &[]);
     edit(&mut head, &peer("192.0.2.1:1"), false).unwrap();
     assert_eq!(head.authority(), Some("app.example:8080"));
@@ -317,7 +317,7 @@ fn the_clients_host_is_kept_and_only_a_missing_one_is_the_targets() {
 }
 
 #[test]
-fn responses_lose_hop_by_hop_fields_and_gain_via() {
+fn responses_get_via_and_no_hop_by_hop_fields() {
     let mut head = ResponseHead::new(Status::OK);
     for (name, value) in [
         ("Connection", "close, X-Hop, Set-Cookie"),
@@ -344,7 +344,7 @@ fn responses_lose_hop_by_hop_fields_and_gain_via() {
 }
 
 #[test]
-fn trailers_cannot_smuggle_what_belongs_into_a_head() {
+fn trailers_cannot_contain_fields_of_a_head() {
     let mut fields = Fields::new();
     for name in [
         "Content-Length",
@@ -370,8 +370,8 @@ fn trailers_cannot_smuggle_what_belongs_into_a_head() {
 }
 
 #[test]
-fn names_that_applications_would_take_for_claims_are_removed() {
-    let imitations = [
+fn spoofed_fields_are_removed() {
+    let spoofed = [
         ("X_Forwarded_For", "6.6.6.6"),
         ("x-forwarded_for", "6.6.6.6"),
         ("X_FORWARDED-PROTO", "https"),
@@ -393,10 +393,10 @@ fn names_that_applications_would_take_for_claims_are_removed() {
         ("Keep.Alive", "timeout=5"),
         ("Proxy_Connection", "close"),
         ("HTTP2.Settings", "AAAA"),
-        ("Snake_Case", "is nobody's claim"),
-        ("Dotted.Name", "nor is this"),
-        ("Content_Lengths", "nor this"),
-        ("XX-Forwarded.For", "nor this"),
+        ("Snake_Case", "is not spoofed"),
+        ("Dotted.Name", "not spoofed either"),
+        ("Content_Lengths", "not spoofed either"),
+        ("XX-Forwarded.For", "not spoofed either"),
     ];
     let kept = [
         "snake_case",
@@ -404,14 +404,14 @@ fn names_that_applications_would_take_for_claims_are_removed() {
         "content_lengths",
         "xx-forwarded.for",
     ];
-    assert_eq!(names(&imitations)[..4], kept);
-    assert_eq!(names(&imitations)[4..], ADDED.map(String::from));
-    let mut head = request("/", &imitations);
+    assert_eq!(names(&spoofed)[..4], kept);
+    assert_eq!(names(&spoofed)[4..], ADDED.map(String::from));
+    let mut head = request("/", &spoofed);
     edit(&mut head, &peer("10.0.0.1:1"), true).unwrap();
     let left: Vec<String> = lines(&head.fields).into_iter().map(|line| line.0).collect();
     assert_eq!(left[..4], kept, "trusted or not");
     let mut trailers = Fields::new();
-    imitations
+    spoofed
         .iter()
         .for_each(|(name, value)| trailers.append(*name, value));
     edit_trailers(&mut trailers);
@@ -419,7 +419,7 @@ fn names_that_applications_would_take_for_claims_are_removed() {
 }
 
 #[test]
-fn connection_cannot_take_away_what_a_trusted_proxy_says() {
+fn connection_cannot_remove_fields_of_a_trusted_proxy() {
     let mut head = request(
         "/",
         &[
@@ -441,7 +441,7 @@ fn connection_cannot_take_away_what_a_trusted_proxy_says() {
 }
 
 #[test]
-fn two_ids_are_none() {
+fn two_request_ids_are_replaced_by_one() {
     let fields = [("X-Request-Id", "one"), ("X-Request-Id", "two")];
     assert_eq!(
         value_of(&forwarded(&fields), "x-request-id").as_deref(),

@@ -21,7 +21,7 @@ const STATUS_FIELDS: [&str; 3] = ["grpc-status", "grpc-message", "grpc-status-de
 
 /// Encoding of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum WebEncoding {
     /// None.
     Binary,
     /// Base64, for clients that can read nothing else while it arrives.
@@ -32,27 +32,27 @@ pub(super) enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Web {
     /// Of its request.
-    pub(super) sends: Form,
+    pub(super) sends: WebEncoding,
     /// Of the response.
-    pub(super) takes: Form,
+    pub(super) accepts: WebEncoding,
 }
 
 impl Web {
     /// From `Content-Type` and `Accept` of a request.
     pub(super) fn of(fields: &Fields) -> Option<Web> {
-        let (sends, _) = form_of(fields.get(Name::ContentType)?)?;
+        let (sends, _) = encoding_of(fields.get(Name::ContentType)?)?;
         let accepted = fields.get_all(Name::Accept);
         let accepted = accepted
             .flat_map(|value| value.split(|&byte| byte == b','))
-            .find_map(|range| form_of(range.trim_ascii()));
-        let takes = accepted.map_or(sends, |(form, _)| form);
-        Some(Web { sends, takes })
+            .find_map(|range| encoding_of(range.trim_ascii()));
+        let accepts = accepted.map_or(sends, |(encoding, _)| encoding);
+        Some(Web { sends, accepts })
     }
 
     /// Turns the head of a request into one of gRPC.
     pub(super) fn translate_request(head: &mut RequestHead) {
         let fields = &mut head.fields;
-        let Some((_, rest)) = fields.get(Name::ContentType).and_then(form_of) else {
+        let Some((_, rest)) = fields.get(Name::ContentType).and_then(encoding_of) else {
             unreachable!("the call was recognised by this content type")
         };
         let content_type = [GRPC, rest].concat();
@@ -63,62 +63,62 @@ impl Web {
 
     /// Translates the content of the request, if it needs that.
     pub(super) fn decoder(self) -> Option<Box<dyn Translate>> {
-        (self.sends == Form::Text).then(|| Box::new(Decoder::default()) as _)
+        (self.sends == WebEncoding::Text).then(|| Box::new(Decoder::default()) as _)
     }
 
     /// Translates the response with this head, if it is one of gRPC.
     pub(super) fn encoder(self, head: &ResponseHead) -> Option<Encoder> {
         let content_type = head.fields.get(Name::ContentType)?;
         is_grpc(content_type).then(|| Encoder {
-            form: self.takes,
+            encoding: self.accepts,
             messages: Messages::default(),
             status: None,
         })
     }
 
-    /// Content type of the gateway's own answers.
+    /// Content type of the gateway's own responses.
     pub(super) fn content_type(self) -> &'static str {
-        match self.takes {
-            Form::Binary => "application/grpc-web+proto",
-            Form::Text => "application/grpc-web-text+proto",
+        match self.accepts {
+            WebEncoding::Binary => "application/grpc-web+proto",
+            WebEncoding::Text => "application/grpc-web-text+proto",
         }
     }
 
-    /// Content of an answer that has trailers only.
+    /// Content of a response that has trailers only.
     pub(super) fn trailers_only(self, trailers: &Fields) -> Chunk {
-        self.takes.encode(frame(trailers))
+        self.accepts.encode(frame(trailers))
     }
 }
 
-impl Form {
+impl WebEncoding {
     fn prefix(self) -> &'static [u8] {
         match self {
-            Form::Binary => b"application/grpc-web",
-            Form::Text => b"application/grpc-web-text",
+            WebEncoding::Binary => b"application/grpc-web",
+            WebEncoding::Text => b"application/grpc-web-text",
         }
     }
 
     fn encode(self, bytes: Vec<u8>) -> Chunk {
         match self {
-            Form::Binary => Chunk::from(bytes),
-            Form::Text => base64::encode(&bytes),
+            WebEncoding::Binary => Chunk::from(bytes),
+            WebEncoding::Text => base64::encode(&bytes),
         }
     }
 }
 
-/// The form that a media type names, and its suffix.
-fn form_of(media_type: &[u8]) -> Option<(Form, &[u8])> {
-    let of = |form: Form| {
-        let rest = content_type::suffix(form.prefix(), media_type)?;
-        Some((form, rest))
+/// The encoding that a media type names, and its suffix.
+fn encoding_of(media_type: &[u8]) -> Option<(WebEncoding, &[u8])> {
+    let of = |encoding: WebEncoding| {
+        let rest = content_type::suffix(encoding.prefix(), media_type)?;
+        Some((encoding, rest))
     };
-    of(Form::Text).or_else(|| of(Form::Binary))
+    of(WebEncoding::Text).or_else(|| of(WebEncoding::Binary))
 }
 
 /// Translates a response.
 #[derive(Debug)]
 pub(crate) struct Encoder {
-    form: Form,
+    encoding: WebEncoding,
     messages: Messages,
     /// How the call ended, from the head. Only a response without content has it there.
     status: Option<Pooled<Fields>>,
@@ -129,7 +129,7 @@ impl Encoder {
     pub(crate) fn translate_head(&mut self, head: &mut ResponseHead) {
         let content_type = head.fields.get(Name::ContentType).unwrap_or_default();
         let rest = content_type::suffix(GRPC, content_type).unwrap_or_default();
-        let content_type = [self.form.prefix(), rest].concat();
+        let content_type = [self.encoding.prefix(), rest].concat();
         head.fields.set(Name::ContentType, content_type);
         head.fields.remove(Name::Trailer);
         for name in STATUS_FIELDS {
@@ -145,19 +145,19 @@ impl Encoder {
     pub(crate) fn end_of_response(&mut self, trailers: Option<Pooled<Fields>>) -> Chunk {
         let mut trailers = trailers.or(self.status.take()).unwrap_or_default();
         if !trailers.contains("grpc-status") {
-            let message = "the upstream's answer ended without a status";
+            let message = "the upstream's response ended without a status";
             Code::Unknown.write(message, &mut trailers);
         }
-        self.form.encode(frame(&trailers))
+        self.encoding.encode(frame(&trailers))
     }
 }
 
 impl Translate for Encoder {
     fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
         self.messages.pass(&slice);
-        Ok(match self.form {
-            Form::Binary => Chunk::from(slice),
-            Form::Text => base64::encode(&slice),
+        Ok(match self.encoding {
+            WebEncoding::Binary => Chunk::from(slice),
+            WebEncoding::Text => base64::encode(&slice),
         })
     }
 
@@ -170,7 +170,7 @@ impl Translate for Encoder {
         let mut trailers = Pooled::<Fields>::take();
         Code::of_failure(failure).write(failure.detail(), &mut trailers);
         let is_between_messages = self.messages.is_between();
-        is_between_messages.then(|| self.form.encode(frame(&trailers)))
+        is_between_messages.then(|| self.encoding.encode(frame(&trailers)))
     }
 }
 
@@ -264,9 +264,9 @@ mod tests {
             let mut fields = Fields::new();
             fields.append(Name::ContentType, content_type);
             fields.append(Name::Accept, accept);
-            Web::of(&fields).map(|web| (web.sends, web.takes))
+            Web::of(&fields).map(|web| (web.sends, web.accepts))
         };
-        let (binary, text) = (Form::Binary, Form::Text);
+        let (binary, text) = (WebEncoding::Binary, WebEncoding::Text);
         for (content_type, accept, wanted) in [
             ("application/grpc-web", "*/*", Some((binary, binary))),
             ("application/grpc-web-text+proto", "*/*", Some((text, text))),

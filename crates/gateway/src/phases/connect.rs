@@ -10,10 +10,10 @@ use crate::request::Request;
 use crate::service::{GatewayService, Route};
 use crate::upstream::Pick;
 
-/// Pause between checks for the first answer about a name.
+/// Pause between checks for the first result of a name.
 const PENDING_PAUSE: Duration = Duration::from_millis(5);
 
-/// Chooses where the next attempt goes. Waits for the first answer about a name as long as for a
+/// Chooses where the next attempt goes. Waits for the first result of a name as long as for a
 /// connection.
 ///
 /// # Errors

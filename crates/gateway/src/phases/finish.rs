@@ -21,37 +21,37 @@ const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 /// Seconds after which a client may try again when no upstream was available.
 const RETRY_AFTER: &str = "1";
 
-/// Answers the request if nothing was relayed.
+/// Responds to the request if nothing was relayed.
 #[inline]
 pub(super) fn finish(mut request: Request<'_>, outcome: Result<(), Ended>) {
     request.record.ended = match outcome {
         Ok(()) => Ended::Complete,
         Err(ended) => {
-            answer_ended(&mut request, &ended);
+            respond_ended(&mut request, &ended);
             ended
         }
     };
 }
 
 #[cold]
-fn answer_ended(request: &mut Request<'_>, ended: &Ended) {
+fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
     // Without a responder the response had begun. The body that was dropped unfinished cut it off.
     let Some(responder) = request.responder.take() else {
         return;
     };
     match ended {
-        Ended::Rejected(rejection) => answer_rejected(request, responder, *rejection),
-        Ended::Failed(failure) => answer_failed(request, responder, *failure),
+        Ended::Rejected(rejection) => respond_rejected(request, responder, *rejection),
+        Ended::Failed(failure) => respond_failed(request, responder, *failure),
         Ended::RequestContent(error) => {
             tracing::debug!(%error, "request content failed");
-            let answer = Answer::of(request);
-            answer.send(responder, Pooled::response(error.status()), error);
+            let response = OwnResponse::of(request);
+            response.send(responder, Pooled::response(error.status()), error);
         }
         Ended::Complete | Ended::Unrouted | Ended::CutOff(_) | Ended::ClientGone => {}
     }
 }
 
-/// Answers a request that a preflight check rejects.
+/// Responds to a request that a preflight check rejects.
 #[cold]
 pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejection: Rejection) {
     let Exchange {
@@ -71,25 +71,25 @@ pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejecti
     }
     // Browsers follow redirects, and send gRPC-Web; gRPC has no redirects.
     let call = Call::of(&request).filter(|call| call.is_message_stream() || !is_redirect);
-    let answer = Answer {
-        asked: &request.fields,
+    let response = OwnResponse {
+        request_fields: &request.fields,
         call: call.as_ref(),
         record: &mut record,
     };
-    answer.send(responder, head, rejection.detail());
+    response.send(responder, head, rejection.detail());
     record::emit(&record, &request);
 }
 
-/// Answers a call that no target matches.
+/// Responds to a call that no target matches.
 #[cold]
-pub(super) fn answer_unrouted(call: &Call, exchange: Exchange) {
+pub(super) fn respond_unrouted(call: &Call, exchange: Exchange) {
     let mut head = Pooled::response(Status::NOT_FOUND);
     let code = Code::of_status(head.status);
-    let content = call.answer(&mut head, code, "no target matches this path");
+    let content = call.respond(&mut head, code, "no target matches this path");
     exchange.responder.send(&mut head, content);
 }
 
-fn answer_rejected(request: &mut Request<'_>, responder: Responder, rejection: Rejection) {
+fn respond_rejected(request: &mut Request<'_>, responder: Responder, rejection: Rejection) {
     let mut head = Pooled::response(rejection.status());
     if matches!(rejection, Rejection::Method | Rejection::LastHop) {
         head.fields.append(Name::Allow, ALLOWED);
@@ -98,36 +98,36 @@ fn answer_rejected(request: &mut Request<'_>, responder: Responder, rejection: R
         // The bytes that follow belong to another protocol.
         head.fields.append(Name::Connection, "close");
     }
-    Answer::of(request).send(responder, head, rejection.detail());
+    OwnResponse::of(request).send(responder, head, rejection.detail());
 }
 
-fn answer_failed(request: &mut Request<'_>, responder: Responder, failure: Failure) {
+fn respond_failed(request: &mut Request<'_>, responder: Responder, failure: Failure) {
     let mut head = Pooled::response(failure.status());
     head.fields
         .append(Name::ProxyStatus, failure.proxy_status());
-    let answer = Answer::of(request);
-    if answer.call.is_some() {
+    let response = OwnResponse::of(request);
+    if response.call.is_some() {
         let code = Code::of_failure(failure);
-        return answer.send_call_status(responder, head, code, failure.detail());
+        return response.send_call_status(responder, head, code, failure.detail());
     }
     if failure.status() == Status::SERVICE_UNAVAILABLE {
         head.fields.append(Name::RetryAfter, RETRY_AFTER);
     }
-    answer.send(responder, head, failure.detail());
+    response.send(responder, head, failure.detail());
 }
 
-/// An answer of the gateway's own.
-struct Answer<'a, 'r> {
+/// A response of the gateway's own.
+struct OwnResponse<'a, 'r> {
     /// Fields of the request.
-    asked: &'a Fields,
+    request_fields: &'a Fields,
     call: Option<&'a Call>,
     record: &'a mut Record<'r>,
 }
 
-impl<'a, 'r> Answer<'a, 'r> {
-    fn of(request: &'a mut Request<'r>) -> Answer<'a, 'r> {
-        Answer {
-            asked: &request.head.fields,
+impl<'a, 'r> OwnResponse<'a, 'r> {
+    fn of(request: &'a mut Request<'r>) -> OwnResponse<'a, 'r> {
+        OwnResponse {
+            request_fields: &request.head.fields,
             call: request.kind.call(),
             record: &mut request.record,
         }
@@ -143,7 +143,7 @@ impl<'a, 'r> Answer<'a, 'r> {
             return self.send_content(responder, head, Chunk::from(""));
         }
         let (code, title) = (status.code(), status.reason());
-        let content = if accepts_problem(self.asked).unwrap_or(true) {
+        let content = if accepts_problem(self.request_fields).unwrap_or(true) {
             head.fields
                 .append(Name::ContentType, "application/problem+json");
             format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n")
@@ -164,12 +164,12 @@ impl<'a, 'r> Answer<'a, 'r> {
         detail: impl Display,
     ) {
         let Some(call) = self.call else { return };
-        let content = call.answer(&mut head, code, detail);
+        let content = call.respond(&mut head, code, detail);
         self.send_content(responder, head, content);
     }
 
     fn send_content(self, responder: Responder, mut head: Pooled<ResponseHead>, content: Chunk) {
-        self.record.answered(head.status, content.len());
+        self.record.sent_own_response(head.status, content.len());
         responder.send(&mut head, content);
     }
 }
@@ -189,5 +189,17 @@ mod tests {
                 .iter()
                 .all(|failure| is_plain(failure.detail()))
         );
+        let rejections = [
+            Rejection::HttpsOnly,
+            Rejection::NoHost,
+            Rejection::Misdirected,
+            Rejection::Method,
+            Rejection::LastHop,
+            Rejection::ConnectionOptions,
+            Rejection::WebSocketKey,
+            Rejection::Base64,
+            Rejection::Path,
+        ];
+        assert!(rejections.iter().all(|one| is_plain(one.detail())));
     }
 }

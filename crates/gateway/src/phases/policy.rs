@@ -1,4 +1,4 @@
-//! Phases `request_policy` and `response_policy`: what heads look like on the other side.
+//! Phases `request_policy` and `response_policy`: heads are edited for the other side.
 //!
 //! This is the only place where heads are edited, so rules about heads belong here.
 

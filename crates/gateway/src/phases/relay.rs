@@ -12,10 +12,10 @@ use crate::grpc::poll_timer;
 use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::request::Request;
-use crate::request_kind::{RequestKind, ResponseContent};
+use crate::request_kind::ResponseContent;
 use crate::upload::Upload;
 
-/// Relays the final response, and what is still to come of the request.
+/// Relays the final response, and the rest of the request.
 ///
 /// Ends when the response is complete, or the deadline of a call has passed. If the request is not
 /// complete by then, its upstream connection closes (rule 12), and the client's is drained a little
@@ -61,7 +61,7 @@ pub(super) async fn relay(
     let Request { upload, record, .. } = request;
     let sent = &mut record.response_bytes;
     let stopped = poll_fn(|cx| poll(upload, &mut download, &mut deadline, sent, cx)).await;
-    stopped.map_err(|stop| end_early(&request.kind, download, has_trailers, stop))
+    stopped.map_err(|stop| end_early(request, download, has_trailers, stop))
 }
 
 /// Why a response was not completed.
@@ -87,9 +87,14 @@ fn poll(
     }
 }
 
-/// Says how a response ended that was not completed, also to the client of a call if possible.
+/// How an incomplete response ended. The client of a call gets a status if possible.
 #[cold]
-fn end_early(kind: &RequestKind, mut download: Flow, has_trailers: bool, stop: Stop) -> Ended {
+fn end_early(
+    request: &mut Request<'_>,
+    mut download: Flow,
+    has_trailers: bool,
+    stop: Stop,
+) -> Ended {
     let failure = match stop {
         Stop::Upload(ended) => return ended,
         Stop::Deadline => Failure::DeadlineExceeded,
@@ -98,12 +103,13 @@ fn end_early(kind: &RequestKind, mut download: Flow, has_trailers: bool, stop: S
             ended => return ended,
         },
     };
-    let RequestKind::Call(call) = kind else {
+    let Some(call) = request.kind.call() else {
         return Ended::CutOff(failure);
     };
     match (download.to.take(), &mut download.translation) {
         (Some(mut to), Some(translation)) => {
             if let Some(last) = translation.fail(failure) {
+                request.record.response_bytes += last.len() as u64;
                 let _ = to.queue(last).and_then(|()| to.finish(None));
             }
         }
@@ -162,7 +168,7 @@ async fn switch_protocols(
             true => up.poll(cx, |bytes| record.request_bytes += bytes.len() as u64),
             false => Poll::Ready(Ok(())),
         };
-        // An upstream that takes nothing more may have sent its last bytes before.
+        // An upstream that stops reading may have sent its last bytes before.
         is_taken &= !matches!(up, Poll::Ready(Err(FlowError::To(_))));
         if let Poll::Ready(Err(FlowError::From(error))) = up {
             tracing::debug!(%error, "the client's side of a tunnel failed");

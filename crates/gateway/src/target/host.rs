@@ -3,76 +3,84 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::Origin;
-use super::parse::{Fault, fault};
+use super::parse::{InvalidTarget, UrlScheme, invalid};
 
-/// Parses the part between `http://` and the path. `default_port` is the scheme's.
-pub(super) fn origin(authority: &str, default_port: u16) -> Result<Origin, Fault> {
+/// Parses the part between the scheme and the path.
+pub(super) fn origin(authority: &str, scheme: &UrlScheme) -> Result<Origin, InvalidTarget> {
+    let prefix = scheme.prefix;
     if authority.contains('@') {
-        return fault(
-            "the URL carries a user name, which would be sent to nobody",
+        return invalid(
+            "the URL contains a user name, which is never sent",
             "leave out everything up to the @",
         );
     }
     if let Some(rest) = authority.strip_prefix('[') {
-        return parse_ipv6(rest, default_port);
+        return parse_ipv6(rest, scheme);
     }
     let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) => (host, parse_port(port)?),
-        None => (authority, default_port),
+        Some((host, port)) => (host, parse_port(port, scheme)?),
+        None => (authority, scheme.default_port),
     };
     if host.is_empty() {
-        return fault(
-            "the URL names no host",
-            format!("write http://127.0.0.1:{port}"),
+        return invalid(
+            "the URL has no host",
+            format!("write {prefix}127.0.0.1:{port}"),
         );
     }
     if host.contains(':') {
-        return fault(
-            "an IPv6 address in a URL stands in brackets",
-            format!("write http://[{authority}], or http://[{host}]:{port}"),
+        return invalid(
+            "an IPv6 address in a URL needs brackets",
+            match host.parse::<Ipv6Addr>() {
+                Ok(_) => format!("write {prefix}[{authority}], or {prefix}[{host}]:{port}"),
+                Err(_) => format!("write {prefix}[{authority}]"),
+            },
         );
     }
     parse_host(host, port)
 }
 
-/// `rest` is what follows the opening bracket (RFC 3986 section 3.2.2).
-fn parse_ipv6(rest: &str, default_port: u16) -> Result<Origin, Fault> {
+/// `rest` is the text after the opening bracket (RFC 3986 section 3.2.2).
+fn parse_ipv6(rest: &str, scheme: &UrlScheme) -> Result<Origin, InvalidTarget> {
+    let prefix = scheme.prefix;
     let Some((address, after)) = rest.split_once(']') else {
-        return fault(
+        return invalid(
             "the [ of an IPv6 address has no ]",
-            format!("write http://[{rest}]"),
+            format!("write {prefix}[{rest}]"),
         );
     };
     let Ok(ip) = address.parse::<Ipv6Addr>() else {
-        return fault(
+        return invalid(
             format!("{address:?} is not an IPv6 address"),
-            "write for example http://[::1]:3000",
+            format!("write for example {prefix}[::1]:3000"),
         );
     };
     let port = match after.strip_prefix(':') {
-        Some(port) => parse_port(port)?,
-        None if after.is_empty() => default_port,
+        Some(port) => parse_port(port, scheme)?,
+        None if after.is_empty() => scheme.default_port,
         None => {
-            return fault(
+            return invalid(
                 format!("{after:?} cannot follow the ] of an address"),
-                format!("write http://[{address}]:3000"),
+                format!("write {prefix}[{address}]:3000"),
             );
         }
     };
     Ok(Origin::Ip(SocketAddr::new(ip.into(), port)))
 }
 
-fn parse_port(port: &str) -> Result<u16, Fault> {
+fn parse_port(port: &str, scheme: &UrlScheme) -> Result<u16, InvalidTarget> {
     match port.parse::<u16>() {
         Ok(number) if number > 0 && port.bytes().all(|b| b.is_ascii_digit()) => Ok(number),
-        _ => fault(
+        _ => invalid(
             format!("{port:?} is not a port"),
-            "write a number from 1 to 65535 after the colon, or leave out the colon for port 80",
+            format!(
+                "write a number from 1 to 65535 after the colon, or leave out the colon for port {}",
+                scheme.default_port
+            ),
         ),
     }
 }
 
-fn parse_host(host: &str, port: u16) -> Result<Origin, Fault> {
+fn parse_host(host: &str, port: u16) -> Result<Origin, InvalidTarget> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(Origin::Ip(SocketAddr::new(ip, port)));
     }
@@ -80,18 +88,18 @@ fn parse_host(host: &str, port: u16) -> Result<Origin, Fault> {
     // A name whose last label is a number is a mistyped address, never a name (WHATWG URL).
     let last_label = name.rsplit('.').next().unwrap_or_default();
     if last_label.bytes().all(|b| b.is_ascii_digit()) && !last_label.is_empty() {
-        return fault(
-            format!("{host:?} looks like an IPv4 address but is none"),
-            "write four numbers from 0 to 255, without leading zeros",
+        return invalid(
+            format!("{host:?} looks like an IPv4 address, but is not one"),
+            "write four numbers from 0 to 255 without leading zeros",
         );
     }
     if let Some(problem) = name_problem(&name) {
-        return fault(
+        return invalid(
             format!("{host:?} is not a host name: {problem}"),
             "write a name of letters, digits, hyphens and dots; international names in their xn-- form",
         );
     }
-    // RFC 6761 section 6.3: localhost and the names below it are this machine, never a query.
+    // RFC 6761 section 6.3: localhost and its subdomains are this machine and are never queried.
     if name == "localhost" || name.ends_with(".localhost") {
         return Ok(Origin::Localhost(port));
     }
@@ -110,7 +118,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
         } else if label.len() > 63 {
             Some("a part has more than 63 characters")
         } else if !label.bytes().all(ordinary) {
-            Some("it has a character that names cannot have")
+            Some("it has an invalid character")
         } else if label.starts_with('-') || label.ends_with('-') {
             Some("a part begins or ends with a hyphen")
         } else {

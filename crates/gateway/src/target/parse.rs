@@ -11,7 +11,7 @@ impl FromStr for Target {
     type Err = TargetError;
 
     fn from_str(value: &str) -> Result<Target, TargetError> {
-        target(value).map_err(|Fault { problem, fix }| TargetError {
+        target(value).map_err(|InvalidTarget { problem, fix }| TargetError {
             value: value.to_owned(),
             problem,
             fix,
@@ -20,22 +20,22 @@ impl FromStr for Target {
 }
 
 /// Parses the value of one `--to`.
-pub(super) fn target(value: &str) -> Result<Target, Fault> {
+pub(super) fn target(value: &str) -> Result<Target, InvalidTarget> {
     if value.is_empty() {
-        return fault(
+        return invalid(
             "the value is empty",
             "write for example --to http://127.0.0.1:3000",
         );
     }
     if let Some(bad) = value.chars().find(|c| c.is_whitespace() || c.is_control()) {
-        return fault(
+        return invalid(
             format!("it contains {bad:?}"),
-            "write it without blanks; encode a blank in a path as %20",
+            "remove it; encode a blank in a path as %20",
         );
     }
     let (prefix, url) = if value.starts_with('/') {
         let Some((prefix, url)) = value.split_once('=') else {
-            return fault(
+            return invalid(
                 "a value that begins with / is PREFIX=URL, and the =URL is missing",
                 format!("write for example --to {value}=http://127.0.0.1:3000"),
             );
@@ -62,26 +62,29 @@ pub(super) fn target(value: &str) -> Result<Target, Fault> {
 }
 
 /// A problem and its remedy, before the flag's value is known.
-pub(super) struct Fault {
+pub(super) struct InvalidTarget {
     pub(super) problem: String,
     pub(super) fix: String,
 }
 
-pub(super) fn fault<T>(problem: impl Into<String>, fix: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault {
+pub(super) fn invalid<T>(
+    problem: impl Into<String>,
+    fix: impl Into<String>,
+) -> Result<T, InvalidTarget> {
+    Err(InvalidTarget {
         problem: problem.into(),
         fix: fix.into(),
     })
 }
 
-fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
+fn parse_prefix(text: &str) -> Result<Prefix, InvalidTarget> {
     if text.contains('?') {
-        return fault(
-            "the prefix contains a ?, and targets are chosen by path alone",
-            "leave out the ? and what follows it",
+        return invalid(
+            "the prefix contains a ?, but targets are selected by path only",
+            "leave out the ? and everything after it",
         );
     }
-    // The last segment may go on in a request's path: `/.` matches `/.well-known`.
+    // The last segment may be a part of one in a request's path: `/.` matches `/.well-known`.
     let (whole, last) = text.rsplit_once('/').unwrap_or_default();
     path::check(whole, "the prefix")?;
     path::check_characters(last, "the prefix")?;
@@ -95,6 +98,37 @@ fn parse_prefix(text: &str) -> Result<Prefix, Fault> {
     Ok(Prefix::Segments(text))
 }
 
+/// A scheme with a host and a port.
+#[derive(Debug)]
+pub(super) struct UrlScheme {
+    pub(super) prefix: &'static str,
+    pub(super) default_port: u16,
+    protocol: Protocol,
+    tls: bool,
+}
+
+/// All of them. Over TLS the protocol is negotiated.
+const SCHEMES: [UrlScheme; 3] = [
+    UrlScheme {
+        prefix: "http://",
+        default_port: 80,
+        protocol: Protocol::Http1,
+        tls: false,
+    },
+    UrlScheme {
+        prefix: "https://",
+        default_port: 443,
+        protocol: Protocol::Http1,
+        tls: true,
+    },
+    UrlScheme {
+        prefix: "h2c://",
+        default_port: 80,
+        protocol: Protocol::Http2,
+        tls: false,
+    },
+];
+
 /// The parts of a target's URL.
 struct ParsedUrl {
     origin: Origin,
@@ -104,29 +138,24 @@ struct ParsedUrl {
     authority: String,
 }
 
-fn parse_url(url: &str) -> Result<ParsedUrl, Fault> {
+fn parse_url(url: &str) -> Result<ParsedUrl, InvalidTarget> {
     if let Some(path) = strip_scheme(url, "unix:") {
         return parse_unix(path);
     }
-    let (protocol, tls, rest) = if let Some(rest) = strip_scheme(url, "http://") {
-        (Protocol::Http1, false, rest)
-    } else if let Some(rest) = strip_scheme(url, "https://") {
-        (Protocol::Http1, true, rest)
-    } else if let Some(rest) = strip_scheme(url, "h2c://") {
-        (Protocol::Http2, false, rest)
-    } else {
+    let of_scheme =
+        |scheme: &'static UrlScheme| strip_scheme(url, scheme.prefix).map(|rest| (scheme, rest));
+    let Some((scheme, rest)) = SCHEMES.iter().find_map(of_scheme) else {
         return Err(wrong_scheme(url));
     };
     let (authority, path) = match rest.find(['/', '?', '#']) {
         Some(end) => rest.split_at(end),
         None => (rest, ""),
     };
-    let default_port = if tls { 443 } else { 80 };
-    let origin = host::origin(authority, default_port).map_err(|fault| spelled(fault, protocol))?;
+    let origin = host::origin(authority, scheme)?;
     if path.contains('?') || path.contains('#') {
-        return fault(
-            "the URL carries a query or a fragment, which a target cannot have",
-            "end it after the path; the client's own query is always passed on",
+        return invalid(
+            "the URL has a query or a fragment, which a target cannot have",
+            "end it after the path; the client's query is always forwarded",
         );
     }
     let path = if path.is_empty() {
@@ -137,22 +166,11 @@ fn parse_url(url: &str) -> Result<ParsedUrl, Fault> {
     };
     Ok(ParsedUrl {
         origin,
-        protocol,
-        tls,
+        protocol: scheme.protocol,
+        tls: scheme.tls,
         path,
         authority: authority.to_ascii_lowercase(),
     })
-}
-
-/// The remedy with the scheme that was given.
-fn spelled(fault: Fault, protocol: Protocol) -> Fault {
-    match protocol {
-        Protocol::Http1 => fault,
-        Protocol::Http2 => Fault {
-            fix: fault.fix.replace("http://", "h2c://"),
-            ..fault
-        },
-    }
 }
 
 /// The part after `scheme`, in whatever case it is written (RFC 3986 section 3.1).
@@ -161,10 +179,10 @@ fn strip_scheme<'a>(url: &'a str, scheme: &str) -> Option<&'a str> {
     start.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-fn parse_unix(path: &str) -> Result<ParsedUrl, Fault> {
+fn parse_unix(path: &str) -> Result<ParsedUrl, InvalidTarget> {
     if !path.starts_with('/') || path.len() < 2 {
-        return fault(
-            "a unix socket is named by its absolute path",
+        return invalid(
+            "a unix socket needs an absolute path",
             format!(
                 "write for example unix:/run/{}",
                 path.trim_start_matches(['.', '/'])
@@ -173,7 +191,7 @@ fn parse_unix(path: &str) -> Result<ParsedUrl, Fault> {
     }
     // sockaddr_un holds 108 bytes, the last of them a NUL.
     if path.len() > 107 {
-        return fault(
+        return invalid(
             format!(
                 "the socket path has {} bytes, and Linux takes at most 107",
                 path.len()
@@ -181,7 +199,7 @@ fn parse_unix(path: &str) -> Result<ParsedUrl, Fault> {
             "move the socket to a directory with a shorter name",
         );
     }
-    // No authority exists here; upstream applications expect some name, and nginx and curl agree.
+    // A socket has no authority, but applications expect one. nginx and curl send this one.
     let authority = String::from("localhost");
     Ok(ParsedUrl {
         origin: Origin::Unix(PathBuf::from(path)),
@@ -194,21 +212,23 @@ fn parse_unix(path: &str) -> Result<ParsedUrl, Fault> {
 
 /// The error for a URL that begins with none of `http://`, `https://`, `h2c://` and
 /// `unix:`.
-fn wrong_scheme(url: &str) -> Fault {
+fn wrong_scheme(url: &str) -> InvalidTarget {
     let example = || format!("write http://{}", url.trim_start_matches('/'));
     let (problem, fix) = match url.split_once("://").map(|(s, _)| s.to_ascii_lowercase()) {
         Some(scheme) if scheme == "h2" || scheme == "grpc" => (
             format!("the scheme {scheme}:// is unknown"),
             format!(
-                "write h2c://{} for HTTP/2 in clear",
+                "write h2c://{} for HTTP/2 without TLS",
                 &url[scheme.len() + 3..]
             ),
         ),
         Some(scheme) if scheme == "ws" || scheme == "wss" => (
+            format!("{scheme}:// is not needed, because other targets carry WebSockets as well"),
             format!(
-                "{scheme}:// is not needed for a target, since WebSockets pass through http://"
+                "write {}://{}",
+                scheme.replace("ws", "http"),
+                &url[scheme.len() + 3..]
             ),
-            format!("write http://{}", &url[scheme.len() + 3..]),
         ),
         Some(scheme) => (
             format!("the scheme {scheme}:// is unknown"),
@@ -222,10 +242,7 @@ fn wrong_scheme(url: &str) -> Fault {
             String::from("a port alone is not a URL"),
             format!("write http://127.0.0.1:{url}"),
         ),
-        None => (
-            String::from("the URL does not say http:// or unix:/"),
-            example(),
-        ),
+        None => (String::from("the URL has no scheme"), example()),
     };
-    Fault { problem, fix }
+    InvalidTarget { problem, fix }
 }

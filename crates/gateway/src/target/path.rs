@@ -1,25 +1,26 @@
-//! Paths in prefixes and URLs, held to the form in which requests are matched (rule 10).
+//! Validation of paths in prefixes and URLs: they need the form in which requests are matched
+//! (rule 10).
 
 use blitz_http::path::may_be_dot_segment;
 
-use super::parse::{Fault, fault};
+use super::parse::{InvalidTarget, invalid};
 
 /// Rejects a path that is not normalised: it would match no request (rule 10).
-pub(super) fn check(path: &str, what: &str) -> Result<(), Fault> {
+pub(super) fn check(path: &str, what: &str) -> Result<(), InvalidTarget> {
     if path.split('/').any(may_be_dot_segment) {
-        return fault(
-            format!("{what} has a . or .. between slashes, which requests are matched without"),
-            "write the path that is left when the dots are followed",
+        return invalid(
+            format!("{what} has a . or .. segment, which matched paths never have"),
+            "write the path that results when the dots are resolved",
         );
     }
     check_characters(path, what)
 }
 
 /// Rejects characters that a path cannot contain (RFC 3986 section 3.3).
-pub(super) fn check_characters(text: &str, what: &str) -> Result<(), Fault> {
+pub(super) fn check_characters(text: &str, what: &str) -> Result<(), InvalidTarget> {
     if let Some(bad) = text.chars().find(|&c| !is_path_char(c)) {
-        return fault(
-            format!("{what} contains {bad:?}, which a path cannot"),
+        return invalid(
+            format!("{what} contains {bad:?}, which is invalid in a path"),
             "write it percent-encoded",
         );
     }
@@ -46,7 +47,7 @@ pub(super) fn with_upper_escapes(path: &str) -> String {
     path.chars().map(upper).collect()
 }
 
-fn check_escapes(path: &str, what: &str) -> Result<(), Fault> {
+fn check_escapes(path: &str, what: &str) -> Result<(), InvalidTarget> {
     let bytes = path.as_bytes();
     for at in (0..bytes.len()).filter(|&at| bytes[at] == b'%') {
         let value = path
@@ -54,21 +55,21 @@ fn check_escapes(path: &str, what: &str) -> Result<(), Fault> {
             .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let Some(byte) = value else {
-            return fault(
-                format!("{what} has a % that begins no escape"),
+            return invalid(
+                format!("{what} has a % without two hexadecimal digits"),
                 "write % itself as %25",
             );
         };
         if byte == 0 {
-            return fault(
+            return invalid(
                 format!("{what} contains %00"),
                 "leave it out; such requests get 400",
             );
         }
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            return fault(
+            return invalid(
                 format!(
-                    "{what} escapes {:?}, and requests are matched with it decoded",
+                    "{what} escapes {:?}, which is decoded before paths are matched",
                     byte as char
                 ),
                 format!("write {} in its place", byte as char),

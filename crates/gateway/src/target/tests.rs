@@ -15,8 +15,8 @@ fn sent_path(value: &str, path: &str) -> String {
     let mut matched = String::new();
     normalize(path, &mut matched).unwrap();
     assert!(
-        target.prefix.takes(&matched),
-        "{value} does not take {path}"
+        target.prefix.matches(&matched),
+        "{value} does not match {path}"
     );
     let mut out = String::from("leftover");
     match target.replace_path(&matched, path, &mut out) {
@@ -27,7 +27,7 @@ fn sent_path(value: &str, path: &str) -> String {
 }
 
 #[test]
-fn a_plain_url_takes_everything() {
+fn a_url_without_a_prefix_matches_all_paths() {
     let plain = target("http://127.0.0.1:3000");
     assert_eq!(plain.prefix, Prefix::Everything);
     assert_eq!(plain.origin, Origin::Ip("127.0.0.1:3000".parse().unwrap()));
@@ -38,15 +38,15 @@ fn a_plain_url_takes_everything() {
 }
 
 #[test]
-fn over_tls_the_port_and_the_host_to_prove_follow() {
-    for (value, host, meant) in [
+fn https_sets_the_default_port_and_the_host_of_the_certificate() {
+    for (value, host, address) in [
         ("https://10.0.0.1", "10.0.0.1", "10.0.0.1:443"),
         ("HTTPS://[::1]:8443/x", "::1", "[::1]:8443"),
     ] {
         let target = target(value);
         assert!(target.tls);
         assert_eq!(target.host(), host);
-        assert_eq!(target.origin, Origin::Ip(meant.parse().unwrap()));
+        assert_eq!(target.origin, Origin::Ip(address.parse().unwrap()));
     }
     assert_eq!(
         origin("/a=https://App.example/b"),
@@ -87,7 +87,7 @@ fn hosts_are_addresses_names_or_sockets() {
 }
 
 #[test]
-fn the_scheme_says_what_is_spoken() {
+fn the_scheme_decides_the_protocol() {
     for (value, protocol, url) in [
         ("http://h:1", Protocol::Http1, "http://h:1"),
         ("h2c://h:1", Protocol::Http2, "h2c://h:1"),
@@ -145,7 +145,7 @@ fn the_prefix_is_kept_unless_the_url_has_a_path() {
 }
 
 #[test]
-fn a_replaced_prefix_cannot_be_climbed_out_of() {
+fn a_path_cannot_leave_the_path_that_replaces_its_prefix() {
     assert_eq!(
         sent_path("/img*=http://h/pictures/", "/img../secret"),
         "refused"
@@ -173,19 +173,11 @@ fn a_replaced_prefix_cannot_be_climbed_out_of() {
     );
 }
 
-/// Each line: the value, a word of what must be said to be wrong, a word of the remedy.
-const REFUSED: &[(&str, &str, &str)] = &[
+/// Each line: the value, a part of the problem, a part of the remedy.
+const INVALID: &[(&str, &str, &str)] = &[
     ("", "empty", "http://127.0.0.1:3000"),
-    (
-        "127.0.0.1:3000",
-        "does not say http://",
-        "http://127.0.0.1:3000",
-    ),
-    (
-        "localhost:3000",
-        "does not say http://",
-        "http://localhost:3000",
-    ),
+    ("127.0.0.1:3000", "has no scheme", "http://127.0.0.1:3000"),
+    ("localhost:3000", "has no scheme", "http://localhost:3000"),
     ("3000", "port alone", "http://127.0.0.1:3000"),
     ("//host", "PREFIX=URL", "--to"),
     ("/api", "=URL is missing", "/api=http://"),
@@ -193,12 +185,16 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("/api=4000", "port alone", "http://127.0.0.1:4000"),
     ("h2://h", "h2:// is unknown", "h2c://h"),
     ("grpc://h:50051", "grpc:// is unknown", "h2c://h:50051"),
-    ("h2c://", "names no host", "h2c://127.0.0.1:80"),
+    ("h2c://", "has no host", "h2c://127.0.0.1:80"),
     ("h2c://h:0", "not a port", "1 to 65535"),
-    ("ws://h/x", "WebSockets pass", "http://h/x"),
+    ("https://:443", "has no host", "https://127.0.0.1:443"),
+    ("https://h:0", "not a port", "for port 443"),
+    ("https://[::1", "no ]", "https://[::1]"),
+    ("ws://h/x", "other targets carry", "http://h/x"),
+    ("wss://h/x", "other targets carry", "https://h/x"),
     ("ftp://h", "ftp:// is unknown", "http://HOST:PORT"),
-    ("http://", "names no host", "http://127.0.0.1:80"),
-    ("http://:3000", "names no host", "http://127.0.0.1:3000"),
+    ("http://", "has no host", "http://127.0.0.1:80"),
+    ("http://:3000", "has no host", "http://127.0.0.1:3000"),
     ("http://h:", "not a port", "1 to 65535"),
     ("http://h:0", "not a port", "1 to 65535"),
     ("http://h:+80", "not a port", "1 to 65535"),
@@ -214,27 +210,27 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("http://10.0.1", "looks like an IPv4", "0 to 255"),
     ("http://a..b", "empty part", "letters"),
     ("http://-a", "hyphen", "letters"),
-    ("http://a!b", "cannot have", "letters"),
-    ("http://bücher.example", "cannot have", "xn--"),
+    ("http://a!b", "invalid character", "letters"),
+    ("http://bücher.example", "invalid character", "xn--"),
     ("http://h /x", "' '", "%20"),
-    ("http://h/\u{7}", "'\\u{7}'", "blanks"),
+    ("http://h/\u{7}", "'\\u{7}'", "remove it"),
     ("http://h/<x>", "'<'", "percent-encoded"),
-    ("http://h/a/../b", ". or ..", "followed"),
-    ("http://h/a/..", ". or ..", "followed"),
-    ("http://h/a/..%2Fb", ". or ..", "followed"),
-    ("/a/..;/b=http://h", ". or ..", "followed"),
-    ("/a/./b=http://h", ". or ..", "followed"),
-    ("/a?b=http://h", "by path alone", "leave out"),
+    ("http://h/a/../b", ". or ..", "resolved"),
+    ("http://h/a/..", ". or ..", "resolved"),
+    ("http://h/a/..%2Fb", ". or ..", "resolved"),
+    ("/a/..;/b=http://h", ". or ..", "resolved"),
+    ("/a/./b=http://h", ". or ..", "resolved"),
+    ("/a?b=http://h", "by path only", "leave out"),
     ("/%41=http://h", "escapes 'A'", "write A"),
-    ("/%4=http://h", "begins no escape", "%25"),
+    ("/%4=http://h", "hexadecimal", "%25"),
     ("/%00=http://h", "%00", "400"),
     ("unix:app.sock", "absolute path", "unix:/run/app.sock"),
     ("unix:/", "absolute path", "unix:/run/"),
 ];
 
 #[test]
-fn a_refusal_names_the_value_what_is_wrong_and_what_to_write() {
-    for (value, problem, fix) in REFUSED {
+fn errors_contain_the_value_the_problem_and_a_remedy() {
+    for (value, problem, fix) in INVALID {
         let error = value.parse::<Target>().expect_err(value);
         assert!(error.problem().contains(problem), "{value}: {error}");
         assert!(error.fix().contains(fix), "{value}: {error}");
@@ -250,7 +246,17 @@ fn a_refusal_names_the_value_what_is_wrong_and_what_to_write() {
 }
 
 #[test]
-fn what_is_printed_is_what_was_written() {
+fn a_remedy_for_ipv6_is_a_valid_url() {
+    for (value, fix) in [
+        ("https://::1", "write https://[::1]"),
+        ("http://::1:80", "write http://[::1:80], or http://[::1]:80"),
+    ] {
+        assert_eq!(value.parse::<Target>().unwrap_err().fix(), fix);
+    }
+}
+
+#[test]
+fn prefixes_and_origins_are_displayed_as_they_were_given() {
     for value in ["/a*", "/a.", "/a", "/a/"] {
         assert_eq!(
             target(&format!("{value}=http://h")).prefix.to_string(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{Address, Pool, Protocol, Upstream, UpstreamTls};
 
-use super::resolve::{Answer, NameFailure, Resolved};
+use super::resolve::{LookupResult, NameFailure, ResolvedName};
 
 /// How long an address is avoided after a failure to connect, while there are others.
 const COOLDOWN: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ enum AddressSource {
     One(Upstream),
     /// Both are this machine; an application may listen on only one of them.
     Localhost([SocketAddr; 2]),
-    Name(Arc<Resolved>),
+    Name(Arc<ResolvedName>),
 }
 
 /// The addresses that one request has tried.
@@ -58,7 +58,7 @@ pub(crate) struct Tried {
     count: u8,
     /// Which of them the first attempt went to, for the retry.
     again: Option<u8>,
-    /// Place of the first address in the list.
+    /// Index of the first address in the list.
     first: Option<u32>,
 }
 
@@ -71,8 +71,8 @@ impl Tried {
     /// Lets a retry go where the first attempt went, if no other address can be reached.
     pub(crate) fn may_return_to(&mut self, upstream: &Upstream) {
         if let Address::Tcp(address) = *upstream.address() {
-            let place = self.addresses.iter().position(|&one| one == Some(address));
-            self.again = place.map(|place| place as u8);
+            let index = self.addresses.iter().position(|&one| one == Some(address));
+            self.again = index.map(|index| index as u8);
         }
     }
 }
@@ -81,7 +81,7 @@ impl Tried {
 pub(crate) enum Pick {
     /// Take a connection from there.
     Upstream(Upstream),
-    /// The first answer about the name has not come: pick again soon.
+    /// The first query for the name has no result yet: pick again soon.
     Pending,
     /// The name has no address.
     Unresolved(NameFailure),
@@ -101,7 +101,7 @@ impl Balancer {
         Balancer::new(connector, AddressSource::Localhost([v4, v6]))
     }
 
-    pub(crate) fn named(connector: Connector, name: Arc<Resolved>) -> Balancer {
+    pub(crate) fn named(connector: Connector, name: Arc<ResolvedName>) -> Balancer {
         Balancer::new(connector, AddressSource::Name(name))
     }
 
@@ -128,10 +128,10 @@ impl Balancer {
                 tried.first = Some(0);
                 self.pick_of(addresses, tried, now())
             }
-            AddressSource::Name(name) => match &**name.answer() {
-                Answer::Pending => Pick::Pending,
-                Answer::Failed(failure) => Pick::Unresolved(*failure),
-                Answer::Addresses(addresses) => self.pick_of(addresses, tried, now()),
+            AddressSource::Name(name) => match &**name.latest() {
+                LookupResult::Pending => Pick::Pending,
+                LookupResult::Failed(failure) => Pick::Unresolved(*failure),
+                LookupResult::Addresses(addresses) => self.pick_of(addresses, tried, now()),
             },
         }
     }
@@ -189,7 +189,7 @@ impl Balancer {
         if let Some((_, upstream)) = upstreams.iter().find(|(known, _)| *known == address) {
             return upstream.clone();
         }
-        // A new address came with a new answer, so addresses that are not in it are dropped.
+        // A new address came with a new result, so addresses that are not in it are dropped.
         upstreams.retain(|(known, _)| all.contains(known));
         let upstream = self.connector.to(&Address::Tcp(address));
         upstreams.push((address, upstream.clone()));
@@ -219,7 +219,7 @@ mod tests {
         let addresses = addresses.iter().map(|text| address(text)).collect();
         Balancer::named(
             plain(),
-            Arc::new(Resolved::fixed(Answer::Addresses(addresses))),
+            Arc::new(ResolvedName::fixed(LookupResult::Addresses(addresses))),
         )
     }
 
@@ -317,12 +317,12 @@ mod tests {
 
     #[test]
     fn a_name_without_addresses_is_pending_or_failed() {
-        let pick = |answer| {
-            let balancer = Balancer::named(plain(), Arc::new(Resolved::fixed(answer)));
+        let pick = |result| {
+            let balancer = Balancer::named(plain(), Arc::new(ResolvedName::fixed(result)));
             balancer.pick(&mut Tried::default(), Instant::now)
         };
-        assert!(matches!(pick(Answer::Pending), Pick::Pending));
-        let failed = pick(Answer::Failed(NameFailure::Timeout));
+        assert!(matches!(pick(LookupResult::Pending), Pick::Pending));
+        let failed = pick(LookupResult::Failed(NameFailure::Timeout));
         assert!(matches!(failed, Pick::Unresolved(NameFailure::Timeout)));
     }
 }

@@ -1,8 +1,8 @@
-//! Names to addresses, on the control thread, for as long as the gateway runs.
+//! Resolution of upstream names on the control thread, as long as the gateway runs.
 //!
-//! One thread with a current-thread runtime asks the system's name servers (and its hosts file)
-//! again whenever an answer's TTL runs out, and publishes each answer as an immutable snapshot.
-//! Cores only load snapshots; no request ever waits for a query, except before the first answer.
+//! One thread with a current-thread runtime queries the system's name servers and its hosts file
+//! whenever a TTL expires, and publishes each result as an immutable snapshot. Cores only load
+//! snapshots: no request waits for a query, except for the first one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,38 +27,38 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 /// Longest pause between failures.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// One name and port, and the newest answer about them.
+/// A name and a port, with the newest result for them.
 #[derive(Debug)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedName {
     name: String,
     port: u16,
-    answer: ArcSwap<Answer>,
+    latest: ArcSwap<LookupResult>,
 }
 
 /// Outcome of the last look-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Nothing yet: the first query is under way.
+pub(crate) enum LookupResult {
+    /// None yet: the first query is in progress.
     Pending,
     /// At least one address, in ascending order.
     Addresses(Vec<SocketAddr>),
-    /// No answer ever came. Once there were addresses they stay in use while queries fail.
+    /// No query has succeeded. Addresses of an earlier query stay in use while later ones fail.
     Failed(NameFailure),
 }
 
 /// Why a name has no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameFailure {
-    /// The name does not exist, has no address, or its servers refuse to say.
+    /// The name does not exist, has no address, or its servers refuse to answer.
     Error,
     /// No name server answered in time.
     Timeout,
 }
 
-impl Resolved {
-    /// The newest answer; costs a few nanoseconds and never waits.
-    pub(crate) fn answer(&self) -> arc_swap::Guard<Arc<Answer>> {
-        self.answer.load()
+impl ResolvedName {
+    /// The newest result; costs a few nanoseconds and never waits.
+    pub(crate) fn latest(&self) -> arc_swap::Guard<Arc<LookupResult>> {
+        self.latest.load()
     }
 
     /// Whether this is the name and port.
@@ -66,32 +66,32 @@ impl Resolved {
         self.name == name && self.port == port
     }
 
-    /// A name with an answer that never changes.
+    /// A name with a result that never changes.
     #[cfg(test)]
-    pub(crate) fn fixed(answer: Answer) -> Resolved {
-        Resolved {
+    pub(crate) fn fixed(result: LookupResult) -> ResolvedName {
+        ResolvedName {
             name: String::new(),
             port: 0,
-            answer: ArcSwap::from_pointee(answer),
+            latest: ArcSwap::from_pointee(result),
         }
     }
 
-    fn publish(&self, answer: Answer) {
-        if **self.answer.load() != answer {
+    fn publish(&self, result: LookupResult) {
+        if **self.latest.load() != result {
             tracing::info!(
                 name = self.name,
                 port = self.port,
-                ?answer,
+                ?result,
                 "upstream name resolved"
             );
-            self.answer.store(Arc::new(answer));
+            self.latest.store(Arc::new(result));
         }
     }
 }
 
 /// Starts to resolve names; without names there is no thread.
 ///
-/// The queries stop when the name's [`Resolved`] is dropped. `servers` replaces those of
+/// The queries stop when the name's [`ResolvedName`] is dropped. `servers` replaces those of
 /// `/etc/resolv.conf`; the hosts file is always read.
 ///
 /// # Errors
@@ -99,23 +99,23 @@ impl Resolved {
 pub(crate) fn start(
     names: &[(String, u16)],
     servers: &[SocketAddr],
-) -> io::Result<Vec<Arc<Resolved>>> {
+) -> io::Result<Vec<Arc<ResolvedName>>> {
     let make = |(name, port): &(String, u16)| {
-        let answer = ArcSwap::from_pointee(Answer::Pending);
-        Arc::new(Resolved {
+        let latest = ArcSwap::from_pointee(LookupResult::Pending);
+        Arc::new(ResolvedName {
             name: name.clone(),
             port: *port,
-            answer,
+            latest,
         })
     };
-    let resolved: Vec<Arc<Resolved>> = names.iter().map(make).collect();
+    let resolved: Vec<Arc<ResolvedName>> = names.iter().map(make).collect();
     if resolved.is_empty() {
         return Ok(resolved);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let watched: Vec<Weak<Resolved>> = resolved.iter().map(Arc::downgrade).collect();
+    let watched: Vec<Weak<ResolvedName>> = resolved.iter().map(Arc::downgrade).collect();
     let servers: Arc<[SocketAddr]> = servers.into();
     thread::Builder::new()
         .name(String::from("blitz-control"))
@@ -126,7 +126,7 @@ pub(crate) fn start(
             let tasks: Vec<_> = tasks.collect();
             runtime.block_on(async {
                 for task in tasks {
-                    // A task that panicked leaves its name as it is; the others go on.
+                    // If a task panics, its name keeps its result; the other tasks continue.
                     let _ = task.await;
                 }
             });
@@ -134,19 +134,19 @@ pub(crate) fn start(
     Ok(resolved)
 }
 
-async fn keep_fresh(watched: Weak<Resolved>, servers: Arc<[SocketAddr]>) {
+async fn keep_fresh(watched: Weak<ResolvedName>, servers: Arc<[SocketAddr]>) {
     let mut retry = RETRY_MIN;
     while let Some(resolved) = watched.upgrade() {
         let wait = match look_up(&resolved, &servers).await {
             Ok((addresses, ttl)) => {
-                resolved.publish(Answer::Addresses(addresses));
+                resolved.publish(LookupResult::Addresses(addresses));
                 retry = RETRY_MIN;
                 ttl.clamp(REFRESH_MIN, REFRESH_MAX)
             }
             Err((failure, reason)) => {
                 tracing::warn!(name = resolved.name, reason, "upstream name not resolved");
-                if !matches!(**resolved.answer(), Answer::Addresses(_)) {
-                    resolved.publish(Answer::Failed(failure));
+                if !matches!(**resolved.latest(), LookupResult::Addresses(_)) {
+                    resolved.publish(LookupResult::Failed(failure));
                 }
                 let wait = retry;
                 retry = (retry * 2).min(RETRY_MAX);
@@ -158,9 +158,9 @@ async fn keep_fresh(watched: Weak<Resolved>, servers: Arc<[SocketAddr]>) {
     }
 }
 
-/// Asks once; also reads the hosts file and `resolv.conf` again, so that edits need no restart.
+/// One query. Reads the hosts file and `resolv.conf` again, so that edits need no restart.
 async fn look_up(
-    resolved: &Resolved,
+    resolved: &ResolvedName,
     servers: &[SocketAddr],
 ) -> Result<(Vec<SocketAddr>, Duration), (NameFailure, String)> {
     let resolver = resolver(servers).map_err(|error| (NameFailure::Error, error.to_string()))?;
@@ -178,7 +178,7 @@ async fn look_up(
         .iter()
         .map(|ip| SocketAddr::new(ip, resolved.port))
         .collect();
-    // Servers rotate their answers; in order, an unchanged set is seen to be unchanged.
+    // Servers rotate their answers. In ascending order an unchanged set is equal.
     addresses.sort_unstable();
     addresses.dedup();
     if addresses.is_empty() {
@@ -214,7 +214,7 @@ fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
         )
     };
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    // Answers are kept here; a second cache would only delay the refresh.
+    // Results are kept here; a second cache would only delay the refresh.
     options.cache_size = 0;
     let provider = TokioRuntimeProvider::default();
     TokioResolver::builder_with_config(config, provider)

@@ -1,4 +1,4 @@
-//! Upstream connections grow old, and then get no more requests.
+//! Upstream connections have a maximum age, after which they get no more requests.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use blitz_gateway::Options;
 use blitz_http::{BodyLength, Method, Status};
 
-use crate::h2::{H2Upstream, found};
+use crate::h2::{H2Upstream, result_of};
 use crate::h2_client::Client;
 use crate::support::{Proxy, Upstream, eventually, ok};
 
@@ -21,8 +21,8 @@ fn options() -> Options {
 }
 
 scenarios! {
-    fn an_old_connection_of_http1_is_not_used_again(io) {
-        let upstream = Upstream::saying("hello");
+    fn an_old_http1_connection_is_not_reused(io) {
+        let upstream = Upstream::with_text("hello");
         let proxy = Proxy::with(io, &[&upstream.url()], options());
         let mut client = proxy.client();
         for _ in 0..3 {
@@ -36,7 +36,7 @@ scenarios! {
         assert_eq!((counters.upstream_retired, counters.upstream_idle), (1, 1));
     }
 
-    fn nor_does_it_return_after_a_request_that_it_grew_old_in(io) {
+    fn a_connection_that_reaches_its_maximum_age_in_a_request_is_not_pooled(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while peer.request().is_some() {
                 thread::sleep(AGE);
@@ -49,7 +49,7 @@ scenarios! {
         assert_eq!(proxy.http_counters().upstream_idle, 0);
     }
 
-    fn one_of_http2_gets_no_more_requests_and_closes_with_its_last(io) {
+    fn an_old_http2_connection_gets_no_requests_and_closes_after_the_last(io) {
         let (ended, has_ended) = channel();
         let (release, released) = channel();
         let released = Mutex::new(released);
@@ -73,10 +73,10 @@ scenarios! {
         eventually("another is made", || upstream.accepted() == 2);
         assert_eq!(proxy.http_counters().upstream_retired, 1);
         release.send(()).unwrap();
-        assert_eq!(client.answer(held).content, b"0", "what runs goes on");
-        assert_eq!(found(&has_ended), 0);
+        assert_eq!(client.answer(held).content, b"0", "its request continues");
+        assert_eq!(result_of(&has_ended), 0);
         assert_eq!(client.answer(next).content, b"1");
-        // One that is idle when its time comes is not woken for another request.
+        // A connection that is idle at its maximum age gets no other request.
         thread::sleep(AGE);
         assert_eq!(client.get("/").content, b"2");
     }

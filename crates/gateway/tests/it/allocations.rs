@@ -1,4 +1,4 @@
-//! A request that passes through takes all its memory from what earlier ones left behind.
+//! A forwarded request reuses the memory of earlier ones.
 
 use std::alloc::System;
 use std::io::{Read, Write};
@@ -12,10 +12,10 @@ use crate::support::Proxy;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Requests per round. What each of them allocates shows at least as often.
+/// Requests per round. An allocation of each request is counted at least as often.
 const REQUESTS: usize = 200;
 
-/// What a request and its answer look like and, for peers that must not allocate, how they end.
+/// A request, its response and, for peers that must not allocate, the end of both.
 struct Case {
     request: &'static str,
     request_end: &'static str,
@@ -65,7 +65,7 @@ fn read_up_to(stream: &mut TcpStream, end: &str) -> bool {
     true
 }
 
-/// An upstream that answers without allocating.
+/// An upstream that responds without allocating.
 fn upstream(case: &'static Case) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -79,8 +79,8 @@ fn upstream(case: &'static Case) -> SocketAddr {
     address
 }
 
-/// The fewest allocations in some rounds of [`REQUESTS`]: tables grow once in a while, and what is
-/// left beside that is the price of a request.
+/// The fewest allocations in some rounds of [`REQUESTS`]. In some rounds tables grow; the others have
+/// only the allocations of requests.
 fn fewest_allocations(io: blitz_http::IoChoice, case: &'static Case) -> usize {
     let target = format!("http://{}/", upstream(case));
     let proxy = Proxy::to(io, &[&target]);

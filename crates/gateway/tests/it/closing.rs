@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{Proxy, Upstream, eventually, ok};
 
 scenarios! {
-    fn a_half_closed_client_gets_its_answer(io) {
+    fn a_half_closed_client_gets_its_response(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();
             std::thread::sleep(Duration::from_millis(50));
@@ -34,7 +34,7 @@ scenarios! {
 
     }
 
-    fn a_client_that_resets_in_the_middle_of_a_response_cancels_it(io) {
+    fn a_client_that_resets_within_a_response_cancels_it(io) {
         let (sender, cancelled) = mpsc::channel();
         let upstream = Upstream::scripted(move |_, peer| {
             peer.request();
@@ -72,7 +72,7 @@ scenarios! {
         }
     }
 
-    fn an_upstream_reset_in_the_middle_of_a_response_cuts_it_off(io) {
+    fn a_reset_of_the_upstream_aborts_the_response(io) {
         for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
             let upstream = Upstream::scripted(move |_, peer| {
                 peer.head();
@@ -89,7 +89,7 @@ scenarios! {
         }
     }
 
-    fn a_draining_gateway_finishes_what_it_began(io) {
+    fn a_draining_gateway_completes_its_requests(io) {
         let (sender, may_answer) = mpsc::channel::<()>();
         let may_answer = std::sync::Mutex::new(may_answer);
         let upstream = Upstream::scripted(move |_, peer| {

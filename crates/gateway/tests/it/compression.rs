@@ -9,7 +9,7 @@ use blitz_proto::h2::hpack::{Decoder, Encoder};
 
 use crate::support::{Proxy, SOON};
 
-/// A field as it was received: name, value, and whether no table may hold it.
+/// A received field: name, value, and whether it is never indexed.
 type Field = (String, String, bool);
 
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
@@ -90,7 +90,7 @@ scenarios! {
                 assert_eq!(never(secret), Some(true), "{secret} in {fields:?}");
             }
             assert_eq!(never("x-plain"), Some(false));
-            assert_eq!(never("proxy-authorization"), None, "it is for this hop alone");
+            assert_eq!(never("proxy-authorization"), None, "the field is for this hop only");
         }
     }
 }

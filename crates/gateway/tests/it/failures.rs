@@ -1,4 +1,4 @@
-//! 502, 503 and 504 are different things, and `Proxy-Status` says which.
+//! Failures of upstreams have different statuses and values of `Proxy-Status`.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use blitz_gateway::{Failure, Options};
 
 use crate::support::{Proxy, Upstream, dead_port, eventually};
 
-/// What a client gets from an upstream that answers with these bytes and closes.
-fn answered(io: blitz_http::IoChoice, bytes: &'static str) -> (u16, Option<String>) {
+/// Status and `Proxy-Status` if the upstream responds with these bytes and closes.
+fn result_for(io: blitz_http::IoChoice, bytes: &'static str) -> (u16, Option<String>) {
     let upstream = Upstream::scripted(move |_, peer| {
         peer.request();
         peer.send(bytes);
@@ -40,7 +40,7 @@ scenarios! {
         assert_eq!(proxy.counters().failed(Failure::ConnectionRefused), 2);
     }
 
-    fn a_person_gets_plain_text(io) {
+    fn plain_text_is_sent_if_accept_prefers_it(io) {
         let proxy = Proxy::to(io, &[&format!("http://127.0.0.1:{}", dead_port())]);
         let mut client = proxy.client();
         client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n");
@@ -49,12 +49,12 @@ scenarios! {
         assert!(answer.text().starts_with("502 Bad Gateway"), "{}", answer.text());
     }
 
-    fn a_missing_unix_socket_refuses(io) {
+    fn a_missing_unix_socket_is_a_bad_gateway(io) {
         let proxy = Proxy::to(io, &["unix:/nowhere/blitz.sock"]);
         assert_eq!(proxy.client().get("/").status, 502);
     }
 
-    fn a_socket_that_takes_no_connections_is_unavailable(io) {
+    fn a_datagram_socket_is_unavailable(io) {
         let name = format!("blitz-datagram-{io:?}-{}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_file(&path);
@@ -67,11 +67,11 @@ scenarios! {
         std::fs::remove_file(path).unwrap();
     }
 
-    fn the_upstream_closes_without_an_answer(io) {
-        assert_eq!(answered(io, ""), error(502, "connection_terminated"));
+    fn the_upstream_closes_without_a_response(io) {
+        assert_eq!(result_for(io, ""), error(502, "connection_terminated"));
     }
 
-    fn the_answer_is_not_http(io) {
+    fn the_response_is_not_http(io) {
         for bytes in [
             "SSH-2.0-OpenSSH_9.6\r\n\r\n",
             "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
@@ -80,26 +80,26 @@ scenarios! {
             "HTTP/1.1 20 OK\r\n\r\n",
             "HTTP/1.1 200 OK\r\nBad Name: 1\r\n\r\n",
         ] {
-            assert_eq!(answered(io, bytes), error(502, "http_protocol_error"), "{bytes:?}");
+            assert_eq!(result_for(io, bytes), error(502, "http_protocol_error"), "{bytes:?}");
         }
     }
 
-    fn the_answer_is_cut_off_in_its_head(io) {
-        assert_eq!(answered(io, "HTTP/1.1 200 OK\r\nA: b"), error(502, "http_response_incomplete"));
+    fn the_response_head_is_incomplete(io) {
+        assert_eq!(result_for(io, "HTTP/1.1 200 OK\r\nA: b"), error(502, "http_response_incomplete"));
     }
 
-    fn the_answer_has_too_many_fields(io) {
+    fn the_response_has_too_many_fields(io) {
         let fields = "A: b\r\n".repeat(101);
         let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").leak();
-        assert_eq!(answered(io, head), error(502, "http_response_header_section_size"));
+        assert_eq!(result_for(io, head), error(502, "http_response_header_section_size"));
     }
 
     fn an_unrequested_switch_of_protocols_is_a_bad_gateway(io) {
         let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
-        assert_eq!(answered(io, switch), error(502, "http_upgrade_failed"));
+        assert_eq!(result_for(io, switch), error(502, "http_upgrade_failed"));
     }
 
-    fn the_answer_does_not_come_in_time(io) {
+    fn the_response_does_not_arrive_in_time(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();
             assert!(peer.is_closed_by_peer(), "the gateway gives up");
@@ -133,7 +133,7 @@ scenarios! {
     }
 
     fn failures_are_counted_by_their_kind(io) {
-        let upstream = Upstream::answering("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+        let upstream = Upstream::with_response("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
         let targets = [upstream.url(), format!("/dead=http://127.0.0.1:{}", dead_port())];
         let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
         let mut client = proxy.client();

@@ -1,4 +1,4 @@
-//! What upstreams and clients are told, and what they are not.
+//! Fields that are added, kept and removed for upstreams and clients.
 
 use blitz_gateway::Options;
 
@@ -6,7 +6,7 @@ use crate::support::{Proxy, Upstream};
 
 scenarios! {
     fn the_upstream_sees_the_clients_host_and_address(io) {
-        let upstream = Upstream::saying("");
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
         client.send(
@@ -30,8 +30,8 @@ scenarios! {
         }
     }
 
-    fn names_that_imitate_others_do_not_reach_the_upstream(io) {
-        let upstream = Upstream::saying("");
+    fn spoofed_fields_do_not_reach_the_upstream(io) {
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
         client.send(
@@ -50,7 +50,7 @@ scenarios! {
     }
 
     fn fields_of_a_trusted_proxy_are_kept(io) {
-        let upstream = Upstream::saying("");
+        let upstream = Upstream::with_text("");
         let options = Options {
             trusted_proxies: ["127.0.0.0/8".parse().unwrap()].into_iter().collect(),
             ..Options::default()
@@ -68,7 +68,7 @@ scenarios! {
     }
 
     fn https_requests_of_a_trusted_proxy_are_not_redirected(io) {
-        let upstream = Upstream::saying("");
+        let upstream = Upstream::with_text("");
         let request = |proto| format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: {proto}\r\n\r\n");
         for (trusted, proto, expected) in [
             ("127.0.0.0/8", "HTTPS", 200),
@@ -112,8 +112,8 @@ scenarios! {
         assert!(redirected > 300, "{redirected}");
     }
 
-    fn hop_by_hop_fields_end_at_the_gateway_in_both_directions(io) {
-        let upstream = Upstream::answering(
+    fn hop_by_hop_fields_are_removed_in_both_directions(io) {
+        let upstream = Upstream::with_response(
             "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Inner\r\nKeep-Alive: timeout=9\r\n\
              X-Inner: 1\r\nProxy-Authenticate: Basic\r\nX-Kept: 1\r\nServer: inner\r\n\
              Priority: u=1\r\n\
@@ -144,11 +144,11 @@ scenarios! {
         assert_eq!(answer.field("server"), Some("inner"));
         assert_eq!(answer.field("via"), Some("1.1 blitz"));
         assert!(answer.field("date").is_some(), "the gateway has a clock");
-        assert_eq!(client.get("/").status, 200, "the connection goes on");
+        assert_eq!(client.get("/").status, 200, "the connection continues");
     }
 
-    fn connection_cannot_take_fields_from_the_application(io) {
-        let upstream = Upstream::saying("");
+    fn connection_cannot_remove_end_to_end_fields(io) {
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
         client.send(
@@ -168,8 +168,8 @@ scenarios! {
         }
     }
 
-    fn trace_and_connect_do_not_pass(io) {
-        let upstream = Upstream::saying("");
+    fn trace_and_connect_are_rejected(io) {
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         for request in [
             "TRACE / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -183,7 +183,7 @@ scenarios! {
     }
 
     fn options_with_max_forwards_are_counted_down(io) {
-        let upstream = Upstream::saying("");
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
         client.send("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n");

@@ -1,4 +1,4 @@
-//! What a gateway says to clients of gRPC, in words that they know.
+//! The gateway's own responses to gRPC clients, and the deadlines of calls.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -8,7 +8,7 @@ use blitz_gateway::{Failure, Options};
 use blitz_http::{BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::{Code, StreamId};
 
-use crate::h2::{H2Upstream, found, h2};
+use crate::h2::{H2Upstream, h2, result_of};
 use crate::h2_client::{Answer, Client};
 use crate::h2_peer::H2Peer;
 use crate::support::{Proxy, Upstream, dead_port};
@@ -16,7 +16,7 @@ use crate::support::{Proxy, Upstream, dead_port};
 /// A message of two bytes, as gRPC frames it.
 const MESSAGE: &[u8] = b"\0\0\0\0\x02hi";
 
-/// The head of a call, with these fields more.
+/// The head of a call with these additional fields.
 fn call(fields: &[(&str, &str)]) -> RequestHead {
     let mut head = RequestHead::new(Method::Post, "/s/m");
     head.set_authority("a");
@@ -36,12 +36,12 @@ fn send(client: &mut Client, fields: &[(&str, &str)]) -> StreamId {
     stream
 }
 
-fn ask(client: &mut Client, fields: &[(&str, &str)]) -> Answer {
+fn call_and_wait(client: &mut Client, fields: &[(&str, &str)]) -> Answer {
     let stream = send(client, fields);
     client.answer(stream)
 }
 
-/// The status of an answer that is nothing but its head, and its `Proxy-Status`.
+/// Status and `Proxy-Status` of a response that has only a head.
 fn trailers_only(answer: &Answer) -> (&str, Option<&str>) {
     assert_eq!(answer.status, Some(Status::OK), "{answer:?}");
     assert_eq!(
@@ -58,7 +58,7 @@ fn trailers_only(answer: &Answer) -> (&str, Option<&str>) {
     )
 }
 
-/// The status in the trailers of an answer.
+/// The status in the trailers of a response.
 fn in_trailers(answer: &Answer) -> (&str, Option<&str>) {
     assert_eq!(
         (answer.status, answer.reset),
@@ -72,7 +72,7 @@ fn in_trailers(answer: &Answer) -> (&str, Option<&str>) {
     )
 }
 
-/// Begins an answer with a message.
+/// Starts a response with a message.
 fn begin(peer: &mut H2Peer, stream: StreamId, length: BodyLength) {
     let mut head = ResponseHead::new(Status::OK);
     head.fields.append(Name::ContentType, "application/grpc");
@@ -80,7 +80,7 @@ fn begin(peer: &mut H2Peer, stream: StreamId, length: BodyLength) {
     peer.send(stream, MESSAGE, false);
 }
 
-/// Answers with a message and this status.
+/// Responds with a message and this status.
 fn answer(peer: &mut H2Peer, stream: StreamId, status: &str) {
     begin(peer, stream, BodyLength::Unknown);
     let mut trailers = Fields::new();
@@ -89,16 +89,16 @@ fn answer(peer: &mut H2Peer, stream: StreamId, status: &str) {
 }
 
 scenarios! {
-    fn an_upstream_that_is_not_there_is_unavailable(io) {
+    fn an_unreachable_upstream_is_unavailable(io) {
         let proxy = Proxy::to(io, &[&format!("h2c://127.0.0.1:{}", dead_port())]);
         let mut client = h2(&proxy);
-        let answer = ask(&mut client, &[]);
+        let answer = call_and_wait(&mut client, &[]);
         assert_eq!(trailers_only(&answer), ("14", Some("blitz; error=connection_refused")));
         assert_eq!(
             answer.fields.get_str("grpc-message"),
             Some("the upstream refused the connection")
         );
-        // Others are told as ever.
+        // Other requests get the HTTP status.
         let mut head = call(&[]);
         head.fields.set(Name::ContentType, "application/grpcx");
         let stream = client.send_head(&head, BodyLength::Empty);
@@ -106,23 +106,23 @@ scenarios! {
         assert_eq!(proxy.counters().failed(Failure::ConnectionRefused), 2);
     }
 
-    fn a_call_that_no_target_takes_is_unimplemented(io) {
+    fn an_unmatched_call_is_unimplemented(io) {
         let proxy = Proxy::to(io, &[&format!("/api=h2c://127.0.0.1:{}", dead_port())]);
-        assert_eq!(trailers_only(&ask(&mut h2(&proxy), &[])), ("12", None));
+        assert_eq!(trailers_only(&call_and_wait(&mut h2(&proxy), &[])), ("12", None));
     }
 
-    fn an_upstream_of_http1_is_told_from_one_that_fails(io) {
-        let upstream = Upstream::saying("hello");
+    fn an_http1_upstream_has_another_status_than_a_failure(io) {
+        let upstream = Upstream::with_text("hello");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = h2(&proxy);
         for _ in 0..2 {
-            let answer = ask(&mut client, &[]);
+            let answer = call_and_wait(&mut client, &[]);
             let expected = ("12", Some("blitz; error=proxy_configuration_error"));
             assert_eq!(trailers_only(&answer), expected);
             assert!(answer.fields.get_str("grpc-message").unwrap().contains("h2c://"));
         }
         assert_eq!(client.get("/").content, b"hello");
-        // The connection that was of no use for calls is for others.
+        // Other requests use the connection that cannot carry calls.
         assert_eq!((upstream.accepted(), upstream.heads().len()), (1, 1));
     }
 
@@ -130,55 +130,55 @@ scenarios! {
         let to = format!("h2c://127.0.0.1:{}", dead_port());
         let options = Options { redirect_https: true, ..Options::default() };
         let proxy = Proxy::with(io, &[&to], options);
-        assert_eq!(trailers_only(&ask(&mut h2(&proxy), &[])), ("2", None));
+        assert_eq!(trailers_only(&call_and_wait(&mut h2(&proxy), &[])), ("2", None));
         let proxy = Proxy::to(io, &[&to]);
         let mut client = h2(&proxy);
         let large = "x".repeat(40_000);
-        assert_eq!(trailers_only(&ask(&mut client, &[("x-large", &large)])), ("8", None));
-        assert_eq!(trailers_only(&ask(&mut client, &[("expect", "a miracle")])), ("2", None));
+        assert_eq!(trailers_only(&call_and_wait(&mut client, &[("x-large", &large)])), ("8", None));
+        assert_eq!(trailers_only(&call_and_wait(&mut client, &[("expect", "a miracle")])), ("2", None));
     }
 
-    fn a_deadline_ends_a_call_that_is_not_answered(io) {
+    fn a_deadline_ends_a_call_without_a_response(io) {
         let (sender, receiver) = channel();
         let upstream = H2Upstream::scripted(move |_, mut peer| {
             while let Some((stream, head)) = peer.next() {
-                let asked = peer.until(stream, |asked| asked.reset.is_some());
+                let received = peer.until(stream, |received| received.reset.is_some());
                 let timeout = head.fields.get_str("grpc-timeout").map(str::to_owned);
-                let _ = sender.send((timeout, asked.reset));
+                let _ = sender.send((timeout, received.reset));
             }
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
         let mut client = h2(&proxy);
         let begun = std::time::Instant::now();
-        let answer = ask(&mut client, &[("grpc-timeout", "100m")]);
+        let answer = call_and_wait(&mut client, &[("grpc-timeout", "100m")]);
         assert!(begun.elapsed() >= Duration::from_millis(100), "{:?}", begun.elapsed());
         assert_eq!(trailers_only(&answer), ("4", Some("blitz; error=http_response_timeout")));
-        assert_eq!(found(&receiver), (Some(String::from("100m")), Some(Code::CANCEL)));
+        assert_eq!(result_of(&receiver), (Some(String::from("100m")), Some(Code::CANCEL)));
         assert_eq!(proxy.counters().failed(Failure::DeadlineExceeded), 1);
     }
 
-    fn a_deadline_ends_an_answer_that_has_begun(io) {
+    fn a_deadline_ends_a_response_that_has_begun(io) {
         let (sender, receiver) = channel();
         let upstream = H2Upstream::scripted(move |_, mut peer| {
             while let Some((stream, _)) = peer.next() {
                 begin(&mut peer, stream, BodyLength::Unknown);
-                let asked = peer.until(stream, |asked| asked.reset.is_some());
-                let _ = sender.send(asked.reset);
+                let received = peer.until(stream, |received| received.reset.is_some());
+                let _ = sender.send(received.reset);
             }
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
-        let answer = ask(&mut h2(&proxy), &[("grpc-timeout", "100m")]);
+        let answer = call_and_wait(&mut h2(&proxy), &[("grpc-timeout", "100m")]);
         assert_eq!(in_trailers(&answer), ("4", Some("blitz; error=http_response_timeout")));
         assert_eq!(answer.content, MESSAGE);
-        assert_eq!(found(&receiver), Some(Code::CANCEL));
+        assert_eq!(result_of(&receiver), Some(Code::CANCEL));
     }
 
-    fn a_deadline_that_is_far_away_or_none_is_the_upstreams_to_judge(io) {
+    fn a_distant_or_invalid_timeout_is_forwarded_unchanged(io) {
         let (sender, receiver) = channel();
         let sender = std::sync::Mutex::new(sender);
         let upstream = H2Upstream::scripted(move |_, mut peer| {
-            while let Some((stream, asked)) = peer.request() {
-                let timeout = asked.head.fields.get_str("grpc-timeout").unwrap().to_owned();
+            while let Some((stream, received)) = peer.request() {
+                let timeout = received.head.fields.get_str("grpc-timeout").unwrap().to_owned();
                 let _ = sender.lock().unwrap().send(timeout);
                 answer(&mut peer, stream, "0");
             }
@@ -186,42 +186,42 @@ scenarios! {
         let proxy = Proxy::to(io, &[&upstream.url]);
         let mut client = h2(&proxy);
         for timeout in ["99999999H", "soon", "123456789S", "-1S", ""] {
-            assert_eq!(in_trailers(&ask(&mut client, &[("grpc-timeout", timeout)])), ("0", None));
-            assert_eq!(found(&receiver), timeout);
+            assert_eq!(in_trailers(&call_and_wait(&mut client, &[("grpc-timeout", timeout)])), ("0", None));
+            assert_eq!(result_of(&receiver), timeout);
         }
     }
 
-    fn a_second_attempt_has_what_is_left_of_the_time(io) {
+    fn a_second_attempt_has_the_remaining_time(io) {
         let upstream = H2Upstream::scripted(|number, mut peer| {
-            while let Some((stream, asked)) = peer.request() {
+            while let Some((stream, received)) = peer.request() {
                 if number == 0 {
                     thread::sleep(Duration::from_millis(20));
                     peer.reset(stream, Code::REFUSED_STREAM);
                     continue;
                 }
-                let timeout = asked.head.fields.get_str("grpc-timeout").unwrap();
+                let timeout = received.head.fields.get_str("grpc-timeout").unwrap();
                 let left: u64 = timeout.strip_suffix('u').unwrap().parse().unwrap();
                 assert!((1..9_980_000).contains(&left), "{left} us");
                 answer(&mut peer, stream, "0");
             }
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
-        let answer = ask(&mut h2(&proxy), &[("grpc-timeout", "10S")]);
+        let answer = call_and_wait(&mut h2(&proxy), &[("grpc-timeout", "10S")]);
         assert_eq!(in_trailers(&answer), ("0", None));
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn an_answer_that_breaks_off_has_a_status(io) {
+    fn an_incomplete_response_ends_with_a_status(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
-            while let Some((stream, asked)) = peer.request() {
-                let length = match asked.head.fields.get_str("x-length") {
+            while let Some((stream, received)) = peer.request() {
+                let length = match received.head.fields.get_str("x-length") {
                     Some(_) => BodyLength::Known(100),
                     None => BodyLength::Unknown,
                 };
                 begin(&mut peer, stream, length);
-                // A reset may overtake what was not passed on yet.
+                // A reset may arrive before forwarded data.
                 thread::sleep(Duration::from_millis(50));
-                match asked.head.fields.get_str("x-end") {
+                match received.head.fields.get_str("x-end") {
                     Some("reset") => peer.reset(stream, Code::INTERNAL_ERROR),
                     _ => return,
                 }
@@ -230,24 +230,24 @@ scenarios! {
         let proxy = Proxy::to(io, &[&upstream.url]);
         let mut client = h2(&proxy);
         for end in ["reset", "close"] {
-            let answer = ask(&mut client, &[("x-end", end)]);
+            let answer = call_and_wait(&mut client, &[("x-end", end)]);
             assert_eq!(in_trailers(&answer), ("14", Some("blitz; error=http_response_incomplete")));
             assert_eq!(answer.content, MESSAGE);
         }
-        // Trailers behind less than was promised would be a fault of ours.
-        let answer = ask(&mut client, &[("x-end", "reset"), ("x-length", "")]);
+        // Trailers after less content than announced would be an error of the gateway.
+        let answer = call_and_wait(&mut client, &[("x-end", "reset"), ("x-length", "")]);
         assert!(answer.reset.is_some() && answer.trailers.is_none(), "{answer:?}");
         assert_eq!(proxy.counters().failed(Failure::HttpResponseIncomplete), 3);
     }
 
-    fn messages_may_be_far_apart_but_not_for_ever(io) {
+    fn a_call_may_be_silent_until_the_stream_idle_timeout(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, head)) = peer.next() {
                 if head.fields.contains("x-silent") {
                     continue;
                 }
-                // Later than other answers, and other bodies, may be.
-                peer.until(stream, |asked| asked.is_complete);
+                // Later than other responses and bodies may be.
+                peer.until(stream, |received| received.is_complete);
                 thread::sleep(Duration::from_millis(300));
                 begin(&mut peer, stream, BodyLength::Unknown);
                 thread::sleep(Duration::from_millis(300));
@@ -271,9 +271,9 @@ scenarios! {
         let answer = client.answer(stream);
         assert_eq!(in_trailers(&answer), ("0", None));
         assert_eq!(answer.content, [MESSAGE, MESSAGE].concat());
-        let answer = ask(&mut client, &[("x-silent", "")]);
+        let answer = call_and_wait(&mut client, &[("x-silent", "")]);
         assert_eq!(trailers_only(&answer), ("4", Some("blitz; error=http_response_timeout")));
-        // What is no call is asked for its rate.
+        // Other requests have a minimum rate.
         let stream = client.request(Method::Post, "/", BodyLength::Unknown);
         let answer = client.answer(stream);
         assert_eq!(answer.status, Some(Status::REQUEST_TIMEOUT));

@@ -1,4 +1,4 @@
-//! Calls of browsers, as an upstream of gRPC sees them, and its answers as browsers do.
+//! gRPC-Web calls at a gRPC upstream, and their responses at the client.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -17,8 +17,8 @@ use crate::support::{Proxy, Upstream, dead_port};
 const MESSAGE: &[u8] = b"\0\0\0\0\x02hi";
 const MESSAGE_TEXT: &str = "AAAAAAJoaQ==";
 
-/// What follows the messages of a call that went well.
-const FINE: &[u8] = b"\x80\0\0\0\x0fgrpc-status:0\r\n";
+/// The frame after the messages of a successful call.
+const STATUS_OK: &[u8] = b"\x80\0\0\0\x0fgrpc-status:0\r\n";
 
 /// A request over HTTP/1.1 with this content.
 fn post(content_type: &str, fields: &str, content: &str) -> String {
@@ -29,7 +29,7 @@ fn post(content_type: &str, fields: &str, content: &str) -> String {
     )
 }
 
-/// Begins an answer.
+/// Starts a response.
 fn begin(peer: &mut H2Peer, stream: StreamId) {
     let mut head = ResponseHead::new(Status::OK);
     head.fields
@@ -44,20 +44,20 @@ fn finish(peer: &mut H2Peer, stream: StreamId) {
     peer.finish(stream, Some(&trailers));
 }
 
-/// Sends each call's message back and notes the call.
+/// Echoes the message of each call and reports the call.
 fn echo(sender: std::sync::mpsc::Sender<ReceivedRequest>) -> H2Upstream {
     let sender = Mutex::new(sender);
     H2Upstream::scripted(move |_, mut peer| {
-        while let Some((stream, asked)) = peer.request() {
+        while let Some((stream, received)) = peer.request() {
             begin(&mut peer, stream);
-            peer.send(stream, &asked.content, false);
+            peer.send(stream, &received.content, false);
             finish(&mut peer, stream);
-            let _ = sender.lock().unwrap().send(asked);
+            let _ = sender.lock().unwrap().send(received);
         }
     })
 }
 
-/// The bytes of texts in base64 that follow each other.
+/// The bytes of a sequence of base64 texts.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let value = |letter: u8| match letter {
         b'A'..=b'Z' => letter - b'A',
@@ -78,8 +78,8 @@ fn decoded(text: &[u8]) -> Vec<u8> {
     quads.collect()
 }
 
-/// What an HTTP/1.1 client gets to a call in this form.
-fn called(
+/// The response to a call of an HTTP/1.1 client in this form.
+fn response_of_call(
     io: IoChoice,
     to: &str,
     content_type: &str,
@@ -97,7 +97,7 @@ fn called(
 }
 
 scenarios! {
-    fn a_browser_is_sent_to_https_by_a_redirect(io) {
+    fn a_browser_is_redirected_to_https(io) {
         let to = format!("h2c://127.0.0.1:{}", dead_port());
         let options = Options { redirect_https: true, ..Options::default() };
         let proxy = Proxy::with(io, &[&to], options);
@@ -108,39 +108,39 @@ scenarios! {
         assert!(answer.field("location").unwrap().ends_with("/s/m"));
     }
 
-    fn a_call_of_a_browser_is_one_of_grpc_to_its_upstream(io) {
+    fn a_grpc_web_call_becomes_a_grpc_call(io) {
         let (sender, receiver) = channel();
         let upstream = echo(sender);
         let message = std::str::from_utf8(MESSAGE).unwrap();
         let (content_type, body) =
-            called(io, &upstream.url, "application/grpc-web+proto", "grpc-timeout: 5S\r\n", message);
+            response_of_call(io, &upstream.url, "application/grpc-web+proto", "grpc-timeout: 5S\r\n", message);
         assert_eq!(content_type, "application/grpc-web+proto");
-        assert_eq!(body, [MESSAGE, FINE].concat());
-        let asked = receiver.recv().unwrap();
-        let fields = &asked.head.fields;
+        assert_eq!(body, [MESSAGE, STATUS_OK].concat());
+        let received = receiver.recv().unwrap();
+        let fields = &received.head.fields;
         assert_eq!(fields.get_str(Name::ContentType), Some("application/grpc+proto"));
         assert_eq!(fields.get_str(Name::Te), Some("trailers"));
         assert_eq!(fields.get_str("grpc-timeout"), Some("5S"));
         assert_eq!(fields.get_str("x-grpc-web"), None);
-        assert_eq!(asked.content, MESSAGE);
+        assert_eq!(received.content, MESSAGE);
     }
 
-    fn texts_are_decoded_and_encoded_piece_by_piece(io) {
+    fn base64_is_decoded_and_encoded_piece_by_piece(io) {
         let (sender, receiver) = channel();
         let upstream = echo(sender);
         let two = [MESSAGE_TEXT, MESSAGE_TEXT].concat();
         let (content_type, body) =
-            called(io, &upstream.url, "application/grpc-web-text", "", &two);
+            response_of_call(io, &upstream.url, "application/grpc-web-text", "", &two);
         assert_eq!(content_type, "application/grpc-web-text+proto");
-        assert_eq!(decoded(&body), [MESSAGE, MESSAGE, FINE].concat());
+        assert_eq!(decoded(&body), [MESSAGE, MESSAGE, STATUS_OK].concat());
         assert_eq!(receiver.recv().unwrap().content, [MESSAGE, MESSAGE].concat());
-        // The answer has the form that the client asks for.
+        // The response has the form that the client accepts.
         let accept = "Accept: application/grpc-web\r\n";
         let (content_type, body) =
-            called(io, &upstream.url, "application/grpc-web-text", accept, MESSAGE_TEXT);
+            response_of_call(io, &upstream.url, "application/grpc-web-text", accept, MESSAGE_TEXT);
         assert_eq!(content_type, "application/grpc-web+proto");
-        assert_eq!(body, [MESSAGE, FINE].concat());
-        // Over HTTP/2, and cut anywhere.
+        assert_eq!(body, [MESSAGE, STATUS_OK].concat());
+        // Over HTTP/2, split at every byte.
         let proxy = Proxy::to(io, &[&upstream.url]);
         let mut client = h2(&proxy);
         let mut head = RequestHead::new(Method::Post, "/s/m");
@@ -153,11 +153,11 @@ scenarios! {
         }
         client.send(stream, b"", true);
         let answer = client.answer(stream);
-        assert_eq!(decoded(&answer.content), [MESSAGE, MESSAGE, FINE].concat());
+        assert_eq!(decoded(&answer.content), [MESSAGE, MESSAGE, STATUS_OK].concat());
         assert!(answer.trailers.is_none());
     }
 
-    fn an_answer_flows_message_by_message(io) {
+    fn a_response_is_forwarded_message_by_message(io) {
         let (sender, receiver) = channel::<()>();
         let receiver = Mutex::new(receiver);
         let upstream = H2Upstream::scripted(move |_, mut peer| {
@@ -165,7 +165,7 @@ scenarios! {
                 begin(&mut peer, stream);
                 for _ in 0..3 {
                     peer.send(stream, MESSAGE, false);
-                    // Nothing more comes before the client has it.
+                    // Nothing more is sent before the client has received it.
                     receiver.lock().unwrap().recv().unwrap();
                 }
                 finish(&mut peer, stream);
@@ -181,10 +181,10 @@ scenarios! {
             assert_eq!(peer.line().as_deref(), Some(MESSAGE_TEXT));
             sender.send(()).unwrap();
         }
-        assert_eq!(decoded(&peer.chunks().unwrap()), FINE);
+        assert_eq!(decoded(&peer.chunks().unwrap()), STATUS_OK);
     }
 
-    fn an_answer_without_messages_is_its_trailers(io) {
+    fn a_response_without_messages_has_only_trailers(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, _)) = peer.request() {
                 let mut only = ResponseHead::new(Status::OK);
@@ -197,15 +197,15 @@ scenarios! {
             }
         });
         let expected = b"\x80\0\0\0\x2bgrpc-status:5\r\ngrpc-message:no such thing\r\n";
-        let (_, body) = called(io, &upstream.url, "application/grpc-web", "", "");
+        let (_, body) = response_of_call(io, &upstream.url, "application/grpc-web", "", "");
         assert_eq!(body, expected);
-        let (_, body) = called(io, &upstream.url, "application/grpc-web-text", "", "");
+        let (_, body) = response_of_call(io, &upstream.url, "application/grpc-web-text", "", "");
         assert_eq!(decoded(&body), expected);
     }
 
-    fn own_answers_are_a_frame(io) {
+    fn the_gateways_own_responses_are_a_trailers_frame(io) {
         let status = |to: &str, content_type: &str, fields: &str, content: &str| {
-            let (_, body) = called(io, to, content_type, fields, content);
+            let (_, body) = response_of_call(io, to, content_type, fields, content);
             let body = match content_type.contains("text") {
                 true => decoded(&body),
                 false => body,
@@ -225,7 +225,7 @@ scenarios! {
         for wrong in ["AAA", "A?==", "AAAAAAJoaQ==x"] {
             assert_eq!(status(&silent.url, "application/grpc-web-text", "", wrong), "13");
         }
-        // One that ends without a status was not well.
+        // A response without a status is a failure.
         let mute = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, _)) = peer.request() {
                 begin(&mut peer, stream);
@@ -235,11 +235,11 @@ scenarios! {
         assert_eq!(status(&mute.url, "application/grpc-web", "", ""), "2");
     }
 
-    fn an_answer_that_breaks_off_ends_with_a_frame_only_between_messages(io) {
+    fn an_incomplete_response_ends_with_a_frame_only_between_messages(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
-            while let Some((stream, asked)) = peer.request() {
+            while let Some((stream, received)) = peer.request() {
                 begin(&mut peer, stream);
-                let sent = match asked.head.fields.get_str("x-cut") {
+                let sent = match received.head.fields.get_str("x-cut") {
                     Some(_) => &MESSAGE[..6],
                     None => MESSAGE,
                 };
@@ -248,7 +248,7 @@ scenarios! {
                 peer.reset(stream, Code::INTERNAL_ERROR);
             }
         });
-        let (_, body) = called(io, &upstream.url, "application/grpc-web", "", "");
+        let (_, body) = response_of_call(io, &upstream.url, "application/grpc-web", "", "");
         assert!(body.starts_with(MESSAGE), "{body:?}");
         assert!(body[MESSAGE.len() + 5..].starts_with(b"grpc-status:14\r\n"), "{body:?}");
         let proxy = Proxy::to(io, &[&upstream.url]);
@@ -259,11 +259,11 @@ scenarios! {
         assert!(rest.ends_with(&MESSAGE[4..6]) || rest.ends_with(b"\x02h\r\n"), "{rest:?}");
     }
 
-    fn answers_may_take_their_time_but_requests_may_not(io) {
+    fn responses_have_no_minimum_rate_but_requests_have(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, _)) = peer.next() {
-                let asked = peer.until(stream, |asked| asked.is_complete || asked.reset.is_some());
-                if asked.is_complete {
+                let received = peer.until(stream, |received| received.is_complete || received.reset.is_some());
+                if received.is_complete {
                     thread::sleep(Duration::from_millis(300));
                     begin(&mut peer, stream);
                     finish(&mut peer, stream);
@@ -276,27 +276,27 @@ scenarios! {
         let proxy = Proxy::with(io, &[&upstream.url], options);
         let mut client = proxy.client();
         client.send(post("application/grpc-web", "", ""));
-        assert_eq!(client.response().body, FINE);
+        assert_eq!(client.response().body, STATUS_OK);
         let whole = post("application/grpc-web", "", "\0\0\0\0\x02hi");
         client.send(&whole[..whole.len() - 1]);
         assert_eq!(client.response().status, 408);
     }
 
     fn responses_other_than_grpc_are_not_translated(io) {
-        // An upstream of HTTP/1.1 has to speak gRPC-Web itself.
-        let upstream = Upstream::answering(
+        // An HTTP/1.1 upstream has to support gRPC-Web itself.
+        let upstream = Upstream::with_response(
             "HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 4\r\n\r\nAAAA",
         );
         let (content_type, body) =
-            called(io, &upstream.url(), "application/grpc-web-text", "", MESSAGE_TEXT);
+            response_of_call(io, &upstream.url(), "application/grpc-web-text", "", MESSAGE_TEXT);
         assert_eq!((&*content_type, &*body), ("application/grpc-web-text", &b"AAAA"[..]));
         let head = upstream.head();
         assert_eq!(head.field("content-type"), Some("application/grpc-web-text"));
         assert_eq!((head.field("x-grpc-web"), head.field("te")), (Some("1"), None));
-        // Other answers, and the questions of browsers that come first, pass as they are.
+        // Other responses, and preflight requests of browsers, are forwarded unchanged.
         let upstream = H2Upstream::scripted(|_, mut peer| {
-            while let Some((stream, asked)) = peer.request() {
-                let status = match asked.head.method {
+            while let Some((stream, received)) = peer.request() {
+                let status = match received.head.method {
                     Method::Options => Status::NO_CONTENT,
                     _ => Status::FORBIDDEN,
                 };

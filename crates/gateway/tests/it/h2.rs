@@ -1,4 +1,4 @@
-//! HTTP/2 to clients, to upstreams, and to both.
+//! HTTP/2 with clients, with upstreams, and with both.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use crate::h2_client::Client;
 use crate::h2_peer::{H2Peer, ReceivedRequest};
 use crate::support::{Proxy, Upstream, dead_port, eventually, ok};
 
-/// An upstream of HTTP/2 that runs a script for each connection, with its number from 0.
+/// An HTTP/2 upstream that runs a script for each connection, with its number from 0.
 pub(crate) struct H2Upstream {
     pub(crate) url: String,
     accepted: Arc<AtomicUsize>,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl H2Upstream {
@@ -38,39 +38,42 @@ impl H2Upstream {
         H2Upstream {
             url,
             accepted,
-            asked: Arc::default(),
+            received: Arc::default(),
         }
     }
 
-    /// Answers each request with its method, path and content.
+    /// Responds to each request with its method, path and content.
     fn echoing() -> H2Upstream {
-        let asked = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
-        let seen = Arc::clone(&asked);
+        let received = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
+        let seen = Arc::clone(&received);
         let upstream = H2Upstream::scripted(move |_, mut peer| {
-            while let Some((stream, asked)) = peer.request() {
-                let said = echo_of(&asked);
-                seen.lock().unwrap().push(asked);
-                peer.answer(stream, Status::OK, &said);
+            while let Some((stream, received)) = peer.request() {
+                let text = echo_of(&received);
+                seen.lock().unwrap().push(received);
+                peer.answer(stream, Status::OK, &text);
             }
         });
-        H2Upstream { asked, ..upstream }
+        H2Upstream {
+            received,
+            ..upstream
+        }
     }
 
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    /// The only request that it was sent.
-    fn asked(&self) -> ReceivedRequest {
-        let asked = self.asked.lock().unwrap();
-        assert_eq!(asked.len(), 1, "{asked:?}");
-        asked[0].clone()
+    /// The only request that it received.
+    fn received(&self) -> ReceivedRequest {
+        let received = self.received.lock().unwrap();
+        assert_eq!(received.len(), 1, "{received:?}");
+        received[0].clone()
     }
 }
 
-fn echo_of(asked: &ReceivedRequest) -> String {
-    let (method, path) = (asked.head.method_str(), asked.head.path_and_query());
-    let content = String::from_utf8_lossy(&asked.content);
+fn echo_of(received: &ReceivedRequest) -> String {
+    let (method, path) = (received.head.method_str(), received.head.path_and_query());
+    let content = String::from_utf8_lossy(&received.content);
     format!("{method} {path} {content}")
 }
 
@@ -85,13 +88,13 @@ fn names(fields: &Fields) -> Vec<String> {
     fields.iter().map(name).collect()
 }
 
-/// Runs a script on its own thread and waits for what it found.
-pub(crate) fn found<T>(receiver: &Receiver<T>) -> T {
+/// Waits for the result of a script.
+pub(crate) fn result_of<T>(receiver: &Receiver<T>) -> T {
     receiver.recv_timeout(crate::support::SOON).unwrap()
 }
 
 scenarios! {
-    fn requests_of_http1_go_to_an_upstream_of_http2(io) {
+    fn http1_requests_are_forwarded_to_an_http2_upstream(io) {
         let upstream = H2Upstream::echoing();
         let proxy = Proxy::to(io, &[&upstream.url]);
         let mut client = proxy.client();
@@ -103,12 +106,12 @@ scenarios! {
         let answer = client.response();
         assert_eq!((answer.status, answer.text()), (200, "POST /x?y=1 hello"));
         assert_eq!(answer.field("via"), Some("2 blitz"));
-        let asked = upstream.asked();
-        assert_eq!(asked.head.authority(), Some("example.org"));
-        assert_eq!(asked.head.fields.get_str(Name::Te), Some("trailers"));
-        assert_eq!(asked.head.fields.get_str(Name::Via), Some("1.1 blitz"));
-        assert_eq!(asked.trailers.unwrap().get_str("x-sum"), Some("5"));
-        let sent = names(&asked.head.fields);
+        let received = upstream.received();
+        assert_eq!(received.head.authority(), Some("example.org"));
+        assert_eq!(received.head.fields.get_str(Name::Te), Some("trailers"));
+        assert_eq!(received.head.fields.get_str(Name::Via), Some("1.1 blitz"));
+        assert_eq!(received.trailers.unwrap().get_str("x-sum"), Some("5"));
+        let sent = names(&received.head.fields);
         for hop in ["connection", "keep-alive", "x-hop", "upgrade", "transfer-encoding", "host"] {
             assert!(!sent.contains(&hop.to_owned()), "{hop} in {sent:?}");
         }
@@ -118,12 +121,12 @@ scenarios! {
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn requests_of_http2_go_to_an_upstream_of_http1(io) {
+    fn http2_requests_are_forwarded_to_an_http1_upstream(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while let Some((head, body)) = peer.request() {
-                let said = format!("{} {}", head.line, String::from_utf8_lossy(&body));
+                let text = format!("{} {}", head.line, String::from_utf8_lossy(&body));
                 peer.send(format!("HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nTransfer-Encoding: \
-                    chunked\r\n\r\n{:x}\r\n{said}\r\n0\r\nX-Sum: 1\r\n\r\n", said.len()));
+                    chunked\r\n\r\n{:x}\r\n{text}\r\n0\r\nX-Sum: 1\r\n\r\n", text.len()));
             }
         });
         let proxy = Proxy::to(io, &[&upstream.url()]);
@@ -140,7 +143,7 @@ scenarios! {
         assert_eq!(head.field("transfer-encoding"), Some("chunked"));
     }
 
-    fn many_requests_of_http2_share_connections_of_http2(io) {
+    fn http2_requests_share_http2_connections(io) {
         let upstream = H2Upstream::echoing();
         let proxy = Proxy::to(io, &[&format!("/api={}", upstream.url)]);
         let mut client = h2(&proxy);
@@ -154,7 +157,7 @@ scenarios! {
         assert_eq!(client.get("/other").content, b"built in");
     }
 
-    fn a_call_of_grpc_passes_unchanged(io) {
+    fn a_grpc_call_is_forwarded_unchanged(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, head)) = peer.next() {
                 if head.path() == "/s/Fails" {
@@ -169,14 +172,14 @@ scenarios! {
                 assert_eq!(head.fields.get_str("grpc-timeout"), Some("5S"));
                 peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
                 peer.flush();
-                let mut said = 0;
+                let mut sent_bytes = 0;
                 loop {
-                    let asked = peer.until(stream, |asked| asked.is_complete || asked.content.len() > said);
-                    if asked.content.len() > said {
-                        peer.send(stream, &asked.content[said..], false);
-                        said = asked.content.len();
+                    let received = peer.until(stream, |received| received.is_complete || received.content.len() > sent_bytes);
+                    if received.content.len() > sent_bytes {
+                        peer.send(stream, &received.content[sent_bytes..], false);
+                        sent_bytes = received.content.len();
                     }
-                    if asked.is_complete && said == asked.content.len() {
+                    if received.is_complete && sent_bytes == received.content.len() {
                         break;
                     }
                 }
@@ -194,7 +197,7 @@ scenarios! {
         head.fields.append(Name::Te, "trailers");
         head.fields.append("grpc-timeout", "5S");
         let stream = client.send_head(&head, BodyLength::Unknown);
-        // The answer's head comes before anything was said.
+        // The response head arrives before any message was sent.
         client.until(stream, |answer| answer.status == Some(Status::OK));
         for message in [&b"\0\0\0\0\x02hi"[..], b"\0\0\0\0\0"] {
             let before = client.until(stream, |_| true).content.len();
@@ -223,11 +226,11 @@ scenarios! {
             trailers
         };
         let upstream = H2Upstream::scripted(move |_, mut peer| {
-            while let Some((stream, asked)) = peer.request() {
-                assert_eq!(asked.head.fields.get_str(Name::ContentLength), Some("0"));
-                let sum = asked.trailers.as_ref().and_then(|fields| fields.get_str("x-sum"));
+            while let Some((stream, received)) = peer.request() {
+                assert_eq!(received.head.fields.get_str(Name::ContentLength), Some("0"));
+                let sum = received.trailers.as_ref().and_then(|fields| fields.get_str("x-sum"));
                 let ok = ResponseHead::new(Status::OK);
-                // What comes first has to pass before the rest is known.
+                // The first part has to be forwarded before the rest is known.
                 peer.start(stream, &ok, BodyLength::NothingButTrailers);
                 peer.flush();
                 peer.finish(stream, sum.map(of).as_ref());
@@ -245,13 +248,13 @@ scenarios! {
             assert_eq!(trailers.and_then(|fields| fields.get_str("x-sum")), sum);
             assert_eq!(answer.reset, None);
         }
-        // Where nothing can follow, nothing is waited for.
+        // If nothing can follow, the gateway does not wait.
         let stream = client.request(Method::Post, "/", BodyLength::Known(0));
         assert!(client.answer(stream).trailers.is_none());
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn trailers_behind_a_length_of_0_are_dropped_by_http1(io) {
+    fn http1_drops_trailers_after_a_length_of_0(io) {
         let mut trailers = Fields::new();
         trailers.append("x-sum", "1");
         let sent = trailers.clone();
@@ -269,22 +272,22 @@ scenarios! {
             assert_eq!(answer.field("content-length"), Some("0"));
             assert_eq!(answer.field("transfer-encoding"), None);
         }
-        let upstream = Upstream::saying("fine");
+        let upstream = Upstream::with_text("fine");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = h2(&proxy);
-        for asked in 0..2 {
+        for index in 0..2 {
             let stream = client.request(Method::Post, "/", BodyLength::NothingButTrailers);
             let out = &mut client.out;
             client.machine.send_end(stream, Some(&trailers), out).unwrap();
             assert_eq!(client.answer(stream).content, b"fine");
-            let head = &upstream.heads()[asked];
+            let head = &upstream.heads()[index];
             assert_eq!(head.field("content-length"), Some("0"));
             assert_eq!(head.field("transfer-encoding"), None);
         }
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn large_bodies_pass_both_ways(io) {
+    fn large_content_is_forwarded_in_both_directions(io) {
         let upstream = H2Upstream::echoing();
         let proxy = Proxy::to(io, &[&upstream.url]);
         let body = "0123456789abcdef".repeat(1 << 17);
@@ -296,7 +299,7 @@ scenarios! {
         assert!(answer.content.ends_with(body.as_bytes()));
     }
 
-    fn one_client_that_stops_reading_does_not_hold_up_the_others(io) {
+    fn a_client_that_stops_reading_does_not_delay_others(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             let (large, _) = peer.head();
             peer.start(large, &ResponseHead::new(Status::OK), BodyLength::Unknown);
@@ -320,7 +323,7 @@ scenarios! {
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn a_client_that_cancels_cancels_at_the_upstream(io) {
+    fn a_cancelled_request_is_reset_at_the_upstream(io) {
         let (sender, receiver) = channel();
         let upstream = H2Upstream::scripted(move |_, mut peer| {
             while let Some((stream, head)) = peer.next() {
@@ -328,34 +331,34 @@ scenarios! {
                     peer.answer(stream, Status::OK, "next");
                     continue;
                 }
-                let asked = peer.until(stream, |asked| asked.reset.is_some());
-                let _ = sender.send(asked.reset);
+                let received = peer.until(stream, |received| received.reset.is_some());
+                let _ = sender.send(received.reset);
             }
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
         let mut client = h2(&proxy);
         let stream = client.request(Method::Get, "/never", BodyLength::Empty);
         client.flush();
-        eventually("asked", || upstream.accepted() == 1);
+        eventually("the request arrives", || upstream.accepted() == 1);
         thread::sleep(std::time::Duration::from_millis(50));
         client.machine.reset(stream, Code::CANCEL, &mut client.out);
         client.flush();
-        assert_eq!(found(&receiver), Some(Code::CANCEL));
+        assert_eq!(result_of(&receiver), Some(Code::CANCEL));
         let mut peer = proxy.peer();
         peer.send("GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
         thread::sleep(std::time::Duration::from_millis(50));
         peer.reset();
-        assert_eq!(found(&receiver), Some(Code::CANCEL));
+        assert_eq!(result_of(&receiver), Some(Code::CANCEL));
         assert_eq!(client.get("/next").content, b"next");
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn refused_requests_are_sent_again_whatever_the_method(io) {
+    fn refused_requests_of_any_method_are_retried(io) {
         let upstream = H2Upstream::scripted(|number, mut peer| {
-            while let Some((stream, asked)) = peer.request() {
+            while let Some((stream, received)) = peer.request() {
                 match number {
                     0 => peer.reset(stream, Code::REFUSED_STREAM),
-                    _ => peer.answer(stream, Status::OK, &echo_of(&asked)),
+                    _ => peer.answer(stream, Status::OK, &echo_of(&received)),
                 }
             }
         });
@@ -367,12 +370,12 @@ scenarios! {
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn go_away_in_the_middle_of_traffic_loses_nothing(io) {
-        // Each connection answers ten requests and gives up those behind them.
+    fn goaway_under_load_loses_no_request(io) {
+        // Each connection responds to ten requests and refuses the later ones.
         let upstream = H2Upstream::scripted(|_, mut peer| {
             let mut answered = 0;
-            while let Some((stream, asked)) = peer.request() {
-                peer.answer(stream, Status::OK, &echo_of(&asked));
+            while let Some((stream, received)) = peer.request() {
+                peer.answer(stream, Status::OK, &echo_of(&received));
                 answered += 1;
                 if answered == 10 {
                     peer.send_go_away(stream.get());
@@ -406,7 +409,7 @@ scenarios! {
             }
         });
         let dies = H2Upstream::scripted(|_, mut peer| drop(peer.request()));
-        let speaks_http1 = Upstream::saying("what?");
+        let speaks_http1 = Upstream::with_text("what?");
         let broken = H2Upstream::scripted(|_, mut peer| {
             let (stream, _) = peer.head();
             // HEADERS whose block is one field without a status.
@@ -432,8 +435,8 @@ scenarios! {
         }
     }
 
-    // RFC 9110, section 8.6: in an answer to HEAD it would be that of GET.
-    fn an_answer_to_head_without_a_length_gets_none(io) {
+    // RFC 9110, section 8.6: in a response to HEAD it would be the length of GET's.
+    fn a_head_response_without_a_length_gets_none(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             for _ in 0..2 {
                 let (stream, _) = peer.head();
@@ -454,7 +457,7 @@ scenarios! {
         assert!(answer.is_complete && answer.fields.get("content-length").is_none());
     }
 
-    fn an_answer_that_is_cut_off_is_cut_off_for_the_client(io) {
+    fn an_incomplete_response_is_incomplete_for_the_client(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             let (stream, _) = peer.head();
             peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Known(9));
@@ -469,7 +472,7 @@ scenarios! {
         assert!(answer.reset.is_some() && !answer.is_complete, "{answer:?}");
     }
 
-    fn one_hundred_continue_and_early_hints_pass(io) {
+    fn interim_responses_are_forwarded(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             let (stream, head) = peer.head();
             assert_eq!(head.fields.get_str(Name::Expect), Some("100-continue"));
@@ -477,8 +480,8 @@ scenarios! {
                 let head = ResponseHead::new(status);
                 peer.machine.send_informational(stream, &head, &mut peer.out);
             }
-            let asked = peer.until(stream, |asked| asked.is_complete);
-            peer.answer(stream, Status::OK, &echo_of(&asked));
+            let received = peer.until(stream, |received| received.is_complete);
+            peer.answer(stream, Status::OK, &echo_of(&received));
             peer.expect_end();
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
@@ -491,7 +494,7 @@ scenarios! {
         assert_eq!(peer.exactly(8).unwrap(), b"PUT / hi");
     }
 
-    fn a_websocket_over_http2_goes_to_an_upstream_of_http1(io) {
+    fn a_websocket_over_http2_reaches_an_http1_upstream(io) {
         let upstream = Upstream::scripted(|_, peer| {
             let key = loop {
                 let Some(head) = peer.head() else { return };
@@ -521,7 +524,7 @@ scenarios! {
         asks.fields.append(Name::SecWebSocketVersion, "13");
         asks.fields.append(Name::SecWebSocketProtocol, "p");
         let stream = client.send_head(&asks, BodyLength::Unknown);
-        // Before the answer, as over HTTP/1.1.
+        // Before the response, as over HTTP/1.1.
         client.send(stream, b"early", false);
         let answer = client.until(stream, |answer| answer.content == b"early");
         assert_eq!(answer.status, Some(Status::OK));
@@ -545,14 +548,14 @@ scenarios! {
         }
     }
 
-    fn answers_to_head_have_no_content_in_any_version(io) {
+    fn head_responses_have_no_content_in_any_version(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, _)) = peer.request() {
                 peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Known(5));
                 peer.flush();
             }
         });
-        let one = Upstream::answering(ok("hello").trim_end_matches("hello"));
+        let one = Upstream::with_response(ok("hello").trim_end_matches("hello"));
         for url in [upstream.url.clone(), one.url()] {
             let proxy = Proxy::to(io, &[&url]);
             let mut client = h2(&proxy);

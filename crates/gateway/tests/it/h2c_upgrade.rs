@@ -9,7 +9,7 @@ use blitz_http::Address;
 
 use crate::support::{Head, Peer, Proxy, Stream, Upstream};
 
-const ASKS: &str = "GET /public HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+const REQUEST: &str = "GET /public HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n\
                     Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
 
 fn options(trusted: &[&str]) -> Options {
@@ -20,13 +20,13 @@ fn options(trusted: &[&str]) -> Options {
     }
 }
 
-/// Asks for the switch; the first line of the answer.
+/// Requests the switch; returns the first line of the response.
 fn answer(mut peer: Peer) -> String {
-    peer.send(ASKS);
+    peer.send(REQUEST);
     peer.head().unwrap().line
 }
 
-/// What the upstream got says nothing of the switch.
+/// The upstream's request has no field of the switch.
 fn check(head: &Head) {
     for name in ["upgrade", "http2-settings"] {
         assert_eq!(head.field(name), None);
@@ -39,8 +39,8 @@ fn check(head: &Head) {
 }
 
 scenarios! {
-    fn it_is_off_by_default(io) {
-        let upstream = Upstream::saying("over HTTP/1.1");
+    fn the_upgrade_to_h2c_is_off_by_default(io) {
+        let upstream = Upstream::with_text("over HTTP/1.1");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         assert_eq!(answer(proxy.peer()), "HTTP/1.1 200 OK");
         check(&upstream.head());
@@ -48,14 +48,14 @@ scenarios! {
     }
 
     fn an_untrusted_client_may_switch_if_enabled(io) {
-        let upstream = Upstream::saying("as stream 1");
+        let upstream = Upstream::with_text("as stream 1");
         let proxy = Proxy::with(io, &[&upstream.url()], options(&["10.0.0.0/8", "unix"]));
         assert_eq!(answer(proxy.peer()), "HTTP/1.1 101 Switching Protocols");
         assert_eq!(proxy.http_counters().h2c_upgrades, 1);
     }
 
     fn a_trusted_proxy_never_switches(io) {
-        let upstream = Upstream::saying("over HTTP/1.1");
+        let upstream = Upstream::with_text("over HTTP/1.1");
         let proxy = Proxy::with(io, &[&upstream.url()], options(&["127.0.0.0/8"]));
         assert_eq!(answer(proxy.peer()), "HTTP/1.1 200 OK");
         check(&upstream.head());
@@ -67,7 +67,7 @@ scenarios! {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("blitz-h2c-{}-{number}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let upstream = Upstream::saying("over HTTP/1.1");
+        let upstream = Upstream::with_text("over HTTP/1.1");
         let gateway = Proxy::gateway(io).listen(Address::Unix(Arc::new(path.clone())));
         let proxy = Proxy::start(gateway.options(options(&[])), &[&upstream.url()]);
         let client = UnixStream::connect(&path).unwrap();

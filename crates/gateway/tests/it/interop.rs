@@ -27,26 +27,26 @@ use messages::{
     StreamingOutputCallResponse, payload,
 };
 
-/// A gateway between the two.
-struct Between {
+/// A gateway between a client and a server of tonic.
+struct InteropTest {
     proxy: Proxy,
     runtime: Runtime,
     channel: Channel,
 }
 
-impl Between {
-    fn new(io: IoChoice) -> Between {
-        Between::before(io, &format!("h2c://{}", start_server()))
+impl InteropTest {
+    fn new(io: IoChoice) -> InteropTest {
+        InteropTest::before(io, &format!("h2c://{}", start_server()))
     }
 
-    fn before(io: IoChoice, upstream: &str) -> Between {
+    fn before(io: IoChoice, upstream: &str) -> InteropTest {
         let proxy = Proxy::to(io, &[upstream]);
         let endpoint = Endpoint::from_shared(format!("http://{}", proxy.address)).unwrap();
-        Between::connect(proxy, &endpoint)
+        InteropTest::connect(proxy, &endpoint)
     }
 
-    /// The client comes over TLS.
-    fn over_tls(io: IoChoice) -> Between {
+    /// The client uses TLS.
+    fn over_tls(io: IoChoice) -> InteropTest {
         let made = rcgen::generate_simple_self_signed([String::from("localhost")]).unwrap();
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
         let pair = blitz_http::Certificate::from_pem(certificate.as_bytes(), key.as_bytes());
@@ -60,20 +60,20 @@ impl Between {
         let endpoint = endpoint
             .origin("https://localhost".parse().unwrap())
             .tls_config(trusted);
-        Between::connect(proxy, &endpoint.unwrap())
+        InteropTest::connect(proxy, &endpoint.unwrap())
     }
 
-    fn connect(proxy: Proxy, endpoint: &Endpoint) -> Between {
+    fn connect(proxy: Proxy, endpoint: &Endpoint) -> InteropTest {
         let runtime = runtime();
         let channel = runtime.block_on(endpoint.connect()).unwrap();
-        Between {
+        InteropTest {
             proxy,
             runtime,
             channel,
         }
     }
 
-    /// Waits for a call, but not for ever.
+    /// Waits for a call, with a time limit.
     fn wait<T>(&self, call: impl Future<Output = T>) -> T {
         let within = self
             .runtime
@@ -104,7 +104,7 @@ impl Between {
         )
     }
 
-    /// A call in both directions, and what sends its requests.
+    /// A call in both directions, and the sender of its requests.
     fn full_duplex_call(
         &self,
         change: impl FnOnce(&mut Request<ReceiverStream<StreamingOutputCallRequest>>),
@@ -121,8 +121,8 @@ impl Between {
         (sender, answer)
     }
 
-    /// Whether the upstream connection, which all calls share, carries no stream of a call that is
-    /// over: otherwise, sooner or later, it would take no more.
+    /// Whether the shared upstream connection has no stream of a call that has ended. Otherwise it
+    /// would finally accept no more calls.
     fn is_still_usable(&self) -> bool {
         self.empty_call(Request::new(Empty {}), "EmptyCall").is_ok()
             && self.proxy.http_counters().upstream_connects == 1
@@ -133,7 +133,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Serves until the tests are over.
+/// Serves until the tests end.
 fn start_server() -> std::net::SocketAddr {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -155,7 +155,7 @@ fn path(method: &str) -> PathAndQuery {
     path.parse().unwrap()
 }
 
-/// Asks for answers of these sizes.
+/// Requests responses of these sizes.
 fn output(sizes: &[i32], interval_us: i32) -> StreamingOutputCallRequest {
     let parameters = |&size| ResponseParameters { size, interval_us };
     StreamingOutputCallRequest {
@@ -186,149 +186,149 @@ fn with_echo<T>(message: T) -> Request<T> {
     request
 }
 
-/// A status with what has to survive its encoding.
+/// A status message with characters that need encoding.
 const SPECIAL: &str = "\t\ntest with whitespace\r\nand Unicode BMP ☺ and non-BMP 😈 100%\t\n";
 
 scenarios! {
     fn empty_unary(io) {
-        let between = Between::new(io);
-        let answer = between.empty_call(Request::new(Empty {}), "EmptyCall").unwrap();
+        let test = InteropTest::new(io);
+        let answer = test.empty_call(Request::new(Empty {}), "EmptyCall").unwrap();
         assert_eq!(answer.into_inner(), Empty {});
     }
 
     fn large_unary(io) {
-        for between in [Between::new(io), Between::over_tls(io)] {
+        for test in [InteropTest::new(io), InteropTest::over_tls(io)] {
             for _ in 0..3 {
                 let request = SimpleRequest {
                     response_size: 314_159,
                     payload: Some(payload(271_828)),
                     ..SimpleRequest::default()
                 };
-                let answer = between.unary_call(Request::new(request)).unwrap().into_inner();
+                let answer = test.unary_call(Request::new(request)).unwrap().into_inner();
                 assert_eq!(answer.payload, Some(payload(314_159)));
             }
-            assert!(between.is_still_usable());
+            assert!(test.is_still_usable());
         }
     }
 
     fn client_streaming(io) {
-        let between = Between::new(io);
+        let test = InteropTest::new(io);
         let requests = [27_182, 8, 1_828, 45_904].map(|size| StreamingInputCallRequest {
             payload: Some(payload(size)),
         });
         let request = Request::new(tokio_stream::iter(requests));
-        let mut grpc = between.grpc();
+        let mut grpc = test.grpc();
         let call = grpc.client_streaming(request, path("StreamingInputCall"), ProstCodec::default());
-        let answer: Response<StreamingInputCallResponse> = between.wait(call).unwrap();
+        let answer: Response<StreamingInputCallResponse> = test.wait(call).unwrap();
         assert_eq!(answer.into_inner().aggregated_payload_size, 74_922);
     }
 
     fn server_streaming(io) {
-        let between = Between::new(io);
+        let test = InteropTest::new(io);
         let sizes = [31_415, 9, 2_653, 58_979];
         let request = Request::new(output(&sizes, 0));
-        let mut grpc = between.grpc();
+        let mut grpc = test.grpc();
         let call = grpc.server_streaming(request, path("StreamingOutputCall"), ProstCodec::default());
-        let mut answers = between.wait(call).unwrap().into_inner();
+        let mut answers = test.wait(call).unwrap().into_inner();
         for expected in sizes {
-            let answer = between.wait(answers.try_next()).unwrap().unwrap();
+            let answer = test.wait(answers.try_next()).unwrap().unwrap();
             assert_eq!(size(&answer), expected as usize);
         }
-        assert_eq!(between.wait(answers.try_next()).unwrap(), None);
+        assert_eq!(test.wait(answers.try_next()).unwrap(), None);
     }
 
     fn ping_pong(io) {
-        for between in [Between::new(io), Between::over_tls(io)] {
-            let (sender, answers) = between.full_duplex_call(|_| ());
+        for test in [InteropTest::new(io), InteropTest::over_tls(io)] {
+            let (sender, answers) = test.full_duplex_call(|_| ());
             let mut answers = answers.unwrap();
-            for (asked, answered) in [(27_182, 31_415), (8, 9), (1_828, 2_653), (45_904, 58_979)] {
-                let mut request = output(&[answered], 0);
-                request.payload = Some(payload(asked));
-                between.wait(sender.send(request)).unwrap();
-                // The next request goes when the answer to this one has come.
-                let answer = between.wait(answers.try_next()).unwrap().unwrap();
-                assert_eq!(size(&answer), answered as usize);
+            for (request_size, response_size) in [(27_182, 31_415), (8, 9), (1_828, 2_653), (45_904, 58_979)] {
+                let mut request = output(&[response_size], 0);
+                request.payload = Some(payload(request_size));
+                test.wait(sender.send(request)).unwrap();
+                // The next request is sent when the response to this one has arrived.
+                let answer = test.wait(answers.try_next()).unwrap().unwrap();
+                assert_eq!(size(&answer), response_size as usize);
             }
             drop(sender);
-            assert_eq!(between.wait(answers.try_next()).unwrap(), None);
+            assert_eq!(test.wait(answers.try_next()).unwrap(), None);
         }
     }
 
     fn empty_stream(io) {
-        let between = Between::new(io);
-        let (sender, answers) = between.full_duplex_call(|_| ());
+        let test = InteropTest::new(io);
+        let (sender, answers) = test.full_duplex_call(|_| ());
         drop(sender);
-        assert_eq!(between.wait(answers.unwrap().try_next()).unwrap(), None);
+        assert_eq!(test.wait(answers.unwrap().try_next()).unwrap(), None);
     }
 
     fn cancel_after_begin(io) {
-        let between = Between::new(io);
+        let test = InteropTest::new(io);
         for _ in 0..150 {
             let (sender, receiver) = mpsc::channel::<StreamingInputCallRequest>(1);
             let request = Request::new(ReceiverStream::new(receiver));
-            let mut grpc = between.grpc();
+            let mut grpc = test.grpc();
             let codec = ProstCodec::<_, StreamingInputCallResponse>::default();
             let call = grpc.client_streaming(request, path("StreamingInputCall"), codec);
             let begun = async { tokio::time::timeout(Duration::from_millis(2), call).await };
-            assert!(between.wait(begun).is_err(), "nothing was sent, so nothing is answered");
+            assert!(test.wait(begun).is_err(), "nothing was sent, so nothing is answered");
             drop(sender);
         }
-        // More than an upstream connection has places for.
-        assert!(between.is_still_usable());
+        // More calls than an upstream connection has stream permits.
+        assert!(test.is_still_usable());
     }
 
     fn cancel_after_first_response(io) {
-        let between = Between::new(io);
+        let test = InteropTest::new(io);
         for _ in 0..150 {
-            let (sender, answers) = between.full_duplex_call(|_| ());
+            let (sender, answers) = test.full_duplex_call(|_| ());
             let mut answers = answers.unwrap();
-            between.wait(sender.send(output(&[31_415], 0))).unwrap();
-            let answer = between.wait(answers.try_next()).unwrap().unwrap();
+            test.wait(sender.send(output(&[31_415], 0))).unwrap();
+            let answer = test.wait(answers.try_next()).unwrap().unwrap();
             assert_eq!(size(&answer), 31_415);
         }
-        assert!(between.is_still_usable());
+        assert!(test.is_still_usable());
     }
 
     fn timeout_on_sleeping_server(io) {
-        let between = Between::new(io);
-        let (sender, answers) = between.full_duplex_call(|request| {
+        let test = InteropTest::new(io);
+        let (sender, answers) = test.full_duplex_call(|request| {
             request.set_timeout(Duration::from_millis(300));
         });
         let mut answers = answers.unwrap();
-        between.wait(sender.send(output(&[1, 1], 200_000))).unwrap();
-        let answer = between.wait(answers.try_next()).unwrap().unwrap();
+        test.wait(sender.send(output(&[1, 1], 200_000))).unwrap();
+        let answer = test.wait(answers.try_next()).unwrap().unwrap();
         assert_eq!(size(&answer), 1);
-        // tonic's own client and server look at the time only before the first response.
-        let status = between.wait(answers.try_next()).unwrap_err();
+        // tonic's own client and server check the deadline only before the first response.
+        let status = test.wait(answers.try_next()).unwrap_err();
         assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
         assert_eq!(status.message(), "the deadline of the call has passed");
-        assert!(between.is_still_usable());
+        assert!(test.is_still_usable());
     }
 
     fn custom_metadata(io) {
-        let between = Between::new(io);
+        let test = InteropTest::new(io);
         let request = SimpleRequest {
             response_size: 314_159,
             payload: Some(payload(271_828)),
             ..SimpleRequest::default()
         };
-        let answer = between.unary_call(with_echo(request)).unwrap();
-        // tonic gives both to the caller of a unary call as one.
+        let answer = test.unary_call(with_echo(request)).unwrap();
+        // tonic combines both for the caller of a unary call.
         assert!(has_echo(answer.metadata(), answer.metadata()), "{:?}", answer.metadata());
         let mut request = with_echo(tokio_stream::once(output(&[31_415], 0)));
         request.metadata_mut().insert("x-many", MetadataValue::from_static("a, b"));
-        let mut grpc = between.grpc();
+        let mut grpc = test.grpc();
         let codec = ProstCodec::<_, StreamingOutputCallResponse>::default();
-        let answer = between.wait(grpc.streaming(request, path("FullDuplexCall"), codec)).unwrap();
+        let answer = test.wait(grpc.streaming(request, path("FullDuplexCall"), codec)).unwrap();
         let metadata = answer.metadata().clone();
         let mut answers = answer.into_inner();
-        while between.wait(answers.try_next()).unwrap().is_some() {}
-        let trailers = between.wait(answers.trailers()).unwrap().unwrap();
+        while test.wait(answers.try_next()).unwrap().is_some() {}
+        let trailers = test.wait(answers.trailers()).unwrap().unwrap();
         assert!(has_echo(&metadata, &trailers), "{metadata:?} {trailers:?}");
     }
 
     fn status_code_and_message(io) {
-        let between = Between::new(io);
+        let test = InteropTest::new(io);
         for (code, message) in [(2, "test status message"), (2, SPECIAL), (16, ""), (9, "%")] {
             let message = message.to_owned();
             let response_status = Some(EchoStatus { code, message: message.clone() });
@@ -336,31 +336,31 @@ scenarios! {
                 response_status: response_status.clone(),
                 ..SimpleRequest::default()
             };
-            let status = between.unary_call(Request::new(request)).unwrap_err();
+            let status = test.unary_call(Request::new(request)).unwrap_err();
             assert_eq!((status.code() as i32, status.message()), (code, &*message));
-            let (sender, answers) = between.full_duplex_call(|_| ());
+            let (sender, answers) = test.full_duplex_call(|_| ());
             let mut request = output(&[1], 0);
             request.response_status = response_status;
-            between.wait(sender.send(request)).unwrap();
+            test.wait(sender.send(request)).unwrap();
             let mut answers = answers.unwrap();
-            assert!(between.wait(answers.try_next()).unwrap().is_some());
-            let status = between.wait(answers.try_next()).unwrap_err();
+            assert!(test.wait(answers.try_next()).unwrap().is_some());
+            let status = test.wait(answers.try_next()).unwrap_err();
             assert_eq!((status.code() as i32, status.message()), (code, &*message));
         }
     }
 
     fn unimplemented_method_and_service(io) {
-        let between = Between::new(io);
+        let test = InteropTest::new(io);
         for method in ["UnimplementedCall", "/grpc.testing.UnimplementedService/UnimplementedCall"] {
-            let status = between.empty_call(Request::new(Empty {}), method).unwrap_err();
+            let status = test.empty_call(Request::new(Empty {}), method).unwrap_err();
             assert_eq!(status.code(), Code::Unimplemented);
             assert_eq!(status.message(), "there is no such method");
         }
     }
 
-    fn an_upstream_that_is_not_there(io) {
-        let between = Between::before(io, &format!("h2c://127.0.0.1:{}", dead_port()));
-        let status = between.empty_call(Request::new(Empty {}), "EmptyCall").unwrap_err();
+    fn unreachable_upstream(io) {
+        let test = InteropTest::before(io, &format!("h2c://127.0.0.1:{}", dead_port()));
+        let status = test.empty_call(Request::new(Empty {}), "EmptyCall").unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         assert_eq!(status.message(), "the upstream refused the connection");
     }

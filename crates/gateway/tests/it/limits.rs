@@ -1,4 +1,4 @@
-//! What one upstream gets at once, and what clients are told beyond.
+//! The limits of connections to an upstream and of waiting requests.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn limited(io: blitz_http::IoChoice, upstream: &Upstream, wait: Duration) -> Pro
 const GET: &str = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 
 scenarios! {
-    fn requests_beyond_the_queue_and_those_that_wait_too_long_are_503(io) {
+    fn a_full_queue_and_a_long_wait_are_503(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();
             peer.is_closed_by_peer();
@@ -36,7 +36,7 @@ scenarios! {
         let proxy = limited(io, &upstream, Duration::from_secs(1));
         let (mut first, mut waiting) = (proxy.client(), proxy.client());
         first.send(GET);
-        eventually("the first is on its way", || upstream.heads().len() == 1);
+        eventually("the first is sent", || upstream.heads().len() == 1);
         waiting.send(GET);
         eventually("the second waits", || proxy.http_counters().upstream_limit_waits == 1);
         let refused = proxy.client().get("/x");
@@ -54,7 +54,7 @@ scenarios! {
         assert_eq!((counters.connect_failures, upstream.accepted()), (0, 1));
     }
 
-    fn a_large_head_is_let_go_once_the_request_cannot_be_sent_again(io) {
+    fn a_large_head_is_released_when_no_retry_is_possible(io) {
         for (method, all_arrive) in [("POST", true), ("GET", false)] {
             let upstream = Upstream::scripted(|_, peer| {
                 peer.request();
@@ -76,7 +76,7 @@ scenarios! {
                     "{method} /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nX-Large: {large}\r\n\r\n"
                 ));
                 clients.push(client);
-                eventually("it is sent on or refused", || {
+                eventually("the request is forwarded or refused", || {
                     let refused = proxy.http_counters().heads_refused as usize;
                     upstream.heads().len() + refused == number
                 });
@@ -86,7 +86,7 @@ scenarios! {
         }
     }
 
-    fn a_request_that_waits_gets_the_connection_that_comes_back(io) {
+    fn a_waiting_request_gets_the_next_free_connection(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while let Some((head, _)) = peer.request() {
                 std::thread::sleep(Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 whose other end is not there any more, or does not play by the rules.
+//! HTTP/2 connections whose peer is gone, or does not acknowledge SETTINGS.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,26 +21,26 @@ fn options() -> Options {
     options
 }
 
-/// A frame of HTTP/2 on stream 0 or 1.
+/// An HTTP/2 frame on stream 0 or 1.
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
     bytes.extend_from_slice(payload);
     bytes
 }
 
-/// Whether a GOAWAY with SETTINGS_TIMEOUT is what it ends with.
+/// Whether the bytes end with a GOAWAY with SETTINGS_TIMEOUT.
 fn ends_with_settings_timeout(bytes: &[u8]) -> bool {
     let len = bytes.len();
     len > 17 && bytes[len - 14] == 7 && bytes.ends_with(&[0, 0, 0, 4])
 }
 
 scenarios! {
-    fn a_connection_that_died_in_silence_does_not_take_its_requests_along(io) {
+    fn requests_on_a_silent_connection_are_retried(io) {
         let upstream = H2Upstream::scripted(|number, mut peer| {
             while let Some((stream, _)) = peer.request() {
                 peer.answer(stream, Status::OK, &number.to_string());
                 if number == 0 {
-                    // From now on it is as if a cable were cut.
+                    // From now on nothing is read or sent, as after a network failure.
                     return thread::sleep(SOON);
                 }
             }
@@ -54,28 +54,28 @@ scenarios! {
         let get = client.request(Method::Get, "/", BodyLength::Empty);
         let post = client.request(Method::Post, "/", BodyLength::Known(2));
         client.send(post, b"hi", true);
-        // Those that come once it is in doubt are none the worse.
+        // Later requests do not use the silent connection.
         thread::sleep(AFTER + AFTER / 2);
         let later = client.request(Method::Post, "/", BodyLength::Known(2));
         client.send(later, b"hi", true);
         assert_eq!(client.answer(later).content, b"1");
         assert!(began.elapsed() < 9 * AFTER, "{:?}", began.elapsed());
-        assert_eq!(proxy.http_counters().upstream_silent, 0, "it is still in doubt");
+        assert_eq!(proxy.http_counters().upstream_silent, 0, "the connection is not closed yet");
         let answer = client.answer(get);
-        assert_eq!(answer.status, Some(Status::OK), "what may be repeated is");
+        assert_eq!(answer.status, Some(Status::OK), "an idempotent request is retried");
         assert_ne!(answer.content, b"0");
         assert_eq!(client.answer(post).status, Some(Status::BAD_GATEWAY));
         assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
         assert_eq!(proxy.http_counters().upstream_silent, 1);
-        // The second attempt takes no connection that was idle.
+        // The second attempt uses no idle connection.
         assert!(upstream.accepted() <= 3);
     }
 
-    fn one_that_is_only_slow_is_waited_for(io) {
+    fn a_slow_upstream_that_answers_pings_is_not_closed(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, head)) = peer.next() {
                 if head.path() == "/slow" {
-                    // Pings are answered meanwhile.
+                    // The peer answers PING in the meantime.
                     peer.wait(8 * AFTER);
                 }
                 peer.answer(stream, Status::OK, "done");
@@ -90,7 +90,7 @@ scenarios! {
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn an_upstream_that_ignores_our_settings_is_left(io) {
+    fn an_upstream_that_does_not_acknowledge_settings_is_closed(io) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let url = format!("h2c://{}", listener.local_addr().unwrap());
         let ignores = thread::spawn(move || {
@@ -112,7 +112,7 @@ scenarios! {
         assert!(ends_with_settings_timeout(&ignores.join().unwrap()));
     }
 
-    fn a_client_that_ignores_them_is_left_too(io) {
+    fn a_client_that_does_not_acknowledge_settings_is_closed(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while peer.request().is_some() {
                 thread::sleep(4 * AFTER);
@@ -130,7 +130,7 @@ scenarios! {
         peer.send(bytes);
         let (bytes, _) = peer.rest();
         assert!(ends_with_settings_timeout(&bytes), "{bytes:?}");
-        eventually("it is gone", || proxy.http_counters().connections == 0);
+        eventually("the connection is closed", || proxy.http_counters().connections == 0);
         assert_eq!(proxy.http_counters().settings_timeouts, 1);
     }
 }

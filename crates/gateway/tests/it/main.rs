@@ -1,5 +1,5 @@
-//! The proxy over real sockets, on both drivers, between clients and upstreams that know nothing
-//! of Blitz.
+//! The proxy over real sockets, on both drivers, between clients and upstreams that share no code
+//! with it.
 
 #![allow(clippy::unwrap_used)] // clippy's own allowance does not reach the helpers of tests
 

@@ -1,4 +1,4 @@
-//! Requests that came on a connection whose certificate does not cover their host (rule 23).
+//! Requests on a connection whose certificate does not cover their host (rule 23).
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,11 +13,11 @@ use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use crate::support::{Proxy, Upstream};
 use crate::tls_support::{Authority, Outside, head};
 
-/// A client that takes any certificate, as one does that is told to.
+/// Accepts every certificate.
 #[derive(Debug)]
-struct TakesAny;
+struct AcceptAnyCertificate;
 
-impl ServerCertVerifier for TakesAny {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -56,7 +56,7 @@ impl ServerCertVerifier for TakesAny {
     }
 }
 
-/// Two sites, of which the first is shown to clients that name none.
+/// Two sites; clients without a server name get the first.
 fn sites(authority: &Authority) -> TlsSlot {
     let tls = ServerTls::builder()
         .certificate(authority.pair(&["a.example", "*.a.example"]).load())
@@ -70,7 +70,7 @@ fn client(authority: &Authority, sends_name: bool) -> Outside {
         config.enable_sni = sends_name;
         config
             .dangerous()
-            .set_certificate_verifier(Arc::new(TakesAny));
+            .set_certificate_verifier(Arc::new(AcceptAnyCertificate));
     });
     client
 }
@@ -86,7 +86,7 @@ fn status(client: &Outside, address: SocketAddr, name: &str, host: &str) -> Stri
 scenarios! {
     fn without_a_server_name_the_certificate_in_use_decides(io) {
         let authority = Authority::new();
-        let upstream = Upstream::saying("hello");
+        let upstream = Upstream::with_text("hello");
         let proxy = Proxy::over_tls(io, &[&upstream.url()], sites(&authority));
         let client = client(&authority, false);
         let here = proxy.address.to_string();
@@ -107,9 +107,9 @@ scenarios! {
         assert_eq!(proxy.counters().misdirected, 3);
     }
 
-    fn with_a_server_name_its_host_and_those_of_the_certificate_are_answered(io) {
+    fn with_a_server_name_its_host_and_the_hosts_of_the_certificate_are_accepted(io) {
         let authority = Authority::new();
-        let upstream = Upstream::saying("hello");
+        let upstream = Upstream::with_text("hello");
         let proxy = Proxy::over_tls(io, &[&upstream.url()], sites(&authority));
         let client = client(&authority, true);
         for (name, host, wanted) in [

@@ -1,4 +1,4 @@
-//! Names are resolved by asking name servers, again when their answers expire.
+//! Names of upstreams are resolved, and again when the TTL expires.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::support::{Proxy, Upstream, eventually};
 /// A name server that gives every name one address in 127.0.0.0/8, with a TTL of one second.
 struct NameServer {
     address: SocketAddr,
-    /// The last octet it answers with; 0 for "no such name".
+    /// The last octet of its answers; 0 for "no such name".
     octet: Arc<AtomicU8>,
-    asked: Arc<AtomicUsize>,
+    received: Arc<AtomicUsize>,
 }
 
 impl NameServer {
@@ -22,8 +22,8 @@ impl NameServer {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
         let octet = Arc::new(AtomicU8::new(octet));
-        let asked = Arc::new(AtomicUsize::new(0));
-        let (answered, counted) = (Arc::clone(&octet), Arc::clone(&asked));
+        let received = Arc::new(AtomicUsize::new(0));
+        let (answered, counted) = (Arc::clone(&octet), Arc::clone(&received));
         thread::spawn(move || {
             let mut query = [0; 512];
             while let Ok((length, client)) = socket.recv_from(&mut query) {
@@ -35,7 +35,7 @@ impl NameServer {
         NameServer {
             address,
             octet,
-            asked,
+            received,
         }
     }
 
@@ -47,7 +47,7 @@ impl NameServer {
     }
 }
 
-/// RFC 1035 section 4: the question again, and for type A one record that points to its name.
+/// RFC 1035 section 4: the question, and for type A one record that refers to its name.
 fn answer(query: &[u8], octet: u8) -> Vec<u8> {
     let name_end = 12 + query[12..].iter().position(|&byte| byte == 0).unwrap() + 1;
     let is_a = query[name_end..name_end + 2] == [0, 1];
@@ -63,17 +63,17 @@ fn answer(query: &[u8], octet: u8) -> Vec<u8> {
 }
 
 scenarios! {
-    fn a_request_waits_for_the_first_answer(io) {
+    fn a_request_waits_for_the_first_lookup(io) {
         let names = NameServer::start(1);
-        let upstream = Upstream::saying("found");
+        let upstream = Upstream::with_text("found");
         let target = format!("http://app.internal.example:{}", upstream.port());
         let proxy = Proxy::with(io, &[&target], names.options());
         assert_eq!(proxy.client().get("/").text(), "found");
     }
 
-    fn a_new_address_is_used_when_the_old_answer_expires(io) {
+    fn a_new_address_is_used_when_the_ttl_expires(io) {
         let names = NameServer::start(2);
-        let upstream = Upstream::saying("found");
+        let upstream = Upstream::with_text("found");
         let target = format!("http://app.internal.example:{}", upstream.port());
         let proxy = Proxy::with(io, &[&target], names.options());
         let mut client = proxy.client();
@@ -92,16 +92,16 @@ scenarios! {
         assert_eq!(answer.field("proxy-status"), Some("blitz; error=dns_error"));
     }
 
-    fn the_last_known_address_stays_in_use_while_names_fail(io) {
+    fn the_last_address_stays_in_use_while_lookups_fail(io) {
         let names = NameServer::start(1);
-        let upstream = Upstream::saying("found");
+        let upstream = Upstream::with_text("found");
         let target = format!("http://app.internal.example:{}", upstream.port());
         let proxy = Proxy::with(io, &[&target], names.options());
         let mut client = proxy.client();
         assert_eq!(client.get("/").text(), "found");
-        let asked = names.asked.load(Ordering::SeqCst);
+        let received = names.received.load(Ordering::SeqCst);
         names.octet.store(0, Ordering::SeqCst);
-        eventually("it was asked again", || names.asked.load(Ordering::SeqCst) >= asked + 2);
+        eventually("it was received again", || names.received.load(Ordering::SeqCst) >= received + 2);
         assert_eq!(client.get("/").text(), "found");
     }
 }

@@ -1,12 +1,11 @@
-//! Upstream connections are used again only when nothing of one exchange can reach the next
-//! (rule 11).
+//! Upstream connections are reused only if no byte of one exchange can reach the next (rule 11).
 
 use std::time::Duration;
 
 use crate::support::{Proxy, Upstream, eventually, ok};
 
-/// Two clients ask one after the other; the first gets what the script makes of it, the second
-/// must get the answer to its own request.
+/// Two clients send a request one after the other. The first gets these bytes, the second must get
+/// the response to its own request.
 fn second_client_is_safe(io: blitz_http::IoChoice, first: &'static str) -> Upstream {
     let upstream = Upstream::scripted(move |number, peer| {
         let mut is_first = number == 0;
@@ -34,7 +33,7 @@ fn second_client_is_safe(io: blitz_http::IoChoice, first: &'static str) -> Upstr
 }
 
 scenarios! {
-    fn a_clean_connection_is_used_again_by_everybody(io) {
+    fn a_clean_connection_is_reused_for_all_clients(io) {
         let upstream = second_client_is_safe(io, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         assert_eq!(upstream.accepted(), 1);
     }
@@ -56,7 +55,7 @@ scenarios! {
         }
     }
 
-    fn surplus_bytes_that_come_late_remove_the_connection_from_the_pool(io) {
+    fn late_surplus_bytes_remove_the_connection_from_the_pool(io) {
         let upstream = Upstream::scripted(|number, peer| {
             while let Some((head, _)) = peer.request() {
                 peer.send(ok(&head.line));
@@ -75,7 +74,7 @@ scenarios! {
         assert_eq!(upstream.accepted(), 2);
     }
 
-    fn a_connection_that_the_upstream_closes_is_not_used_again(io) {
+    fn a_connection_that_the_upstream_closes_is_not_reused(io) {
         for last in [
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
             "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -102,7 +101,7 @@ scenarios! {
         }
     }
 
-    fn an_early_answer_closes_the_connection(io) {
+    fn an_early_response_closes_the_connection(io) {
         let upstream = Upstream::scripted(|number, peer| {
             if number > 0 {
                 while let Some((head, _)) = peer.request() {
@@ -110,7 +109,7 @@ scenarios! {
                 }
                 return;
             }
-            // Answers before the body, and takes the body for requests if it ever comes.
+            // Responds before the content, and would treat the content as requests.
             peer.head();
             peer.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
             while peer.head().is_some() {
@@ -145,7 +144,7 @@ scenarios! {
             let proxy = Proxy::to(io, &[&upstream.url()]);
             let mut peer = proxy.peer();
             peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-            // Head and content come as far as they went, and then the cut, which is no FIN.
+            // The received part of head and content is forwarded, and then a reset, not FIN.
             let (answer, clean) = peer.rest();
             let answer = String::from_utf8(answer).unwrap();
             let (head, body) = answer.split_once("\r\n\r\n").expect("the head came");
@@ -155,7 +154,7 @@ scenarios! {
         }
     }
 
-    fn head_responses_have_no_body_whatever_their_length_says(io) {
+    fn head_responses_have_no_content_despite_their_length(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while let Some((head, _)) = peer.request() {
                 if head.line.starts_with("HEAD") {
@@ -171,11 +170,11 @@ scenarios! {
         assert_eq!(peer.head().unwrap().field("content-length"), Some("100"));
         peer.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(peer.request().unwrap().1, b"GET /next HTTP/1.1");
-        // Should the content come late, it must not be taken for the next answer.
+        // Late content must not become the next response.
         assert_eq!(upstream.accepted(), 2);
     }
 
-    fn nothing_of_a_broken_answer_shows_in_the_next(io) {
+    fn no_byte_of_a_malformed_response_reaches_the_next_client(io) {
         for broken in [
             "HTTP/1.1 200 OK\r\nX-Leak: 1\r\n",
             "HTTP/1.1 200 OK\r\nX-Leak: 1\r\nBroken Name: 1\r\n\r\n",
@@ -206,7 +205,7 @@ scenarios! {
         }
     }
 
-    fn informational_and_empty_answers_carry_no_length(io) {
+    fn informational_and_empty_responses_have_no_length(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while peer.request().is_some() {
                 peer.send("HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n");

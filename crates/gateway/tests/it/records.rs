@@ -1,16 +1,19 @@
-//! Each request has one record, however it ends.
+//! Each request has exactly one record.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use blitz_gateway::{Ended, Failure, Options, Record, RecordHook, Rejection};
-use blitz_http::{BodyError, IoChoice, Status};
+use blitz_http::{BodyError, BodyLength, IoChoice, Name, ResponseHead, Status};
+use blitz_proto::h2::Code;
 
+use crate::h2::H2Upstream;
 use crate::support::{Peer, Proxy, Upstream, dead_port, eventually, ok};
 
-/// The parts of a record that outlive its request.
+/// The owned parts of a record.
 #[derive(Debug, Clone)]
-struct Seen {
+struct RecordedRequest {
     path: String,
     status: Option<u16>,
     request_bytes: u64,
@@ -27,7 +30,7 @@ struct Seen {
 /// A proxy whose records are kept.
 struct Recorder {
     proxy: Proxy,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Recorder {
@@ -36,13 +39,14 @@ impl Recorder {
     }
 
     fn with(io: IoChoice, target: &str, mut options: Options) -> Recorder {
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let seen = Arc::<Mutex<Vec<RecordedRequest>>>::default();
         let keeps = Arc::clone(&seen);
         options.record_hook = Some(RecordHook::new(move |record: &Record<'_>, head| {
             let times = [record.connected, record.responded];
             let times = times.into_iter().flatten().collect::<Vec<_>>();
             assert!(times.iter().all(|time| *time >= record.started) && times.is_sorted());
-            keeps.lock().unwrap().push(Seen {
+            assert!(record.duration() < Duration::from_secs(60));
+            keeps.lock().unwrap().push(RecordedRequest {
                 path: head.raw_path().to_owned(),
                 status: record.status.map(Status::code),
                 request_bytes: record.request_bytes,
@@ -61,7 +65,7 @@ impl Recorder {
     }
 
     /// The only record. Waits for it, and for another one until the proxy has ended.
-    fn only(self) -> Seen {
+    fn only(self) -> RecordedRequest {
         let Recorder { proxy, seen } = self;
         eventually("there is a record", || !seen.lock().unwrap().is_empty());
         drop(proxy);
@@ -70,7 +74,7 @@ impl Recorder {
         seen[0].clone()
     }
 
-    fn ask(&self, request: &str) -> Peer {
+    fn send_request(&self, request: &str) -> Peer {
         let mut peer = self.proxy.peer();
         peer.send(request);
         peer
@@ -78,8 +82,8 @@ impl Recorder {
 }
 
 scenarios! {
-    fn complete(io) {
-        let upstream = Upstream::saying("hello");
+    fn a_complete_exchange(io) {
+        let upstream = Upstream::with_text("hello");
         let recorder = Recorder::to(io, &format!("/api={}/v1", upstream.url()));
         let mut client = recorder.proxy.client();
         client.send("PUT /api/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
@@ -93,9 +97,9 @@ scenarios! {
         assert!(seen.is_relayed && seen.has_upstream && !seen.is_tunnel);
     }
 
-    fn complete_on_a_reused_connection_with_streamed_content(io) {
+    fn streamed_content_on_a_reused_connection(io) {
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n";
-        let upstream = Upstream::answering(chunked);
+        let upstream = Upstream::with_response(chunked);
         let recorder = Recorder::to(io, &upstream.url());
         let mut client = recorder.proxy.client();
         for _ in 0..2 {
@@ -109,10 +113,10 @@ scenarios! {
         assert_eq!((seen[0].is_connection_reused, seen[1].is_connection_reused), (false, true));
     }
 
-    fn rejected(io) {
-        let upstream = Upstream::saying("hello");
+    fn a_rejected_request(io) {
+        let upstream = Upstream::with_text("hello");
         let recorder = Recorder::to(io, &upstream.url());
-        let head = recorder.ask("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").head().unwrap();
+        let head = recorder.send_request("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").head().unwrap();
         assert!(head.line.contains(" 405 "), "{head:?}");
         assert_eq!(recorder.proxy.counters().refused, 1);
         let seen = recorder.only();
@@ -121,7 +125,7 @@ scenarios! {
         assert!(seen.response_bytes > 0);
     }
 
-    fn redirected_by_a_preflight_check(io) {
+    fn a_redirect_of_a_preflight_check(io) {
         let options = Options { redirect_https: true, ..Options::default() };
         let recorder = Recorder::with(io, "http://127.0.0.1:9", options);
         assert_eq!(recorder.proxy.client().get("/x").status, 308);
@@ -132,7 +136,7 @@ scenarios! {
         assert_eq!((seen.path.as_str(), seen.status, seen.route), ("/x", Some(308), None));
     }
 
-    fn unrouted(io) {
+    fn an_unmatched_request(io) {
         let recorder = Recorder::to(io, "/api=http://127.0.0.1:9");
         assert_eq!(recorder.proxy.client().get("/x").text(), "built in");
         let counters = recorder.proxy.counters();
@@ -142,7 +146,7 @@ scenarios! {
         assert_eq!((seen.path.as_str(), seen.status, seen.route), ("/x", None, None));
     }
 
-    fn failed(io) {
+    fn an_upstream_that_cannot_be_reached(io) {
         let recorder = Recorder::to(io, &format!("http://127.0.0.1:{}", dead_port()));
         assert_eq!(recorder.proxy.client().get("/").status, 502);
         let counters = recorder.proxy.counters();
@@ -153,7 +157,15 @@ scenarios! {
         assert!(seen.has_upstream && seen.response_bytes > 0);
     }
 
-    fn the_upstream_is_too_slow(io) {
+    fn a_head_request_to_an_upstream_that_cannot_be_reached(io) {
+        let recorder = Recorder::to(io, &format!("http://127.0.0.1:{}", dead_port()));
+        let mut peer = recorder.send_request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(peer.head().unwrap().line.contains(" 502 "));
+        let seen = recorder.only();
+        assert_eq!((seen.status, seen.response_bytes), (Some(502), 0));
+    }
+
+    fn an_upstream_that_is_too_slow(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();
             peer.is_closed_by_peer();
@@ -172,7 +184,7 @@ scenarios! {
             peer.request();
         });
         let recorder = Recorder::to(io, &upstream.url());
-        let peer = recorder.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
+        let peer = recorder.send_request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
         eventually("the upstream has the head", || upstream.heads().len() == 1);
         peer.reset();
         let seen = recorder.only();
@@ -190,7 +202,7 @@ scenarios! {
             peer.is_closed_by_peer();
         });
         let recorder = Recorder::to(io, &upstream.url());
-        let peer = recorder.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let peer = recorder.send_request("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         eventually("the upstream has the head", || upstream.heads().len() == 1);
         peer.reset();
         let seen = recorder.only();
@@ -205,7 +217,7 @@ scenarios! {
             peer.is_closed_by_peer();
         });
         let recorder = Recorder::to(io, &upstream.url());
-        let mut peer = recorder.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut peer = recorder.send_request("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         peer.head().unwrap();
         assert_eq!(peer.exactly(5).unwrap(), b"hello");
         peer.reset();
@@ -215,13 +227,13 @@ scenarios! {
         assert_eq!((seen.status, seen.response_bytes, seen.is_relayed), (Some(200), 5, true));
     }
 
-    fn cut_off_by_the_upstream(io) {
+    fn an_incomplete_response(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
         });
         let recorder = Recorder::to(io, &upstream.url());
-        let mut peer = recorder.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut peer = recorder.send_request("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let (_, is_clean) = peer.rest();
         assert!(!is_clean);
         eventually("it is counted", || recorder.proxy.counters().cut_off == 1);
@@ -230,7 +242,28 @@ scenarios! {
         assert_eq!((seen.status, seen.response_bytes), (Some(200), 5));
     }
 
-    fn retried(io) {
+    fn an_incomplete_grpc_web_response(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            let (stream, _) = peer.request().unwrap();
+            let mut head = ResponseHead::new(Status::OK);
+            head.fields.append(Name::ContentType, "application/grpc");
+            peer.start(stream, &head, BodyLength::Unknown);
+            peer.send(stream, b"\0\0\0\0\x02hi", false);
+            thread::sleep(Duration::from_millis(50));
+            peer.reset(stream, Code::INTERNAL_ERROR);
+        });
+        let recorder = Recorder::to(io, &upstream.url);
+        let mut peer = recorder.send_request(
+            "POST /s/m HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc-web\r\nContent-Length: 0\r\n\r\n",
+        );
+        peer.head().unwrap();
+        let content = peer.chunks().unwrap();
+        let seen = recorder.only();
+        assert!(matches!(seen.ended, Ended::Failed(Failure::HttpResponseIncomplete)), "{seen:?}");
+        assert_eq!(seen.response_bytes, content.len() as u64, "with the frame of the status");
+    }
+
+    fn a_retried_request(io) {
         let upstream = Upstream::scripted(|number, peer| {
             peer.request();
             if number > 0 {
@@ -245,7 +278,7 @@ scenarios! {
         assert_eq!((seen.attempts, seen.status, seen.response_bytes), (2, Some(200), 6));
     }
 
-    fn websocket(io) {
+    fn a_websocket(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
             peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
@@ -254,7 +287,7 @@ scenarios! {
             peer.rest();
         });
         let recorder = Recorder::to(io, &upstream.url());
-        let mut peer = recorder.ask(
+        let mut peer = recorder.send_request(
             "GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
         );
@@ -271,6 +304,22 @@ scenarios! {
         assert_eq!((seen.path.as_str(), seen.status, seen.is_tunnel), ("/chat", Some(101), true));
     }
 
+    fn the_gateway_stops_while_a_request_waits(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.request();
+            peer.is_closed_by_peer();
+        });
+        let recorder = Recorder::to(io, &upstream.url());
+        let _peer = recorder.send_request("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("the upstream has the head", || upstream.heads().len() == 1);
+        let Recorder { proxy, seen } = recorder;
+        drop(proxy);
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        assert!(matches!(seen[0].ended, Ended::ClientGone), "{seen:?}");
+        assert_eq!((seen[0].status, seen[0].attempts), (None, 1));
+    }
+
     fn the_deadline_of_a_call_passes(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();
@@ -278,7 +327,7 @@ scenarios! {
         });
         let recorder = Recorder::to(io, &upstream.url());
         let head = recorder
-            .ask(
+            .send_request(
                 "POST /blitz.v1.Greeter/Hello HTTP/1.1\r\nHost: a\r\n\
                  Content-Type: application/grpc-web+proto\r\nGrpc-Timeout: 100m\r\n\
                  Content-Length: 5\r\n\r\n\0\0\0\0\0",

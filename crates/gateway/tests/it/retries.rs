@@ -1,8 +1,8 @@
-//! One retry, and only where it can do no harm (rule 13).
+//! One retry, and only if it is safe (rule 13).
 
 use crate::support::{Proxy, Upstream, ok};
 
-/// An upstream whose first connections close on the request that would be answered.
+/// An upstream whose first connections close after the request.
 fn closing(first: usize) -> Upstream {
     Upstream::scripted(move |number, peer| {
         if number < first {
@@ -20,22 +20,22 @@ fn closing(first: usize) -> Upstream {
 }
 
 scenarios! {
-    fn an_idempotent_request_is_sent_once_more(io) {
+    fn an_idempotent_request_is_retried(io) {
         let upstream = closing(1);
         let proxy = Proxy::to(io, &[&upstream.url()]);
         assert_eq!(proxy.client().get("/x").text(), "GET /x HTTP/1.1 ");
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn a_retry_passes_an_address_that_refuses(io) {
+    fn a_retry_skips_an_address_that_refuses_connections(io) {
         let upstream = closing(1);
-        // Nobody listens on ::1, where the retry goes first.
+        // There is no listener on ::1, which the retry uses first.
         let proxy = Proxy::to(io, &[&format!("http://localhost:{}", upstream.port())]);
         assert_eq!(proxy.client().get("/x").text(), "GET /x HTTP/1.1 ");
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn a_second_retry_is_never_made(io) {
+    fn a_request_is_retried_only_once(io) {
         let upstream = closing(2);
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let answer = proxy.client().get("/x");
@@ -44,7 +44,7 @@ scenarios! {
         assert_eq!((upstream.accepted(), proxy.counters().retries), (2, 1));
     }
 
-    fn content_is_sent_again(io) {
+    fn content_is_sent_again_with_the_retry(io) {
         let upstream = closing(1);
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
@@ -55,7 +55,7 @@ scenarios! {
         assert_eq!(client.response().text(), "PUT /y HTTP/1.1 abcde");
     }
 
-    fn a_chunked_body_is_sent_again(io) {
+    fn chunked_content_is_sent_again_with_the_retry(io) {
         let upstream = closing(1);
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
@@ -65,7 +65,7 @@ scenarios! {
         assert_eq!(upstream.accepted(), 2);
     }
 
-    fn a_body_beyond_the_replay_buffer_is_not(io) {
+    fn content_beyond_the_replay_buffer_is_not_retried(io) {
         let upstream = closing(1);
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
@@ -76,7 +76,7 @@ scenarios! {
         assert_eq!((upstream.accepted(), proxy.counters().retries), (1, 0));
     }
 
-    fn a_request_that_may_have_had_an_effect_is_not(io) {
+    fn a_request_that_is_not_idempotent_is_not_retried(io) {
         let upstream = closing(1);
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
@@ -87,7 +87,7 @@ scenarios! {
         assert_eq!(client.get("/after").status, 200, "the client's connection goes on");
     }
 
-    fn a_request_whose_answer_began_is_not(io) {
+    fn a_request_whose_response_has_begun_is_not_retried(io) {
         for began in ["H", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 103 Early Hints\r\n\r\n"] {
             let upstream = Upstream::scripted(move |_, peer| {
                 peer.request();
@@ -106,9 +106,9 @@ scenarios! {
         }
     }
 
-    fn a_pooled_connection_that_closes_just_when_it_is_used_again(io) {
+    fn a_request_on_a_pooled_connection_that_closes_is_retried(io) {
         for (method, status) in [("GET", 200), ("PUT", 200), ("POST", 502), ("PATCH", 502)] {
-            // The first connection answers once, and takes the next request with it.
+            // The first connection responds once, and closes after the next request.
             let upstream = Upstream::scripted(|number, peer| {
                 let mut left = if number == 0 { 1 } else { usize::MAX };
                 while peer.request().is_some() && left > 0 {
@@ -134,8 +134,8 @@ scenarios! {
         }
     }
 
-    fn an_address_that_refuses_is_left_for_the_next_whatever_the_method(io) {
-        // Only one of localhost's two addresses is listened on, and it is the second.
+    fn any_method_uses_the_next_address_if_one_refuses_connections(io) {
+        // Only the second of localhost's two addresses has a listener.
         let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else {
             return eprintln!("skipped: this machine has no IPv6 loopback");
         };

@@ -1,22 +1,22 @@
-//! Which upstream gets a request, and under which path.
+//! The upstream of a request, and the path that it gets.
 
 use crate::support::{Proxy, Upstream, unix_upstream};
 
 scenarios! {
-    fn the_longest_prefix_on_a_segment_border_wins(io) {
-        let (all, api, v2) = (Upstream::saying("all"), Upstream::saying("api"), Upstream::saying("v2"));
+    fn the_longest_prefix_of_whole_segments_wins(io) {
+        let (all, api, v2) = (Upstream::with_text("all"), Upstream::with_text("api"), Upstream::with_text("v2"));
         let targets = [all.url(), format!("/api={}", api.url()), format!("/api/v2={}", v2.url())];
         let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
         let mut client = proxy.client();
-        for (path, who) in
+        for (path, upstream_name) in
             [("/", "all"), ("/apix", "all"), ("/api", "api"), ("/api/v2x", "api"), ("/api/v2/x", "v2")]
         {
-            assert_eq!(client.get(path).text(), who, "{path}");
+            assert_eq!(client.get(path).text(), upstream_name, "{path}");
         }
     }
 
     fn unmatched_requests_go_to_the_built_in_site(io) {
-        let api = Upstream::saying("api");
+        let api = Upstream::with_text("api");
         let proxy = Proxy::to(io, &[&format!("/api={}", api.url())]);
         let mut client = proxy.client();
         let answer = client.get("/");
@@ -27,7 +27,7 @@ scenarios! {
     }
 
     fn the_prefix_is_kept_and_a_path_in_the_url_replaces_it(io) {
-        let upstream = Upstream::saying("");
+        let upstream = Upstream::with_text("");
         let targets = [
             format!("/kept={}", upstream.url()),
             format!("/moved={}/new", upstream.url()),
@@ -52,7 +52,7 @@ scenarios! {
     }
 
     fn the_matched_path_is_the_path_sent(io) {
-        let (open, closed) = (Upstream::saying("open"), Upstream::saying("closed"));
+        let (open, closed) = (Upstream::with_text("open"), Upstream::with_text("closed"));
         let targets = [open.url(), format!("/admin={}", closed.url())];
         let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
         let mut client = proxy.client();
@@ -68,16 +68,16 @@ scenarios! {
         );
     }
 
-    fn a_text_prefix_cannot_climb_out_of_its_replacement(io) {
-        let upstream = Upstream::saying("");
+    fn a_path_cannot_leave_the_path_that_replaces_its_prefix(io) {
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&format!("/img*={}/pictures/", upstream.url())]);
         let answer = proxy.client().get("/img../secret");
         assert_eq!(answer.status, 400);
         assert_eq!(upstream.heads(), []);
     }
 
-    fn options_for_the_whole_server_reach_the_plain_target(io) {
-        let upstream = Upstream::saying("");
+    fn options_for_the_whole_server_reach_the_target_without_a_prefix(io) {
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&format!("{}/base", upstream.url())]);
         let mut client = proxy.client();
         client.send("OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n");
@@ -86,7 +86,7 @@ scenarios! {
     }
 
     fn an_absolute_target_without_a_path_means_the_whole_server(io) {
-        let upstream = Upstream::saying("");
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&format!("{}/base", upstream.url())]);
         let mut client = proxy.client();
         for target in ["OPTIONS http://a", "GET http://a", "GET http://a?q=/../x"] {
@@ -100,8 +100,8 @@ scenarios! {
         );
     }
 
-    fn odd_spellings_reach_their_upstream_as_they_were_matched(io) {
-        let (open, api) = (Upstream::saying("open"), Upstream::saying("api"));
+    fn unusual_spellings_are_matched_and_forwarded_alike(io) {
+        let (open, api) = (Upstream::with_text("open"), Upstream::with_text("api"));
         let targets = [
             open.url(),
             format!("/api={}/v2", api.url()),
@@ -129,8 +129,8 @@ scenarios! {
             ("/%2ewell-known/x", Some("/%2ewell-known/x")),
         ] {
             let before = api.heads().len();
-            let who = client.get(path);
-            assert_eq!(who.text(), if sent.is_some() { "api" } else { "open" }, "{path}");
+            let upstream_name = client.get(path);
+            assert_eq!(upstream_name.text(), if sent.is_some() { "api" } else { "open" }, "{path}");
             let line = api.heads().get(before).map(|head| head.line.clone());
             assert_eq!(line, sent.map(|sent| format!("GET {sent} HTTP/1.1")), "{path}");
         }
@@ -152,7 +152,7 @@ scenarios! {
     }
 
     fn absolute_targets_are_sent_in_origin_form_with_their_host(io) {
-        let upstream = Upstream::saying("");
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
         client.send("GET http://real.example/x?y HTTP/1.1\r\nHost: other.example\r\n\r\n");
@@ -164,7 +164,7 @@ scenarios! {
 
     fn unix_sockets_and_localhost_are_upstreams(io) {
         let path = unix_upstream(&format!("{io:?}"), "over unix");
-        let upstream = Upstream::saying("over loopback");
+        let upstream = Upstream::with_text("over loopback");
         let targets =
             [format!("/unix=unix:{}", path.display()), format!("http://localhost:{}", upstream.port())];
         let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));

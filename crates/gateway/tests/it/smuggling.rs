@@ -1,9 +1,9 @@
-//! Requests that two servers could read in two ways never reach an upstream.
+//! Requests that two servers could interpret differently never reach an upstream.
 
 use crate::support::{Proxy, Upstream};
 
-/// Each with the status of its refusal.
-const HOSTILE: &[(&str, u16)] = &[
+/// Ambiguous requests with the status of their refusal.
+const AMBIGUOUS: &[(&str, u16)] = &[
     (
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         400,
@@ -63,12 +63,12 @@ const HOSTILE: &[(&str, u16)] = &[
 
 scenarios! {
     fn ambiguous_requests_are_refused_and_the_connection_closes(io) {
-        let upstream = Upstream::saying("reached");
+        let upstream = Upstream::with_text("reached");
         let proxy = Proxy::to(io, &[&upstream.url()]);
-        for (request, status) in HOSTILE {
+        for (request, status) in AMBIGUOUS {
             let mut peer = proxy.peer();
             peer.send(request);
-            // What would be smuggled if the connection went on.
+            // The smuggled request, if the connection continued.
             peer.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
             let answer = peer.head().unwrap_or_else(|| panic!("no answer to {request:?}"));
             assert!(answer.line.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer:?}");
@@ -112,7 +112,7 @@ scenarios! {
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn content_of_a_get_stays_content(io) {
+    fn content_of_a_get_is_not_a_request(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while let Some((_, body)) = peer.request() {
                 peer.send(crate::support::ok(&body.len().to_string()));
@@ -132,8 +132,8 @@ scenarios! {
         assert_eq!((upstream.heads().len(), upstream.accepted()), (2, 1));
     }
 
-    fn methods_that_are_for_other_proxies_do_not_pass(io) {
-        let upstream = Upstream::saying("reached");
+    fn connect_and_trace_are_not_forwarded(io) {
+        let upstream = Upstream::with_text("reached");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         for (request, closes) in [
             ("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", true),
@@ -147,15 +147,15 @@ scenarios! {
             let length = head.field("content-length").unwrap().parse().unwrap();
             let content = String::from_utf8(peer.exactly(length).unwrap()).unwrap();
             assert!(!content.contains("secret"));
-            // What follows a CONNECT is for another protocol, whatever it looks like.
+            // The bytes after a CONNECT belong to another protocol.
             peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
             assert_eq!(peer.head().is_none(), closes, "{request:?}");
         }
         assert!(upstream.heads().iter().all(|head| head.line.starts_with("GET")));
     }
 
-    fn a_connection_field_in_many_lines_and_cases_is_one_list(io) {
-        let upstream = Upstream::saying("");
+    fn connection_fields_of_several_lines_are_one_list(io) {
+        let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
         client.send(
@@ -171,7 +171,7 @@ scenarios! {
         assert_eq!(head.field("connection"), None);
     }
 
-    fn an_early_answer_does_not_wait_for_the_body_and_lets_nothing_follow_it(io) {
+    fn an_early_response_does_not_wait_for_content_and_closes_the_connection(io) {
         let (sender, followed) = std::sync::mpsc::channel();
         let upstream = Upstream::scripted(move |number, peer| {
             peer.head();

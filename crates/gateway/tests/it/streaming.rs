@@ -1,4 +1,4 @@
-//! Bodies pass as they come, both ways, whatever their framing.
+//! Content of every framing is forwarded as it arrives, in both directions.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{Proxy, Upstream, ok};
 
 scenarios! {
-    fn interim_responses_are_passed_on(io) {
+    fn interim_responses_are_forwarded(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();
             peer.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n");
@@ -51,7 +51,7 @@ scenarios! {
         }
     }
 
-    fn trailers_pass_in_both_directions(io) {
+    fn trailers_are_forwarded_in_both_directions(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
             let mut lines = Vec::new();
@@ -102,7 +102,7 @@ scenarios! {
         assert_eq!(peer.line().as_deref(), Some("0"));
     }
 
-    fn an_upload_of_many_megabytes_arrives_as_it_was_sent(io) {
+    fn a_large_upload_arrives_unchanged(io) {
         const LENGTH: usize = 32 << 20;
         let upstream = Upstream::scripted(|_, peer| {
             let (_, body) = peer.request().unwrap();
@@ -118,7 +118,7 @@ scenarios! {
         assert_eq!(client.response().text(), sum.to_string());
     }
 
-    fn a_download_of_many_megabytes_arrives_as_it_was_sent(io) {
+    fn a_large_download_arrives_unchanged(io) {
         const LENGTH: usize = 32 << 20;
         let body: Vec<u8> = (0..LENGTH).map(|at| (at * 7 / 3) as u8).collect();
         let sent = body.clone();
@@ -139,7 +139,7 @@ scenarios! {
         assert!(client.get("/").body == body, "and again");
     }
 
-    fn a_slow_reader_holds_its_upstream_back(io) {
+    fn a_slow_reader_slows_its_upstream(io) {
         let (sender, progress) = mpsc::channel();
         let upstream = Upstream::scripted(move |_, peer| {
             peer.request();
@@ -156,7 +156,7 @@ scenarios! {
         while let Ok(bytes) = progress.recv_timeout(Duration::from_millis(500)) {
             sent += bytes;
         }
-        // The kernel's buffers on both connections take their share; 64 KiB is ours.
+        // The gateway buffers 64 KiB, and the kernel some more on both connections.
         assert!(sent < 64 << 20, "{sent} bytes were taken from the upstream for a client that reads none");
     }
 }

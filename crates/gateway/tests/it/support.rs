@@ -1,4 +1,4 @@
-//! A gateway under test, and upstreams that follow a script.
+//! A gateway under test, and scripted upstreams.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ use socket2::SockRef;
 
 use crate::tls_support::Authority;
 
-/// The longest wait of the HTTP/2 peers, which other crates have too.
+/// The longest wait; the HTTP/2 peers, which other crates use too, have the same.
 pub(crate) const SOON: Duration = IO_TIMEOUT;
 
 /// Runs each scenario once per driver.
@@ -44,7 +44,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// With these values of `--to`.
+    /// A gateway with these values of `--to`.
     pub(crate) fn to(io: IoChoice, targets: &[&str]) -> Proxy {
         Proxy::with(io, targets, Options::default())
     }
@@ -54,21 +54,21 @@ impl Proxy {
         Proxy::start(gateway, targets)
     }
 
-    /// For targets over TLS, whose certificates come from this authority.
+    /// A gateway with targets over TLS, whose certificates this authority has issued.
     pub(crate) fn to_tls(io: IoChoice, targets: &[&str], authority: &Authority) -> Proxy {
         Proxy::start(
-            Proxy::gateway(io).upstream_tls(believing(authority)),
+            Proxy::gateway(io).upstream_tls(trusting(authority)),
             targets,
         )
     }
 
-    /// One that speaks TLS itself.
+    /// A gateway that listens with TLS.
     pub(crate) fn over_tls(io: IoChoice, targets: &[&str], tls: TlsSlot) -> Proxy {
         let gateway = Gateway::new().listen_tls(any_port(), tls);
         Proxy::start(gateway.config(config(io)), targets)
     }
 
-    /// On one core, and a port that is free.
+    /// Settings for one core and a free port.
     pub(crate) fn gateway(io: IoChoice) -> Gateway {
         Gateway::new().listen(any_port()).config(config(io))
     }
@@ -91,7 +91,7 @@ impl Proxy {
         Client::connect(self.address)
     }
 
-    /// A client's end in the raw.
+    /// A client connection on the level of bytes.
     pub(crate) fn peer(&self) -> Peer {
         Peer::new(Stream::Tcp(TcpStream::connect(self.address).unwrap()))
     }
@@ -129,8 +129,8 @@ impl Drop for Proxy {
     }
 }
 
-/// Settings that believe this authority.
-pub(crate) fn believing(authority: &Authority) -> ClientTls {
+/// Settings that trust this authority.
+pub(crate) fn trusting(authority: &Authority) -> ClientTls {
     let tls = ClientTls::builder().authorities(authority.set());
     tls.build().unwrap()
 }
@@ -148,7 +148,7 @@ fn config(io: IoChoice) -> Config {
     }
 }
 
-/// Stands for the built-in endpoints.
+/// In place of the built-in endpoints.
 async fn built_in(exchange: Exchange) {
     let mut head = Pooled::response(Status::NOT_FOUND);
     exchange.responder.send(&mut head, "built in");
@@ -184,19 +184,19 @@ impl Upstream {
         }
     }
 
-    /// Answers each request on every connection with these bytes, after reading its body.
-    pub(crate) fn answering(answer: impl Into<Vec<u8>>) -> Upstream {
-        let answer = answer.into();
+    /// Sends these bytes as the response to each request, after its content.
+    pub(crate) fn with_response(response: impl Into<Vec<u8>>) -> Upstream {
+        let response = response.into();
         Upstream::scripted(move |_, peer| {
             while peer.request().is_some() {
-                peer.send(&answer);
+                peer.send(&response);
             }
         })
     }
 
-    /// Answers with 200 and this text.
-    pub(crate) fn saying(text: &str) -> Upstream {
-        Upstream::answering(ok(text))
+    /// Responds with 200 and this text.
+    pub(crate) fn with_text(text: &str) -> Upstream {
+        Upstream::with_response(ok(text))
     }
 
     /// The value for `--to`.
@@ -208,7 +208,7 @@ impl Upstream {
         self.address.port()
     }
 
-    /// How many connections it was given.
+    /// Number of accepted connections.
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -226,19 +226,19 @@ impl Upstream {
     }
 }
 
-/// An upstream on a unix socket that says the same to every request.
+/// An upstream on a unix socket that responds to every request with this text.
 pub(crate) fn unix_upstream(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("blitz-{name}-{}.sock", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).unwrap();
-    let answer = ok(text);
+    let response = ok(text);
     let streams = Streams {
         heads: Arc::default(),
         accepted: Arc::default(),
     };
     let script = move |_, peer: &mut Peer| {
         while peer.request().is_some() {
-            peer.send(&answer);
+            peer.send(&response);
         }
     };
     thread::spawn(move || {
@@ -282,7 +282,7 @@ pub(crate) fn ok(text: &str) -> String {
     )
 }
 
-/// A port that nobody listens on.
+/// A port without a listener.
 pub(crate) fn dead_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .unwrap()
@@ -291,7 +291,7 @@ pub(crate) fn dead_port() -> u16 {
         .port()
 }
 
-/// Waits until something is so.
+/// Waits until the check succeeds.
 pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     let deadline = Instant::now() + IO_TIMEOUT;
     while !check() {
@@ -300,7 +300,7 @@ pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     }
 }
 
-/// A head as it was received: its first line, and its fields with names in lower case.
+/// A received head: its first line, and its fields with names in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) line: String,
@@ -321,7 +321,7 @@ impl Head {
     }
 }
 
-/// One end of a connection, blocking, with a bound on every wait.
+/// One end of a connection, blocking, with a limit for every wait.
 pub(crate) struct Peer {
     reader: BufReader<Stream>,
     heads: Option<Arc<Mutex<Vec<Head>>>>,
@@ -330,7 +330,7 @@ pub(crate) struct Peer {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// One that has its deadlines.
+    /// A peer with timeouts.
     Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
@@ -351,7 +351,7 @@ impl Peer {
         }
     }
 
-    /// Sends what can be sent: the other side may have had enough.
+    /// Sends as much as possible; false if the other side has closed.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.reader.get_mut().write_all(bytes.as_ref()).is_ok()
     }
@@ -385,7 +385,7 @@ impl Peer {
         Some((head, body))
     }
 
-    /// A chunked body, trailers dropped.
+    /// Chunked content; trailers are dropped.
     pub(crate) fn chunks(&mut self) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -405,21 +405,21 @@ impl Peer {
         Some(bytes)
     }
 
-    /// What is there, or comes next; `None` at the end.
+    /// The available bytes, or the next ones; `None` at the end.
     pub(crate) fn some(&mut self) -> Option<Vec<u8>> {
         let bytes = self.reader.fill_buf().ok()?.to_vec();
         self.reader.consume(bytes.len());
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    /// Everything until the other side closes, and whether it did so with FIN.
+    /// All bytes until the other side closes, and whether it closed with FIN.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut bytes = Vec::new();
         let clean = self.reader.read_to_end(&mut bytes).is_ok();
         (bytes, clean)
     }
 
-    /// Whether the other side closes, in whatever way, without sending anything more.
+    /// Whether the other side closes, with FIN or RST, without another byte.
     pub(crate) fn is_closed_by_peer(&mut self) -> bool {
         match self.reader.read(&mut [0]) {
             Ok(length) => length == 0,
@@ -427,7 +427,7 @@ impl Peer {
         }
     }
 
-    /// Sends FIN and goes on reading.
+    /// Sends FIN; reading continues.
     pub(crate) fn finish(&mut self) {
         match self.reader.get_mut() {
             Stream::Tcp(tcp) => tcp.shutdown(Shutdown::Write).unwrap(),

@@ -1,4 +1,4 @@
-//! WebSockets pass, and nothing else does (rule 15 and rule 16).
+//! WebSockets are the only upgrade that is forwarded (rule 15 and rule 16).
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use blitz_gateway::Options;
 
 use crate::support::{Proxy, Upstream, eventually, ok};
 
-const ASKS: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+const REQUEST: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-const AGREES: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                       Upgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-/// An upstream that switches and then repeats what it gets, until FIN.
+/// An upstream that switches and then echoes, until FIN.
 fn echo() -> Upstream {
     Upstream::scripted(|_, peer| {
         peer.head();
-        peer.send(AGREES);
+        peer.send(SWITCHING);
         while let Some(byte) = peer.exactly(1) {
             peer.send(byte);
         }
@@ -24,11 +24,11 @@ fn echo() -> Upstream {
 }
 
 scenarios! {
-    fn bytes_pass_both_ways_once_the_upstream_agrees(io) {
+    fn bytes_flow_in_both_directions_after_101(io) {
         let upstream = echo();
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut peer = proxy.peer();
-        peer.send(ASKS);
+        peer.send(REQUEST);
         let answer = peer.head().unwrap();
         assert_eq!(answer.line, "HTTP/1.1 101 Switching Protocols");
         assert_eq!(answer.field("upgrade"), Some("websocket"));
@@ -44,11 +44,11 @@ scenarios! {
         assert_eq!(proxy.counters().tunnels, 1);
     }
 
-    fn fin_passes_on_per_direction(io) {
+    fn fin_is_forwarded_per_direction(io) {
         let upstream = echo();
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut peer = proxy.peer();
-        peer.send(ASKS);
+        peer.send(REQUEST);
         peer.head();
         peer.send("last");
         peer.finish();
@@ -58,14 +58,14 @@ scenarios! {
     fn the_upstreams_fin_leaves_the_clients_direction_open(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
-            peer.send(AGREES);
+            peer.send(SWITCHING);
             peer.send("hello");
             peer.finish();
             assert_eq!(peer.rest(), (b"still here".to_vec(), true));
         });
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut peer = proxy.peer();
-        peer.send(ASKS);
+        peer.send(REQUEST);
         peer.head();
         assert_eq!(peer.exactly(5).unwrap(), b"hello");
         assert!(peer.is_closed_by_peer());
@@ -74,17 +74,17 @@ scenarios! {
         eventually("the tunnel ends", || proxy.http_counters().connections == 0);
     }
 
-    fn bytes_sent_before_the_answer_are_kept_for_the_tunnel(io) {
+    fn bytes_sent_before_the_response_are_kept_for_the_tunnel(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
             std::thread::sleep(Duration::from_millis(50));
-            peer.send(AGREES);
+            peer.send(SWITCHING);
             let early = peer.exactly(5).unwrap();
             peer.send(early);
         });
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut peer = proxy.peer();
-        peer.send(format!("{ASKS}early"));
+        peer.send(format!("{REQUEST}early"));
         assert_eq!(peer.head().unwrap().line, "HTTP/1.1 101 Switching Protocols");
         assert_eq!(peer.exactly(5).unwrap(), b"early");
     }
@@ -97,7 +97,7 @@ scenarios! {
         });
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut peer = proxy.peer();
-        peer.send(format!("{ASKS}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"));
+        peer.send(format!("{REQUEST}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(peer.head().unwrap().line.starts_with("HTTP/1.1 200 "));
         assert_eq!(peer.rest().0, b"no");
         assert_eq!(upstream.heads().len(), 1, "the pending bytes were no request");
@@ -111,15 +111,15 @@ scenarios! {
         });
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = proxy.client();
-        client.send(ASKS);
+        client.send(REQUEST);
         let answer = client.response();
         assert_eq!(answer.status, 502);
         assert_eq!(answer.field("proxy-status"), Some("blitz; error=http_upgrade_failed"));
     }
 
-    fn h2c_ends_here_and_is_not_offered_to_the_upstream(io) {
+    fn an_upgrade_to_h2c_is_not_forwarded(io) {
         for (settings, granted) in [("AAMAAABkAAQAAP__", true), ("AAMA=", false)] {
-            let upstream = Upstream::saying("plain");
+            let upstream = Upstream::with_text("plain");
             let options = Options { h2c_upgrade: true, ..Options::default() };
             let proxy = Proxy::with(io, &[&upstream.url()], options);
             let mut client = proxy.peer();
@@ -135,7 +135,7 @@ scenarios! {
                 assert!(answer.line.starts_with("HTTP/1.1 200 "), "{}", answer.line);
             }
             // The 101 comes first.
-            eventually("asked", || upstream.heads().len() == 1);
+            eventually("received", || upstream.heads().len() == 1);
             let head = upstream.head();
             for name in ["upgrade", "http2-settings", "x-mine"] {
                 assert_eq!(head.field(name), None, "{granted}");
@@ -144,24 +144,24 @@ scenarios! {
         }
     }
 
-    fn a_client_that_leaves_takes_its_tunnel_along(io) {
+    fn a_client_that_resets_closes_its_tunnel(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
-            peer.send(AGREES);
+            peer.send(SWITCHING);
             assert!(peer.is_closed_by_peer());
         });
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut peer = proxy.peer();
-        peer.send(ASKS);
+        peer.send(REQUEST);
         peer.head();
         peer.reset();
         eventually("the tunnel ends", || proxy.http_counters().connections == 0);
     }
 
-    fn a_silent_tunnel_ends_and_one_that_moves_in_one_direction_does_not(io) {
+    fn a_tunnel_times_out_only_if_both_directions_are_silent(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
-            peer.send(AGREES);
+            peer.send(SWITCHING);
             for _ in 0..8 {
                 std::thread::sleep(Duration::from_millis(50));
                 peer.send("tick");
@@ -172,25 +172,25 @@ scenarios! {
         options.limits.stream_idle_timeout = Duration::from_millis(200);
         let proxy = Proxy::with(io, &[&upstream.url()], options);
         let mut peer = proxy.peer();
-        peer.send(ASKS);
+        peer.send(REQUEST);
         peer.head();
         assert_eq!(peer.rest().0, b"tick".repeat(8));
         eventually("the tunnel ends", || proxy.http_counters().connections == 0);
         assert_eq!(proxy.http_counters().tunnel_timeouts, 1);
     }
 
-    fn a_tunnel_whose_receiver_stops_holds_its_sender_back(io) {
+    fn a_stopped_receiver_stops_the_sender_of_a_tunnel(io) {
         let (sender, progress) = std::sync::mpsc::channel();
         let upstream = Upstream::scripted(move |_, peer| {
             peer.head();
-            peer.send(AGREES);
+            peer.send(SWITCHING);
             while peer.send([b'x'; 65536]) {
                 let _ = sender.send(65536);
             }
         });
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut peer = proxy.peer();
-        peer.send(ASKS);
+        peer.send(REQUEST);
         peer.head();
         let mut sent = 0;
         while let Ok(bytes) = progress.recv_timeout(Duration::from_millis(500)) {

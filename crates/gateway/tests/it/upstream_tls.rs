@@ -1,4 +1,4 @@
-//! Upstreams over TLS: HTTP/2 where they choose it, HTTP/1.1 where they do not.
+//! Upstreams over TLS: ALPN negotiates HTTP/2 or HTTP/1.1.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::h2_client::Client;
 use crate::h2_peer::H2Peer;
-use crate::support::{Peer, Proxy, SOON, Stream, believing, eventually, ok};
+use crate::support::{Peer, Proxy, SOON, Stream, eventually, ok, trusting};
 use crate::tls_support::Authority;
 
 /// An upstream over TLS that runs a script for each connection, with its number from 0.
@@ -23,14 +23,14 @@ pub(crate) struct TlsUpstream {
     pub(crate) authority: Authority,
 }
 
-/// One connection, by what was agreed upon.
+/// A connection with its negotiated protocol.
 pub(crate) enum Accepted {
     H1(Peer),
     H2(Box<H2Peer>),
 }
 
 impl TlsUpstream {
-    /// That agrees to these protocols.
+    /// An upstream with these ALPN protocols.
     pub(crate) fn scripted(
         alpn: &[&'static str],
         script: impl Fn(usize, Accepted) + Send + Sync + 'static,
@@ -65,21 +65,21 @@ impl TlsUpstream {
         }
     }
 
-    /// Answers each request with protocol, scheme if it has one, method, path and content.
+    /// Responds to each request with protocol, scheme if it has one, method, path and content.
     pub(crate) fn echoing(alpn: &[&'static str]) -> TlsUpstream {
         TlsUpstream::scripted(alpn, |_, accepted| match accepted {
             Accepted::H1(mut peer) => {
                 while let Some((head, content)) = peer.request() {
                     let content = String::from_utf8(content).unwrap();
-                    let (asked, _) = head.line.rsplit_once(' ').unwrap();
-                    peer.send(ok(&format!("h1 {asked} {content}")));
+                    let (received, _) = head.line.rsplit_once(' ').unwrap();
+                    peer.send(ok(&format!("h1 {received} {content}")));
                 }
             }
             Accepted::H2(mut peer) => {
-                while let Some((stream, asked)) = peer.request() {
-                    let head = asked.head;
+                while let Some((stream, received)) = peer.request() {
+                    let head = received.head;
                     let (method, path) = (head.method_str(), head.path_and_query());
-                    let content = String::from_utf8(asked.content).unwrap();
+                    let content = String::from_utf8(received.content).unwrap();
                     let scheme = head.scheme().unwrap_or_default();
                     peer.answer(
                         stream,
@@ -91,8 +91,8 @@ impl TlsUpstream {
         })
     }
 
-    /// What connections to come are offered.
-    fn agree_to(&self, alpn: &[&'static str]) {
+    /// Sets the ALPN protocols for later connections.
+    fn set_alpn(&self, alpn: &[&'static str]) {
         *self.offers.lock().unwrap() = alpn.to_vec();
     }
 
@@ -109,7 +109,7 @@ impl TlsUpstream {
     }
 }
 
-/// Completes the handshake; `None` if the client does not like it.
+/// Completes the handshake; `None` if the client fails it.
 fn accept(tcp: TcpStream, config: ServerConfig) -> Option<Accepted> {
     tcp.set_read_timeout(Some(SOON)).unwrap();
     tcp.set_write_timeout(Some(SOON)).unwrap();
@@ -132,8 +132,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 scenarios! {
-    fn the_upstream_chooses_the_protocol(io) {
-        for (alpn, speaks) in [
+    fn alpn_decides_the_protocol(io) {
+        for (alpn, version) in [
             (BOTH, "h2 https"),
             (&["h2"], "h2 https"),
             (&["http/1.1"], "h1"),
@@ -146,19 +146,19 @@ scenarios! {
             let mut two = Client::connect(proxy.address);
             for round in 0..3 {
                 let path = format!("/{round}");
-                assert_eq!(one.get(&path).text(), format!("{speaks} GET {path} "), "{alpn:?}");
+                assert_eq!(one.get(&path).text(), format!("{version} GET {path} "), "{alpn:?}");
                 let stream = two.request(Method::Post, &path, BodyLength::Known(2));
                 two.send(stream, b"hi", true);
                 let answer = two.answer(stream);
-                assert_eq!(text(&answer.content), format!("{speaks} POST {path} hi"), "{alpn:?}");
-                let via = if speaks == "h1" { "1.1 blitz" } else { "2 blitz" };
+                assert_eq!(text(&answer.content), format!("{version} POST {path} hi"), "{alpn:?}");
+                let via = if version == "h1" { "1.1 blitz" } else { "2 blitz" };
                 assert_eq!(answer.fields.get_str(Name::Via), Some(via));
             }
             assert_eq!(upstream.accepted(), 1, "{alpn:?}");
         }
     }
 
-    fn the_first_requests_at_once_share_one_connection(io) {
+    fn simultaneous_first_requests_share_one_http2_connection(io) {
         let upstream = TlsUpstream::echoing(BOTH);
         let proxy = upstream.proxy(io);
         let mut client = Client::connect(proxy.address);
@@ -171,10 +171,10 @@ scenarios! {
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn the_first_requests_at_once_do_not_wait_for_one_another_on_http1(io) {
+    fn simultaneous_first_requests_use_several_http1_connections(io) {
         let upstream = TlsUpstream::scripted(&["http/1.1"], |_, accepted| {
             let Accepted::H1(mut peer) = accepted else {
-                panic!("nobody agreed to HTTP/2")
+                panic!("ALPN did not negotiate HTTP/2")
             };
             while peer.request().is_some() {
                 thread::sleep(Duration::from_millis(100));
@@ -194,8 +194,8 @@ scenarios! {
         assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
     }
 
-    fn an_upstream_that_changes_its_mind_is_followed(io) {
-        // Each connection ends after the request that asks for it.
+    fn a_change_of_the_negotiated_protocol_applies_to_new_connections(io) {
+        // A connection ends after a request for `/last`.
         let upstream = TlsUpstream::scripted(BOTH, |_, accepted| match accepted {
             Accepted::H1(mut peer) => {
                 while let Some((head, _)) = peer.request() {
@@ -206,9 +206,9 @@ scenarios! {
                 }
             }
             Accepted::H2(mut peer) => {
-                while let Some((stream, asked)) = peer.request() {
+                while let Some((stream, received)) = peer.request() {
                     peer.answer(stream, Status::OK, "h2");
-                    if asked.head.path() == "/last" {
+                    if received.head.path() == "/last" {
                         return peer.fin_and_wait();
                     }
                 }
@@ -219,26 +219,26 @@ scenarios! {
         let orders: [(&[&str], &str); 4] =
             [(&["http/1.1"], "h1"), (BOTH, "h2"), (&[], "h1"), (&["h2"], "h2")];
         assert_eq!(client.get("/last").content, b"h2");
-        for (order, (alpn, speaks)) in orders.into_iter().enumerate() {
-            upstream.agree_to(alpn);
+        for (order, (alpn, version)) in orders.into_iter().enumerate() {
+            upstream.set_alpn(alpn);
             eventually("the pool is empty", || proxy.http_counters().upstream_idle == 0);
             let streams: Vec<_> = (0..10)
                 .map(|_| client.request(Method::Get, "/some", BodyLength::Empty))
                 .collect();
             for stream in streams {
-                assert_eq!(text(&client.answer(stream).content), speaks, "{order}");
+                assert_eq!(text(&client.answer(stream).content), version, "{order}");
             }
-            // All but one of several connections of HTTP/1.1 stay, which must not be used when
-            // the next one turns out to be of HTTP/2.
+            // Idle HTTP/1.1 connections remain. They must not be used after the next connection
+            // negotiates HTTP/2.
             while proxy.http_counters().upstream_idle > 0 {
                 let before = proxy.http_counters().upstream_idle;
-                assert_eq!(text(&client.get("/last").content), speaks);
+                assert_eq!(text(&client.get("/last").content), version);
                 eventually("it closes", || proxy.http_counters().upstream_idle < before);
             }
         }
     }
 
-    fn http1_connections_in_use_do_not_return_once_http2_was_chosen(io) {
+    fn http1_connections_in_use_are_not_pooled_after_http2_is_negotiated(io) {
         let (sender, receiver) = std::sync::mpsc::channel();
         let receiver = Mutex::new(receiver);
         let upstream = TlsUpstream::scripted(&["http/1.1"], move |_, accepted| match accepted {
@@ -259,9 +259,9 @@ scenarios! {
         let proxy = upstream.proxy(io);
         let mut held = proxy.client();
         held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
-        eventually("it is asked", || upstream.accepted() == 1);
+        eventually("a connection is made", || upstream.accepted() == 1);
         thread::sleep(Duration::from_millis(50));
-        upstream.agree_to(BOTH);
+        upstream.set_alpn(BOTH);
         let mut client = proxy.client();
         assert_eq!(client.get("/").text(), "h2");
         sender.send(()).unwrap();
@@ -272,15 +272,15 @@ scenarios! {
         assert_eq!(upstream.accepted(), 2);
     }
 
-    fn what_http2_refuses_is_sent_again_with_its_body(io) {
+    fn a_request_refused_over_http2_is_retried_with_its_content(io) {
         let upstream = TlsUpstream::scripted(BOTH, |number, accepted| {
             let Accepted::H2(mut peer) = accepted else {
                 panic!("HTTP/2 was offered")
             };
-            while let Some((stream, asked)) = peer.request() {
+            while let Some((stream, received)) = peer.request() {
                 match number {
                     0 => peer.reset(stream, Code::REFUSED_STREAM),
-                    _ => peer.answer(stream, Status::OK, &text(&asked.content)),
+                    _ => peer.answer(stream, Status::OK, &text(&received.content)),
                 }
             }
         });
@@ -301,8 +301,8 @@ scenarios! {
         for stream in streams {
             let answer = client.answer(stream);
             assert_eq!(answer.status, Some(Status::BAD_GATEWAY));
-            let said = answer.fields.get_str(Name::ProxyStatus);
-            assert_eq!(said, Some("blitz; error=tls_certificate_error"));
+            let proxy_status = answer.fields.get_str(Name::ProxyStatus);
+            assert_eq!(proxy_status, Some("blitz; error=tls_certificate_error"));
         }
         assert!(upstream.accepted() < 20, "{}", upstream.accepted());
     }
@@ -330,7 +330,7 @@ scenarios! {
                     }
                 }
             });
-            let slot = ClientTlsSlot::from(believing(&upstream.authority));
+            let slot = ClientTlsSlot::from(trusting(&upstream.authority));
             let gateway = Proxy::gateway(io).upstream_tls(slot.clone());
             let proxy = Proxy::start(gateway, &[&upstream.url()]);
             let mut client = proxy.client();
@@ -341,19 +341,19 @@ scenarios! {
             let mut held = proxy.client();
             held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
             thread::sleep(Duration::from_millis(50));
-            slot.replace(believing(&upstream.authority));
+            slot.replace(trusting(&upstream.authority));
             assert_eq!(client.get("/").text(), "1");
             sender.send(()).unwrap();
-            assert_eq!(held.response().text(), "0", "what runs goes on");
+            assert_eq!(held.response().text(), "0", "its request continues");
             for client in [&mut client, &mut held] {
                 assert_eq!(client.get("/").text(), "1");
             }
             eventually("the old one is closed", || proxy.http_counters().upstream_retired == 1);
-            slot.replace(believing(&other));
+            slot.replace(trusting(&other));
             let answer = client.get("/");
             assert_eq!(answer.status, 502);
             assert_eq!(answer.field("proxy-status"), Some("blitz; error=tls_certificate_error"));
-            slot.replace(believing(&upstream.authority));
+            slot.replace(trusting(&upstream.authority));
             eventually("it rests no more", || client.get("/").status == 200);
         }
     }

@@ -12,7 +12,7 @@ use blitz_http::{
 };
 use blitz_proto::h2::{Code, StreamId};
 
-use crate::h2::{H2Upstream, found};
+use crate::h2::{H2Upstream, result_of};
 use crate::h2_client::Client;
 use crate::h2_peer::H2Peer;
 use crate::support::{Peer, Proxy, Upstream, eventually, ok};
@@ -21,7 +21,7 @@ use crate::upstream_tls::{Accepted, TlsUpstream};
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-fn asks(path: &str, key: &str) -> String {
+fn upgrade_request(path: &str, key: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: p\r\n\r\n"
@@ -37,7 +37,7 @@ fn connect(path: &str) -> RequestHead {
     head
 }
 
-/// Switches if it is asked to and then repeats what it gets, until FIN.
+/// Switches on request and then echoes, until FIN.
 fn echo_h1(peer: &mut Peer) {
     while let Some((head, _)) = peer.request() {
         if head.field("upgrade") != Some("websocket") || head.line.contains("/no") {
@@ -70,10 +70,10 @@ fn echo_h1(peer: &mut Peer) {
     }
 }
 
-/// The same of HTTP/2, one stream after the other.
-fn echo_h2(mut peer: H2Peer, asked: &Mutex<Vec<RequestHead>>) {
+/// The same over HTTP/2, one stream after the other.
+fn echo_h2(mut peer: H2Peer, received: &Mutex<Vec<RequestHead>>) {
     while let Some((stream, head)) = peer.next() {
-        asked.lock().unwrap().push(head.clone());
+        received.lock().unwrap().push(head.clone());
         if head.protocol() != Some("websocket") {
             peer.answer(stream, Status::OK, "plain");
         } else if head.path() == "/no" {
@@ -89,45 +89,45 @@ fn echo_stream(peer: &mut H2Peer, stream: StreamId) {
     head.fields.append(Name::SecWebSocketProtocol, "p");
     head.fields.append(Name::SecWebSocketAccept, "of nobody");
     peer.start(stream, &head, BodyLength::Unknown);
-    let mut said = 0;
+    let mut sent = 0;
     loop {
-        let asked = peer.until(stream, |asked| {
-            asked.content.len() > said || asked.is_complete || asked.reset.is_some()
+        let received = peer.until(stream, |received| {
+            received.content.len() > sent || received.is_complete || received.reset.is_some()
         });
-        if asked.reset.is_some() {
+        if received.reset.is_some() {
             return;
         }
-        peer.send(stream, &asked.content[said..], false);
-        said = asked.content.len();
-        if asked.is_complete {
+        peer.send(stream, &received.content[sent..], false);
+        sent = received.content.len();
+        if received.is_complete {
             return peer.send(stream, b"bye", true);
         }
     }
 }
 
-/// An upstream in clear text of HTTP/2, with what it was asked.
+/// An HTTP/2 upstream without TLS, and the requests that it has received.
 struct H2c {
     upstream: H2Upstream,
-    asked: Arc<Mutex<Vec<RequestHead>>>,
+    received: Arc<Mutex<Vec<RequestHead>>>,
 }
 
 impl H2c {
-    fn new(takes_connect: bool) -> H2c {
-        H2c::delayed(takes_connect, Duration::ZERO)
+    fn new(supports_connect: bool) -> H2c {
+        H2c::delayed(supports_connect, Duration::ZERO)
     }
 
-    /// Says after a while what it takes.
-    fn delayed(takes_connect: bool, delay: Duration) -> H2c {
-        let asked = Arc::<Mutex<Vec<RequestHead>>>::default();
-        let seen = Arc::clone(&asked);
+    /// Sends its SETTINGS after this delay.
+    fn delayed(supports_connect: bool, delay: Duration) -> H2c {
+        let received = Arc::<Mutex<Vec<RequestHead>>>::default();
+        let seen = Arc::clone(&received);
         let upstream = H2Upstream::scripted(move |_, mut peer| {
-            if !takes_connect {
-                hide_connect(&mut peer);
+            if !supports_connect {
+                disable_extended_connect(&mut peer);
             }
             thread::sleep(delay);
             echo_h2(peer, &seen);
         });
-        H2c { upstream, asked }
+        H2c { upstream, received }
     }
 
     fn proxy(&self, io: IoChoice) -> Proxy {
@@ -138,22 +138,22 @@ impl H2c {
         self.upstream.accepted()
     }
 
-    fn asked(&self) -> Vec<RequestHead> {
-        self.asked.lock().unwrap().clone()
+    fn received(&self) -> Vec<RequestHead> {
+        self.received.lock().unwrap().clone()
     }
 }
 
-/// Makes SETTINGS_ENABLE_CONNECT_PROTOCOL a setting that nobody knows.
-fn hide_connect(peer: &mut H2Peer) {
+/// Replaces SETTINGS_ENABLE_CONNECT_PROTOCOL by an unknown setting.
+fn disable_extended_connect(peer: &mut H2Peer) {
     let setting = [0, 8, 0, 0, 0, 1];
     let at = peer.out.windows(6).position(|bytes| bytes == setting);
     peer.out[at.unwrap()] = 0xf0;
 }
 
-/// A WebSocket of a client of HTTP/1.1, from the handshake to the end.
-fn talk_h1(proxy: &Proxy) {
+/// A WebSocket of an HTTP/1.1 client, from the handshake to the end.
+fn check_websocket_h1(proxy: &Proxy) {
     let mut peer = proxy.peer();
-    peer.send(asks("/chat", KEY) + "early");
+    peer.send(upgrade_request("/chat", KEY) + "early");
     let answer = peer.head().unwrap();
     assert_eq!(answer.line, "HTTP/1.1 101 Switching Protocols");
     assert_eq!(answer.field("upgrade"), Some("websocket"));
@@ -175,10 +175,10 @@ fn talk_h1(proxy: &Proxy) {
     assert_eq!(peer.rest(), (b"lastbye".to_vec(), true));
 }
 
-/// The same of HTTP/2.
-fn talk_h2(proxy: &Proxy) {
+/// The same over HTTP/2.
+fn check_websocket_h2(proxy: &Proxy) {
     let mut client = Client::connect(proxy.address);
-    // Its SETTINGS come with the first answer.
+    // Its SETTINGS arrive with the first response.
     client.get("/plain");
     assert!(client.machine.allows_extended_connect());
     let stream = client.send_head(&connect("/chat"), BodyLength::Unknown);
@@ -220,12 +220,12 @@ scenarios! {
             Accepted::H2(peer) => echo_h2(*peer, &Mutex::default()),
         });
         for proxy in [Proxy::to(io, &[&one.url()]), two.proxy(io), tls.proxy(io)] {
-            talk_h1(&proxy);
-            talk_h2(&proxy);
+            check_websocket_h1(&proxy);
+            check_websocket_h2(&proxy);
             assert_eq!(proxy.counters().tunnels, 2);
             eventually("nothing is left", || proxy.http_counters().connections == 0);
         }
-        for head in two.asked().iter().filter(|head| head.path() == "/chat") {
+        for head in two.received().iter().filter(|head| head.path() == "/chat") {
             assert_eq!((head.method_str(), head.protocol()), ("CONNECT", Some("websocket")));
             assert_eq!((head.scheme(), head.authority()), (Some("http"), Some("a")));
             assert_eq!(head.fields.get_str(Name::SecWebSocketVersion), Some("13"));
@@ -237,34 +237,34 @@ scenarios! {
         assert_eq!(tls.accepted(), 1);
     }
 
-    fn an_upstream_over_tls_without_extended_connect_is_asked_over_http1(io) {
+    fn a_tls_upstream_without_extended_connect_gets_http1(io) {
         let tls = TlsUpstream::scripted(&["h2", "http/1.1"], |_, accepted| match accepted {
             Accepted::H1(mut peer) => echo_h1(&mut peer),
             Accepted::H2(mut peer) => {
-                hide_connect(&mut peer);
+                disable_extended_connect(&mut peer);
                 echo_h2(*peer, &Mutex::default());
             }
         });
         let proxy = tls.proxy(io);
-        talk_h1(&proxy);
-        talk_h2(&proxy);
+        check_websocket_h1(&proxy);
+        check_websocket_h2(&proxy);
         let mut client = proxy.client();
         for _ in 0..3 {
             assert_eq!(client.get("/").text(), "plain");
         }
         assert_eq!(tls.accepted(), 3, "one of HTTP/2, and one for each WebSocket");
-        // What is refused over HTTP/1.1 leaves no connection behind that others would get.
-        assert_eq!(status_of(&proxy, &asks("/no", KEY)).0, 200);
+        // A refusal over HTTP/1.1 leaves no connection in the pool.
+        assert_eq!(status_of(&proxy, &upgrade_request("/no", KEY)).0, 200);
         assert_eq!(client.get("/").text(), "plain");
         assert_eq!(proxy.http_counters().upstream_idle, 1);
     }
 
-    fn one_in_clear_text_without_it_is_a_bad_gateway_and_never_a_plain_request(io) {
+    fn an_h2c_upstream_without_extended_connect_gets_no_request_but_502(io) {
         let upstream = H2c::new(false);
         let proxy = upstream.proxy(io);
         for _ in 0..2 {
-            let (status, said) = status_of(&proxy, &asks("/chat", KEY));
-            assert_eq!((status, said.as_deref()), (502, Some(UPGRADE_FAILED)));
+            let (status, proxy_status) = status_of(&proxy, &upgrade_request("/chat", KEY));
+            assert_eq!((status, proxy_status.as_deref()), (502, Some(UPGRADE_FAILED)));
             let mut client = Client::connect(proxy.address);
             client.get("/");
             let stream = client.send_head(&connect("/chat"), BodyLength::Unknown);
@@ -272,25 +272,25 @@ scenarios! {
             assert_eq!(answer.status, Some(Status::BAD_GATEWAY));
             assert_eq!(answer.fields.get_str(Name::ProxyStatus), Some(UPGRADE_FAILED));
         }
-        assert!(upstream.asked().iter().all(|head| head.path() == "/"));
-        // The address is none that rests for it.
+        assert!(upstream.received().iter().all(|head| head.path() == "/"));
+        // The address has no cooldown.
         assert_eq!(proxy.client().get("/").text(), "plain");
         assert_eq!(upstream.accepted(), 1);
     }
 
-    fn the_first_of_all_waits_for_what_the_upstream_takes(io) {
+    fn the_first_websocket_waits_for_the_upstreams_settings(io) {
         let upstream = H2c::delayed(true, Duration::from_millis(100));
         let proxy = upstream.proxy(io);
-        talk_h1(&proxy);
+        check_websocket_h1(&proxy);
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let url = format!("h2c://{}", silent.local_addr().unwrap());
         let mut options = Options::default();
         options.client.limits.connect_timeout = Duration::from_millis(100);
         let proxy = Proxy::with(io, &[&url], options);
-        assert_eq!(status_of(&proxy, &asks("/", KEY)).1.as_deref(), Some(UPGRADE_FAILED));
+        assert_eq!(status_of(&proxy, &upgrade_request("/", KEY)).1.as_deref(), Some(UPGRADE_FAILED));
     }
 
-    fn an_upstream_that_does_not_prove_the_key_is_a_bad_gateway(io) {
+    fn an_invalid_accept_field_is_a_bad_gateway(io) {
         let upstream = Upstream::scripted(|_, peer| echo_h1(peer));
         let proxy = Proxy::to(io, &[&upstream.url()]);
         let mut client = Client::connect(proxy.address);
@@ -304,11 +304,11 @@ scenarios! {
         assert_eq!(proxy.counters().tunnels, 0);
     }
 
-    fn refusals_pass_as_they_are(io) {
+    fn refusals_of_the_upstream_are_forwarded(io) {
         let upstream = H2c::new(true);
         let proxy = upstream.proxy(io);
         let mut client = proxy.client();
-        client.send(asks("/no", KEY));
+        client.send(upgrade_request("/no", KEY));
         let answer = client.response();
         assert_eq!((answer.status, answer.text()), (403, "no"));
         assert_eq!(client.get("/").text(), "plain");
@@ -319,50 +319,50 @@ scenarios! {
         assert_eq!((answer.status, &answer.content[..]), (Some(Status::FORBIDDEN), &b"no"[..]));
     }
 
-    fn a_key_that_is_none_is_a_bad_request_where_the_gateway_would_answer_it(io) {
+    fn an_invalid_key_is_a_bad_request_if_the_gateway_has_to_answer_it(io) {
         let upstream = H2c::new(true);
         let proxy = upstream.proxy(io);
         for key in ["", "short", "dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Key: x"] {
-            assert_eq!(status_of(&proxy, &asks("/chat", key)).0, 400, "{key:?}");
+            assert_eq!(status_of(&proxy, &upgrade_request("/chat", key)).0, 400, "{key:?}");
         }
-        assert_eq!(upstream.asked().len(), 0);
+        assert_eq!(upstream.received().len(), 0);
     }
 
-    fn the_end_of_one_side_is_the_end_of_the_other(io) {
+    fn each_side_closes_when_the_other_closes(io) {
         let (sender, receiver) = channel();
         let upstream = H2Upstream::scripted(move |_, mut peer| {
             while let Some((stream, head)) = peer.next() {
                 peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
                 peer.send(stream, b"hello", false);
                 if head.path() == "/resets" {
-                    peer.until(stream, |asked| asked.content == b"now");
+                    peer.until(stream, |received| received.content == b"now");
                     peer.reset(stream, Code::INTERNAL_ERROR);
                     continue;
                 }
                 if head.path() == "/ends" {
                     peer.send(stream, b"", true);
                 }
-                let asked = peer.until(stream, |asked| asked.is_complete || asked.reset.is_some());
-                let _ = sender.send((head.path().to_owned(), asked.reset, asked.content));
+                let received = peer.until(stream, |received| received.is_complete || received.reset.is_some());
+                let _ = sender.send((head.path().to_owned(), received.reset, received.content));
             }
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
         let begin = |path: &str| {
             let mut peer = proxy.peer();
-            peer.send(asks(path, KEY));
+            peer.send(upgrade_request(path, KEY));
             assert!(peer.head().unwrap().line.contains("101"));
             assert_eq!(peer.exactly(5).unwrap(), b"hello");
             peer
         };
         let peer = begin("/client-resets");
         peer.reset();
-        let (_, reset, _) = found(&receiver);
+        let (_, reset, _) = result_of(&receiver);
         assert_eq!(reset, Some(Code::CANCEL));
         let mut peer = begin("/ends");
         assert!(peer.is_closed_by_peer());
         peer.send("still here");
         peer.finish();
-        assert_eq!(found(&receiver), ("/ends".to_owned(), None, b"still here".to_vec()));
+        assert_eq!(result_of(&receiver), ("/ends".to_owned(), None, b"still here".to_vec()));
         let mut peer = begin("/resets");
         peer.send("now");
         assert!(peer.is_closed_by_peer());
@@ -370,7 +370,7 @@ scenarios! {
         assert_eq!(upstream.accepted(), 1, "the connection is none the worse");
     }
 
-    fn one_that_is_silent_is_given_up_over_http2_too(io) {
+    fn a_silent_websocket_times_out_over_http2(io) {
         let upstream = Upstream::scripted(|_, peer| echo_h1(peer));
         let options = Options {
             limits: Limits {
@@ -383,7 +383,7 @@ scenarios! {
         let mut client = Client::connect(proxy.address);
         client.get("/plain");
         let stream = client.send_head(&connect("/chat"), BodyLength::Unknown);
-        // Longer than it may be silent, but it is not.
+        // Longer than the timeout, but not silent.
         for length in 1..=5 {
             client.send(stream, b"x", false);
             client.until(stream, |answer| answer.content.len() == length);
@@ -394,12 +394,12 @@ scenarios! {
         assert_eq!(client.get("/plain").content, b"plain");
     }
 
-    fn the_last_words_before_a_reset_are_heard(io) {
+    fn data_before_a_reset_is_delivered(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, head)) = peer.next() {
                 peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
                 peer.send(stream, b"hello", false);
-                peer.until(stream, |asked| asked.content == b"close");
+                peer.until(stream, |received| received.content == b"close");
                 let ends = head.path() == "/ends";
                 peer.send_and_reset(stream, b"closed", ends, Code::CANCEL);
             }
@@ -407,7 +407,7 @@ scenarios! {
         let proxy = Proxy::to(io, &[&upstream.url]);
         for path in ["/ends", "/breaks"] {
             let mut peer = proxy.peer();
-            peer.send(asks(path, KEY));
+            peer.send(upgrade_request(path, KEY));
             assert!(peer.head().unwrap().line.contains("101"));
             assert_eq!(peer.exactly(5).unwrap(), b"hello");
             peer.send("close");
@@ -417,9 +417,9 @@ scenarios! {
         eventually("nothing is left", || proxy.http_counters().connections == 0);
     }
 
-    fn a_handshake_on_a_connection_that_has_died_is_made_once_more(io) {
+    fn a_handshake_on_a_dead_pooled_connection_is_retried(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
-            // The first request is answered; the second finds that nobody is there.
+            // The first request gets a response; the second finds the connection closed.
             let (stream, head) = peer.next().unwrap();
             if head.protocol().is_some() {
                 echo_stream(&mut peer, stream);
@@ -430,7 +430,7 @@ scenarios! {
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
         assert_eq!(proxy.client().get("/").text(), "plain");
-        talk_h1(&proxy);
+        check_websocket_h1(&proxy);
         assert_eq!(proxy.counters().retries, 1);
         assert_eq!(upstream.accepted(), 2);
     }

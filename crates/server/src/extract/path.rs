@@ -87,21 +87,13 @@ impl<'r> Deserializer<'r> for Params<'r> {
         deserialize_identifier
     }
 
+    forward_to_deserialize_any! {
+        <W: Visitor<'r>>
+        map struct
+    }
+
     fn deserialize_any<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Unfit> {
-        self.deserialize_map(visitor)
-    }
-
-    fn deserialize_map<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Unfit> {
         MapDeserializer::new(self.values()).deserialize_map(visitor)
-    }
-
-    fn deserialize_struct<V: Visitor<'r>>(
-        self,
-        _name: &'static str,
-        _fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Unfit> {
-        self.deserialize_map(visitor)
     }
 
     fn deserialize_seq<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Unfit> {

@@ -87,7 +87,7 @@ impl Served {
         });
         let line = lines
             .recv_timeout(IO_TIMEOUT)
-            .expect("it says where it listens");
+            .expect("the address is printed");
         let address = line.strip_prefix("Listening on https://");
         let address = address.and_then(|rest| rest.split(' ').next());
         let address = address.unwrap_or_else(|| panic!("{line}"));
@@ -148,7 +148,7 @@ fn an_app_serves_tls_and_reloads_certificates() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with("\r\n\r\nHello, World!"), "{answer}");
     let second = files.renew();
-    assert!(served.get(&second).is_err(), "nobody has said anything");
+    assert!(served.get(&second).is_err(), "there was no signal");
     served.reload();
     served.until_trusted(&second);
     // An invalid file changes nothing.
@@ -172,10 +172,10 @@ fn an_invalid_file_is_named_with_a_remedy() {
         .arg("127.0.0.1:0")
         .output()
         .expect("the example runs");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(
-        said.contains("own.key") && said.lines().count() > 1,
-        "{said}"
+        message.contains("own.key") && message.lines().count() > 1,
+        "{message}"
     );
 }

@@ -179,13 +179,13 @@ fn an_address_in_use_is_named_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = taken.local_addr().expect("bound").to_string();
     let output = command(&address).output().expect("this binary runs");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(
-        said.contains(&format!("cannot listen on {address}")),
-        "{said}"
+        message.contains(&format!("cannot listen on {address}")),
+        "{message}"
     );
-    assert!(said.contains("ss -ltnp"), "{said}");
+    assert!(message.contains("ss -ltnp"), "{message}");
 }
 
 #[test]
@@ -202,7 +202,10 @@ fn a_wrong_setting_is_named_with_a_remedy() {
             .env("BLITZ_IO", io)
             .output()
             .expect("this binary runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(wanted), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && message.contains(wanted),
+            "{message}"
+        );
     }
 }

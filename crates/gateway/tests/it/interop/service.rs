@@ -22,12 +22,12 @@ use super::messages::{
     StreamingInputCallResponse, StreamingOutputCallRequest, StreamingOutputCallResponse, payload,
 };
 
-/// What stands in front of the names of its methods.
+/// The prefix of its methods.
 pub(crate) const PATH: &str = "/grpc.testing.TestService/";
 
-/// Metadata that come back in the head of the answer.
+/// Metadata that are echoed in the response head.
 const ECHO_INITIAL: &str = "x-grpc-test-echo-initial";
-/// Metadata that come back in its trailers.
+/// Metadata that are echoed in the trailers.
 const ECHO_TRAILING: &str = "x-grpc-test-echo-trailing-bin";
 
 type Outputs = ReceiverStream<Result<StreamingOutputCallResponse, Status>>;
@@ -104,8 +104,8 @@ async fn answer(request: http::Request<Body>) -> http::Response<Body> {
     })
 }
 
-/// The status that the client wants, if it wants one.
-fn wanted(status: Option<EchoStatus>) -> Result<(), Status> {
+/// Fails with the status that the client requests, if it requests one.
+fn check_status(status: Option<EchoStatus>) -> Result<(), Status> {
     match status {
         Some(status) => Err(Status::new(Code::from_i32(status.code), status.message)),
         None => Ok(()),
@@ -114,7 +114,7 @@ fn wanted(status: Option<EchoStatus>) -> Result<(), Status> {
 
 async fn unary_call(request: Request<SimpleRequest>) -> Result<Response<SimpleResponse>, Status> {
     let request = request.into_inner();
-    wanted(request.response_status)?;
+    check_status(request.response_status)?;
     let payload = Some(payload(request.response_size));
     Ok(Response::new(SimpleResponse { payload }))
 }
@@ -143,7 +143,7 @@ async fn streaming_output_call(
     Ok(Response::new(ReceiverStream::new(receiver)))
 }
 
-/// Answers each request when it comes.
+/// Responds to each request when it arrives.
 async fn full_duplex_call(
     request: Request<Streaming<StreamingOutputCallRequest>>,
 ) -> Result<Response<Outputs>, Status> {
@@ -174,7 +174,7 @@ async fn send(
         let response = StreamingOutputCallResponse { payload };
         to.send(Ok(response)).await.map_err(drop)?;
     }
-    if let Err(status) = wanted(request.response_status) {
+    if let Err(status) = check_status(request.response_status) {
         let _ = to.send(Err(status)).await;
         return Err(());
     }

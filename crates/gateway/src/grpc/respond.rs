@@ -1,4 +1,4 @@
-//! The gateway's own answers to calls: how the call ended, and nothing else (PROTOCOL-HTTP2,
+//! The gateway's own responses to calls: the status of the call, and nothing else (PROTOCOL-HTTP2,
 //! `Trailers-Only`).
 
 use std::fmt::Display;
@@ -9,9 +9,9 @@ use super::call::{Call, Dialect};
 use super::status::Code;
 
 impl Call {
-    /// Writes the head of an answer and gives its content: in gRPC a head alone, in gRPC-Web a
+    /// Writes the head of a response and returns its content: in gRPC a head alone, in gRPC-Web a
     /// frame. `head` may have fields already; its status becomes 200, since the call has its own.
-    pub(crate) fn answer(
+    pub(crate) fn respond(
         &self,
         head: &mut ResponseHead,
         code: Code,
@@ -21,11 +21,11 @@ impl Call {
     }
 }
 
-/// Makes the answer to a call that was refused before it became a request; `None` for other
+/// Makes the response to a call that was refused before it became a request; `None` for other
 /// requests.
 #[cold]
-pub(crate) fn refusal(refusal: Refusal, asked: &Fields, head: &mut ResponseHead) -> Option<Chunk> {
-    let dialect = Dialect::of(asked)?;
+pub(crate) fn refusal(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<Chunk> {
+    let dialect = Dialect::of(fields)?;
     let Refusal { status, rule } = refusal;
     let message = format!("{} {}: {rule}", status.code(), status.reason());
     Some(write(dialect, head, Code::of_status(status), &message))
