@@ -335,6 +335,14 @@ impl Connection {
         }
     }
 
+    /// Announces credit for a stream whose reader waits, if content of others has used up the window of
+    /// the connection (rule 14).
+    pub fn credit_reader(&mut self, out: &mut Vec<u8>) {
+        if let Some(increment) = self.flow.credit_for_reader() {
+            frame::write_window_update(0, increment, out);
+        }
+    }
+
     /// Closes the connection with this code, for a reason other than a received frame: appends GOAWAY;
     /// further input is discarded.
     pub fn close_with(&mut self, code: Code, out: &mut Vec<u8>) {

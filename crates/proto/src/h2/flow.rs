@@ -6,6 +6,9 @@ use super::stream::credit;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
 
+/// A connection's window of less counts as used up.
+const READER_WINDOW_MIN: i32 = 1024;
+
 /// The windows of the connection, and the size of the windows of its streams.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -164,6 +167,22 @@ impl Flow {
         credit(&mut self.receive_window, held, self.size.min(self.cap))
     }
 
+    /// The increment to announce for a reader that waits while content that others do not read has
+    /// used up the window, so that a stalled stream does not stop the rest (rule 14). Window and held
+    /// content together stay within the largest window; while memory is short there is none.
+    pub(crate) fn credit_for_reader(&mut self) -> Option<u32> {
+        if !self.counts_held || self.receive_window >= READER_WINDOW_MIN || self.cap < self.size {
+            return None;
+        }
+        let used = i64::from(self.held) + i64::from(self.receive_window);
+        let left = i64::from(self.size_max.max(self.size)) - used;
+        let more = left.min(i64::from(self.stream_base));
+        (more > 0).then(|| {
+            self.receive_window += more as i32;
+            more as u32
+        })
+    }
+
     /// RFC 9113, section 6.9.1: "A sender MUST NOT allow a flow-control window to exceed 2^31-1
     /// octets."
     pub(crate) fn grow_send_window(&mut self, by: u32) -> Result<(), ErrorKind> {
@@ -212,6 +231,28 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_waits_has_a_window_beside_held_content_up_to_the_largest() {
+        let limits = Limits::default();
+        let mut flow = Flow::new(&limits, true);
+        flow.credit();
+        assert_eq!(flow.credit_for_reader(), None, "the window is open");
+        let mut held = limits.connection_buffer_bytes_max;
+        flow.take(held).expect("within the window");
+        assert_eq!(flow.credit(), None);
+        while let Some(more) = flow.credit_for_reader() {
+            flow.take(more as usize).expect("within the window");
+            held += more as usize;
+        }
+        assert_eq!(held, limits.connection_window_bytes_max);
+
+        let mut flow = Flow::new(&limits, true);
+        flow.take(WINDOW_DEFAULT as usize)
+            .expect("within the window");
+        flow.set_caps(1024, 64 * 1024);
+        assert_eq!(flow.credit_for_reader(), None, "memory is short");
+    }
 
     #[test]
     fn windows_grow_to_their_limit_while_they_limit_the_peer() {
