@@ -314,15 +314,17 @@ fn a_response_that_cannot_be_completed_is_reset() {
     });
 }
 
+fn stalls_soon() -> ServeOptions {
+    let mut options = options();
+    options.limits.send_stall_timeout = Duration::from_millis(200);
+    options
+}
+
 /// The task of the exchange has to learn of a response that another task has begun.
 #[test]
 fn a_response_from_another_task_that_the_client_does_not_take_is_reset() {
     on_each_driver(|io| {
-        let server = Server::with(io, || {
-            let mut options = options();
-            options.limits.send_stall_timeout = Duration::from_millis(200);
-            options
-        });
+        let server = Server::with(io, stalls_soon);
         let mut client = Client::connect(server.address);
         client.out.extend_from_slice(&NO_WINDOW);
         let stream = client.request(Method::Post, "/elsewhere", BodyLength::Known(5));
@@ -336,6 +338,20 @@ fn a_response_from_another_task_that_the_client_does_not_take_is_reset() {
     });
 }
 
+/// Its `SendBody` reports an error instead of waiting for ever.
+#[test]
+fn a_writer_in_another_task_learns_that_its_stream_was_reset() {
+    on_each_driver(|io| {
+        let server = Server::with(io, stalls_soon);
+        let mut client = Client::connect(server.address);
+        client.out.extend_from_slice(&NO_WINDOW);
+        let stream = client.request(Method::Get, "/big-elsewhere", BodyLength::Empty);
+        let answer = client.until(stream, |answer| answer.reset.is_some());
+        assert_eq!(answer.reset, Some(Code::CANCEL));
+        server.until_writer_ended();
+    });
+}
+
 /// SETTINGS and WINDOW_UPDATE that open all windows of a client to their maximum.
 const WIDE_WINDOWS: [u8; 28] = [
     0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff, // each stream's
@@ -346,11 +362,7 @@ const WIDE_WINDOWS: [u8; 28] = [
 #[test]
 fn a_client_that_reads_nothing_is_disconnected_whatever_it_sends() {
     on_each_driver(|io| {
-        let server = Server::with(io, || {
-            let mut options = options();
-            options.limits.send_stall_timeout = Duration::from_millis(200);
-            options
-        });
+        let server = Server::with(io, stalls_soon);
         let mut client = Client::connect(server.address);
         client.out.extend_from_slice(&WIDE_WINDOWS);
         for _ in 0..2 {

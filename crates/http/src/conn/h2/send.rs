@@ -60,6 +60,9 @@ impl<R: Role> Driver<R> {
 
     /// There may be room for those who got none.
     pub(super) fn wake_crowded(&mut self) {
+        if self.crowded.is_empty() {
+            return;
+        }
         for stream in std::mem::take(&mut self.crowded) {
             if let Some(state) = self.stream(stream) {
                 wake(&mut state.sending.writer);
@@ -223,6 +226,7 @@ impl<R: Role> Driver<R> {
             self.needs_task = true;
             wake(&mut state.exchange.closed);
             wake(&mut state.exchange.receiving.reader);
+            wake(&mut state.sending.writer);
             self.release(stream, state.drain_parts());
             self.note_sent(state.sending.queued);
             self.shared.keep(state);
