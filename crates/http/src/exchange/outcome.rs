@@ -58,10 +58,7 @@ pub(crate) fn poll_outcome<F: ServerFraming>(
     if framing.poll_client_gone(id, cx).is_ready() {
         return Poll::Ready(Outcome::Gone);
     }
-    poll_server_deadline(framing, id, cx).map(|deadline| match deadline {
-        Deadline::HalfClose => Outcome::Gone,
-        deadline => Outcome::TimedOut(deadline),
-    })
+    poll_server_deadline(framing, id, is_service_done, cx).map(Outcome::TimedOut)
 }
 
 impl ExchangeState {

@@ -159,6 +159,19 @@ fn a_writer_in_another_task_learns_that_the_client_was_disconnected() {
     });
 }
 
+/// The writer does not wait for room, so it does not report that the client takes nothing.
+#[test]
+fn the_stall_deadline_applies_to_content_that_another_task_queues() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.send_stall_timeout = Duration::from_millis(200))
+        });
+        let mut client = server.connect();
+        client.send("GET /burst-elsewhere HTTP/1.1\r\nHost: a\r\n\r\n");
+        server.until("stalled", |counters| counters.send_stalls == 1);
+    });
+}
+
 #[test]
 fn a_silent_tunnel_is_closed() {
     on_each_driver(|io| {

@@ -352,6 +352,20 @@ fn a_writer_in_another_task_learns_that_its_stream_was_reset() {
     });
 }
 
+/// The writer does not wait for room, so it does not report that the client takes nothing.
+#[test]
+fn the_stall_deadline_applies_to_content_that_another_task_queues() {
+    on_each_driver(|io| {
+        let server = Server::with(io, stalls_soon);
+        let mut client = Client::connect(server.address);
+        client.out.extend_from_slice(&NO_WINDOW);
+        let stream = client.request(Method::Get, "/burst-elsewhere", BodyLength::Empty);
+        let answer = client.until(stream, |answer| answer.reset.is_some());
+        assert_eq!(answer.reset, Some(Code::CANCEL));
+        assert_eq!(server.counters().send_stalls, 1);
+    });
+}
+
 /// SETTINGS and WINDOW_UPDATE that open all windows of a client to their maximum.
 const WIDE_WINDOWS: [u8; 28] = [
     0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff, // each stream's
