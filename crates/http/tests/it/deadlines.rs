@@ -172,6 +172,24 @@ fn the_stall_deadline_applies_to_content_that_another_task_queues() {
     });
 }
 
+/// Bytes that the exchange's task receives for a reader in another task are no silence.
+#[test]
+fn a_tunnel_that_another_task_reads_is_not_silent_while_bytes_arrive() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.stream_idle_timeout = Duration::from_millis(500))
+        });
+        let mut client = server.connect();
+        let ask = ASK.replace("/upgrade", "/swallow-elsewhere");
+        client.send(ask).head();
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(300));
+            client.send("ping");
+        }
+        client.fin().expect("16").expect_end();
+    });
+}
+
 #[test]
 fn a_silent_tunnel_is_closed() {
     on_each_driver(|io| {

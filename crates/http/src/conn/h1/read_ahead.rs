@@ -30,6 +30,7 @@ impl Driver<Server> {
             match self.poll_receive_ahead(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(_)) => {
+                    self.exchange.receiving.last = Some(blitz_reactor::now());
                     wake(&mut self.exchange.receiving.reader);
                     self.shrink_window(0);
                 }
