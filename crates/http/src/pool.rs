@@ -383,7 +383,12 @@ impl Upstream {
 
     fn keep(&self, transport: Transport, state: IdleState) {
         let pool = &self.0.pool;
-        pool.make_room();
+        if !pool.make_room() {
+            return match state {
+                IdleState::Exclusive(_) => transport.finish(),
+                IdleState::Multiplexed(conn) => conn.finish(transport),
+            };
+        }
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
@@ -459,11 +464,19 @@ impl PoolState {
         count(|counters| counters.upstream_idle -= 1);
     }
 
-    /// Closes the connection with the longest idle time if the pool is full.
-    fn make_room(&self) {
-        if self.idle.get() < self.options.limits.pool_idle_max {
-            return;
+    /// Makes room for an idle connection; `false` if the pool keeps none.
+    #[inline]
+    fn make_room(&self) -> bool {
+        let idle_max = self.options.limits.pool_idle_max;
+        if self.idle.get() >= idle_max {
+            self.close_oldest();
         }
+        idle_max > 0
+    }
+
+    /// Closes the connection with the longest idle time.
+    #[cold]
+    fn close_oldest(&self) {
         let endpoints = self.endpoints.borrow();
         let oldest_serial = |endpoint: &Rc<Endpoint>| {
             endpoint
