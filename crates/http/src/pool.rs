@@ -192,13 +192,8 @@ impl Upstream {
         }
     }
 
-    /// The most recently used idle connection, if it has received nothing; or a permit on a shared
-    /// one.
-    #[must_use]
-    pub fn take_idle(&self) -> Option<Connection> {
-        if !self.is_exclusive() {
-            return self.take_permit(None);
-        }
+    /// The most recently used idle connection, if it has received nothing.
+    fn take_idle(&self) -> Option<Connection> {
         match self.has_room() && self.queue_is_empty() {
             true => self.take_idle_exclusive(),
             false => None,

@@ -1,13 +1,11 @@
 //! Responding: from a service to a framing driver.
 
-use std::task::{Context, Poll};
-
 use blitz_proto::{BodyLength, ResponseHead, Status};
 use blitz_reactor::Chunk;
 
 use super::framing::{Framing, ServerFraming};
 use super::send;
-use super::state::{Message, note};
+use super::state::Message;
 use crate::counters::count;
 
 /// What is left to send behind a head.
@@ -116,20 +114,6 @@ fn set_message<F: Framing>(framing: &mut F, id: F::Id, message: Message) {
     if let Some(exchange) = framing.exchange(id) {
         exchange.message = message;
         exchange.wake_task();
-    }
-}
-
-pub(super) fn poll_closed<F: Framing>(
-    framing: &mut F,
-    id: F::Id,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
-    match framing.exchange(id) {
-        Some(exchange) if !exchange.is_gone => {
-            note(&mut exchange.closed, cx);
-            Poll::Pending
-        }
-        _ => Poll::Ready(()),
     }
 }
 

@@ -17,8 +17,6 @@ pub(crate) struct ExchangeState {
     pub(crate) message: Message,
     /// The exchange's task on a server, while it waits.
     pub(crate) task: Option<Waker>,
-    /// Who waits for the end of the exchange.
-    pub(crate) closed: Option<Waker>,
     /// Moved by storing a deadline; it outlives the exchange in pooled state.
     pub(crate) timer: LazyTimer,
     /// The peer has given the exchange up, or the connection is lost.
@@ -79,7 +77,6 @@ impl ExchangeState {
         self.receiving.clear();
         self.message = Message::Due;
         self.task = None;
-        self.closed = None;
         self.is_gone = false;
         self.is_tunnel = false;
         self.has_no_min_rate = false;
@@ -118,7 +115,6 @@ impl ExchangeState {
     /// Wakes everybody who waits for anything of the exchange.
     pub(crate) fn wake_all(&mut self) {
         wake(&mut self.receiving.reader);
-        wake(&mut self.closed);
         self.wake_task();
     }
 }

@@ -412,19 +412,17 @@ fn an_upgrade_makes_a_tunnel() {
             head.fields.append(Name::Upgrade, "websocket");
             head.fields.append(Name::Connection, "upgrade");
             let (_, response) = connection.request(&head, BodyLength::Empty);
-            let response = response.response().await.unwrap();
-            let Ok(mut tunnel) = response.into_tunnel() else {
-                panic!("not a tunnel")
-            };
-            let Some(Part::Data(data)) = tunnel.recv.next().await.unwrap() else {
+            let mut response = response.response().await.unwrap();
+            let mut send = response.upgraded.take().expect("a tunnel");
+            let Some(Part::Data(data)) = response.body.next().await.unwrap() else {
                 panic!()
             };
             assert_eq!(&*data, b"first");
-            tunnel.send.data("ping").await.unwrap();
-            assert_eq!(content(&mut tunnel.recv).await.unwrap(), "pong");
+            send.data("ping").await.unwrap();
+            assert_eq!(content(&mut response.body).await.unwrap(), "pong");
             // The other direction stays open after FIN.
-            tunnel.send.data("still").await.unwrap();
-            tunnel.send.finish(None).unwrap();
+            send.data("still").await.unwrap();
+            send.finish(None).unwrap();
             blitz_http::sleep(Duration::from_millis(20)).await;
         });
     });

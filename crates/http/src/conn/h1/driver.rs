@@ -264,7 +264,6 @@ impl<R: Role> Driver<R> {
     pub(super) fn cut_handles(&mut self) {
         self.number += 1;
         wake(&mut self.exchange.receiving.reader);
-        wake(&mut self.exchange.closed);
     }
 
     /// Forgets the connection, which has no handle left, and keeps the memory.

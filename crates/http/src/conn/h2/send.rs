@@ -224,7 +224,6 @@ impl<R: Role> Driver<R> {
     pub(super) fn close_stream(&mut self, stream: StreamId, code: Option<Code>) {
         if let Some(mut state) = self.streams.remove(&stream) {
             self.needs_task = true;
-            wake(&mut state.exchange.closed);
             wake(&mut state.exchange.receiving.reader);
             wake(&mut state.sending.writer);
             self.release(stream, state.drain_parts());
