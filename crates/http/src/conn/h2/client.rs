@@ -344,7 +344,8 @@ impl Role for Client {
         driver.socket = None;
     }
 
-    fn failed(error: Error) -> ResetReason {
+    fn failed(_: &Driver<Client>, error: Error) -> ResetReason {
+        tracing::debug!(rule = error.rule(), "upstream connection ended");
         ResetReason::Malformed(error)
     }
 

@@ -267,8 +267,7 @@ impl<R: Role> Driver<R> {
 
     /// A rule was broken that the whole connection depends on.
     fn fail(&mut self, error: Error) -> Disposition {
-        tracing::debug!(rule = error.rule(), "connection ended");
-        self.lose_peer(&R::failed(error));
+        self.lose_peer(&R::failed(self, error));
         self.finish();
         Disposition::Closed
     }

@@ -109,7 +109,7 @@ pub(crate) trait Role: Sized + 'static {
     fn ended(_: &mut Driver<Self>) {}
 
     /// The peer broke a rule that the whole connection depends on; why its streams end.
-    fn failed(error: Error) -> ResetReason;
+    fn failed(driver: &Driver<Self>, error: Error) -> ResetReason;
 
     /// Looks at deadlines and announcements before the connection's task waits.
     fn before_waiting(_: &mut Driver<Self>, _: &mut Context<'_>) {}

@@ -350,7 +350,9 @@ impl Role for Server {
         }
     }
 
-    fn failed(error: Error) -> ResetReason {
+    fn failed(driver: &Driver<Server>, error: Error) -> ResetReason {
+        let peer = driver.role.peer.remote;
+        tracing::debug!(rule = error.rule(), ?peer, "connection ended");
         count_refused(error.rule());
         ResetReason::Reset
     }
