@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ServeOptions, Status};
 use blitz_proto::h2::Code;
 
+use crate::deadlines::limits;
 use crate::h2_client::{Answer, Client};
 use crate::support::{BIG, BIG_GIVEN, Raw, SOON, Server, on_each_driver, options};
 
@@ -315,9 +316,7 @@ fn a_response_that_cannot_be_completed_is_reset() {
 }
 
 fn stalls_soon() -> ServeOptions {
-    let mut options = options();
-    options.limits.send_stall_timeout = Duration::from_millis(200);
-    options
+    limits(|l| l.send_stall_timeout = Duration::from_millis(200))
 }
 
 /// The task of the exchange has to learn of a response that another task has begun.
@@ -476,14 +475,11 @@ fn exchanges_are_aborted_at_the_deadline() {
 }
 
 fn hurried() -> ServeOptions {
-    let mut options = options();
-    options.limits = Limits {
-        head_timeout: Duration::from_millis(80),
-        idle_timeout: Duration::from_millis(150),
-        body_rate_grace: Duration::from_millis(80),
-        ..Limits::default()
-    };
-    options
+    limits(|l| {
+        l.head_timeout = Duration::from_millis(80);
+        l.idle_timeout = Duration::from_millis(150);
+        l.body_rate_grace = Duration::from_millis(80);
+    })
 }
 
 #[test]
@@ -511,12 +507,8 @@ fn slow_heads_idle_connections_and_slow_bodies_time_out() {
 #[test]
 fn a_body_that_stalls_after_the_response_head_ends_the_exchange() {
     on_each_driver(|io| {
-        let server = Server::with(io, || ServeOptions {
-            limits: Limits {
-                body_idle_timeout: Duration::from_millis(150),
-                ..Limits::default()
-            },
-            ..options()
+        let server = Server::with(io, || {
+            limits(|l| l.body_idle_timeout = Duration::from_millis(150))
         });
         let mut client = Client::connect(server.address);
         let stream = client.request(Method::Post, "/echo", BodyLength::Known(10));
@@ -529,12 +521,8 @@ fn a_body_that_stalls_after_the_response_head_ends_the_exchange() {
 #[test]
 fn ping_does_not_restart_the_idle_timeout() {
     on_each_driver(|io| {
-        let server = Server::with(io, || ServeOptions {
-            limits: Limits {
-                idle_timeout: Duration::from_millis(1_000),
-                ..Limits::default()
-            },
-            ..options()
+        let server = Server::with(io, || {
+            limits(|l| l.idle_timeout = Duration::from_millis(1_000))
         });
         let mut client = Client::connect(server.address);
         for _ in 0..2 {
@@ -559,12 +547,8 @@ fn ping_does_not_restart_the_idle_timeout() {
 #[test]
 fn a_connection_without_settings_acknowledgement_is_closed() {
     on_each_driver(|io| {
-        let server = Server::with(io, || ServeOptions {
-            limits: Limits {
-                settings_timeout: Duration::from_millis(150),
-                ..Limits::default()
-            },
-            ..options()
+        let server = Server::with(io, || {
+            limits(|l| l.settings_timeout = Duration::from_millis(150))
         });
         let mut good = Client::connect(server.address);
         assert_eq!(good.get("/hello").content, b"hello");
