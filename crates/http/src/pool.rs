@@ -212,7 +212,7 @@ impl Upstream {
                 continue;
             };
             let transport = idle.parked.unpark(socket);
-            if lifetime.is_over(blitz_reactor::now(), self.0.settings.get()) {
+            if lifetime.has_expired(blitz_reactor::now(), self.0.settings.get()) {
                 count_retired();
                 transport.finish();
                 continue;
@@ -368,7 +368,7 @@ impl Upstream {
     }
 
     fn take_back(&self, transport: Transport, lifetime: Lifetime) {
-        if lifetime.is_over(blitz_reactor::now(), self.0.settings.get()) {
+        if lifetime.has_expired(blitz_reactor::now(), self.0.settings.get()) {
             count_retired();
             transport.finish();
         } else if self.is_exclusive() {

@@ -203,7 +203,7 @@ pub(crate) trait Side<F: Framing<Side = Self>> {
     /// Our message was given up in the middle.
     fn message_cut(framing: &mut F, id: F::Id);
     /// Our message is given up by its writer: whether it is complete all the same.
-    fn completes_when_given_up(framing: &mut F, id: F::Id) -> bool;
+    fn completes_when_dropped(framing: &mut F, id: F::Id) -> bool;
 }
 
 /// Requests come, responses go.
@@ -247,7 +247,7 @@ impl<F: ServerFraming> Side<F> for ServerSide {
 
     /// A response of which all was sent that its length announced is complete for the client, whose
     /// next request may be on its way.
-    fn completes_when_given_up(framing: &mut F, id: F::Id) -> bool {
+    fn completes_when_dropped(framing: &mut F, id: F::Id) -> bool {
         let is_open = framing
             .exchange(id)
             .is_some_and(|exchange| exchange.message == Message::Open);
@@ -295,7 +295,7 @@ impl<F: ClientFraming> Side<F> for ClientSide {
         }
     }
 
-    fn completes_when_given_up(_: &mut F, _: F::Id) -> bool {
+    fn completes_when_dropped(_: &mut F, _: F::Id) -> bool {
         false
     }
 }

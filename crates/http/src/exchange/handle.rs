@@ -108,7 +108,7 @@ impl<L: Link> MessageOps for L {
     }
 
     fn drop_writer(&self, id: ExchangeId) {
-        self.with(|framing| send::give_up(framing, id.into()));
+        self.with(|framing| send::writer_dropped(framing, id.into()));
     }
 
     fn recycle(self: Rc<Self>) {

@@ -8,7 +8,7 @@ use super::framing::ServerFraming;
 use super::respond::send_response;
 use super::state::Body;
 use crate::counters::count_refused;
-use crate::error::{BodyError, Refusal, content_of};
+use crate::error::{BodyError, Refusal, refusal_response};
 
 /// Refuses a request for its content, or because nobody has responded. Its head is the service's.
 pub(super) fn refuse_content<F: ServerFraming>(framing: &mut F, id: F::Id, refusal: Refusal) {
@@ -32,7 +32,7 @@ pub(crate) fn refuse<F: ServerFraming>(
     tracing::debug!(rule = refusal.rule, status, ?peer, "refused");
     if !framing.is_response_started(id) {
         let options = Rc::clone(framing.options());
-        let (mut head, content) = content_of(refusal, fields, as_problem, &options);
+        let (mut head, content) = refusal_response(refusal, fields, as_problem, &options);
         framing.close_if_exclusive();
         send_response(framing, id, &mut head, content);
     }

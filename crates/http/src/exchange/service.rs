@@ -8,7 +8,7 @@ use blitz_proto::RequestHead;
 
 use super::recv_body::RecvBody;
 use super::responder::Responder;
-use crate::error::{Refusal, content_of};
+use crate::error::{Refusal, refusal_response};
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
@@ -66,7 +66,7 @@ impl Exchange {
         let refusal = Refusal::heads_memory();
         let asked = &self.request.fields;
         let as_problem = accepts_problem(asked) == Some(true);
-        let (mut head, content) = content_of(refusal, asked, as_problem, options);
+        let (mut head, content) = refusal_response(refusal, asked, as_problem, options);
         self.responder.send(&mut head, content);
     }
 }

@@ -100,7 +100,7 @@ impl ClientConn {
         match (self.lease.take(), end) {
             (Some(lease), End::Reusable(transport)) => lease.put_back(transport),
             (Some(lease), End::Closed) => {
-                lease.lost();
+                lease.end();
                 count(|counters| counters.upstream_not_reused += 1);
             }
             (None, _) => {}
@@ -145,7 +145,7 @@ impl Carrier for ClientConn {
         Ok(self.with(|driver| driver.start_request(head, length)))
     }
 
-    fn give_back(self: Rc<Self>) {
+    fn return_unused(self: Rc<Self>) {
         let socket = self.driver.borrow_mut().socket.take();
         if let Some(socket) = socket {
             self.end_lease(End::Reusable(socket));

@@ -261,7 +261,7 @@ impl<R: Role> Driver<R> {
     }
 
     /// Ends the exchange for every handle that is still around; the next one has a new number.
-    pub(super) fn cut_handles(&mut self) {
+    pub(super) fn detach_handles(&mut self) {
         self.number += 1;
         wake(&mut self.exchange.receiving.reader);
     }

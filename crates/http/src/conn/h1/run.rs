@@ -298,7 +298,7 @@ impl Driver<Server> {
         if !is_kept_alive || is_over || (is_draining && is_drained) {
             return self.finish();
         }
-        self.cut_handles();
+        self.detach_handles();
         // What waits in the socket itself brings it back from being parked at once.
         if !is_drained {
             return Next::Request;
@@ -316,7 +316,7 @@ impl Driver<Server> {
     /// Lets the client read what was sent, although it may still be sending (rule 16).
     fn finish(&mut self) -> Next {
         self.flush();
-        self.cut_handles();
+        self.detach_handles();
         if let Some(socket) = self.socket.take() {
             socket.finish();
         }
@@ -324,7 +324,7 @@ impl Driver<Server> {
     }
 
     fn abort(&mut self) -> Next {
-        self.cut_handles();
+        self.detach_handles();
         if let Some(socket) = self.socket.take() {
             socket.abort();
         }

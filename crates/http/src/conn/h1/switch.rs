@@ -52,7 +52,7 @@ impl Driver<Server> {
         for name in [Name::Upgrade, Name::Http2Settings] {
             request.fields.remove(name);
         }
-        self.cut_handles();
+        self.detach_handles();
         Arrived::Switch(Box::new(Switch {
             transport,
             request,

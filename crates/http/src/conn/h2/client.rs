@@ -59,15 +59,15 @@ impl Conn<Client> {
         conn
     }
 
-    /// Drives the connection until it carries no request and none holds a permit. `turned` is called at
+    /// Drives the connection until it carries no request and none holds a permit. `on_turn_end` is called at
     /// the end of every turn.
     pub(crate) async fn drive(
         &self,
         transport: Transport,
         first: Input,
-        turned: impl Fn(),
+        on_turn_end: impl Fn(),
     ) -> Disposition {
-        self.run(transport, first, None, |never| match never {}, turned)
+        self.run(transport, first, None, |never| match never {}, on_turn_end)
             .await
     }
 
@@ -75,7 +75,7 @@ impl Conn<Client> {
     pub(crate) fn is_retired(&self, now: Instant, settings: u64) -> bool {
         let mut driver = self.driver.borrow_mut();
         let permits = &mut driver.role.permits;
-        let is_over = permits.lifetime.is_over(now, settings);
+        let is_over = permits.lifetime.has_expired(now, settings);
         if is_over && !permits.are_retired() {
             permits.retire();
             count_retired();
@@ -109,7 +109,7 @@ impl Conn<Client> {
     }
 
     /// Whether the server has said how much it takes.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn settings_received(&self) -> bool {
         self.driver.borrow().machine.settings_received()
     }
 
@@ -128,7 +128,7 @@ impl Carrier for Conn<Client> {
         self.with(|driver| driver.start_request(head, length))
     }
 
-    fn give_back(self: Rc<Self>) {
+    fn return_unused(self: Rc<Self>) {
         self.with(|driver| {
             driver.role.permits.reserved -= 1;
             driver.needs_task = true;
@@ -164,7 +164,7 @@ impl Driver<Client> {
         let Client {
             permits, liveness, ..
         } = &self.role;
-        if self.socket.is_none() || liveness.is_doubtful() {
+        if self.socket.is_none() || liveness.is_ping_pending() {
             return 0;
         }
         let open = self.machine.stream_count();
@@ -322,21 +322,21 @@ impl Role for Client {
         self.permits.answered();
     }
 
-    fn woken(&mut self) {
+    fn resumed(&mut self) {
         // The timer wakes the task of the connection's last time.
         self.liveness.expect(blitz_reactor::now());
     }
 
-    fn heard(&mut self) {
-        self.liveness.hear();
+    fn bytes_received(&mut self) {
+        self.liveness.bytes_received();
     }
 
     fn progressed(&mut self) {
         self.liveness.progress();
     }
 
-    fn settled(&mut self) {
-        self.permits.settled();
+    fn settings_known(&mut self) {
+        self.permits.settings_known();
     }
 
     /// A server that has ended takes no more requests.
@@ -357,8 +357,8 @@ impl Role for Client {
         self.permits.are_retired()
     }
 
-    fn is_doubtful(&self) -> bool {
-        self.liveness.is_doubtful()
+    fn is_ping_pending(&self) -> bool {
+        self.liveness.is_ping_pending()
     }
 
     fn poll_silence(driver: &mut Driver<Client>, cx: &mut Context<'_>) -> Poll<()> {

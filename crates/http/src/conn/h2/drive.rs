@@ -64,21 +64,21 @@ pub(crate) enum Disposition {
 
 impl<R: Role> Conn<R> {
     /// Drives the connection until it has no streams, beginning with what was just received. `start` is
-    /// given `begun` and each request that comes, and `turned` is called at the end of every turn.
+    /// given `upgraded` and each request that comes, and `on_turn_end` is called at the end of every turn.
     pub(super) async fn run(
         &self,
         transport: Transport,
         first: Input,
-        begun: Option<R::Arrived>,
+        upgraded: Option<R::Arrived>,
         start: impl Fn(R::Arrived),
-        turned: impl Fn(),
+        on_turn_end: impl Fn(),
     ) -> Disposition {
         self.driver.borrow_mut().begin(transport, first);
         let _guard = Guard(self);
-        begun.into_iter().for_each(&start);
+        upgraded.into_iter().for_each(&start);
         poll_fn(|cx| {
             let disposition = self.poll_drive(&start, cx);
-            turned();
+            on_turn_end();
             disposition
         })
         .await
@@ -86,12 +86,12 @@ impl<R: Role> Conn<R> {
 
     fn poll_drive(&self, start: &impl Fn(R::Arrived), cx: &mut Context<'_>) -> Poll<Disposition> {
         self.is_driven.set(true);
-        self.driver.borrow_mut().look_at_clock();
-        let taken = self.take_in(start, cx);
+        self.driver.borrow_mut().update_time();
+        let taken = self.process_input(start, cx);
         self.is_driven.set(false);
         let mut driver = self.driver.borrow_mut();
         if driver.machine.settings_received() || driver.socket.is_none() {
-            driver.role.settled();
+            driver.role.settings_known();
         }
         if let Err(error) = taken {
             return Poll::Ready(driver.fail(error));
@@ -102,9 +102,13 @@ impl<R: Role> Conn<R> {
     }
 
     /// Receives and hands out what the connection has.
-    fn take_in(&self, start: &impl Fn(R::Arrived), cx: &mut Context<'_>) -> Result<(), Error> {
-        let (mut begun, mut work) = (0, 0);
-        while begun < BURST_REQUESTS_MAX && work < BURST_WORK_MAX {
+    fn process_input(
+        &self,
+        start: &impl Fn(R::Arrived),
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let (mut started, mut work) = (0, 0);
+        while started < BURST_REQUESTS_MAX && work < BURST_WORK_MAX {
             if R::poll_admission(&self.driver.borrow(), cx).is_pending() {
                 return Ok(());
             }
@@ -113,7 +117,7 @@ impl<R: Role> Conn<R> {
                 Step::Nothing => {}
                 Step::Arrived(request) => {
                     start(request);
-                    begun += 1;
+                    started += 1;
                 }
                 Step::NeedMore => {
                     if self.driver.borrow_mut().poll_receive(cx).is_pending() {
@@ -136,7 +140,7 @@ impl<R: Role> Drop for Guard<'_, R> {
         self.0.is_driven.set(false);
         let mut driver = self.0.driver.borrow_mut();
         if driver.socket.take().is_some() {
-            driver.lose_peer(&ResetReason::Reset);
+            driver.fail_streams(&ResetReason::Reset);
         }
     }
 }
@@ -156,10 +160,10 @@ impl<R: Role> Driver<R> {
         debug_assert!(self.input.is_empty(), "it was parked");
         self.input = first;
         // The timer wakes the task of the connection's last time.
-        self.role.woken();
+        self.role.resumed();
     }
 
-    fn look_at_clock(&mut self) {
+    fn update_time(&mut self) {
         self.now = self.shared.now();
         R::cap_windows(self);
     }
@@ -203,12 +207,12 @@ impl<R: Role> Driver<R> {
             }
             Event::Data { stream, end, .. } => {
                 let content = content.unwrap_or_else(|| Slice::from_buffer(Buffer::take()));
-                self.take_in(stream, content, end);
+                self.data_arrived(stream, content, end);
             }
             Event::Trailers { stream } => {
                 let mut trailers = Pooled::take();
                 std::mem::swap(&mut *trailers, &mut received.trailers);
-                self.take_in_trailers(stream, trailers);
+                self.trailers_arrived(stream, trailers);
             }
             Event::Refused { stream, error } => {
                 R::refused(self, stream, error, received);
@@ -229,7 +233,7 @@ impl<R: Role> Driver<R> {
         R::stream_reset(self, &reason);
         match self.stream(stream) {
             Some(state) if state.is_lingering => self.close_stream(stream, None),
-            Some(state) => state.lose_peer(&reason),
+            Some(state) => state.fail(&reason),
             None => self.machine.forget(stream),
         }
     }
@@ -245,7 +249,7 @@ impl<R: Role> Driver<R> {
         match socket.poll_recv(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(Some(slice))) => {
-                self.role.heard();
+                self.role.bytes_received();
                 self.input.push(slice);
                 Poll::Ready(())
             }
@@ -253,13 +257,13 @@ impl<R: Role> Driver<R> {
                 self.has_fin = true;
                 // The end of the connection cancels every stream (rule 16).
                 R::ended(self);
-                self.lose_peer(&ResetReason::Truncated);
+                self.fail_streams(&ResetReason::Truncated);
                 Poll::Pending
             }
             Poll::Ready(Err(_)) => {
                 self.has_fin = true;
                 self.socket = None;
-                self.lose_peer(&ResetReason::Reset);
+                self.fail_streams(&ResetReason::Reset);
                 Poll::Pending
             }
         }
@@ -267,7 +271,7 @@ impl<R: Role> Driver<R> {
 
     /// A rule was broken that the whole connection depends on.
     fn fail(&mut self, error: Error) -> Disposition {
-        self.lose_peer(&R::failed(self, error));
+        self.fail_streams(&R::failed(self, error));
         self.finish();
         Disposition::Closed
     }
@@ -276,20 +280,20 @@ impl<R: Role> Driver<R> {
     /// is something to do.
     fn poll_disposition(&mut self, cx: &mut Context<'_>) -> Poll<Disposition> {
         if self.socket.is_none() {
-            self.lose_peer(&ResetReason::Reset);
+            self.fail_streams(&ResetReason::Reset);
             return Poll::Ready(Disposition::Closed);
         }
         R::before_waiting(self, cx);
         self.flush();
         if self.poll_settings(cx).is_ready() {
-            return Poll::Ready(self.give_up());
+            return Poll::Ready(self.close_for_settings_timeout());
         }
         let is_used = !self.streams.is_empty() || self.role.is_reserved();
         let holds_input = |socket: &Transport| !self.input.is_empty() || socket.holds_content();
         let is_idle = !is_used && !self.socket.as_ref().is_some_and(holds_input);
         let is_over = self.has_fin || self.machine.is_drained() || self.role.is_retired();
         // Close instead of parking while a PING is unanswered.
-        if is_idle && (is_over || self.role.is_doubtful()) {
+        if is_idle && (is_over || self.role.is_ping_pending()) {
             self.finish();
             return Poll::Ready(Disposition::Closed);
         }
@@ -304,7 +308,7 @@ impl<R: Role> Driver<R> {
         }
         if self.poll_socket_room(cx) == Poll::Ready(false) {
             self.socket = None;
-            self.lose_peer(&ResetReason::Reset);
+            self.fail_streams(&ResetReason::Reset);
             return Poll::Ready(Disposition::Closed);
         }
         if let Some(due) = self.stall_due()
@@ -356,11 +360,11 @@ impl<R: Role> Driver<R> {
     /// acknowledgment within a reasonable amount of time, it MAY issue a connection error [...] of
     /// type SETTINGS_TIMEOUT."
     #[cold]
-    pub(super) fn give_up(&mut self) -> Disposition {
+    pub(super) fn close_for_settings_timeout(&mut self) -> Disposition {
         count(|counters| counters.settings_timeouts += 1);
         let (machine, out) = self.machine();
         machine.close_with(Code::SETTINGS_TIMEOUT, out);
-        self.lose_peer(&ResetReason::Reset);
+        self.fail_streams(&ResetReason::Reset);
         self.finish();
         Disposition::Closed
     }
@@ -383,7 +387,7 @@ impl<R: Role> Driver<R> {
     }
 
     fn abort(&mut self) -> Disposition {
-        self.lose_peer(&ResetReason::Reset);
+        self.fail_streams(&ResetReason::Reset);
         if let Some(socket) = self.socket.take() {
             socket.abort();
         }

@@ -42,7 +42,7 @@ pub(crate) struct Driver<R: Role> {
     /// Bytes that all of them have queued for windows to open.
     pub(super) unsent: usize,
     /// Streams that got no room because the core is short of memory.
-    pub(super) crowded: Vec<StreamId>,
+    pub(super) awaiting_memory: Vec<StreamId>,
     /// Nothing was read when it was tried last, since too much is held.
     pub(super) was_held_back: bool,
     /// Bytes of content that the socket was last told of.
@@ -86,7 +86,7 @@ pub(crate) trait Role: Sized + 'static {
     fn stream_reset(driver: &mut Driver<Self>, reason: &ResetReason);
 
     /// The last byte of a message has come on a stream that was answered before, or more of it.
-    fn came_late(_: &mut Driver<Self>, _: StreamId, _bytes: usize, _has_ended: bool) {}
+    fn data_after_response(_: &mut Driver<Self>, _: StreamId, _bytes: usize, _has_ended: bool) {}
 
     /// A message of the peer was received to its end.
     fn message_received(&mut self) {}
@@ -97,13 +97,13 @@ pub(crate) trait Role: Sized + 'static {
     }
 
     /// The connection's task begins.
-    fn woken(&mut self) {}
+    fn resumed(&mut self) {}
     /// Bytes have come.
-    fn heard(&mut self) {}
+    fn bytes_received(&mut self) {}
     /// A frame has come that is more than an answer to PING.
     fn progressed(&mut self) {}
     /// The peer has said what it takes, or never will.
-    fn settled(&mut self) {}
+    fn settings_known(&mut self) {}
 
     /// The peer has ended its direction.
     fn ended(_: &mut Driver<Self>) {}
@@ -125,7 +125,7 @@ pub(crate) trait Role: Sized + 'static {
     }
 
     /// Nothing is to begin until the peer gives a sign of life.
-    fn is_doubtful(&self) -> bool {
+    fn is_ping_pending(&self) -> bool {
         false
     }
 
@@ -233,7 +233,7 @@ impl<R: Role> Conn<R> {
             pending: None,
             streams: Streams::default(),
             unsent: 0,
-            crowded: Vec::new(),
+            awaiting_memory: Vec::new(),
             was_held_back: false,
             held_noted: 0,
             shared: Rc::clone(shared),
@@ -372,11 +372,11 @@ impl<R: Role> Driver<R> {
     }
 
     /// The connection is lost.
-    pub(super) fn lose_peer(&mut self, reason: &ResetReason) {
+    pub(super) fn fail_streams(&mut self, reason: &ResetReason) {
         for stream in self.streams.values_mut() {
-            stream.lose_peer(reason);
+            stream.fail(reason);
         }
-        self.role.settled();
+        self.role.settings_known();
     }
 
     /// Resets a stream and sends the reset.

@@ -39,9 +39,9 @@ impl<R: Role> Driver<R> {
         }
         note(&mut sending.writer, cx);
         sending.wake_at = room.unwrap_or(0);
-        if room.is_none() && !self.crowded.contains(&stream) {
+        if room.is_none() && !self.awaiting_memory.contains(&stream) {
             count(|counters| counters.h2_held_back += 1);
-            self.crowded.push(stream);
+            self.awaiting_memory.push(stream);
         }
         Poll::Pending
     }
@@ -55,15 +55,15 @@ impl<R: Role> Driver<R> {
     /// Some of what streams had queued is gone.
     fn note_sent(&mut self, bytes: usize) {
         self.unsent -= bytes;
-        self.wake_crowded();
+        self.wake_awaiting_memory();
     }
 
     /// There may be room for those who got none.
-    pub(super) fn wake_crowded(&mut self) {
-        if self.crowded.is_empty() {
+    pub(super) fn wake_awaiting_memory(&mut self) {
+        if self.awaiting_memory.is_empty() {
             return;
         }
-        for stream in std::mem::take(&mut self.crowded) {
+        for stream in std::mem::take(&mut self.awaiting_memory) {
             if let Some(state) = self.stream(stream) {
                 wake(&mut state.sending.writer);
             }

@@ -69,17 +69,17 @@ impl Conn<Server> {
         }
     }
 
-    /// Drives the connection until it has no streams, beginning with what was just received; `begun`
+    /// Drives the connection until it has no streams, beginning with what was just received; `upgraded`
     /// is a request that came over HTTP/1.1.
     pub(crate) async fn serve<S: Service>(
         self: &Rc<Self>,
         service: &Rc<S>,
         transport: Transport,
         first: Input,
-        begun: Option<Request>,
+        upgraded: Option<Request>,
     ) -> Disposition {
         let start = |request| self.start_exchange(service, request);
-        self.run(transport, first, begun, start, || {}).await
+        self.run(transport, first, upgraded, start, || {}).await
     }
 
     /// The time that is left for a parked connection's client to acknowledge our settings; `None` if it
@@ -101,10 +101,10 @@ impl Conn<Server> {
     }
 
     /// Says good-bye on a parked connection whose client has not acknowledged our settings.
-    pub(crate) fn give_up(&self, transport: Transport) {
+    pub(crate) fn close_for_settings_timeout(&self, transport: Transport) {
         let mut driver = self.driver.borrow_mut();
         driver.socket = Some(transport);
-        driver.give_up();
+        driver.close_for_settings_timeout();
     }
 
     /// Starts to work on a request.
@@ -328,7 +328,12 @@ impl Role for Server {
         }
     }
 
-    fn came_late(driver: &mut Driver<Server>, stream: StreamId, bytes: usize, has_ended: bool) {
+    fn data_after_response(
+        driver: &mut Driver<Server>,
+        stream: StreamId,
+        bytes: usize,
+        has_ended: bool,
+    ) {
         let bytes_max = driver.limits().discard_bytes_max;
         let Some(state) = driver.stream(stream) else {
             return;
@@ -377,7 +382,7 @@ impl Role for Server {
                 .cap_windows(share, share * STREAMS_WHEN_SHORT);
         } else {
             driver.machine.cap_windows(usize::MAX, usize::MAX);
-            driver.wake_crowded();
+            driver.wake_awaiting_memory();
         }
     }
 

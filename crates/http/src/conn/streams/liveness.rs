@@ -69,7 +69,7 @@ impl Liveness {
 
     /// Bytes came.
     #[inline]
-    pub(in crate::conn) fn hear(&mut self) {
+    pub(in crate::conn) fn bytes_received(&mut self) {
         self.heard = blitz_reactor::now();
         self.is_heard = true;
         if self.pinged.take().is_some() {
@@ -88,7 +88,7 @@ impl Liveness {
 
     /// Whether the peer was asked and has said nothing yet.
     #[inline]
-    pub(in crate::conn) fn is_doubtful(&self) -> bool {
+    pub(in crate::conn) fn is_ping_pending(&self) -> bool {
         self.pinged.is_some()
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let mut liveness = Liveness::new(began);
         assert_eq!(liveness.check(at(4), &limits()), Silence::Wait(at(5)));
         assert_eq!(liveness.check(at(5), &limits()), Silence::Ping(at(25)));
-        assert!(liveness.is_doubtful());
+        assert!(liveness.is_ping_pending());
         assert_eq!(liveness.check(at(24), &limits()), Silence::Wait(at(25)));
         assert_eq!(liveness.check(at(25), &limits()), Silence::Over);
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(liveness.check(at(6), &limits()), Silence::Ping(at(26)));
         // Nor does it lift the doubt.
         liveness.expect(at(7));
-        assert!(liveness.is_doubtful());
+        assert!(liveness.is_ping_pending());
     }
 
     /// A gRPC server ends a connection with the fourth PING in a row that comes within five minutes

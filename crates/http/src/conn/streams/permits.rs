@@ -52,7 +52,7 @@ impl Permits {
     }
 
     /// The server has said what it takes, or never will.
-    pub(in crate::conn) fn settled(&mut self) {
+    pub(in crate::conn) fn settings_known(&mut self) {
         wake(&mut self.settling);
     }
 

@@ -126,7 +126,7 @@ impl Stream {
     }
 
     /// The peer is gone: whatever waits for anything of the stream has to know.
-    pub(in crate::conn) fn lose_peer(&mut self, reason: &ResetReason) {
+    pub(in crate::conn) fn fail(&mut self, reason: &ResetReason) {
         let exchange = &mut self.exchange;
         exchange.is_gone = true;
         if matches!(exchange.receiving.body, Body::Open) {
