@@ -11,7 +11,7 @@ use super::state::{Body, ExchangeState, Message};
 /// A deadline that a server's exchange can miss (rule 18). [`Limits`] has the time of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deadline {
-    /// The client takes nothing of what is queued: `send_stall_timeout`.
+    /// The client reads nothing of the queue: `send_stall_timeout`.
     SendStall,
     /// Nothing moves in a tunnel: `stream_idle_timeout`.
     TunnelIdle,
@@ -65,7 +65,7 @@ impl ExchangeState {
         let progress = transmission.progress;
         let moved = || self.receiving.last.max(progress).unwrap_or(now);
         let stall = (transmission.unsent > 0 || self.message == Message::Open).then(|| {
-            // A writer in another task does not pass through here, so that is looked at again later.
+            // A writer in another task does not run this code, so the check is repeated later.
             let since = match transmission.unsent {
                 0 => now,
                 _ => progress.unwrap_or(now),
@@ -98,8 +98,8 @@ impl ExchangeState {
     }
 
     /// When too little will have come of the request's content if nothing comes until then. Time in
-    /// which nobody waits for it, or the connection is not read from, does not count. A reader in
-    /// another task does not pass through here, so that is looked at again later.
+    /// which no reader waits for it, or nothing is received from the connection, does not count. A reader in
+    /// another task does not run this code, so the check is repeated later.
     fn body_deadline(&mut self, is_held_back: bool, limits: &Limits) -> (Instant, Deadline) {
         let pace = &mut self.receiving.pace;
         if is_held_back {

@@ -1,4 +1,4 @@
-//! What handles call: the operations of an exchange, on a connection of any version.
+//! The operations of an exchange that handles call, on a connection of any version.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};

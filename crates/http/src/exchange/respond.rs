@@ -8,7 +8,7 @@ use super::send;
 use super::state::Message;
 use crate::counters::count;
 
-/// What is left to send behind a head.
+/// The part of the response that is left to send after the head.
 pub(crate) enum Started {
     /// Nothing.
     Complete,
@@ -44,7 +44,7 @@ pub(super) fn start_response<F: ServerFraming>(
     length: BodyLength,
 ) -> Started {
     if framing.exchange(id).is_none() {
-        // The handle of an exchange that was cut off finds out when it is used.
+        // The exchange is over: the next use of the handle fails.
         return Started::Open;
     }
     let is_empty = length == BodyLength::Empty;
@@ -104,7 +104,7 @@ pub(super) fn abort<F: ServerFraming>(framing: &mut F, id: F::Id) {
     set_message(framing, id, Message::Cut);
 }
 
-/// Nobody will respond.
+/// The responder was dropped without a response.
 pub(super) fn drop_responder<F: ServerFraming>(framing: &mut F, id: F::Id) {
     set_message(framing, id, Message::Missing);
 }

@@ -85,7 +85,7 @@ impl Responder {
     /// first that the tunnel yields.
     ///
     /// # Panics
-    /// If the request did not ask for it: see [`Responder::upgrade_requested`].
+    /// If the request does not allow it: see [`Responder::upgrade_requested`].
     #[must_use]
     pub fn upgrade(mut self, head: &mut ResponseHead) -> Tunnel {
         let Some(Handle { connection, id }) = self.handle.take() else {

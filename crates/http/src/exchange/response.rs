@@ -15,7 +15,7 @@ use crate::recycle::Pooled;
 
 /// What a server answers: interim responses, then the final one.
 ///
-/// Dropping it gives the request up, and closes the connection or resets the stream.
+/// Dropping it cancels the request, and closes the connection or resets the stream.
 pub struct ResponseStream {
     source: Source,
 }

@@ -53,9 +53,9 @@ pub struct Exchange {
     pub request: Pooled<RequestHead>,
     /// The content, possibly still to come.
     pub body: RecvBody,
-    /// What the answer is given to.
+    /// Takes the response.
     pub responder: Responder,
-    /// Who asks; the requests of a connection share it.
+    /// The client; the requests of a connection share it.
     pub peer: Rc<Peer>,
 }
 
@@ -71,7 +71,7 @@ impl Exchange {
     }
 }
 
-/// Who is at the other end of the connection that a request came in on.
+/// The client of the connection that a request was received on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Address of the client; `None` on a unix socket.

@@ -23,10 +23,10 @@ use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
-/// Requests run before the connection lets others have a turn.
+/// Requests run before the connection yields to other tasks.
 const BURST_REQUESTS_MAX: u32 = 16;
 
-/// What becomes of the connection.
+/// What happens to the connection next.
 pub(crate) enum Disposition {
     /// It is idle and can be parked.
     Park(Transport),
@@ -165,7 +165,7 @@ impl ServerConn {
         }
     }
 
-    /// Reads what is left of a body that nobody wants, within bounds.
+    /// Discards the rest of a body without a reader, within bounds.
     async fn discard_body(&self) -> bool {
         let (bytes, limit) = {
             let driver = self.driver.borrow();
@@ -207,7 +207,7 @@ impl Driver<Server> {
             match self.step() {
                 Ok(Step::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
                 Ok(Step::NeedMore | Step::Paused) => {}
-                // A head comes first; were it otherwise, nobody would know what this belongs to.
+                // Content without a head belongs to no request.
                 Ok(Step::Data(_) | Step::Trailers | Step::End) => {
                     return Poll::Ready(self.end_within_head());
                 }

@@ -108,7 +108,7 @@ impl Conn<Client> {
         self.driver.borrow().permits_free()
     }
 
-    /// Whether the server has said how much it takes.
+    /// Whether the server's SETTINGS were received.
     pub(crate) fn settings_received(&self) -> bool {
         self.driver.borrow().machine.settings_received()
     }
@@ -144,8 +144,8 @@ impl Carrier for Conn<Client> {
         driver.socket.as_ref().and_then(Transport::info).cloned()
     }
 
-    /// Whether the server takes extended CONNECT (RFC 8441), once it has said so. For one caller at
-    /// a time: until then there is only one permit.
+    /// Whether the server supports extended CONNECT (RFC 8441), once its SETTINGS were received. For one
+    /// caller at a time: until then there is only one permit.
     fn poll_takes_websocket(&self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
         let mut driver = self.driver.borrow_mut();
         if driver.machine.settings_received() {
@@ -232,7 +232,7 @@ impl Driver<Client> {
                 state.exchange.is_tunnel = true;
                 return ReceivedKind::Tunnel;
             }
-            // A refused CONNECT has no content that somebody could end.
+            // The request of a refused CONNECT has no writer that could end it.
             state.exchange.message = Message::Done;
         }
         if self.is_complete(stream) {
@@ -244,7 +244,7 @@ impl Driver<Client> {
 }
 
 impl Driver<Client> {
-    /// Ready if a server gives no sign of life; sends PING to one that is silent for too long.
+    /// Ready if a server has not answered a PING in time; sends PING to one that is silent for too long.
     pub(super) fn poll_liveness(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = blitz_reactor::now();
         match self.role.liveness.next {
@@ -419,8 +419,8 @@ impl ClientFraming for Driver<Client> {
             .is_some_and(|state| state.response.has_final || state.response.failed.is_some())
     }
 
-    /// A client forgets a stream when nobody has anything to do with it any more; if the server
-    /// has, it is told that it need not.
+    /// Closes a stream when the response was read and the request was sent; if the stream is still open
+    /// for the server, it is reset.
     fn settle(&mut self, id: StreamId) {
         let is_settled = self.stream(id).is_some_and(|state| {
             let is_sending = state.exchange.message == Message::Open && !state.exchange.is_gone;

@@ -18,43 +18,43 @@ use crate::input::Input;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
-/// Requests begun before the connection lets others have a turn.
+/// Requests started before the connection yields to other tasks.
 const BURST_REQUESTS_MAX: usize = 40;
 
-/// Work on frames before the connection lets others have a turn: bytes that are no content, and so
-/// many for each step of the machine.
+/// Work on frames before the connection yields to other tasks: bytes other than content, plus a constant
+/// for each step of the machine.
 const BURST_WORK_MAX: usize = 16 * 1024;
 const STEP_WORK: usize = 32;
 /// What a refused or reset stream costs: an eighth of a turn, so that abuse exhausts its own turn.
 const LOST_WORK: usize = BURST_WORK_MAX / 8;
 
-/// A socket whose oldest queued byte waits for so long is not left to itself.
+/// A connection whose oldest queued byte has waited for this long is not parked.
 const STALL_NOTED_AFTER: Duration = Duration::from_secs(1);
 
-/// Bytes that wait for the peer before nothing more is taken from it: it may be one that only
-/// wants to see how many answers to its PINGs we keep.
+/// Queued bytes above which nothing more is received: a peer that reads nothing must not fill the queue
+/// with answers to its PINGs.
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 
-/// Streams that an idle connection keeps room for.
+/// Streams for which an idle connection keeps memory.
 pub(super) const STREAMS_KEPT: usize = 4;
 
-/// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
+/// The start of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Whether the first bytes of a connection are those of HTTP/2 with prior knowledge. Three tell it
-/// from every method of HTTP/1.1.
+/// Whether the first bytes of a connection are those of HTTP/2 with prior knowledge. Three bytes
+/// distinguish it from every method of HTTP/1.1.
 pub(crate) fn begins_like_http2(first: &[u8]) -> bool {
     let len = first.len().min(PREFACE.len());
     len >= 3 && first[..len] == PREFACE[..len]
 }
 
-/// Whether the first bytes of a connection are too few to tell.
+/// Whether the first bytes of a connection are too few to identify the protocol.
 #[inline]
 pub(crate) fn may_begin_like_http2(first: &[u8]) -> bool {
     first.len() < 3 && PREFACE.starts_with(first)
 }
 
-/// What becomes of the connection.
+/// What happens to the connection next.
 pub(crate) enum Disposition {
     /// It has no streams and can be parked.
     Park(Transport),
@@ -101,7 +101,7 @@ impl<R: Role> Conn<R> {
         driver.poll_disposition(cx)
     }
 
-    /// Receives and hands out what the connection has.
+    /// Receives, and passes the events on.
     fn process_input(
         &self,
         start: &impl Fn(R::Arrived),
@@ -131,8 +131,8 @@ impl<R: Role> Conn<R> {
     }
 }
 
-/// What the connection's task leaves behind when it is aborted: a socket that nobody drives any
-/// more. Otherwise it was given away or closed before.
+/// Closes the socket when the connection's task is aborted. Otherwise the socket was parked or closed
+/// before.
 struct Guard<'a, R: Role>(&'a Conn<R>);
 
 impl<R: Role> Drop for Guard<'_, R> {
@@ -145,7 +145,7 @@ impl<R: Role> Drop for Guard<'_, R> {
     }
 }
 
-/// What a step through the input brought.
+/// The result of a step through the input.
 enum Step<A> {
     Nothing,
     NeedMore,
@@ -159,7 +159,7 @@ impl<R: Role> Driver<R> {
         self.socket = Some(socket);
         debug_assert!(self.input.is_empty(), "it was parked");
         self.input = first;
-        // The timer wakes the task of the connection's last time.
+        // The timer would wake the previous task of the connection.
         self.role.resumed();
     }
 
@@ -193,7 +193,7 @@ impl<R: Role> Driver<R> {
             *work += LOST_WORK;
         }
         match step.event {
-            // The machine has to see all pieces before anybody waits for more (rule 8).
+            // The machine has to process all pieces before the task waits for more (rule 8).
             Event::NeedMore if !self.input.is_empty() => {}
             Event::NeedMore => return Ok(Step::NeedMore),
             Event::Head {
@@ -269,7 +269,7 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// A rule was broken that the whole connection depends on.
+    /// The peer violated the protocol in a way that ends the whole connection.
     fn fail(&mut self, error: Error) -> Disposition {
         self.fail_streams(&R::failed(self, error));
         self.finish();
@@ -340,8 +340,8 @@ impl<R: Role> Driver<R> {
         self.timer.poll_due(due, cx)
     }
 
-    /// Ready if the peer has not acknowledged our settings in time, unless it can say nothing any
-    /// more (rule 16), or it is we who do not read.
+    /// Ready if the peer has not acknowledged our settings in time, unless it has ended its direction
+    /// (rule 16), or nothing is received at the moment.
     fn poll_settings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(due) = self.settings_due else {
             return Poll::Pending;
@@ -369,8 +369,8 @@ impl<R: Role> Driver<R> {
         Disposition::Closed
     }
 
-    /// The peer takes nothing. While it is parked nobody would watch its deadline, and frames that
-    /// it sends now and then would keep it from being idle.
+    /// Whether the peer reads nothing. Such a connection is not parked: a parked one has no deadline for
+    /// its queue, and each frame of the peer would restart its idle timeout.
     fn is_stalling(&self) -> bool {
         self.socket.as_ref().is_some_and(|socket| {
             let now = blitz_reactor::now();
@@ -379,7 +379,7 @@ impl<R: Role> Driver<R> {
         })
     }
 
-    /// An idle connection holds no buffer, nor room for the streams of its busiest moment.
+    /// Frees the buffer and the memory for streams of an idle connection.
     fn shrink(&mut self) {
         self.pending = None;
         self.streams.shrink_to(STREAMS_KEPT);

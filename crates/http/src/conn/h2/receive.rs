@@ -75,7 +75,7 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Gives the window of what was taken, or is not wanted, back.
+    /// Returns taken or discarded bytes to the windows.
     pub(super) fn release(&mut self, stream: StreamId, bytes: usize) {
         if bytes > 0 {
             let (machine, out) = self.machine();

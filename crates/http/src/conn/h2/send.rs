@@ -13,8 +13,8 @@ use crate::error::SendError;
 use crate::exchange::{Sent, conclude_sent, note, wake};
 use crate::recycle::Pooled;
 
-/// Bytes queued at the socket before streams have to wait for their turn: later choices are better
-/// choices, and little waits in front of a stream that is more urgent.
+/// Bytes queued at the socket before streams have to wait for their turn: few bytes are then queued before
+/// those of a more urgent stream.
 const SOCKET_BYTES_MAX: usize = 128 * 1024;
 
 /// Shares of a stream that a connection may have queued, and hold, while the core is short of memory.
@@ -58,7 +58,7 @@ impl<R: Role> Driver<R> {
         self.wake_awaiting_memory();
     }
 
-    /// There may be room for those who got none.
+    /// Wakes the writers that wait for memory.
     pub(super) fn wake_awaiting_memory(&mut self) {
         if self.awaiting_memory.is_empty() {
             return;
@@ -156,7 +156,7 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Nothing is queued: ends the message, if that was asked for.
+    /// Nothing is queued: ends the message, if its writer has.
     fn end_message(&mut self, stream: StreamId) -> Result<Sent, Error> {
         let Some(state) = self.stream(stream) else {
             return Ok(Sent::Open);
@@ -220,7 +220,7 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Gives a stream up that we have finished with in one way or another.
+    /// Removes a stream whose exchange is over, and resets it with `code` or if it is incomplete.
     pub(super) fn close_stream(&mut self, stream: StreamId, code: Option<Code>) {
         if let Some(mut state) = self.streams.remove(&stream) {
             self.needs_task = true;
