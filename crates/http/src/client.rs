@@ -52,7 +52,7 @@ pub(crate) trait Carrier: ClientOps {
     ) -> Result<(ExchangeId, bool), ClientError>;
 
     /// Returns the carrier without a request.
-    fn give_back(self: Rc<Self>);
+    fn return_unused(self: Rc<Self>);
 
     fn protocol(&self) -> Protocol;
 
@@ -180,7 +180,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(carrier) = self.carrier.take() {
-            carrier.give_back();
+            carrier.return_unused();
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Framing drivers: one folder for each version of HTTP. Outside, connections are told apart by what
-//! they can do: [`exclusive`] ones carry one exchange at a time, [`multiplexed`] ones many.
+//! Framing drivers: one folder for each version of HTTP. Other modules distinguish connections by
+//! capability: [`exclusive`] ones carry one exchange at a time, [`multiplexed`] ones many.
 
 mod h1;
 mod h2;
@@ -40,14 +40,14 @@ pub struct Capabilities {
     pub multiplexes: bool,
     /// Trailers reach the other side in both directions.
     pub carries_trailers: bool,
-    /// The server can say that it did nothing about a request, so that any request may be sent again
+    /// The server can report that it did not process a request, so that any request may be sent again
     /// (GOAWAY and REFUSED_STREAM: RFC 9113, section 8.7).
     pub refuses_unprocessed: bool,
-    /// How a WebSocket is asked for.
+    /// How a request opens a WebSocket.
     pub upgrade: UpgradeForm,
 }
 
-/// How another protocol is asked for.
+/// How a request opens another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpgradeForm {
     /// `Upgrade`, answered with 101 (RFC 9110, section 7.8).

@@ -222,7 +222,7 @@ const RETRY_AFTER: &str = "1";
 
 /// The response that the core generates. `request_fields` holds the request's fields received so far;
 /// `as_problem` is true if the client [accepts](crate::accepts_problem) problem+json.
-pub(crate) fn content_of(
+pub(crate) fn refusal_response(
     refusal: Refusal,
     request_fields: &Fields,
     as_problem: bool,

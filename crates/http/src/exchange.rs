@@ -1,7 +1,7 @@
 //! One request and its response, for every version of HTTP and for both sides.
 //!
-//! What holds for an exchange stands here once: how its messages are received and sent, its deadlines,
-//! its outcome, and what the core answers on its own. A connection of some version is a framing driver
+//! The rules of an exchange are only here: receiving and sending its messages, its deadlines, its
+//! outcome, and the responses that the core generates. A connection of some version is a framing driver
 //! ([`Framing`]): it turns messages into bytes and back. Services and the gateway see handles
 //! ([`RecvBody`], [`SendBody`], [`Responder`], [`ResponseStream`]), which name an exchange by its
 //! connection and its number there.

@@ -192,13 +192,8 @@ impl Upstream {
         }
     }
 
-    /// The most recently used idle connection, if it has received nothing; or a permit on a shared
-    /// one.
-    #[must_use]
-    pub fn take_idle(&self) -> Option<Connection> {
-        if !self.is_exclusive() {
-            return self.take_permit(None);
-        }
+    /// The most recently used idle connection, if it has received nothing.
+    fn take_idle(&self) -> Option<Connection> {
         match self.has_room() && self.queue_is_empty() {
             true => self.take_idle_exclusive(),
             false => None,
@@ -217,7 +212,7 @@ impl Upstream {
                 continue;
             };
             let transport = idle.parked.unpark(socket);
-            if lifetime.is_over(blitz_reactor::now(), self.0.settings.get()) {
+            if lifetime.has_expired(blitz_reactor::now(), self.0.settings.get()) {
                 count_retired();
                 transport.finish();
                 continue;
@@ -373,7 +368,7 @@ impl Upstream {
     }
 
     fn take_back(&self, transport: Transport, lifetime: Lifetime) {
-        if lifetime.is_over(blitz_reactor::now(), self.0.settings.get()) {
+        if lifetime.has_expired(blitz_reactor::now(), self.0.settings.get()) {
             count_retired();
             transport.finish();
         } else if self.is_exclusive() {
@@ -383,7 +378,12 @@ impl Upstream {
 
     fn keep(&self, transport: Transport, state: IdleState) {
         let pool = &self.0.pool;
-        pool.make_room();
+        if !pool.make_room() {
+            return match state {
+                IdleState::Exclusive(_) => transport.finish(),
+                IdleState::Multiplexed(conn) => conn.finish(transport),
+            };
+        }
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
@@ -459,11 +459,19 @@ impl PoolState {
         count(|counters| counters.upstream_idle -= 1);
     }
 
-    /// Closes the connection with the longest idle time if the pool is full.
-    fn make_room(&self) {
-        if self.idle.get() < self.options.limits.pool_idle_max {
-            return;
+    /// Makes room for an idle connection; `false` if the pool keeps none.
+    #[inline]
+    fn make_room(&self) -> bool {
+        let idle_max = self.options.limits.pool_idle_max;
+        if self.idle.get() >= idle_max {
+            self.close_oldest();
         }
+        idle_max > 0
+    }
+
+    /// Closes the connection with the longest idle time.
+    #[cold]
+    fn close_oldest(&self) {
         let endpoints = self.endpoints.borrow();
         let oldest_serial = |endpoint: &Rc<Endpoint>| {
             endpoint

@@ -72,26 +72,6 @@ impl Error {
             Side::Sending => Blame::Caller,
         }
     }
-
-    /// Whether an idempotent request may be retried on another connection: only if this one ended
-    /// before the first byte of the response (rule 13).
-    #[must_use]
-    pub const fn is_retry_safe(self) -> bool {
-        matches!(
-            (self.kind, self.side),
-            (ErrorKind::ClosedBeforeResponse, Side::Response)
-        )
-    }
-
-    /// Whether the peer guarantees that it did not process the request, so that any request may be
-    /// retried (RFC 9113, section 8.7; rule 13).
-    #[must_use]
-    pub const fn is_unprocessed(self) -> bool {
-        matches!(
-            (self.kind, self.side),
-            (ErrorKind::PeerRefused, Side::Response)
-        )
-    }
 }
 
 impl std::fmt::Display for Error {

@@ -42,7 +42,7 @@ impl FieldSectionLimits {
         }
     }
 
-    /// The limit that the peer is told.
+    /// The limit that is announced to the peer.
     pub(crate) fn field_section_size_max(&self) -> u32 {
         self.head_bytes_max as u32
     }

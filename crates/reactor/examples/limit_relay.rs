@@ -11,20 +11,23 @@
 //!
 //! SIGTERM or SIGINT ends it; its last line on standard error is a JSON object of counters.
 
+#[path = "limit/shared.rs"]
+mod shared;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::Ordering;
 
-use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
-use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 
-const BACKLOG: i32 = 4096;
-const SUBMISSIONS: u32 = 1024;
-const COMPLETIONS: u32 = 8192;
-const BUFFER_GROUP: u16 = 0;
+use self::shared::{
+    BUFFER_GROUP, BufferRing, STOP, batch, check, close, listen, number, open_ring, passable,
+    send_at_once, shut_down, stop_on_signals,
+};
 
 fn main() -> ExitCode {
     match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
@@ -48,13 +51,7 @@ fn run(options: &Options) -> Result<(), String> {
 }
 
 fn relay(options: &Options, listener: &TcpListener) -> io::Result<Counters> {
-    let mut ring: IoUring = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_submit_all()
-        .setup_no_sqarray()
-        .setup_cqsize(COMPLETIONS)
-        .build(SUBMISSIONS)?;
+    let mut ring = open_ring()?;
     let (mut submitter, submissions, completions) = ring.split();
     submitter.register_ring_fd()?;
     let buffers = BufferRing::register(&submitter, options.buffers, options.buffer_bytes)?;
@@ -66,6 +63,7 @@ fn relay(options: &Options, listener: &TcpListener) -> io::Result<Counters> {
         submissions,
         completions,
         buffers,
+        free_buffers: options.buffers,
         sides: Vec::new(),
         starved: VecDeque::new(),
         open: 0,
@@ -113,6 +111,8 @@ struct Relay<'a> {
     submissions: SubmissionQueue<'a>,
     completions: CompletionQueue<'a>,
     buffers: BufferRing,
+    /// Buffers that the kernel holds.
+    free_buffers: u16,
     sides: Vec<Side>,
     /// Descriptors whose receive ended for lack of a buffer.
     starved: VecDeque<RawFd>,
@@ -126,7 +126,7 @@ struct Relay<'a> {
 impl Relay<'_> {
     /// One enter, then every completion there is.
     fn turn(&mut self) -> io::Result<()> {
-        let want = self.sends + self.options.batch(self.open);
+        let want = self.sends + batch(self.open, self.options.wait_max);
         let limit = Timespec::new().sec(1);
         // Without a timespec the kernel returns at every minimum wait, events or none.
         let mut args = SubmitArgs::new().timespec(&limit);
@@ -149,7 +149,7 @@ impl Relay<'_> {
         self.completions.sync();
         self.buffers.publish();
         // Only as many as can be served: the others would fail again and spin.
-        for _ in 0..self.starved.len().min(usize::from(self.buffers.free)) {
+        for _ in 0..self.starved.len().min(usize::from(self.free_buffers)) {
             if let Some(fd) = self.starved.pop_front() {
                 self.receive(fd)?;
             }
@@ -223,9 +223,9 @@ impl Relay<'_> {
         self.side(fd).receiving = more;
         let peer = self.side(fd).peer;
         if let Some(buffer) = cqueue::buffer_select(completion.flags()) {
-            self.buffers.free -= 1;
+            self.free_buffers -= 1;
             if completion.result() <= 0 || self.side(peer).broken {
-                self.buffers.provide(buffer);
+                self.provide(buffer);
             } else {
                 let length = completion.result() as u32;
                 self.forward(
@@ -295,13 +295,13 @@ impl Relay<'_> {
             self.side(fd).queue.push_front(piece);
             return self.send(fd, piece);
         }
-        self.buffers.provide(piece.buffer);
+        self.provide(piece.buffer);
         if result <= 0 {
             self.reset_pair(fd);
         }
         if self.side(fd).broken {
             while let Some(piece) = self.side(fd).queue.pop_front() {
-                self.buffers.provide(piece.buffer);
+                self.provide(piece.buffer);
             }
         }
         if let Some(&next) = self.side(fd).queue.front() {
@@ -338,6 +338,12 @@ impl Relay<'_> {
         }
     }
 
+    /// Returns a buffer to the kernel.
+    fn provide(&mut self, buffer: u16) {
+        self.buffers.provide(buffer);
+        self.free_buffers += 1;
+    }
+
     fn side(&mut self, fd: RawFd) -> &mut Side {
         &mut self.sides[fd as usize]
     }
@@ -368,125 +374,7 @@ impl Relay<'_> {
     }
 }
 
-/// Errors of an enter that only mean "look at the completions".
-fn passable(entered: io::Result<usize>) -> io::Result<()> {
-    match entered.map_err(|e| (e.raw_os_error(), e)) {
-        Ok(_) => Ok(()),
-        Err((Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
-        Err((_, error)) => Err(error),
-    }
-}
-
-/// Receive buffers that the kernel picks from.
-struct BufferRing {
-    entries: *mut BufRingEntry,
-    memory: *mut u8,
-    count: u16,
-    bytes: u32,
-    tail: u16,
-    /// Buffers that the kernel holds.
-    free: u16,
-}
-
-impl BufferRing {
-    /// A cache line between the buffers: their first lines fall into different sets of the cache.
-    const COLOUR_BYTES: usize = 64;
-
-    fn register(submitter: &Submitter<'_>, count: u16, bytes: u32) -> io::Result<BufferRing> {
-        let stride = bytes as usize + Self::COLOUR_BYTES;
-        let mut buffers = BufferRing {
-            entries: pages(usize::from(count) * size_of::<BufRingEntry>())?.cast(),
-            memory: pages(usize::from(count) * stride)?,
-            count,
-            bytes,
-            tail: 0,
-            free: 0,
-        };
-        // SAFETY: the pages are never unmapped and hold `count` entries.
-        unsafe {
-            let entries = buffers.entries as u64;
-            submitter.register_buf_ring_with_flags(entries, count, BUFFER_GROUP, 0)?;
-        }
-        (0..count).for_each(|buffer| buffers.provide(buffer));
-        buffers.publish();
-        Ok(buffers)
-    }
-
-    /// The first byte of a buffer.
-    fn start(&self, buffer: u16) -> *const u8 {
-        let stride = self.bytes as usize + Self::COLOUR_BYTES;
-        // SAFETY: the kernel only hands out buffers that were provided, so it lies in the pages.
-        unsafe { self.memory.add(usize::from(buffer) * stride) }
-    }
-
-    /// Gives a buffer to the kernel at the next `publish`.
-    fn provide(&mut self, buffer: u16) {
-        // SAFETY: the index is below `count`, a power of two.
-        unsafe {
-            let entry = &mut *self.entries.add(usize::from(self.tail & (self.count - 1)));
-            entry.set_addr(self.start(buffer) as u64);
-            entry.set_len(self.bytes);
-            entry.set_bid(buffer);
-        }
-        self.tail = self.tail.wrapping_add(1);
-        self.free += 1;
-    }
-
-    fn publish(&self) {
-        // SAFETY: the tail lies in the first entry and the kernel reads it as an atomic.
-        let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
-        tail.store(self.tail, Ordering::Release);
-    }
-}
-
-fn pages(bytes: usize) -> io::Result<*mut u8> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-    // SAFETY: a new anonymous mapping overlaps no other memory.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(address.cast())
-}
-
-// ---------------------------------------------------------------------- signals and options
-
-static STOP: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn on_stop(_signal: i32) {
-    STOP.store(true, Ordering::Relaxed);
-}
-
-/// No SA_RESTART: the wait has to return.
-fn stop_on_signals() {
-    for signal in [libc::SIGTERM, libc::SIGINT] {
-        // SAFETY: the handler only stores to an atomic; a zeroed action has no flags.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_stop as *const () as usize;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
-        }
-    }
-}
-
-/// A listener whose connections inherit TCP_NODELAY.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
-    send_at_once(listener.as_raw_fd())?;
-    // SAFETY: listening again only changes the backlog.
-    check(unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) })?;
-    Ok(listener)
-}
-
-fn send_at_once(fd: RawFd) -> io::Result<()> {
-    let on: i32 = 1;
-    let length = size_of::<i32>() as libc::socklen_t;
-    let value = (&raw const on).cast();
-    // SAFETY: the option's value is an int that lives through the call.
-    check(unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, value, length) })?;
-    Ok(())
-}
+// -------------------------------------------------------------------- counters and options
 
 fn sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
@@ -497,24 +385,6 @@ fn sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
         },
         sin_zero: [0; 8],
     }
-}
-
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
-fn shut_down(fd: RawFd, how: i32) {
-    // SAFETY: no pointers; an error means that it is shut already.
-    unsafe { libc::shutdown(fd, how) };
-}
-
-fn close(fd: RawFd) {
-    // SAFETY: the caller owns the descriptor and no operation uses it.
-    unsafe { libc::close(fd) };
 }
 
 #[derive(Default)]
@@ -578,16 +448,4 @@ impl Options {
         }
         Ok(options)
     }
-
-    /// How many receives to wait for: more than one only if many clients are there to send them,
-    /// because with a single client every enter would last the minimum wait.
-    fn batch(&self, open: usize) -> usize {
-        (open / 6).clamp(1, self.wait_max)
-    }
-}
-
-fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {
-    value
-        .parse()
-        .map_err(|_| format!("{flag} does not take {value}"))
 }

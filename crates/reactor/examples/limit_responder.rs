@@ -11,15 +11,23 @@
 //!
 //! SIGTERM or SIGINT ends it; its last line on standard error is a JSON object of counters.
 
+#[path = "limit/shared.rs"]
+mod shared;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::Ordering;
 
-use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
-use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, SubmissionQueue, Submitter, cqueue, opcode, squeue};
+
+use self::shared::{
+    BUFFER_GROUP, BufferRing, STOP, batch, check, close, listen, number, open_ring, passable,
+    shut_down, stop_on_signals,
+};
 
 /// As many bytes as `/hello` of the example server; `--response` replaces it.
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n\
@@ -27,10 +35,6 @@ const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=u
 
 /// Most responses that wait for a slow client; then the connection is dropped.
 const QUEUED_RESPONSES_MAX: u32 = 64;
-const BACKLOG: i32 = 4096;
-const SUBMISSIONS: u32 = 1024;
-const COMPLETIONS: u32 = 8192;
-const BUFFER_GROUP: u16 = 0;
 
 fn main() -> ExitCode {
     match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
@@ -53,7 +57,7 @@ fn run(options: &Options) -> Result<(), String> {
     }
     .map_err(|e| e.to_string())?;
     // A ring is torn down after the process has ended; until then its accept would keep the port.
-    shut_down(listener.as_raw_fd());
+    shut_down(listener.as_raw_fd(), libc::SHUT_RDWR);
     eprintln!("{}", counters.json());
     Ok(())
 }
@@ -65,13 +69,7 @@ fn serve_uring(
     listener: &TcpListener,
     counters: &mut Counters,
 ) -> io::Result<()> {
-    let mut ring: IoUring = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_submit_all()
-        .setup_no_sqarray()
-        .setup_cqsize(COMPLETIONS)
-        .build(SUBMISSIONS)?;
+    let mut ring = open_ring()?;
     let (mut submitter, submissions, completions) = ring.split();
     submitter.register_ring_fd()?;
     let buffers = BufferRing::register(&submitter, options.buffers, options.buffer_bytes)?;
@@ -131,7 +129,7 @@ struct Responder<'a> {
 impl Responder<'_> {
     /// One enter, then every completion there is.
     fn turn(&mut self) -> io::Result<()> {
-        let want = self.sends + self.options.batch(self.open);
+        let want = self.sends + batch(self.open, self.options.wait_max);
         let limit = Timespec::new().sec(1);
         // Without a timespec the kernel returns at every minimum wait, events or none.
         let mut args = SubmitArgs::new().timespec(&limit);
@@ -197,7 +195,7 @@ impl Responder<'_> {
             if connection.owed == 1 {
                 self.send(fd)?;
             } else if connection.owed > QUEUED_RESPONSES_MAX {
-                shut_down(fd);
+                shut_down(fd, libc::SHUT_RDWR);
             }
             if !more {
                 self.push(&receive(fd))?;
@@ -219,7 +217,7 @@ impl Responder<'_> {
             Ok(bytes) if bytes > 0 => connection.sent += bytes,
             _ => {
                 // The receive ends too and closes; nothing more is sent.
-                shut_down(fd);
+                shut_down(fd, libc::SHUT_RDWR);
                 connection.owed = 0;
             }
         }
@@ -277,78 +275,6 @@ fn receive(fd: RawFd) -> squeue::Entry {
     opcode::RecvMulti::new(Fd(fd), BUFFER_GROUP)
         .build()
         .user_data(RECEIVE | fd as u64)
-}
-
-/// Errors of an enter that only mean "look at the completions".
-fn passable(entered: io::Result<usize>) -> io::Result<()> {
-    match entered.map_err(|e| (e.raw_os_error(), e)) {
-        Ok(_) => Ok(()),
-        Err((Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
-        Err((_, error)) => Err(error),
-    }
-}
-
-/// Receive buffers that the kernel picks from.
-struct BufferRing {
-    entries: *mut BufRingEntry,
-    memory: *mut u8,
-    count: u16,
-    bytes: u32,
-    tail: u16,
-}
-
-impl BufferRing {
-    /// A cache line between the buffers: their first lines fall into different sets of the cache.
-    const COLOUR_BYTES: usize = 64;
-
-    fn register(submitter: &Submitter<'_>, count: u16, bytes: u32) -> io::Result<BufferRing> {
-        let stride = bytes as usize + Self::COLOUR_BYTES;
-        let mut buffers = BufferRing {
-            entries: pages(usize::from(count) * size_of::<BufRingEntry>())?.cast(),
-            memory: pages(usize::from(count) * stride)?,
-            count,
-            bytes,
-            tail: 0,
-        };
-        // SAFETY: the pages are never unmapped and hold `count` entries.
-        unsafe {
-            let entries = buffers.entries as u64;
-            submitter.register_buf_ring_with_flags(entries, count, BUFFER_GROUP, 0)?;
-        }
-        (0..count).for_each(|buffer| buffers.provide(buffer));
-        buffers.publish();
-        Ok(buffers)
-    }
-
-    /// Gives a buffer to the kernel at the next `publish`.
-    fn provide(&mut self, buffer: u16) {
-        let stride = self.bytes as usize + Self::COLOUR_BYTES;
-        // SAFETY: the index is below `count`, a power of two, and the buffer lies in the pages.
-        unsafe {
-            let entry = &mut *self.entries.add(usize::from(self.tail & (self.count - 1)));
-            entry.set_addr(self.memory.add(usize::from(buffer) * stride) as u64);
-            entry.set_len(self.bytes);
-            entry.set_bid(buffer);
-        }
-        self.tail = self.tail.wrapping_add(1);
-    }
-
-    fn publish(&self) {
-        // SAFETY: the tail lies in the first entry and the kernel reads it as an atomic.
-        let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
-        tail.store(self.tail, Ordering::Release);
-    }
-}
-
-fn pages(bytes: usize) -> io::Result<*mut u8> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-    // SAFETY: a new anonymous mapping overlaps no other memory.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(address.cast())
 }
 
 // ---------------------------------------------------------------------------------- epoll
@@ -438,59 +364,7 @@ fn watch(poll: RawFd, fd: RawFd) -> io::Result<()> {
     check(unsafe { libc::epoll_ctl(poll, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
 }
 
-// ---------------------------------------------------------------------- signals and options
-
-static STOP: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn on_stop(_signal: i32) {
-    STOP.store(true, Ordering::Relaxed);
-}
-
-/// No SA_RESTART: the wait has to return.
-fn stop_on_signals() {
-    for signal in [libc::SIGTERM, libc::SIGINT] {
-        // SAFETY: the handler only stores to an atomic; a zeroed action has no flags.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_stop as *const () as usize;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
-        }
-    }
-}
-
-/// A listener whose connections inherit TCP_NODELAY.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
-    let on: i32 = 1;
-    let length = size_of::<i32>() as libc::socklen_t;
-    let fd = listener.as_raw_fd();
-    // SAFETY: the option's value is an int that lives through the call.
-    check(unsafe {
-        let value = (&raw const on).cast();
-        libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, value, length)
-    })?;
-    // SAFETY: listening again only changes the backlog.
-    check(unsafe { libc::listen(fd, BACKLOG) })?;
-    Ok(listener)
-}
-
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
-fn shut_down(fd: RawFd) {
-    // SAFETY: no pointers; an error means that it is shut already.
-    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
-}
-
-fn close(fd: RawFd) {
-    // SAFETY: the caller owns the descriptor and no operation uses it.
-    unsafe { libc::close(fd) };
-}
+// -------------------------------------------------------------------- counters and options
 
 #[derive(Default)]
 struct Counters {
@@ -573,12 +447,6 @@ impl Options {
         }
         Ok(options)
     }
-
-    /// How many receives to wait for: more than one only if many clients are there to send them,
-    /// because with a single client every enter would last the minimum wait.
-    fn batch(&self, open: usize) -> usize {
-        (open / 6).clamp(1, self.wait_max)
-    }
 }
 
 fn io_named(name: &str) -> Result<Io, String> {
@@ -587,10 +455,4 @@ fn io_named(name: &str) -> Result<Io, String> {
         "epoll" => Ok(Io::Epoll),
         _ => Err(format!("--io is uring or epoll, not {name}")),
     }
-}
-
-fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {
-    value
-        .parse()
-        .map_err(|_| format!("{flag} does not take {value}"))
 }

@@ -60,7 +60,7 @@ struct Running {
     locals: Locals,
 }
 
-/// What a core holds at a moment: after the last request it is what it was before the first.
+/// The resources that a core holds: after the last request they are those before the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holdings {
     /// Sockets of the core's table.
@@ -288,7 +288,7 @@ impl World {
         Some(value)
     }
 
-    /// What a core holds; `None` if it has ended.
+    /// The resources that a core holds; `None` if it has ended.
     #[must_use]
     pub fn holdings(&self, index: usize) -> Option<Holdings> {
         let cores = self.cores.borrow();
@@ -296,7 +296,7 @@ impl World {
         Some(core.holdings())
     }
 
-    /// What a core has counted.
+    /// The counters of a core.
     #[must_use]
     pub fn counters(&self, index: usize) -> Counters {
         self.cores.borrow()[index].counters.read()

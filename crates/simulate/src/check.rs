@@ -188,8 +188,7 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
             continue;
         };
         let idle = counters.upstream_idle as usize;
-        // One is kept even if none may be.
-        if idle > limits.pool_idle_max.max(1) {
+        if idle > limits.pool_idle_max {
             ledger.violate(format!("core {core}: {idle} idle connections in its pool"));
         }
         // A task for every connection and for every stream of a client, and as many that are over

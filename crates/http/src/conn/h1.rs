@@ -1,9 +1,8 @@
 //! The framing driver of HTTP/1.1.
 //!
-//! There is no task that pumps bytes. Whoever wants something of the connection drives it: a
-//! reader of the body receives and steps the machine, a writer encodes and queues. On a server the
-//! exchange's task stands behind them and notices what nobody asks for: the client going away,
-//! and deadlines. On a client nobody needs to.
+//! No task copies bytes. The users of the connection drive it: a reader of the body receives and steps
+//! the machine, a writer encodes and queues. On a server the exchange's task also notices deadlines and
+//! a client that leaves. A client has no such task.
 
 mod client;
 mod driver;

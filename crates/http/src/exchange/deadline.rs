@@ -11,7 +11,7 @@ use super::state::{Body, ExchangeState, Message};
 /// A deadline that a server's exchange can miss (rule 18). [`Limits`] has the time of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deadline {
-    /// The client takes nothing of what is queued: `send_stall_timeout`.
+    /// The client reads nothing of the queue: `send_stall_timeout`.
     SendStall,
     /// Nothing moves in a tunnel: `stream_idle_timeout`.
     TunnelIdle,
@@ -32,13 +32,16 @@ pub(crate) enum Deadline {
 pub(super) fn poll_server_deadline<F: ServerFraming>(
     framing: &mut F,
     id: F::Id,
+    is_service_done: bool,
     cx: &mut Context<'_>,
 ) -> Poll<Deadline> {
     let Some(exchange) = framing.exchange(id) else {
         return Poll::Pending;
     };
     let is_receiving = matches!(exchange.receiving.body, Body::Open);
-    let has_any = is_receiving || exchange.is_tunnel;
+    // Another task sends the response.
+    let is_sent_elsewhere = is_service_done && exchange.message == Message::Open;
+    let has_any = is_receiving || exchange.is_tunnel || is_sent_elsewhere;
     if !has_any && !framing.may_wait_for_client(id) {
         return Poll::Pending;
     }
@@ -61,8 +64,12 @@ impl ExchangeState {
         let now = blitz_reactor::now();
         let progress = transmission.progress;
         let moved = || self.receiving.last.max(progress).unwrap_or(now);
-        let stall = (transmission.unsent > 0).then(|| {
-            let since = progress.unwrap_or(now);
+        let stall = (transmission.unsent > 0 || self.message == Message::Open).then(|| {
+            // A writer in another task does not run this code, so the check is repeated later.
+            let since = match transmission.unsent {
+                0 => now,
+                _ => progress.unwrap_or(now),
+            };
             (since + limits.send_stall_timeout, Deadline::SendStall)
         });
         if self.is_tunnel {
@@ -91,8 +98,8 @@ impl ExchangeState {
     }
 
     /// When too little will have come of the request's content if nothing comes until then. Time in
-    /// which nobody waits for it, or the connection is not read from, does not count. A reader in
-    /// another task does not pass through here, so that is looked at again later.
+    /// which no reader waits for it, or nothing is received from the connection, does not count. A reader in
+    /// another task does not run this code, so the check is repeated later.
     fn body_deadline(&mut self, is_held_back: bool, limits: &Limits) -> (Instant, Deadline) {
         let pace = &mut self.receiving.pace;
         if is_held_back {

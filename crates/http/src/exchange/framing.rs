@@ -1,7 +1,7 @@
-//! What a framing driver does for its exchanges.
+//! The operations of a framing driver.
 //!
-//! A driver owns a connection of one version, or one stream of it at a time, and knows how messages
-//! become bytes there. It decides nothing about an exchange: that is for the modules beside this one.
+//! A driver owns a connection of one version and translates between messages and bytes. It decides
+//! nothing about an exchange: the other modules of this folder do.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ pub(crate) trait Framing: Sized {
     /// socket or through the exchange's reader.
     ///
     /// # Errors
-    /// Why no more comes, as the exchange's state says from then on.
+    /// Why no more comes; the exchange's state keeps it.
     fn poll_fill(&mut self, id: Self::Id, cx: &mut Context<'_>) -> Poll<Result<Fill, BodyError>>;
 
     /// The whole body of `length` bytes, if nothing of it was taken and it was received in one piece.
@@ -77,12 +77,12 @@ pub(crate) trait ServerFraming: Framing<Side = ServerSide> {
     /// Whether the client waits for `100 Continue`.
     fn expects_continue(&self, id: Self::Id) -> bool;
 
-    /// Whether the request asks for a tunnel and nothing of it is outstanding.
+    /// Whether the request asks for a tunnel and was received completely.
     fn is_upgrade_requested(&mut self, id: Self::Id) -> bool;
 
     fn send_informational(&mut self, id: Self::Id, head: &ResponseHead);
 
-    /// Sends the head of the final response. `is_whole` says that its content is given at once.
+    /// Sends the head of the final response. `is_whole` means that its content follows at once.
     fn send_head(
         &mut self,
         id: Self::Id,
@@ -94,20 +94,20 @@ pub(crate) trait ServerFraming: Framing<Side = ServerSide> {
     /// Sends the head that opens a tunnel.
     fn send_tunnel_head(&mut self, id: Self::Id, head: &mut ResponseHead);
 
-    /// Whether the head of the final response was sent, or nobody would get it.
+    /// Whether the head of the final response was sent, or can no longer be sent.
     fn is_response_started(&self, id: Self::Id) -> bool;
 
     /// A connection that carries one exchange at a time closes after this one.
     fn close_if_exclusive(&mut self);
 
-    /// Drops what was received of a request that nobody reads.
+    /// Drops the received content of a request without a reader.
     fn discard(&mut self, id: Self::Id);
 
-    /// Whether a deadline of the client's may run although nothing of the request is outstanding: it
-    /// takes nothing, or has ended its direction.
+    /// Whether a deadline of the client may apply although the request was received: the client reads
+    /// nothing, or has ended its direction.
     fn may_wait_for_client(&mut self, id: Self::Id) -> bool;
 
-    /// Notices that the client has left although nobody receives.
+    /// Notices without a reader that the client has left.
     fn poll_client_gone(&mut self, id: Self::Id, cx: &mut Context<'_>) -> Poll<()>;
 }
 
@@ -128,7 +128,7 @@ pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Received, ClientError>>;
 
-    /// Whether a final response has begun, so that it can be read although the request is cut off.
+    /// Whether a final response has begun, so that it can be read although the request is truncated.
     fn has_response(&mut self, id: Self::Id) -> bool;
 
     /// One of the two messages was completed: ends the exchange if both are.
@@ -137,10 +137,10 @@ pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
     /// The response was taken to its end.
     fn response_taken(&mut self, id: Self::Id);
 
-    /// The server is too slow: it is told to stop, and the exchange fails for its reader.
+    /// The server is too slow: cancels the exchange, which fails for its reader.
     fn cancel(&mut self, id: Self::Id);
 
-    /// Gives the exchange up, with its handles.
+    /// Cancels the exchange for all of its handles.
     fn abandon(&mut self, id: Self::Id);
 }
 
@@ -167,7 +167,7 @@ pub(crate) struct Transmission {
     pub(crate) progress: Option<Instant>,
     /// When the client ended its direction, where that leaves ours open.
     pub(crate) half_closed: Option<Instant>,
-    /// Nothing is received at the moment, for want of memory.
+    /// Nothing is received at the moment, because memory is short.
     pub(crate) is_held_back: bool,
 }
 
@@ -190,7 +190,7 @@ pub(crate) enum ReceivedKind {
     Tunnel,
 }
 
-/// What a server and a client do differently with the same event.
+/// The differences between a server and a client in handling an event.
 pub(crate) trait Side<F: Framing<Side = Self>> {
     /// A reader waits for content that has not come.
     fn poll_awaiting(framing: &mut F, id: F::Id, cx: &mut Context<'_>) -> Poll<BodyError>;
@@ -200,10 +200,10 @@ pub(crate) trait Side<F: Framing<Side = Self>> {
     fn reader_gone(framing: &mut F, id: F::Id);
     /// Our message is complete.
     fn message_completed(framing: &mut F, id: F::Id);
-    /// Our message was given up in the middle.
+    /// Our message was truncated.
     fn message_cut(framing: &mut F, id: F::Id);
-    /// Our message is given up by its writer: whether it is complete all the same.
-    fn completes_when_given_up(framing: &mut F, id: F::Id) -> bool;
+    /// Its writer was dropped before it ended our message: whether the message is complete nevertheless.
+    fn completes_when_dropped(framing: &mut F, id: F::Id) -> bool;
 }
 
 /// Requests come, responses go.
@@ -247,7 +247,7 @@ impl<F: ServerFraming> Side<F> for ServerSide {
 
     /// A response of which all was sent that its length announced is complete for the client, whose
     /// next request may be on its way.
-    fn completes_when_given_up(framing: &mut F, id: F::Id) -> bool {
+    fn completes_when_dropped(framing: &mut F, id: F::Id) -> bool {
         let is_open = framing
             .exchange(id)
             .is_some_and(|exchange| exchange.message == Message::Open);
@@ -283,7 +283,7 @@ impl<F: ClientFraming> Side<F> for ClientSide {
         framing.settle(id);
     }
 
-    /// A response that came early may still be read to its end; without one the request is given up.
+    /// An early response may still be read to its end; without one the request is cancelled.
     fn message_cut(framing: &mut F, id: F::Id) {
         let is_tunnel = framing
             .exchange(id)
@@ -295,7 +295,7 @@ impl<F: ClientFraming> Side<F> for ClientSide {
         }
     }
 
-    fn completes_when_given_up(_: &mut F, _: F::Id) -> bool {
+    fn completes_when_dropped(_: &mut F, _: F::Id) -> bool {
         false
     }
 }

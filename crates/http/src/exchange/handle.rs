@@ -1,4 +1,4 @@
-//! What handles call: the operations of an exchange, on a connection of any version.
+//! The operations of an exchange that handles call, on a connection of any version.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -57,7 +57,6 @@ pub(crate) trait ServerOps: MessageOps {
     fn send_response(&self, id: ExchangeId, head: &mut ResponseHead, content: Chunk);
     fn start_tunnel(&self, id: ExchangeId, head: &mut ResponseHead);
     fn abort(&self, id: ExchangeId);
-    fn poll_closed(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<()>;
     fn drop_responder(&self, id: ExchangeId);
 }
 
@@ -109,7 +108,7 @@ impl<L: Link> MessageOps for L {
     }
 
     fn drop_writer(&self, id: ExchangeId) {
-        self.with(|framing| send::give_up(framing, id.into()));
+        self.with(|framing| send::writer_dropped(framing, id.into()));
     }
 
     fn recycle(self: Rc<Self>) {
@@ -149,10 +148,6 @@ impl<L: Link<Framing: ServerFraming>> ServerOps for L {
 
     fn abort(&self, id: ExchangeId) {
         self.with(|framing| respond::abort(framing, id.into()));
-    }
-
-    fn poll_closed(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<()> {
-        self.look(|framing| respond::poll_closed(framing, id.into(), cx))
     }
 
     fn drop_responder(&self, id: ExchangeId) {

@@ -15,11 +15,11 @@ use crate::error::Refusal;
 pub(crate) enum Outcome {
     /// The response is complete.
     Complete,
-    /// Nobody responded.
+    /// The service did not respond.
     Missing,
-    /// The response was cut off.
+    /// The response was truncated.
     Cut,
-    /// The client went away.
+    /// The client has left.
     Gone,
     /// A deadline was missed.
     TimedOut(Deadline),
@@ -30,13 +30,13 @@ pub(crate) enum Outcome {
 pub(crate) enum Conclusion {
     /// The response was sent; some of the request may still come.
     Complete,
-    /// The core has responded in the service's stead.
+    /// The core has responded instead of the service.
     Refused,
     /// The client is gone.
     Gone,
-    /// The client is to send, and will get, no more.
+    /// The exchange ends for the client in both directions.
     Cancelled,
-    /// The response cannot be completed, and the client has to see that.
+    /// The response is incomplete, and the client must be able to detect that.
     Failed,
 }
 
@@ -58,10 +58,7 @@ pub(crate) fn poll_outcome<F: ServerFraming>(
     if framing.poll_client_gone(id, cx).is_ready() {
         return Poll::Ready(Outcome::Gone);
     }
-    poll_server_deadline(framing, id, cx).map(|deadline| match deadline {
-        Deadline::HalfClose => Outcome::Gone,
-        deadline => Outcome::TimedOut(deadline),
-    })
+    poll_server_deadline(framing, id, is_service_done, cx).map(Outcome::TimedOut)
 }
 
 impl ExchangeState {

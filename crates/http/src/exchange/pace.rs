@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use blitz_proto::{BodyLength, Limits};
 
-/// Bytes and waiting time of a body that is being received. Only time in which somebody waits for
-/// more of it counts: its sender is not to blame for a slow reader.
+/// Bytes and waiting time of a body that is being received. Only time in which a reader waits counts: the
+/// sender is not to blame for a slow reader.
 #[derive(Default)]
 pub(crate) struct Pace {
     /// What the head declared, or 0.
@@ -22,7 +22,7 @@ impl Pace {
         pace
     }
 
-    /// Notes what the head says about the length.
+    /// Stores the length that the head declares.
     pub(crate) fn declare(&mut self, length: BodyLength) {
         self.bytes_declared = match length {
             BodyLength::Known(bytes) => bytes,
@@ -46,7 +46,7 @@ impl Pace {
         }
     }
 
-    /// The time until now does not count: the connection is not read from.
+    /// The time until now does not count: nothing was received from the connection.
     pub(crate) fn forgive(&mut self) {
         if let Some(since) = &mut self.waiting_since {
             *since = blitz_reactor::now();
@@ -54,7 +54,7 @@ impl Pace {
     }
 
     /// When a request's body will be below the minimum rate, if nothing arrives until then; `None`
-    /// while nobody waits.
+    /// while no reader waits.
     pub(crate) fn rate_due(&self, limits: &Limits) -> Option<Instant> {
         Some(self.waiting_since? + self.allowed(limits.body_rate_grace, limits))
     }

@@ -1,4 +1,4 @@
-//! What the core responds on its own.
+//! Responses that the core generates.
 
 use std::rc::Rc;
 
@@ -8,9 +8,9 @@ use super::framing::ServerFraming;
 use super::respond::send_response;
 use super::state::Body;
 use crate::counters::count_refused;
-use crate::error::{BodyError, Refusal, content_of};
+use crate::error::{BodyError, Refusal, refusal_response};
 
-/// Refuses a request for its content, or because nobody has responded. Its head is the service's.
+/// Refuses a request for its content, or because the service did not respond. The service has its head.
 pub(super) fn refuse_content<F: ServerFraming>(framing: &mut F, id: F::Id, refusal: Refusal) {
     let as_problem = framing
         .exchange(id)
@@ -18,8 +18,8 @@ pub(super) fn refuse_content<F: ServerFraming>(framing: &mut F, id: F::Id, refus
     refuse(framing, id, refusal, &Fields::new(), as_problem);
 }
 
-/// Responds in the service's stead, if a response is still possible. `fields` are those of the request
-/// that are known.
+/// Responds instead of the service, if a response is still possible. `fields` are the request's fields
+/// received so far.
 pub(crate) fn refuse<F: ServerFraming>(
     framing: &mut F,
     id: F::Id,
@@ -32,7 +32,7 @@ pub(crate) fn refuse<F: ServerFraming>(
     tracing::debug!(rule = refusal.rule, status, ?peer, "refused");
     if !framing.is_response_started(id) {
         let options = Rc::clone(framing.options());
-        let (mut head, content) = content_of(refusal, fields, as_problem, &options);
+        let (mut head, content) = refusal_response(refusal, fields, as_problem, &options);
         framing.close_if_exclusive();
         send_response(framing, id, &mut head, content);
     }
@@ -46,7 +46,7 @@ pub(crate) fn refusal_of(error: Error) -> Refusal {
     }
 }
 
-/// What to say when the service said nothing: what was wrong with the body, if that was it.
+/// The refusal of a request without a response: for the fault of its body, if it has one.
 pub(super) fn missing_response<F: ServerFraming>(framing: &mut F, id: F::Id) -> Refusal {
     match framing
         .exchange(id)

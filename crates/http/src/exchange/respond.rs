@@ -1,16 +1,14 @@
 //! Responding: from a service to a framing driver.
 
-use std::task::{Context, Poll};
-
 use blitz_proto::{BodyLength, ResponseHead, Status};
 use blitz_reactor::Chunk;
 
 use super::framing::{Framing, ServerFraming};
 use super::send;
-use super::state::{Message, note};
+use super::state::Message;
 use crate::counters::count;
 
-/// What is left to send behind a head.
+/// The part of the response that is left to send after the head.
 pub(crate) enum Started {
     /// Nothing.
     Complete,
@@ -46,7 +44,7 @@ pub(super) fn start_response<F: ServerFraming>(
     length: BodyLength,
 ) -> Started {
     if framing.exchange(id).is_none() {
-        // The handle of an exchange that was cut off finds out when it is used.
+        // The exchange is over: the next use of the handle fails.
         return Started::Open;
     }
     let is_empty = length == BodyLength::Empty;
@@ -106,7 +104,7 @@ pub(super) fn abort<F: ServerFraming>(framing: &mut F, id: F::Id) {
     set_message(framing, id, Message::Cut);
 }
 
-/// Nobody will respond.
+/// The responder was dropped without a response.
 pub(super) fn drop_responder<F: ServerFraming>(framing: &mut F, id: F::Id) {
     set_message(framing, id, Message::Missing);
 }
@@ -116,20 +114,6 @@ fn set_message<F: Framing>(framing: &mut F, id: F::Id, message: Message) {
     if let Some(exchange) = framing.exchange(id) {
         exchange.message = message;
         exchange.wake_task();
-    }
-}
-
-pub(super) fn poll_closed<F: Framing>(
-    framing: &mut F,
-    id: F::Id,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
-    match framing.exchange(id) {
-        Some(exchange) if !exchange.is_gone => {
-            note(&mut exchange.closed, cx);
-            Poll::Pending
-        }
-        _ => Poll::Ready(()),
     }
 }
 

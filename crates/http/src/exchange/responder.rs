@@ -1,8 +1,6 @@
 //! The means to respond to one request.
 
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use blitz_proto::{BodyLength, ResponseHead};
 use blitz_reactor::Chunk;
@@ -87,7 +85,7 @@ impl Responder {
     /// first that the tunnel yields.
     ///
     /// # Panics
-    /// If the request did not ask for it: see [`Responder::upgrade_requested`].
+    /// If the request does not allow it: see [`Responder::upgrade_requested`].
     #[must_use]
     pub fn upgrade(mut self, head: &mut ResponseHead) -> Tunnel {
         let Some(Handle { connection, id }) = self.handle.take() else {
@@ -111,20 +109,6 @@ impl Responder {
     pub fn abort(mut self) {
         if let Some(Handle { connection, id }) = self.handle.take() {
             connection.abort(id);
-        }
-    }
-
-    /// Resolves when the client went away or the exchange ended otherwise. The service's own
-    /// future is dropped then; this is for tasks that work on its behalf.
-    pub async fn closed(&self) {
-        poll_fn(|cx| self.poll_closed(cx)).await;
-    }
-
-    /// [`Responder::closed`] for hand-written futures.
-    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
-        match &self.handle {
-            Some(Handle { connection, id }) => connection.poll_closed(*id, cx),
-            None => Poll::Ready(()),
         }
     }
 }

@@ -8,14 +8,14 @@ use blitz_proto::ResponseHead;
 
 use super::framing::{ExchangeId, Received, ReceivedKind};
 use super::handle::{ClientOps, Handle, MessageOps};
-use super::recv_body::{RecvBody, Tunnel};
+use super::recv_body::RecvBody;
 use super::send_body::SendBody;
 use crate::error::ClientError;
 use crate::recycle::Pooled;
 
 /// What a server answers: interim responses, then the final one.
 ///
-/// Dropping it gives the request up, and closes the connection or resets the stream.
+/// Dropping it cancels the request, and closes the connection or resets the stream.
 pub struct ResponseStream {
     source: Source,
 }
@@ -44,23 +44,6 @@ pub struct Response {
     pub body: RecvBody,
     /// After 101, or 2xx to CONNECT: the way to the server.
     pub upgraded: Option<SendBody>,
-}
-
-impl Response {
-    /// Both directions, if the server switched protocols; otherwise the response itself.
-    ///
-    /// # Errors
-    /// The response, if it is an ordinary one.
-    pub fn into_tunnel(self) -> Result<Tunnel, Response> {
-        match self {
-            Response {
-                body,
-                upgraded: Some(send),
-                ..
-            } => Ok(Tunnel { recv: body, send }),
-            ordinary => Err(ordinary),
-        }
-    }
 }
 
 impl ResponseStream {

@@ -54,8 +54,8 @@ pub(super) fn send_end<F: Framing>(
 }
 
 /// The writer is gone without having finished.
-pub(super) fn give_up<F: Framing>(framing: &mut F, id: F::Id) {
-    if !F::Side::completes_when_given_up(framing, id) {
+pub(super) fn writer_dropped<F: Framing>(framing: &mut F, id: F::Id) {
+    if !F::Side::completes_when_dropped(framing, id) {
         cut_message(framing, id);
     }
 }

@@ -36,7 +36,7 @@ impl SendBody {
         SendBody { sink: Sink::Done }
     }
 
-    /// Of a message that nobody will take.
+    /// Of a message without a recipient.
     pub(crate) fn closed() -> SendBody {
         SendBody { sink: Sink::Closed }
     }

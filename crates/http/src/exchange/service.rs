@@ -8,7 +8,7 @@ use blitz_proto::RequestHead;
 
 use super::recv_body::RecvBody;
 use super::responder::Responder;
-use crate::error::{Refusal, content_of};
+use crate::error::{Refusal, refusal_response};
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
 use crate::serve::ServeOptions;
@@ -53,9 +53,9 @@ pub struct Exchange {
     pub request: Pooled<RequestHead>,
     /// The content, possibly still to come.
     pub body: RecvBody,
-    /// What the answer is given to.
+    /// Takes the response.
     pub responder: Responder,
-    /// Who asks; the requests of a connection share it.
+    /// The client; the requests of a connection share it.
     pub peer: Rc<Peer>,
 }
 
@@ -66,12 +66,12 @@ impl Exchange {
         let refusal = Refusal::heads_memory();
         let asked = &self.request.fields;
         let as_problem = accepts_problem(asked) == Some(true);
-        let (mut head, content) = content_of(refusal, asked, as_problem, options);
+        let (mut head, content) = refusal_response(refusal, asked, as_problem, options);
         self.responder.send(&mut head, content);
     }
 }
 
-/// Who is at the other end of the connection that a request came in on.
+/// The client of the connection that a request was received on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Address of the client; `None` on a unix socket.

@@ -1,4 +1,4 @@
-//! Where an exchange stands.
+//! The state of an exchange.
 
 use std::task::{Context, Waker};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::pace::Pace;
 use crate::error::BodyError;
 use crate::timer::LazyTimer;
 
-/// What is known of an exchange beside what its machine knows.
+/// The state of an exchange, apart from that of its machine.
 #[derive(Default)]
 pub(crate) struct ExchangeState {
     pub(crate) receiving: Receiving,
@@ -17,8 +17,6 @@ pub(crate) struct ExchangeState {
     pub(crate) message: Message,
     /// The exchange's task on a server, while it waits.
     pub(crate) task: Option<Waker>,
-    /// Who waits for the end of the exchange.
-    pub(crate) closed: Option<Waker>,
     /// Moved by storing a deadline; it outlives the exchange in pooled state.
     pub(crate) timer: LazyTimer,
     /// The peer has given the exchange up, or the connection is lost.
@@ -28,7 +26,7 @@ pub(crate) struct ExchangeState {
     /// The messages are streams of messages, which may be far apart: only the deadline of idle
     /// streams holds (rule 18).
     pub(crate) has_no_min_rate: bool,
-    /// On a server: the client takes problem+json, as the head of a request with content said.
+    /// On a server, of a request with content: its head accepts problem+json.
     pub(crate) accepts_problem: bool,
 }
 
@@ -43,7 +41,7 @@ pub(crate) struct Receiving {
     pub(crate) reader: Option<Waker>,
 }
 
-/// Where the body of the peer's message stands.
+/// The state of the body of the peer's message.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Body {
     /// Received to its end, or there is none.
@@ -51,25 +49,25 @@ pub(crate) enum Body {
     Done,
     /// More is to come for a reader.
     Open,
-    /// More is to come, and nobody wants it.
+    /// More is to come, and there is no reader.
     Unwanted,
     /// It ended early.
     Failed(BodyError),
 }
 
-/// Where our message stands.
+/// The state of our message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Not begun: on a server somebody still has to answer.
+    /// Not begun: on a server the response is due.
     #[default]
     Due,
     /// Its content is being sent, or bytes of a tunnel.
     Open,
     /// Complete, down to its last frame.
     Done,
-    /// Given up before it was begun.
+    /// Abandoned before it was begun.
     Missing,
-    /// Given up in the middle.
+    /// Truncated.
     Cut,
 }
 
@@ -79,7 +77,6 @@ impl ExchangeState {
         self.receiving.clear();
         self.message = Message::Due;
         self.task = None;
-        self.closed = None;
         self.is_gone = false;
         self.is_tunnel = false;
         self.has_no_min_rate = false;
@@ -115,10 +112,9 @@ impl ExchangeState {
         }
     }
 
-    /// Wakes everybody who waits for anything of the exchange.
+    /// Wakes the tasks that wait for the exchange.
     pub(crate) fn wake_all(&mut self) {
         wake(&mut self.receiving.reader);
-        wake(&mut self.closed);
         self.wake_task();
     }
 }
@@ -157,7 +153,7 @@ pub(crate) fn wake(waker: &mut Option<Waker>) {
     }
 }
 
-/// Remembers the caller's task.
+/// Stores the caller's waker.
 #[inline]
 pub(crate) fn note(slot: &mut Option<Waker>, cx: &Context<'_>) {
     if !slot

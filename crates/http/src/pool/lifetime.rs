@@ -34,7 +34,7 @@ impl Lifetime {
 
     /// `settings` is the number of the current settings.
     #[inline]
-    pub(crate) fn is_over(self, now: Instant, settings: u64) -> bool {
+    pub(crate) fn has_expired(self, now: Instant, settings: u64) -> bool {
         now >= self.until || self.settings != settings
     }
 }
@@ -60,7 +60,7 @@ impl Lease {
     }
 
     /// Ends the lease of a connection that closes instead of returning.
-    pub(crate) fn lost(self) {
+    pub(crate) fn end(self) {
         self.upstream.release_active();
     }
 }

@@ -119,7 +119,7 @@ impl Upstream {
             if conn.reserve() {
                 return CheckoutStep::Permit(self.connection_on(conn));
             }
-            is_coming |= !conn.is_settled();
+            is_coming |= !conn.settings_received();
         }
         if made_since.is_none() {
             match self.reuse_idle() {
@@ -389,7 +389,7 @@ impl InUse {
                 .connections
                 .borrow()
                 .iter()
-                .any(|conn| !conn.is_settled());
+                .any(|conn| !conn.settings_received());
         match free {
             0 if is_coming => {}
             0 => self.wake(1),

@@ -131,7 +131,7 @@ impl<S: Service> Acceptor<S> {
         let (tls, socket) = transport.secure_parts()?;
         let was_established = tls.is_established();
         let outcome = tls.handle_received(slice, socket);
-        if let Some(first) = self.content_of(outcome, key) {
+        if let Some(first) = self.decrypted_content(outcome, key) {
             return Some((transport, first));
         }
         if !self.connections.borrow().contains(key) {
@@ -146,7 +146,7 @@ impl<S: Service> Acceptor<S> {
     }
 
     /// The content of a read, if any. Removes the connection from the table if it has ended.
-    pub(super) fn content_of(&self, outcome: ReadOutcome, key: usize) -> Option<Slice> {
+    pub(super) fn decrypted_content(&self, outcome: ReadOutcome, key: usize) -> Option<Slice> {
         match outcome {
             ReadOutcome::Content(first) => return Some(first),
             ReadOutcome::NoContent => {}

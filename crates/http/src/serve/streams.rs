@@ -42,10 +42,10 @@ impl<S: Service> Acceptor<S> {
         transport: Transport,
         key: usize,
         first: Input,
-        begun: Option<multiplexed::Request>,
+        upgraded: Option<multiplexed::Request>,
     ) {
         let me = Rc::clone(&self);
-        let task = blitz_reactor::spawn_now(run(self, conn, transport, key, first, begun));
+        let task = blitz_reactor::spawn_now(run(self, conn, transport, key, first, upgraded));
         if task.is_some() {
             me.connections.borrow_mut()[key].task = task;
         }
@@ -63,8 +63,8 @@ impl<S: Service> Acceptor<S> {
         } = switch;
         transport.send_rarely(SWITCHING);
         let conn = multiplexed::Conn::server(self.peer(&transport), &self.multiplexed);
-        let begun = conn.upgrade(request, &settings);
-        self.spawn_multiplexed(conn, transport, key, input, Some(begun));
+        let upgraded = conn.upgrade(request, &settings);
+        self.spawn_multiplexed(conn, transport, key, input, Some(upgraded));
     }
 
     /// Parks a connection without streams.
@@ -98,7 +98,7 @@ impl<S: Service> Acceptor<S> {
             (Cause::Received(first), None) => self.start_multiplexed(conn, transport, key, first),
             (Cause::Received(records), Some((tls, socket))) => {
                 let outcome = tls.handle_received(records, socket);
-                if let Some(first) = self.content_of(outcome, key) {
+                if let Some(first) = self.decrypted_content(outcome, key) {
                     self.start_multiplexed(conn, transport, key, first);
                 } else if self.connections.borrow().contains(key) {
                     self.park_multiplexed(conn, transport, key);
@@ -108,7 +108,7 @@ impl<S: Service> Acceptor<S> {
             }
             (Cause::Expired, _) if conn.settings_left() == Some(Duration::ZERO) => {
                 self.remove(key);
-                conn.give_up(transport);
+                conn.close_for_settings_timeout(transport);
             }
             (cause, _) => {
                 if matches!(cause, Cause::Expired) {
@@ -128,14 +128,14 @@ async fn run<S: Service>(
     transport: Transport,
     key: usize,
     first: Input,
-    begun: Option<multiplexed::Request>,
+    upgraded: Option<multiplexed::Request>,
 ) {
     let mut guard = ConnectionGuard {
         acceptor: &acceptor,
         key: Some(key),
     };
     let service = &acceptor.service;
-    let disposition = conn.serve(service, transport, first, begun).await;
+    let disposition = conn.serve(service, transport, first, upgraded).await;
     if let multiplexed::Disposition::Park(transport) = disposition {
         guard.key = None;
         acceptor.park_multiplexed(Rc::clone(&conn), transport, key);

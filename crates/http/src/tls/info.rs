@@ -137,7 +137,7 @@ impl ClientCertificate {
     }
 
     /// The other certificates that the client sent, in its order (DER).
-    pub fn intermediates(&self) -> impl Iterator<Item = &[u8]> {
+    fn intermediates(&self) -> impl Iterator<Item = &[u8]> {
         self.chain.iter().skip(1).map(|der| &**der)
     }
 

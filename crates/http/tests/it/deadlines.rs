@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use blitz_http::{Limits, ServeOptions};
 
 use crate::support::{Server, on_each_driver, options};
+use crate::upgrade::ASK;
 
 pub(crate) fn limits(change: impl Fn(&mut Limits)) -> ServeOptions {
     let mut options = options();
@@ -144,6 +145,51 @@ fn a_client_that_reads_nothing_is_disconnected() {
     });
 }
 
+/// Its `SendBody` reports an error instead of waiting for ever.
+#[test]
+fn a_writer_in_another_task_learns_that_the_client_was_disconnected() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.send_stall_timeout = Duration::from_millis(200))
+        });
+        let mut client = server.connect();
+        client.send("GET /big-elsewhere HTTP/1.1\r\nHost: a\r\n\r\n");
+        server.until("stalled", |counters| counters.send_stalls == 1);
+        server.until_writer_ended();
+    });
+}
+
+/// The writer does not wait for room, so it does not report that the client takes nothing.
+#[test]
+fn the_stall_deadline_applies_to_content_that_another_task_queues() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.send_stall_timeout = Duration::from_millis(200))
+        });
+        let mut client = server.connect();
+        client.send("GET /burst-elsewhere HTTP/1.1\r\nHost: a\r\n\r\n");
+        server.until("stalled", |counters| counters.send_stalls == 1);
+    });
+}
+
+/// Bytes that the exchange's task receives for a reader in another task are no silence.
+#[test]
+fn a_tunnel_that_another_task_reads_is_not_silent_while_bytes_arrive() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.stream_idle_timeout = Duration::from_millis(500))
+        });
+        let mut client = server.connect();
+        let ask = ASK.replace("/upgrade", "/swallow-elsewhere");
+        client.send(ask).head();
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(300));
+            client.send("ping");
+        }
+        client.fin().expect("16").expect_end();
+    });
+}
+
 #[test]
 fn a_silent_tunnel_is_closed() {
     on_each_driver(|io| {
@@ -151,10 +197,7 @@ fn a_silent_tunnel_is_closed() {
             limits(|l| l.stream_idle_timeout = Duration::from_millis(200))
         });
         let mut client = server.connect();
-        client.send(
-            "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-        );
-        client.head();
+        client.send(ASK).head();
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(100));
             client.send("ping").expect("ping");

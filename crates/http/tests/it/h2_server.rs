@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ServeOptions, Status};
 use blitz_proto::h2::Code;
 
+use crate::deadlines::limits;
 use crate::h2_client::{Answer, Client};
 use crate::support::{BIG, BIG_GIVEN, Raw, SOON, Server, on_each_driver, options};
 
@@ -314,15 +315,15 @@ fn a_response_that_cannot_be_completed_is_reset() {
     });
 }
 
+fn stalls_soon() -> ServeOptions {
+    limits(|l| l.send_stall_timeout = Duration::from_millis(200))
+}
+
 /// The task of the exchange has to learn of a response that another task has begun.
 #[test]
 fn a_response_from_another_task_that_the_client_does_not_take_is_reset() {
     on_each_driver(|io| {
-        let server = Server::with(io, || {
-            let mut options = options();
-            options.limits.send_stall_timeout = Duration::from_millis(200);
-            options
-        });
+        let server = Server::with(io, stalls_soon);
         let mut client = Client::connect(server.address);
         client.out.extend_from_slice(&NO_WINDOW);
         let stream = client.request(Method::Post, "/elsewhere", BodyLength::Known(5));
@@ -336,6 +337,34 @@ fn a_response_from_another_task_that_the_client_does_not_take_is_reset() {
     });
 }
 
+/// Its `SendBody` reports an error instead of waiting for ever.
+#[test]
+fn a_writer_in_another_task_learns_that_its_stream_was_reset() {
+    on_each_driver(|io| {
+        let server = Server::with(io, stalls_soon);
+        let mut client = Client::connect(server.address);
+        client.out.extend_from_slice(&NO_WINDOW);
+        let stream = client.request(Method::Get, "/big-elsewhere", BodyLength::Empty);
+        let answer = client.until(stream, |answer| answer.reset.is_some());
+        assert_eq!(answer.reset, Some(Code::CANCEL));
+        server.until_writer_ended();
+    });
+}
+
+/// The writer does not wait for room, so it does not report that the client takes nothing.
+#[test]
+fn the_stall_deadline_applies_to_content_that_another_task_queues() {
+    on_each_driver(|io| {
+        let server = Server::with(io, stalls_soon);
+        let mut client = Client::connect(server.address);
+        client.out.extend_from_slice(&NO_WINDOW);
+        let stream = client.request(Method::Get, "/burst-elsewhere", BodyLength::Empty);
+        let answer = client.until(stream, |answer| answer.reset.is_some());
+        assert_eq!(answer.reset, Some(Code::CANCEL));
+        assert_eq!(server.counters().send_stalls, 1);
+    });
+}
+
 /// SETTINGS and WINDOW_UPDATE that open all windows of a client to their maximum.
 const WIDE_WINDOWS: [u8; 28] = [
     0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff, // each stream's
@@ -346,11 +375,7 @@ const WIDE_WINDOWS: [u8; 28] = [
 #[test]
 fn a_client_that_reads_nothing_is_disconnected_whatever_it_sends() {
     on_each_driver(|io| {
-        let server = Server::with(io, || {
-            let mut options = options();
-            options.limits.send_stall_timeout = Duration::from_millis(200);
-            options
-        });
+        let server = Server::with(io, stalls_soon);
         let mut client = Client::connect(server.address);
         client.out.extend_from_slice(&WIDE_WINDOWS);
         for _ in 0..2 {
@@ -450,14 +475,11 @@ fn exchanges_are_aborted_at_the_deadline() {
 }
 
 fn hurried() -> ServeOptions {
-    let mut options = options();
-    options.limits = Limits {
-        head_timeout: Duration::from_millis(80),
-        idle_timeout: Duration::from_millis(150),
-        body_rate_grace: Duration::from_millis(80),
-        ..Limits::default()
-    };
-    options
+    limits(|l| {
+        l.head_timeout = Duration::from_millis(80);
+        l.idle_timeout = Duration::from_millis(150);
+        l.body_rate_grace = Duration::from_millis(80);
+    })
 }
 
 #[test]
@@ -485,12 +507,8 @@ fn slow_heads_idle_connections_and_slow_bodies_time_out() {
 #[test]
 fn a_body_that_stalls_after_the_response_head_ends_the_exchange() {
     on_each_driver(|io| {
-        let server = Server::with(io, || ServeOptions {
-            limits: Limits {
-                body_idle_timeout: Duration::from_millis(150),
-                ..Limits::default()
-            },
-            ..options()
+        let server = Server::with(io, || {
+            limits(|l| l.body_idle_timeout = Duration::from_millis(150))
         });
         let mut client = Client::connect(server.address);
         let stream = client.request(Method::Post, "/echo", BodyLength::Known(10));
@@ -503,12 +521,8 @@ fn a_body_that_stalls_after_the_response_head_ends_the_exchange() {
 #[test]
 fn ping_does_not_restart_the_idle_timeout() {
     on_each_driver(|io| {
-        let server = Server::with(io, || ServeOptions {
-            limits: Limits {
-                idle_timeout: Duration::from_millis(1_000),
-                ..Limits::default()
-            },
-            ..options()
+        let server = Server::with(io, || {
+            limits(|l| l.idle_timeout = Duration::from_millis(1_000))
         });
         let mut client = Client::connect(server.address);
         for _ in 0..2 {
@@ -533,12 +547,8 @@ fn ping_does_not_restart_the_idle_timeout() {
 #[test]
 fn a_connection_without_settings_acknowledgement_is_closed() {
     on_each_driver(|io| {
-        let server = Server::with(io, || ServeOptions {
-            limits: Limits {
-                settings_timeout: Duration::from_millis(150),
-                ..Limits::default()
-            },
-            ..options()
+        let server = Server::with(io, || {
+            limits(|l| l.settings_timeout = Duration::from_millis(150))
         });
         let mut good = Client::connect(server.address);
         assert_eq!(good.get("/hello").content, b"hello");

@@ -337,3 +337,29 @@ fn unix_sockets_are_upstreams_too() {
         std::fs::remove_file(path).expect("removes");
     });
 }
+
+#[test]
+fn a_pool_without_room_closes_each_connection_after_its_response() {
+    on_each_driver(|io| {
+        let script = |listener: std::net::TcpListener| {
+            for _ in 0..2 {
+                let mut server = accept(&listener);
+                turn(&mut server, OK);
+                server.expect_end();
+            }
+        };
+        let (address, server) = scripted(script);
+        run(io, async {
+            let mut options = ClientOptions::default();
+            options.limits.pool_idle_max = 0;
+            let pool = Pool::new(options);
+            let upstream = pool.upstream(&address);
+            for _ in 0..2 {
+                let got = fetch(&upstream).await.expect("answers");
+                assert_eq!(got, ("ok".to_owned(), false));
+                assert_eq!((pool.idle(), upstream.active()), (0, 0));
+            }
+        });
+        server.join().expect("the script ran");
+    });
+}

@@ -116,6 +116,15 @@ impl Server {
         }
     }
 
+    /// Waits until the writer of `/big-elsewhere` has ended.
+    pub(crate) fn until_writer_ended(&self) {
+        let end = Instant::now() + SOON;
+        while self.ask(|| WRITERS_ENDED.get()) == 0 {
+            assert!(Instant::now() < end, "the writer still waits");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     pub(crate) fn drain(&self, limit: Duration) {
         let cores = self.cores.as_ref().expect("only dropping takes it");
         cores.post_all(move |_| Drain::of_core().trigger(limit));
@@ -181,6 +190,11 @@ async fn answer(mut exchange: Exchange) {
         "/upgrade" => upgrade(exchange).await,
         "/elsewhere" => elsewhere(exchange),
         "/big" => big(exchange).await,
+        "/big-elsewhere" => big_elsewhere(exchange),
+        "/burst-elsewhere" => burst_elsewhere(exchange),
+        "/swallow-elsewhere" => {
+            blitz_http::spawn(swallow(exchange));
+        }
         "/urgent" => urgent(exchange).await,
         "/later" => later(exchange).await,
         "/quiet" => {
@@ -321,6 +335,19 @@ async fn upgrade(exchange: Exchange) {
     let _ = tunnel.send.finish(None);
 }
 
+/// Reads a tunnel until FIN, then sends the number of bytes.
+async fn swallow(exchange: Exchange) {
+    let mut head = Pooled::response(Status::SWITCHING_PROTOCOLS);
+    head.fields.append(Name::Upgrade, "websocket");
+    let mut tunnel = exchange.responder.upgrade(&mut head);
+    let mut bytes = 0;
+    while let Ok(Some(Part::Data(slice))) = tunnel.recv.next().await {
+        bytes += slice.len();
+    }
+    let _ = tunnel.send.data(bytes.to_string()).await;
+    let _ = tunnel.send.finish(None);
+}
+
 /// Responds from another task than the service's own.
 fn elsewhere(exchange: Exchange) {
     blitz_http::spawn(async move {
@@ -338,6 +365,30 @@ thread_local! {
 
 async fn big(exchange: Exchange) {
     give(exchange, &mut Pooled::response(Status::OK)).await;
+}
+
+thread_local! {
+    /// Tasks of `/big-elsewhere` that have ended.
+    pub(crate) static WRITERS_ENDED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// As `big`, from another task.
+fn big_elsewhere(exchange: Exchange) {
+    blitz_http::spawn(async move {
+        big(exchange).await;
+        WRITERS_ENDED.set(WRITERS_ENDED.get() + 1);
+    });
+}
+
+/// Queues the content of `big` at once from another task, after the head was sent, and never ends it.
+fn burst_elsewhere(exchange: Exchange) {
+    blitz_http::spawn(async move {
+        let mut head = Pooled::response(Status::OK);
+        let mut send = exchange.responder.start(&mut head, BodyLength::Unknown);
+        blitz_http::sleep(Duration::from_millis(50)).await;
+        let _ = send.queue(Chunk::from(vec![b'x'; BIG]));
+        std::future::pending::<()>().await;
+    });
 }
 
 /// As `big`, with a higher priority than others.

@@ -1,6 +1,6 @@
 use crate::support::{Server, on_each_driver};
 
-const ASK: &str =
+pub(crate) const ASK: &str =
     "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 #[test]

@@ -17,7 +17,7 @@ pub(crate) struct SectionBuffer {
 
 /// The result of one call of [`SectionBuffer::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct SectionStep {
     /// Bytes of the input that belong to the section.
     pub(crate) consumed: usize,
     /// The caller's fields hold the section, with the text up to and including the empty line.
@@ -96,9 +96,13 @@ impl SectionBuffer {
     /// Takes the bytes that belong to the section. The caller passes the same fields until the
     /// section is complete; the first byte clears them.
     #[inline(always)]
-    pub(crate) fn take(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
+    pub(crate) fn take(
+        &mut self,
+        input: &[u8],
+        fields: &mut Fields,
+    ) -> Result<SectionStep, ErrorKind> {
         if input.is_empty() {
-            return Ok(Taken {
+            return Ok(SectionStep {
                 consumed: 0,
                 complete: false,
             });
@@ -116,20 +120,20 @@ impl SectionBuffer {
             fields.block.extend_from_slice(input);
             self.has_begun = true;
             self.partial_line.open(self.finder.room(input.len()));
-            return Ok(Taken {
+            return Ok(SectionStep {
                 consumed: input.len(),
                 complete: false,
             });
         };
         fields.block.extend_from_slice(&input[..end]);
-        Ok(Taken {
+        Ok(SectionStep {
             consumed: end,
             complete: true,
         })
     }
 
     #[cold]
-    fn take_more(&mut self, input: &[u8], fields: &mut Fields) -> Result<Taken, ErrorKind> {
+    fn take_more(&mut self, input: &[u8], fields: &mut Fields) -> Result<SectionStep, ErrorKind> {
         let Fields { block, entries } = fields;
         self.partial_line.move_into(block);
         let before = block.len();
@@ -139,14 +143,14 @@ impl SectionBuffer {
             if let Some(end) = self.finder.find(block, entries)? {
                 self.has_begun = false;
                 block.truncate(end);
-                return Ok(Taken {
+                return Ok(SectionStep {
                     consumed: end - before,
                     complete: true,
                 });
             }
         }
         self.partial_line.open(self.finder.room(block.len()));
-        Ok(Taken {
+        Ok(SectionStep {
             consumed: input.len(),
             complete: false,
         })

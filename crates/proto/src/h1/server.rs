@@ -121,7 +121,7 @@ impl Server {
                     event: Event::End,
                 })
             }
-            Reading::Body(_) => self.step_on(input, trailers),
+            Reading::Body(_) => self.step_other(input, trailers),
             _ => self.step(input, head, trailers),
         }
     }
@@ -184,7 +184,7 @@ impl Server {
         }
         self.sending = self.content_of(head.status, length);
         let found = encode::begin_response(head, out);
-        self.decide_keep_alive(found.connection && says_close(&head.fields));
+        self.decide_keep_alive(found.connection && has_close(&head.fields));
         let framing = match length {
             BodyLength::Known(length) if head.status != Status::NO_CONTENT => {
                 FramingField::Length(length)
@@ -359,13 +359,13 @@ impl Server {
         }
         match self.reading {
             Reading::Head => self.step_head(input, head),
-            _ => self.step_on(input, trailers),
+            _ => self.step_other(input, trailers),
         }
     }
 
     /// A step in any state except `Head`.
     #[inline(never)]
-    fn step_on(&mut self, input: &[u8], trailers: &mut Fields) -> Result<Step, Error> {
+    fn step_other(&mut self, input: &[u8], trailers: &mut Fields) -> Result<Step, Error> {
         let more = |consumed| {
             Ok(Step {
                 consumed,
@@ -490,14 +490,14 @@ impl Server {
     }
 
     /// Decides whether the connection stays open; the head then declares it.
-    fn decide_keep_alive(&mut self, says_close: bool) {
+    fn decide_keep_alive(&mut self, has_close: bool) {
         let exchange = &mut self.exchange;
         // After a refused upgrade or CONNECT the protocol of held bytes is unknown (rule 15); and a
         // client that received no 100 (Continue) may send its content or omit it.
         let is_unclear =
             exchange.holds_input || exchange.method == Method::Connect || exchange.expects_continue;
         let ends_by_close = self.sending == Outgoing::UntilClose;
-        exchange.keep_alive &= !(is_unclear || says_close || ends_by_close || self.draining);
+        exchange.keep_alive &= !(is_unclear || has_close || ends_by_close || self.draining);
         exchange.expects_continue = false;
         exchange.wants_upgrade = false;
     }
@@ -545,7 +545,7 @@ impl Server {
 
 /// Whether `Connection` contains `close`.
 #[cold]
-fn says_close(fields: &Fields) -> bool {
+fn has_close(fields: &Fields) -> bool {
     fields.get_all(Name::Connection).any(|value| {
         value
             .split(|&byte| byte == b',')

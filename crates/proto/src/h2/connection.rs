@@ -56,7 +56,7 @@ pub struct Connection {
     peer: PeerSettings,
     settings_received: bool,
     /// Bytes that the peer's first SETTINGS add to the connection's send window.
-    withheld: u32,
+    window_withheld: u32,
     /// The highest stream of the peer that was received, and the highest that was accepted.
     last_seen: u32,
     last_accepted: u32,
@@ -163,7 +163,7 @@ impl Connection {
             resize: None,
             peer: PeerSettings::DEFAULT,
             settings_received: false,
-            withheld: 0,
+            window_withheld: 0,
             last_seen: 0,
             last_accepted: 0,
             next_own: 1,
@@ -462,14 +462,6 @@ impl Connection {
     #[must_use]
     pub fn held(&self) -> usize {
         self.flow.held() as usize
-    }
-
-    /// Bytes that were received on one stream and not released.
-    #[must_use]
-    pub fn held_by(&self, stream: StreamId) -> usize {
-        self.streams
-            .get(stream.0)
-            .map_or(0, |stream| stream.held as usize)
     }
 
     /// Bytes of memory that the connection occupies.

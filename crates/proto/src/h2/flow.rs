@@ -24,7 +24,7 @@ pub(crate) struct Flow {
     pub(crate) send_window: i32,
     size: u32,
     size_max: u32,
-    /// What the window of a stream begins with.
+    /// The initial window of a stream.
     stream_base: u32,
     /// The maximum window of a stream, according to the measurements so far.
     stream_size: u32,
@@ -78,7 +78,7 @@ impl Flow {
         }
     }
 
-    /// What the window of a stream begins with.
+    /// The initial window of a stream.
     #[inline]
     pub(crate) fn stream_base(&self) -> u32 {
         self.stream_base

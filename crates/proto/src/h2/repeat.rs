@@ -27,7 +27,7 @@ impl<T> Repeat<T> {
 
     /// The decoded form of the block, if it is cached.
     #[inline]
-    pub(crate) fn recall(&self, block: &[u8], version: u32) -> Option<&T> {
+    pub(crate) fn find(&self, block: &[u8], version: u32) -> Option<&T> {
         if self.len == block.len() && self.version == version && self.block[..self.len] == *block {
             return self.decoded.as_deref();
         }

@@ -22,7 +22,7 @@ pub(crate) fn request(
     limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
-    if let Some((known, facts)) = repeat.recall(block, decoder.version()) {
+    if let Some((known, facts)) = repeat.find(block, decoder.version()) {
         head.assign(known);
         return Ok(Ok(*facts));
     }
@@ -56,7 +56,7 @@ pub(crate) fn response(
     limits: &FieldSectionLimits,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
-    if let Some((known, length)) = repeat.recall(block, decoder.version()) {
+    if let Some((known, length)) = repeat.find(block, decoder.version()) {
         head.assign(known);
         return Ok(Ok(*length));
     }

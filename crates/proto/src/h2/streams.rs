@@ -156,7 +156,7 @@ impl Index {
     #[inline]
     fn find(&self, id: u32) -> Option<Slot> {
         let mask = self.buckets.len().wrapping_sub(1);
-        let mut at = home(id);
+        let mut at = home_bucket(id);
         loop {
             let bucket = self.buckets.get(at & mask)?;
             if bucket.id == id {
@@ -181,7 +181,7 @@ impl Index {
     #[inline]
     fn put(&mut self, bucket: Bucket) {
         let mask = self.buckets.len() - 1;
-        let mut at = home(bucket.id) & mask;
+        let mut at = home_bucket(bucket.id) & mask;
         while self.buckets[at].id != 0 {
             at = (at + 1) & mask;
         }
@@ -201,7 +201,7 @@ impl Index {
     #[inline]
     fn remove(&mut self, id: u32) {
         let mask = self.buckets.len().wrapping_sub(1);
-        let mut gap = home(id) & mask;
+        let mut gap = home_bucket(id) & mask;
         while self.buckets[gap].id != id {
             if self.buckets[gap].id == 0 {
                 return;
@@ -217,7 +217,7 @@ impl Index {
                 break;
             }
             // An entry may move if its home bucket is not between the gap and its bucket.
-            let distance = at.wrapping_sub(home(bucket.id)) & mask;
+            let distance = at.wrapping_sub(home_bucket(bucket.id)) & mask;
             if distance >= at.wrapping_sub(gap) & mask {
                 self.buckets[gap] = bucket;
                 gap = at;
@@ -228,7 +228,7 @@ impl Index {
 }
 
 #[inline]
-fn home(id: u32) -> usize {
+fn home_bucket(id: u32) -> usize {
     id as usize
 }
 

@@ -146,15 +146,6 @@ impl Fields {
         self.entries.extend_from_slice(&other.entries);
     }
 
-    /// Bytes of names and values: the size of the header list in HTTP/2 without its overhead.
-    #[must_use]
-    pub fn text_bytes(&self) -> usize {
-        self.entries
-            .iter()
-            .map(|e| e.label.len as usize + e.value_len as usize)
-            .sum()
-    }
-
     /// Bytes of memory allocated for names and values.
     #[inline]
     #[must_use]

@@ -73,19 +73,9 @@ impl Method {
         )
     }
 
-    /// Whether the method is safe, that is read-only (RFC 9110, section 9.2.1).
-    #[must_use]
-    pub fn is_safe(self) -> bool {
-        matches!(
-            self,
-            Method::Get | Method::Head | Method::Options | Method::Trace
-        )
-    }
-
     /// Whether a request without content should still carry `Content-Length: 0`, because the method
     /// anticipates content (RFC 9110, section 8.6).
-    #[must_use]
-    pub fn anticipates_content(self) -> bool {
+    pub(crate) fn anticipates_content(self) -> bool {
         matches!(self, Method::Post | Method::Put | Method::Patch)
     }
 }

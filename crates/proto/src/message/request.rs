@@ -225,11 +225,6 @@ impl RequestHead {
         self.target.protocol = protocol.map(|protocol| self.target.push(protocol));
     }
 
-    /// Sets the scheme, which HTTP/2 and HTTP/3 send with every request.
-    pub fn set_scheme(&mut self, is_https: bool) {
-        self.target.scheme = Some(if is_https { "https" } else { "http" });
-    }
-
     /// The [`sent_path`](RequestHead::sent_path) and the query as they are sent in a request line.
     #[inline]
     #[must_use]
@@ -250,17 +245,7 @@ impl RequestHead {
     /// If the path does not start with `/` or holds forbidden characters.
     pub fn set_path(&mut self, path: &str) {
         assert!(target::is_path(path.as_bytes()), "invalid path {path:?}");
-        self.target.rewrite(Some(path), None);
-    }
-
-    /// Replaces or removes the query, and keeps the path.
-    ///
-    /// # Panics
-    /// If the query holds forbidden characters.
-    pub fn set_query(&mut self, query: Option<&str>) {
-        let valid = query.is_none_or(|query| target::is_query(query.as_bytes()));
-        assert!(valid, "invalid query {query:?}");
-        self.target.rewrite(None, Some(query));
+        self.target.replace_path(path);
     }
 
     /// Replaces the authority and, if there is one, the `Host` field.
@@ -330,35 +315,22 @@ impl RequestTarget {
         }
     }
 
-    /// Writes path and query again, next to each other, and replaces the given parts.
-    fn rewrite(&mut self, path: Option<&str>, query: Option<Option<&str>>) {
-        let (old_path, old_query) = (self.sent_path, self.query);
+    /// Writes a new path, and the query again next to it.
+    fn replace_path(&mut self, path: &str) {
         let is_default = self.form.is_none();
         if !matches!(self.form, Some(TargetForm::Absolute)) {
             self.form = Some(TargetForm::Origin);
         }
-        self.sent_path = match path {
-            Some(path) => self.push(path),
-            None if is_default => self.push("/"),
-            None => self.push_again(old_path),
-        };
-        if path.is_some() || is_default {
-            self.path = self.sent_path;
-        }
+        let old_query = self.query;
+        self.sent_path = self.push(path);
+        self.path = self.sent_path;
         if is_default {
             self.raw_path = self.sent_path;
         }
-        self.query = match query {
-            Some(None) => None,
-            Some(Some(query)) => {
-                self.text.push('?');
-                Some(self.push(query))
-            }
-            None => old_query.map(|span| {
-                self.text.push('?');
-                self.push_again(span)
-            }),
-        };
+        self.query = old_query.map(|span| {
+            self.text.push('?');
+            self.push_again(span)
+        });
     }
 
     fn push_again(&mut self, span: Span) -> Span {

@@ -1,8 +1,7 @@
 //! The simulated driver: the operations of a core on the network of a simulation.
 //!
-//! Every turn tries the operations of those sockets that something has happened to, in random order.
-//! The conditions decide which of them are late, short, without a buffer, or faster than their
-//! cancellation.
+//! Every turn tries the operations of the sockets with new events, in random order. The conditions decide
+//! which operations are late, short, without a buffer, or complete despite their cancellation.
 
 mod conditions;
 mod events;
@@ -22,7 +21,7 @@ use crate::mailbox::Mailbox;
 use crate::socket::{Address, Pending, SocketKey};
 
 pub use self::conditions::Conditions;
-pub(crate) use self::network::{Id, Moved, Network, Owner, Shared};
+pub(crate) use self::network::{Id, Network, Owner, Shared, Transfer};
 
 /// Connections accepted by one listener in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -35,17 +34,17 @@ pub(crate) struct Sim {
     pub(super) network: Shared,
     core: usize,
     mailbox: Arc<Mailbox>,
-    /// Operations by the socket's place in the core's table.
+    /// Operations by the socket's index in the core's table.
     operations: Vec<Operations>,
-    /// Listeners that accept, by number: the core's index of each.
+    /// Accepting listeners: number in the network and index in the core.
     accepting: Vec<(usize, u32)>,
     reports: VecDeque<Event>,
-    /// Reports given since they were last counted.
+    /// Reports returned since they were last counted.
     reported: u64,
     pub(super) notified: bool,
 }
 
-/// What is under way for one socket.
+/// The pending operations of one socket.
 #[derive(Default)]
 struct Operations {
     is_connecting: bool,
@@ -199,7 +198,7 @@ impl Sim {
         }
     }
 
-    /// Tries what may complete.
+    /// Tries the operations that may complete.
     pub(super) fn turn(&mut self, pool: &Rc<Pool>, counters: &CounterCells) {
         counters.enters.add(1);
         counters.cqes.add(std::mem::take(&mut self.reported));
@@ -218,7 +217,7 @@ impl Sim {
         }
     }
 
-    /// Whether reports wait that no event of the network has caused.
+    /// Whether reports are queued, such as those of cancelled operations.
     pub(crate) fn has_reports(&self) -> bool {
         !self.reports.is_empty()
     }
@@ -310,20 +309,20 @@ impl Sim {
         for piece in pieces(&buffers) {
             let len = network.shorten(piece.len());
             match network.write(number, &piece[..len]) {
-                Moved::Bytes(n) => {
+                Transfer::Bytes(n) => {
                     sent += n;
                     if n < piece.len() {
                         break;
                     }
                 }
-                Moved::Failed(error) if sent == 0 => return Some(Err(error)),
+                Transfer::Failed(error) if sent == 0 => return Some(Err(error)),
                 _ => break,
             }
         }
         (sent > 0).then_some(Ok(sent))
     }
 
-    /// Receives once, and says how much may still be received; `None` if there was nothing.
+    /// Receives once; also returns the bytes that may still be received. `None` if there was nothing.
     fn try_receive(
         &mut self,
         number: usize,
@@ -349,27 +348,27 @@ impl Sim {
             let Some(id) = pool.lend() else {
                 return Some((Received::NoBuffers, 0));
             };
-            // SAFETY: the buffer is lent to this call alone and holds BUFFER_BYTES, of which no more
-            // are wanted; the mapping began as zeros, so every byte is initialised.
+            // SAFETY: only this call has the lent buffer, and `wanted` is at most its BUFFER_BYTES; the
+            // mapping began as zeros, so every byte is initialised.
             let buffer =
                 unsafe { std::slice::from_raw_parts_mut(pool.address(id).as_ptr(), wanted) };
             (network.read(number, buffer), Some(id))
         };
         let received = match (moved, id) {
-            (Moved::Bytes(n), Some(id)) => {
+            (Transfer::Bytes(n), Some(id)) => {
                 let ends = network.happens(|conditions| conditions.receive_ends);
                 let left = if ends { 0 } else { limit - n };
                 return Some((Received::Bytes(Slice::adopt(pool, id, n)), left));
             }
-            (Moved::Bytes(n), None) => {
+            (Transfer::Bytes(n), None) => {
                 return Some((
                     Received::Bytes(Slice::ration(pool, &ration[..n])),
                     limit - n,
                 ));
             }
-            (Moved::Fin, _) => Some(Received::End),
-            (Moved::Failed(error), _) => Some(Received::Failed(error)),
-            (Moved::WouldBlock, _) => None,
+            (Transfer::Fin, _) => Some(Received::End),
+            (Transfer::Failed(error), _) => Some(Received::Failed(error)),
+            (Transfer::WouldBlock, _) => None,
         };
         id.into_iter().for_each(|id| pool.give_back(id));
         received.map(|received| (received, 0))
@@ -386,7 +385,7 @@ fn number(handle: Handle) -> usize {
 
 /// The bytes of a send.
 fn pieces(buffers: &SendBuffers) -> Vec<&[u8]> {
-    // SAFETY: the caller of `Sim::send` keeps what the buffers points to until the report.
+    // SAFETY: the caller of `Sim::send` keeps the memory of the buffers until the report.
     unsafe {
         match *buffers {
             SendBuffers::One(bytes, len) => vec![std::slice::from_raw_parts(bytes, len)],

@@ -1,4 +1,4 @@
-//! What a crate keeps for each core, while several cores live on one thread.
+//! The values of each core, while several cores live on one thread.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! What peers hold: streams, and listeners that accept them.
+//! The sockets of peers: streams, and listeners that accept them.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::driver::sim::{Id, Moved, Network, Owner, Shared};
+use crate::driver::sim::{Id, Network, Owner, Shared, Transfer};
 use crate::socket::Address;
 
 /// One end of a connection, held by a peer. Dropping it closes it.
@@ -57,10 +57,10 @@ impl Stream {
     pub fn poll_read(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut network = self.network.borrow_mut();
         match network.read(self.id.number, buffer) {
-            Moved::Bytes(n) => Poll::Ready(Ok(n)),
-            Moved::Fin => Poll::Ready(Ok(0)),
-            Moved::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
-            Moved::WouldBlock => {
+            Transfer::Bytes(n) => Poll::Ready(Ok(n)),
+            Transfer::Fin => Poll::Ready(Ok(0)),
+            Transfer::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
+            Transfer::WouldBlock => {
                 network.await_input(self.id.number, cx.waker());
                 Poll::Pending
             }
@@ -74,9 +74,9 @@ impl Stream {
         }
         let mut network = self.network.borrow_mut();
         match network.write(self.id.number, bytes) {
-            Moved::Bytes(n) => Poll::Ready(Ok(n)),
-            Moved::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
-            Moved::Fin | Moved::WouldBlock => {
+            Transfer::Bytes(n) => Poll::Ready(Ok(n)),
+            Transfer::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
+            Transfer::Fin | Transfer::WouldBlock => {
                 network.await_room(self.id.number, cx.waker());
                 Poll::Pending
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::entry::{End, Fin, Order, Parking, Pending, Role};
 use super::outgoing::Outgoing;
-use super::table::{DISCARD_TIME, Sockets};
+use super::table::{DISCARD_TIME, Sockets, wake};
 use super::{Address, Resume, SocketKey};
 use crate::buffer::{Chunk, Slice};
 
@@ -249,7 +249,7 @@ impl Sockets<'_> {
             return self.close(key);
         }
         entry.receiving.waker = None;
-        entry.sending.waker = None;
+        wake(&mut entry.sending.waker);
         let discarded = entry.receiving.discard();
         entry.receiving.window = DISCARD_MAX;
         if entry.sending.fin == Fin::No {
@@ -267,7 +267,7 @@ impl Sockets<'_> {
             return self.reset(key);
         }
         entry.receiving.waker = None;
-        entry.sending.waker = None;
+        wake(&mut entry.sending.waker);
         entry.receiving.discard();
         entry.role = Role::Resetting;
         self.set_deadline(key, DISCARD_TIME);

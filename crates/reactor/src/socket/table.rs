@@ -220,7 +220,7 @@ impl Sockets<'_> {
         }
         entry.role = Role::Closing;
         entry.receiving.waker = None;
-        entry.sending.waker = None;
+        wake(&mut entry.sending.waker);
         entry.receiving.discard();
         if entry.pending.is_empty() {
             return self.remove(key);

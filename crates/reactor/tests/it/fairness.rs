@@ -146,6 +146,16 @@ fn bytes_that_an_owner_reports_count_for_shedding() {
     });
 }
 
+/// A new connection receives within this time.
+async fn expect_served(outside: &TcpListener, within: Duration) {
+    let address = outside.local_addr().unwrap();
+    let connection = Socket::connect(&address.into()).await.unwrap();
+    let (mut peer, _) = outside.accept().unwrap();
+    peer.write_all(b"hello").unwrap();
+    let received = blitz_reactor::timeout(within, connection.recv()).await;
+    assert_eq!(&*received.unwrap().unwrap().unwrap(), b"hello");
+}
+
 /// Shares shrink as memory is held, so many stalled connections leave room for a new one.
 #[test]
 fn a_thousand_stalled_connections_leave_room_for_a_new_one() {
@@ -171,11 +181,7 @@ fn a_thousand_stalled_connections_leave_room_for_a_new_one() {
             (16 << 20..64 << 20).contains(&held),
             "{held} bytes are held"
         );
-        let connection = Socket::connect(&address.into()).await.unwrap();
-        let (mut peer, _) = outside.accept().unwrap();
-        peer.write_all(b"hello").unwrap();
-        let received = blitz_reactor::timeout(Duration::from_millis(500), connection.recv()).await;
-        assert_eq!(&*received.unwrap().unwrap().unwrap(), b"hello");
+        expect_served(&outside, Duration::from_millis(500)).await;
         assert_eq!(counters().shed, 0);
     });
 }
@@ -201,11 +207,7 @@ fn stalled_connections_of_a_gateway_leave_room_for_a_new_one() {
             }
             stalled.push((socket, peer, passed_on));
         }
-        let connection = Socket::connect(&address.into()).await.unwrap();
-        let (mut peer, _) = outside.accept().unwrap();
-        peer.write_all(b"hello").unwrap();
-        let received = blitz_reactor::timeout(Duration::from_millis(100), connection.recv()).await;
-        assert_eq!(&*received.unwrap().unwrap().unwrap(), b"hello");
+        expect_served(&outside, Duration::from_millis(100)).await;
         assert_eq!((counters().no_buffers, counters().shed), (0, 0));
     });
 }
@@ -231,11 +233,7 @@ fn a_burst_on_waiting_connections_leaves_room_for_a_new_one() {
             let _ = peer.write(&pattern(250_000));
         }
         sleep(Duration::from_millis(300)).await;
-        let connection = Socket::connect(&address.into()).await.unwrap();
-        let (mut peer, _) = outside.accept().unwrap();
-        peer.write_all(b"hello").unwrap();
-        let received = blitz_reactor::timeout(Duration::from_millis(100), connection.recv()).await;
-        assert_eq!(&*received.unwrap().unwrap().unwrap(), b"hello");
+        expect_served(&outside, Duration::from_millis(100)).await;
         assert_eq!(counters().shed, 0);
     });
 }

@@ -43,7 +43,7 @@ pub(crate) struct Client {
     is_heard: bool,
     /// When the request was begun.
     started: Option<Instant>,
-    /// What became of the connection, until its lease hears of it.
+    /// How the connection ended, until that is passed to its lease.
     end: Option<End>,
 }
 
@@ -100,7 +100,7 @@ impl ClientConn {
         match (self.lease.take(), end) {
             (Some(lease), End::Reusable(transport)) => lease.put_back(transport),
             (Some(lease), End::Closed) => {
-                lease.lost();
+                lease.end();
                 count(|counters| counters.upstream_not_reused += 1);
             }
             (None, _) => {}
@@ -145,7 +145,7 @@ impl Carrier for ClientConn {
         Ok(self.with(|driver| driver.start_request(head, length)))
     }
 
-    fn give_back(self: Rc<Self>) {
+    fn return_unused(self: Rc<Self>) {
         let socket = self.driver.borrow_mut().socket.take();
         if let Some(socket) = socket {
             self.end_lease(End::Reusable(socket));
@@ -232,7 +232,7 @@ impl Role for Client {
         driver.close();
     }
 
-    /// What the server sent before it went may still be a response, so the reader decides.
+    /// The server may have sent a response before it closed, so the reader decides.
     fn send_failed(driver: &mut Driver<Client>) {
         driver.exchange.message = Message::Cut;
     }
@@ -350,7 +350,7 @@ impl Driver<Client> {
     }
 
     /// Whether bytes came before the request had begun to leave: whatever they are, they are not
-    /// its response, and may have been meant for somebody else (rule 11).
+    /// its response, and may be the response to another request (rule 11).
     fn responds_too_early(&self) -> bool {
         let is_first = !self.role.is_heard;
         let too_early = |socket: &Transport| is_first && socket.has_received_first();
@@ -414,7 +414,7 @@ impl Driver<Client> {
         }
     }
 
-    /// A tunnel is over when FIN went both ways.
+    /// A tunnel is over after FIN in both directions.
     fn settle_tunnel(&mut self) {
         if self.exchange.message == Message::Open {
             return;

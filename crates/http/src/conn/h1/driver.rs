@@ -25,7 +25,7 @@ pub(crate) struct Driver<R> {
     pub(super) role: R,
     /// `None` once closed or given away.
     pub(super) socket: Option<Transport>,
-    /// Number of the current exchange. A handle of an earlier one finds itself cut off.
+    /// Number of the current exchange. Handles of earlier ones have no effect.
     pub(super) number: u64,
     pub(super) exchange: ExchangeState,
     /// Received and not yet taken by the machine, in order.
@@ -39,7 +39,7 @@ pub(crate) struct Driver<R> {
     pending: Option<Buffer>,
 }
 
-/// What a server and a client do differently: their machines, and the end of a connection.
+/// The differences between a server and a client: their machines, and the end of a connection.
 pub(crate) trait Role: Sized {
     type Side: Side<Driver<Self>>;
 
@@ -84,8 +84,8 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// The next event in what was received. [`Step::NeedMore`] means that the machine has looked at
-    /// all of it, in however many pieces it came (rule 8); only then may a caller wait for more.
+    /// The next event in the received bytes. [`Step::NeedMore`] means that the machine has processed all
+    /// of them, in however many pieces they arrived (rule 8); only then may a caller wait for more.
     #[inline]
     pub(super) fn step(&mut self) -> Result<Step, Error> {
         // The result is not taken apart, which would move it once more.
@@ -167,7 +167,7 @@ impl<R: Role> Driver<R> {
     }
 
     /// Counts what was read ahead of its use, and `more` that will be, against what may be
-    /// received: a client that goes on sending is not read without bound.
+    /// received: a client that keeps sending is not read without bound.
     pub(super) fn shrink_window(&mut self, more: usize) {
         let ahead = self.input.bytes() + more;
         if let Some(socket) = &self.socket {
@@ -187,10 +187,10 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// FIN ends a tunnel's direction and a response delimited by close; anything else is cut off.
+    /// FIN ends a tunnel's direction and a response delimited by close; any other message is truncated.
     fn end_body_by_fin(&mut self) -> Result<Fill, BodyError> {
         let is_complete = self.role.ends_with_fin();
-        // Where the end of the connection is the end of the message, TLS tells it from a cut.
+        // Where the end of the connection ends the message, TLS distinguishes it from a truncation.
         let is_cut = self.socket.as_ref().is_some_and(Transport::is_truncated);
         if !is_complete || is_cut {
             return Err(self.fail_body(BodyError::Truncated));
@@ -261,10 +261,9 @@ impl<R: Role> Driver<R> {
     }
 
     /// Ends the exchange for every handle that is still around; the next one has a new number.
-    pub(super) fn cut_handles(&mut self) {
+    pub(super) fn detach_handles(&mut self) {
         self.number += 1;
         wake(&mut self.exchange.receiving.reader);
-        wake(&mut self.exchange.closed);
     }
 
     /// Forgets the connection, which has no handle left, and keeps the memory.
@@ -416,7 +415,7 @@ impl<R: Role> Framing for Driver<R> {
     }
 }
 
-/// A connection carries one exchange at a time, so its number is all that tells them apart.
+/// A connection carries one exchange at a time, so the number identifies it.
 impl From<ExchangeId> for u64 {
     fn from(id: ExchangeId) -> u64 {
         id.0

@@ -1,5 +1,4 @@
-//! What a server reads while nobody asks for it: to notice that the client leaves, and to reach the
-//! next request.
+//! Receiving without a reader: to notice that the client leaves, and to reach the next request.
 
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -14,15 +13,15 @@ use crate::transport::Transport;
 const PIPELINED_RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 impl Driver<Server> {
-    /// Notices that the client went away although nobody reads. What comes is kept, within the
-    /// bound for reading ahead (rule 17).
+    /// Notices without a reader that the client has left. Received bytes are kept, within the bound for
+    /// reading ahead (rule 17).
     pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {
         let bytes_max = self.role.options.limits.pipelined_bytes_max;
         if !self.is_window_shrunk && !self.input.is_empty() {
             self.shrink_window(0);
         }
         while !self.has_fin() && self.input.bytes() < bytes_max {
-            // Before taking, because that lets the socket ask for as much again at once.
+            // Before they are taken, because the socket then receives as many again at once.
             let unread = self.socket.as_mut().map_or(0, Transport::unread_bytes);
             if unread > 0 {
                 self.shrink_window(unread);
@@ -30,6 +29,7 @@ impl Driver<Server> {
             match self.poll_receive_ahead(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(_)) => {
+                    self.exchange.receiving.last = Some(blitz_reactor::now());
                     wake(&mut self.exchange.receiving.reader);
                     self.shrink_window(0);
                 }
@@ -42,7 +42,7 @@ impl Driver<Server> {
         }
     }
 
-    /// Reads what is left of a body that nobody wants: at most `left` bytes, until `due`.
+    /// Discards the rest of a body without a reader: at most `left` bytes, until `due`.
     pub(super) fn poll_discard(
         &mut self,
         left: &mut usize,

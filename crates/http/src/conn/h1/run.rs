@@ -23,10 +23,10 @@ use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
-/// Requests run before the connection lets others have a turn.
+/// Requests run before the connection yields to other tasks.
 const BURST_REQUESTS_MAX: u32 = 16;
 
-/// What becomes of the connection.
+/// What happens to the connection next.
 pub(crate) enum Disposition {
     /// It is idle and can be parked.
     Park(Transport),
@@ -169,7 +169,7 @@ impl ServerConn {
         }
     }
 
-    /// Reads what is left of a body that nobody wants, within bounds.
+    /// Discards the rest of a body without a reader, within bounds.
     async fn discard_body(&self) -> bool {
         let (bytes, limit) = {
             let driver = self.driver.borrow();
@@ -211,7 +211,7 @@ impl Driver<Server> {
             match self.step() {
                 Ok(Step::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
                 Ok(Step::NeedMore | Step::Paused) => {}
-                // A head comes first; were it otherwise, nobody would know what this belongs to.
+                // Content without a head belongs to no request.
                 Ok(Step::Data(_) | Step::Trailers | Step::End) => {
                     return Poll::Ready(self.end_within_head());
                 }
@@ -302,7 +302,7 @@ impl Driver<Server> {
         if !is_kept_alive || is_over || (is_draining && is_drained) {
             return self.finish();
         }
-        self.cut_handles();
+        self.detach_handles();
         // What waits in the socket itself brings it back from being parked at once.
         if !is_drained {
             return Next::Request;
@@ -320,7 +320,7 @@ impl Driver<Server> {
     /// Lets the client read what was sent, although it may still be sending (rule 16).
     fn finish(&mut self) -> Next {
         self.flush();
-        self.cut_handles();
+        self.detach_handles();
         if let Some(socket) = self.socket.take() {
             socket.finish();
         }
@@ -328,7 +328,7 @@ impl Driver<Server> {
     }
 
     fn abort(&mut self) -> Next {
-        self.cut_handles();
+        self.detach_handles();
         if let Some(socket) = self.socket.take() {
             socket.abort();
         }

@@ -36,7 +36,7 @@ pub(crate) struct Server {
 }
 
 impl ServerConn {
-    /// The state for a connection that has something to say, from the free list if possible.
+    /// The state for a connection that has received bytes, from the free list if possible.
     pub(crate) fn new(
         socket: Transport,
         peer: Peer,
@@ -248,7 +248,7 @@ impl Driver<Server> {
     #[inline]
     fn must_close_after_response(&mut self, is_whole: bool) -> bool {
         let wants_upgrade = self.role.machine.upgrade_requested();
-        // In which protocol are the bytes that came after the request? Nobody knows (rule 15).
+        // The protocol of the bytes after the request is unknown (rule 15).
         let refuses_upgrade = wants_upgrade && !self.is_nothing_received();
         let receiving = &self.exchange.receiving;
         let is_unusable = match receiving.body {

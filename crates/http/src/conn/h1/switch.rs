@@ -34,8 +34,8 @@ impl Driver<Server> {
         let is_clear_text = peer.scheme == Scheme::Http && peer.tls.is_none();
         let is_allowed = is_clear_text && allows_h2c(options, peer, &request.fields);
         let is_ending = options.drain.is_triggered() || self.has_fin();
-        // A client has nothing to say in HTTP/2 before it has read the 101; one that has said
-        // something in HTTP/1.1 wants that answered.
+        // Bytes that do not begin like HTTP/2 are a pipelined request of HTTP/1.1, which gets its response
+        // there.
         let next = self.input.front();
         let is_foreign =
             next.is_some_and(|next| !begins_like_http2(next) && !may_begin_like_http2(next));
@@ -48,11 +48,11 @@ impl Driver<Server> {
         let Some(transport) = self.socket.take() else {
             return Arrived::Request(request, length);
         };
-        // `Connection` stays, since it may name other fields that concern nobody but us.
+        // `Connection` stays, since it may name other hop-by-hop fields.
         for name in [Name::Upgrade, Name::Http2Settings] {
             request.fields.remove(name);
         }
-        self.cut_handles();
+        self.detach_handles();
         Arrived::Switch(Box::new(Switch {
             transport,
             request,

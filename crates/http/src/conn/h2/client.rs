@@ -59,15 +59,15 @@ impl Conn<Client> {
         conn
     }
 
-    /// Drives the connection until it carries no request and none holds a permit. `turned` is called at
+    /// Drives the connection until it carries no request and none holds a permit. `on_turn_end` is called at
     /// the end of every turn.
     pub(crate) async fn drive(
         &self,
         transport: Transport,
         first: Input,
-        turned: impl Fn(),
+        on_turn_end: impl Fn(),
     ) -> Disposition {
-        self.run(transport, first, None, |never| match never {}, turned)
+        self.run(transport, first, None, |never| match never {}, on_turn_end)
             .await
     }
 
@@ -75,7 +75,7 @@ impl Conn<Client> {
     pub(crate) fn is_retired(&self, now: Instant, settings: u64) -> bool {
         let mut driver = self.driver.borrow_mut();
         let permits = &mut driver.role.permits;
-        let is_over = permits.lifetime.is_over(now, settings);
+        let is_over = permits.lifetime.has_expired(now, settings);
         if is_over && !permits.are_retired() {
             permits.retire();
             count_retired();
@@ -108,8 +108,8 @@ impl Conn<Client> {
         self.driver.borrow().permits_free()
     }
 
-    /// Whether the server has said how much it takes.
-    pub(crate) fn is_settled(&self) -> bool {
+    /// Whether the server's SETTINGS were received.
+    pub(crate) fn settings_received(&self) -> bool {
         self.driver.borrow().machine.settings_received()
     }
 
@@ -128,7 +128,7 @@ impl Carrier for Conn<Client> {
         self.with(|driver| driver.start_request(head, length))
     }
 
-    fn give_back(self: Rc<Self>) {
+    fn return_unused(self: Rc<Self>) {
         self.with(|driver| {
             driver.role.permits.reserved -= 1;
             driver.needs_task = true;
@@ -144,8 +144,8 @@ impl Carrier for Conn<Client> {
         driver.socket.as_ref().and_then(Transport::info).cloned()
     }
 
-    /// Whether the server takes extended CONNECT (RFC 8441), once it has said so. For one caller at
-    /// a time: until then there is only one permit.
+    /// Whether the server supports extended CONNECT (RFC 8441), once its SETTINGS were received. For one
+    /// caller at a time: until then there is only one permit.
     fn poll_takes_websocket(&self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
         let mut driver = self.driver.borrow_mut();
         if driver.machine.settings_received() {
@@ -164,7 +164,7 @@ impl Driver<Client> {
         let Client {
             permits, liveness, ..
         } = &self.role;
-        if self.socket.is_none() || liveness.is_doubtful() {
+        if self.socket.is_none() || liveness.is_ping_pending() {
             return 0;
         }
         let open = self.machine.stream_count();
@@ -232,7 +232,7 @@ impl Driver<Client> {
                 state.exchange.is_tunnel = true;
                 return ReceivedKind::Tunnel;
             }
-            // A refused CONNECT has no content that somebody could end.
+            // The request of a refused CONNECT has no writer that could end it.
             state.exchange.message = Message::Done;
         }
         if self.is_complete(stream) {
@@ -244,7 +244,7 @@ impl Driver<Client> {
 }
 
 impl Driver<Client> {
-    /// Ready if a server gives no sign of life; sends PING to one that is silent for too long.
+    /// Ready if a server has not answered a PING in time; sends PING to one that is silent for too long.
     pub(super) fn poll_liveness(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = blitz_reactor::now();
         match self.role.liveness.next {
@@ -322,21 +322,21 @@ impl Role for Client {
         self.permits.answered();
     }
 
-    fn woken(&mut self) {
+    fn resumed(&mut self) {
         // The timer wakes the task of the connection's last time.
         self.liveness.expect(blitz_reactor::now());
     }
 
-    fn heard(&mut self) {
-        self.liveness.hear();
+    fn bytes_received(&mut self) {
+        self.liveness.bytes_received();
     }
 
     fn progressed(&mut self) {
         self.liveness.progress();
     }
 
-    fn settled(&mut self) {
-        self.permits.settled();
+    fn settings_known(&mut self) {
+        self.permits.settings_known();
     }
 
     /// A server that has ended takes no more requests.
@@ -344,7 +344,8 @@ impl Role for Client {
         driver.socket = None;
     }
 
-    fn failed(error: Error) -> ResetReason {
+    fn failed(_: &Driver<Client>, error: Error) -> ResetReason {
+        tracing::debug!(rule = error.rule(), "upstream connection ended");
         ResetReason::Malformed(error)
     }
 
@@ -356,8 +357,8 @@ impl Role for Client {
         self.permits.are_retired()
     }
 
-    fn is_doubtful(&self) -> bool {
-        self.liveness.is_doubtful()
+    fn is_ping_pending(&self) -> bool {
+        self.liveness.is_ping_pending()
     }
 
     fn poll_silence(driver: &mut Driver<Client>, cx: &mut Context<'_>) -> Poll<()> {
@@ -418,8 +419,8 @@ impl ClientFraming for Driver<Client> {
             .is_some_and(|state| state.response.has_final || state.response.failed.is_some())
     }
 
-    /// A client forgets a stream when nobody has anything to do with it any more; if the server
-    /// has, it is told that it need not.
+    /// Closes a stream when the response was read and the request was sent; if the stream is still open
+    /// for the server, it is reset.
     fn settle(&mut self, id: StreamId) {
         let is_settled = self.stream(id).is_some_and(|state| {
             let is_sending = state.exchange.message == Message::Open && !state.exchange.is_gone;

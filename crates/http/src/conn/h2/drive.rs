@@ -18,43 +18,43 @@ use crate::input::Input;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
-/// Requests begun before the connection lets others have a turn.
+/// Requests started before the connection yields to other tasks.
 const BURST_REQUESTS_MAX: usize = 40;
 
-/// Work on frames before the connection lets others have a turn: bytes that are no content, and so
-/// many for each step of the machine.
+/// Work on frames before the connection yields to other tasks: bytes other than content, plus a constant
+/// for each step of the machine.
 const BURST_WORK_MAX: usize = 16 * 1024;
 const STEP_WORK: usize = 32;
 /// What a refused or reset stream costs: an eighth of a turn, so that abuse exhausts its own turn.
 const LOST_WORK: usize = BURST_WORK_MAX / 8;
 
-/// A socket whose oldest queued byte waits for so long is not left to itself.
+/// A connection whose oldest queued byte has waited for this long is not parked.
 const STALL_NOTED_AFTER: Duration = Duration::from_secs(1);
 
-/// Bytes that wait for the peer before nothing more is taken from it: it may be one that only
-/// wants to see how many answers to its PINGs we keep.
+/// Queued bytes above which nothing more is received: a peer that reads nothing must not fill the queue
+/// with answers to its PINGs.
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 
-/// Streams that an idle connection keeps room for.
+/// Streams for which an idle connection keeps memory.
 pub(super) const STREAMS_KEPT: usize = 4;
 
-/// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
+/// The start of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Whether the first bytes of a connection are those of HTTP/2 with prior knowledge. Three tell it
-/// from every method of HTTP/1.1.
+/// Whether the first bytes of a connection are those of HTTP/2 with prior knowledge. Three bytes
+/// distinguish it from every method of HTTP/1.1.
 pub(crate) fn begins_like_http2(first: &[u8]) -> bool {
     let len = first.len().min(PREFACE.len());
     len >= 3 && first[..len] == PREFACE[..len]
 }
 
-/// Whether the first bytes of a connection are too few to tell.
+/// Whether the first bytes of a connection are too few to identify the protocol.
 #[inline]
 pub(crate) fn may_begin_like_http2(first: &[u8]) -> bool {
     first.len() < 3 && PREFACE.starts_with(first)
 }
 
-/// What becomes of the connection.
+/// What happens to the connection next.
 pub(crate) enum Disposition {
     /// It has no streams and can be parked.
     Park(Transport),
@@ -64,21 +64,21 @@ pub(crate) enum Disposition {
 
 impl<R: Role> Conn<R> {
     /// Drives the connection until it has no streams, beginning with what was just received. `start` is
-    /// given `begun` and each request that comes, and `turned` is called at the end of every turn.
+    /// given `upgraded` and each request that comes, and `on_turn_end` is called at the end of every turn.
     pub(super) async fn run(
         &self,
         transport: Transport,
         first: Input,
-        begun: Option<R::Arrived>,
+        upgraded: Option<R::Arrived>,
         start: impl Fn(R::Arrived),
-        turned: impl Fn(),
+        on_turn_end: impl Fn(),
     ) -> Disposition {
         self.driver.borrow_mut().begin(transport, first);
         let _guard = Guard(self);
-        begun.into_iter().for_each(&start);
+        upgraded.into_iter().for_each(&start);
         poll_fn(|cx| {
             let disposition = self.poll_drive(&start, cx);
-            turned();
+            on_turn_end();
             disposition
         })
         .await
@@ -86,12 +86,12 @@ impl<R: Role> Conn<R> {
 
     fn poll_drive(&self, start: &impl Fn(R::Arrived), cx: &mut Context<'_>) -> Poll<Disposition> {
         self.is_driven.set(true);
-        self.driver.borrow_mut().look_at_clock();
-        let taken = self.take_in(start, cx);
+        self.driver.borrow_mut().update_time();
+        let taken = self.process_input(start, cx);
         self.is_driven.set(false);
         let mut driver = self.driver.borrow_mut();
         if driver.machine.settings_received() || driver.socket.is_none() {
-            driver.role.settled();
+            driver.role.settings_known();
         }
         if let Err(error) = taken {
             return Poll::Ready(driver.fail(error));
@@ -101,10 +101,14 @@ impl<R: Role> Conn<R> {
         driver.poll_disposition(cx)
     }
 
-    /// Receives and hands out what the connection has.
-    fn take_in(&self, start: &impl Fn(R::Arrived), cx: &mut Context<'_>) -> Result<(), Error> {
-        let (mut begun, mut work) = (0, 0);
-        while begun < BURST_REQUESTS_MAX && work < BURST_WORK_MAX {
+    /// Receives, and passes the events on.
+    fn process_input(
+        &self,
+        start: &impl Fn(R::Arrived),
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let (mut started, mut work) = (0, 0);
+        while started < BURST_REQUESTS_MAX && work < BURST_WORK_MAX {
             if R::poll_admission(&self.driver.borrow(), cx).is_pending() {
                 return Ok(());
             }
@@ -113,7 +117,7 @@ impl<R: Role> Conn<R> {
                 Step::Nothing => {}
                 Step::Arrived(request) => {
                     start(request);
-                    begun += 1;
+                    started += 1;
                 }
                 Step::NeedMore => {
                     if self.driver.borrow_mut().poll_receive(cx).is_pending() {
@@ -127,8 +131,8 @@ impl<R: Role> Conn<R> {
     }
 }
 
-/// What the connection's task leaves behind when it is aborted: a socket that nobody drives any
-/// more. Otherwise it was given away or closed before.
+/// Closes the socket when the connection's task is aborted. Otherwise the socket was parked or closed
+/// before.
 struct Guard<'a, R: Role>(&'a Conn<R>);
 
 impl<R: Role> Drop for Guard<'_, R> {
@@ -136,12 +140,12 @@ impl<R: Role> Drop for Guard<'_, R> {
         self.0.is_driven.set(false);
         let mut driver = self.0.driver.borrow_mut();
         if driver.socket.take().is_some() {
-            driver.lose_peer(&ResetReason::Reset);
+            driver.fail_streams(&ResetReason::Reset);
         }
     }
 }
 
-/// What a step through the input brought.
+/// The result of a step through the input.
 enum Step<A> {
     Nothing,
     NeedMore,
@@ -155,11 +159,11 @@ impl<R: Role> Driver<R> {
         self.socket = Some(socket);
         debug_assert!(self.input.is_empty(), "it was parked");
         self.input = first;
-        // The timer wakes the task of the connection's last time.
-        self.role.woken();
+        // The timer would wake the previous task of the connection.
+        self.role.resumed();
     }
 
-    fn look_at_clock(&mut self) {
+    fn update_time(&mut self) {
         self.now = self.shared.now();
         R::cap_windows(self);
     }
@@ -189,7 +193,7 @@ impl<R: Role> Driver<R> {
             *work += LOST_WORK;
         }
         match step.event {
-            // The machine has to see all pieces before anybody waits for more (rule 8).
+            // The machine has to process all pieces before the task waits for more (rule 8).
             Event::NeedMore if !self.input.is_empty() => {}
             Event::NeedMore => return Ok(Step::NeedMore),
             Event::Head {
@@ -203,12 +207,12 @@ impl<R: Role> Driver<R> {
             }
             Event::Data { stream, end, .. } => {
                 let content = content.unwrap_or_else(|| Slice::from_buffer(Buffer::take()));
-                self.take_in(stream, content, end);
+                self.data_arrived(stream, content, end);
             }
             Event::Trailers { stream } => {
                 let mut trailers = Pooled::take();
                 std::mem::swap(&mut *trailers, &mut received.trailers);
-                self.take_in_trailers(stream, trailers);
+                self.trailers_arrived(stream, trailers);
             }
             Event::Refused { stream, error } => {
                 R::refused(self, stream, error, received);
@@ -229,7 +233,7 @@ impl<R: Role> Driver<R> {
         R::stream_reset(self, &reason);
         match self.stream(stream) {
             Some(state) if state.is_lingering => self.close_stream(stream, None),
-            Some(state) => state.lose_peer(&reason),
+            Some(state) => state.fail(&reason),
             None => self.machine.forget(stream),
         }
     }
@@ -245,7 +249,7 @@ impl<R: Role> Driver<R> {
         match socket.poll_recv(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(Some(slice))) => {
-                self.role.heard();
+                self.role.bytes_received();
                 self.input.push(slice);
                 Poll::Ready(())
             }
@@ -253,22 +257,21 @@ impl<R: Role> Driver<R> {
                 self.has_fin = true;
                 // The end of the connection cancels every stream (rule 16).
                 R::ended(self);
-                self.lose_peer(&ResetReason::Truncated);
+                self.fail_streams(&ResetReason::Truncated);
                 Poll::Pending
             }
             Poll::Ready(Err(_)) => {
                 self.has_fin = true;
                 self.socket = None;
-                self.lose_peer(&ResetReason::Reset);
+                self.fail_streams(&ResetReason::Reset);
                 Poll::Pending
             }
         }
     }
 
-    /// A rule was broken that the whole connection depends on.
+    /// The peer violated the protocol in a way that ends the whole connection.
     fn fail(&mut self, error: Error) -> Disposition {
-        tracing::debug!(rule = error.rule(), "connection ended");
-        self.lose_peer(&R::failed(error));
+        self.fail_streams(&R::failed(self, error));
         self.finish();
         Disposition::Closed
     }
@@ -277,20 +280,20 @@ impl<R: Role> Driver<R> {
     /// is something to do.
     fn poll_disposition(&mut self, cx: &mut Context<'_>) -> Poll<Disposition> {
         if self.socket.is_none() {
-            self.lose_peer(&ResetReason::Reset);
+            self.fail_streams(&ResetReason::Reset);
             return Poll::Ready(Disposition::Closed);
         }
         R::before_waiting(self, cx);
         self.flush();
         if self.poll_settings(cx).is_ready() {
-            return Poll::Ready(self.give_up());
+            return Poll::Ready(self.close_for_settings_timeout());
         }
         let is_used = !self.streams.is_empty() || self.role.is_reserved();
         let holds_input = |socket: &Transport| !self.input.is_empty() || socket.holds_content();
         let is_idle = !is_used && !self.socket.as_ref().is_some_and(holds_input);
         let is_over = self.has_fin || self.machine.is_drained() || self.role.is_retired();
         // Close instead of parking while a PING is unanswered.
-        if is_idle && (is_over || self.role.is_doubtful()) {
+        if is_idle && (is_over || self.role.is_ping_pending()) {
             self.finish();
             return Poll::Ready(Disposition::Closed);
         }
@@ -305,7 +308,7 @@ impl<R: Role> Driver<R> {
         }
         if self.poll_socket_room(cx) == Poll::Ready(false) {
             self.socket = None;
-            self.lose_peer(&ResetReason::Reset);
+            self.fail_streams(&ResetReason::Reset);
             return Poll::Ready(Disposition::Closed);
         }
         if let Some(due) = self.stall_due()
@@ -337,8 +340,8 @@ impl<R: Role> Driver<R> {
         self.timer.poll_due(due, cx)
     }
 
-    /// Ready if the peer has not acknowledged our settings in time, unless it can say nothing any
-    /// more (rule 16), or it is we who do not read.
+    /// Ready if the peer has not acknowledged our settings in time, unless it has ended its direction
+    /// (rule 16), or nothing is received at the moment.
     fn poll_settings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(due) = self.settings_due else {
             return Poll::Pending;
@@ -357,17 +360,17 @@ impl<R: Role> Driver<R> {
     /// acknowledgment within a reasonable amount of time, it MAY issue a connection error [...] of
     /// type SETTINGS_TIMEOUT."
     #[cold]
-    pub(super) fn give_up(&mut self) -> Disposition {
+    pub(super) fn close_for_settings_timeout(&mut self) -> Disposition {
         count(|counters| counters.settings_timeouts += 1);
         let (machine, out) = self.machine();
         machine.close_with(Code::SETTINGS_TIMEOUT, out);
-        self.lose_peer(&ResetReason::Reset);
+        self.fail_streams(&ResetReason::Reset);
         self.finish();
         Disposition::Closed
     }
 
-    /// The peer takes nothing. While it is parked nobody would watch its deadline, and frames that
-    /// it sends now and then would keep it from being idle.
+    /// Whether the peer reads nothing. Such a connection is not parked: a parked one has no deadline for
+    /// its queue, and each frame of the peer would restart its idle timeout.
     fn is_stalling(&self) -> bool {
         self.socket.as_ref().is_some_and(|socket| {
             let now = blitz_reactor::now();
@@ -376,7 +379,7 @@ impl<R: Role> Driver<R> {
         })
     }
 
-    /// An idle connection holds no buffer, nor room for the streams of its busiest moment.
+    /// Frees the buffer and the memory for streams of an idle connection.
     fn shrink(&mut self) {
         self.pending = None;
         self.streams.shrink_to(STREAMS_KEPT);
@@ -384,7 +387,7 @@ impl<R: Role> Driver<R> {
     }
 
     fn abort(&mut self) -> Disposition {
-        self.lose_peer(&ResetReason::Reset);
+        self.fail_streams(&ResetReason::Reset);
         if let Some(socket) = self.socket.take() {
             socket.abort();
         }

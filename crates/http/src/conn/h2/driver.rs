@@ -41,16 +41,16 @@ pub(crate) struct Driver<R: Role> {
     pub(super) streams: Streams,
     /// Bytes that all of them have queued for windows to open.
     pub(super) unsent: usize,
-    /// Streams that got no room because the core is short of memory.
-    pub(super) crowded: Vec<StreamId>,
+    /// Streams whose writers wait because the core is short of memory.
+    pub(super) awaiting_memory: Vec<StreamId>,
     /// Nothing was read when it was tried last, since too much is held.
     pub(super) was_held_back: bool,
-    /// Bytes of content that the socket was last told of.
+    /// Bytes of content that were last reported to the socket.
     held_noted: usize,
     pub(super) shared: Rc<Shared<R>>,
     /// The connection's task, while it waits.
     pub(super) task: Option<Waker>,
-    /// Something has happened that the connection's task has to look at.
+    /// The connection's task has work to do.
     pub(super) needs_task: bool,
     pub(super) timer: LazyTimer,
     /// When the bytes began to come that are no whole frame or header section yet.
@@ -59,10 +59,10 @@ pub(crate) struct Driver<R: Role> {
     pub(super) settings_due: Option<Instant>,
 }
 
-/// What a server and a client do differently.
+/// The differences between a server and a client.
 pub(crate) trait Role: Sized + 'static {
     type Options;
-    /// What the connections of a listener, or of a pool, know of each other.
+    /// State that the connections of a listener, or of a pool, share.
     type Shared: Default;
     type Side: Side<Driver<Self>>;
     /// A message that has begun and is not the driver's to keep.
@@ -79,14 +79,14 @@ pub(crate) trait Role: Sized + 'static {
         has_ended: bool,
     ) -> Option<Self::Arrived>;
 
-    /// The machine has refused a request, of which these fields are known.
+    /// The machine has refused a request; `received` has the fields before the fault.
     fn refused(driver: &mut Driver<Self>, stream: StreamId, error: Error, received: &Received);
 
     /// A stream was reset, or its message was malformed.
     fn stream_reset(driver: &mut Driver<Self>, reason: &ResetReason);
 
-    /// The last byte of a message has come on a stream that was answered before, or more of it.
-    fn came_late(_: &mut Driver<Self>, _: StreamId, _bytes: usize, _has_ended: bool) {}
+    /// Content, or the end of a message, has arrived on a stream whose response is complete.
+    fn data_after_response(_: &mut Driver<Self>, _: StreamId, _bytes: usize, _has_ended: bool) {}
 
     /// A message of the peer was received to its end.
     fn message_received(&mut self) {}
@@ -97,39 +97,39 @@ pub(crate) trait Role: Sized + 'static {
     }
 
     /// The connection's task begins.
-    fn woken(&mut self) {}
+    fn resumed(&mut self) {}
     /// Bytes have come.
-    fn heard(&mut self) {}
+    fn bytes_received(&mut self) {}
     /// A frame has come that is more than an answer to PING.
     fn progressed(&mut self) {}
-    /// The peer has said what it takes, or never will.
-    fn settled(&mut self) {}
+    /// The peer's SETTINGS were received, or will never be.
+    fn settings_known(&mut self) {}
 
     /// The peer has ended its direction.
     fn ended(_: &mut Driver<Self>) {}
 
     /// The peer broke a rule that the whole connection depends on; why its streams end.
-    fn failed(error: Error) -> ResetReason;
+    fn failed(driver: &Driver<Self>, error: Error) -> ResetReason;
 
     /// Looks at deadlines and announcements before the connection's task waits.
     fn before_waiting(_: &mut Driver<Self>, _: &mut Context<'_>) {}
 
-    /// Exchanges are about to begin.
+    /// Whether exchanges are about to begin.
     fn is_reserved(&self) -> bool {
         false
     }
 
-    /// No exchange is to begin any more.
+    /// Whether the connection takes no more exchanges.
     fn is_retired(&self) -> bool {
         false
     }
 
-    /// Nothing is to begin until the peer gives a sign of life.
-    fn is_doubtful(&self) -> bool {
+    /// A PING is unanswered, so that no exchange is to begin.
+    fn is_ping_pending(&self) -> bool {
         false
     }
 
-    /// Ready when the peer gives no sign of life.
+    /// Ready when the peer has not answered a PING in time.
     fn poll_silence(_: &mut Driver<Self>, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
@@ -148,12 +148,12 @@ pub(crate) trait Role: Sized + 'static {
     /// The number of streams has changed.
     fn streams_changed(_: &mut Driver<Self>) {}
 
-    /// What the peer is told of a stream that ends without a reason.
+    /// The code of the reset of a stream whose message is incomplete.
     fn code_of_unfinished(_: &Driver<Self>, _: StreamId) -> Option<Code> {
         None
     }
 
-    /// An idle connection holds no memory of its busiest moment.
+    /// Frees memory that an idle connection does not need.
     fn shrink(&mut self) {}
 }
 
@@ -162,7 +162,7 @@ pub(crate) struct Shared<R: Role> {
     pub(super) options: Rc<R::Options>,
     pub(super) role: R::Shared,
     pub(super) received: RefCell<Received>,
-    /// The moment that the machines count time from, which is the first that they asked for.
+    /// The start of the machines' time: the first time that one of them read the clock.
     epoch: OnceCell<Instant>,
     /// Streams that wait to be used again, so that steady traffic allocates none.
     #[allow(
@@ -172,7 +172,7 @@ pub(crate) struct Shared<R: Role> {
     spare: RefCell<Vec<Box<Stream>>>,
 }
 
-/// What a socket was told is corrected if it was more than this.
+/// A report to a socket is corrected if it was of more bytes than this.
 const HELD_NOTED_MIN: usize = 16 * 1024;
 
 /// Most streams kept for use by the next.
@@ -233,7 +233,7 @@ impl<R: Role> Conn<R> {
             pending: None,
             streams: Streams::default(),
             unsent: 0,
-            crowded: Vec::new(),
+            awaiting_memory: Vec::new(),
             was_held_back: false,
             held_noted: 0,
             shared: Rc::clone(shared),
@@ -267,7 +267,7 @@ impl<R: Role> Conn<R> {
         }
     }
 
-    /// Says good-bye on a connection without streams.
+    /// Closes a connection without streams, after GOAWAY.
     pub(crate) fn finish(&self, transport: Transport) {
         let mut driver = self.driver.borrow_mut();
         driver.socket = Some(transport);
@@ -347,8 +347,8 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Tells the socket what the streams hold: when a full core closes connections, those that hold the
-    /// most come first (rule 4).
+    /// Reports to the socket how much the streams hold: when a full core closes connections, those that
+    /// hold the most come first (rule 4).
     pub(super) fn note_held(&mut self) {
         self.held_noted = self.machine.held() + self.unsent;
         if let Some(socket) = &self.socket {
@@ -356,8 +356,8 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// The same after some of it was taken, which the connection's task need not hear of. Little more or
-    /// less makes no connection the largest holder.
+    /// The same after some of it was taken, without the connection's task. Small differences make no
+    /// connection the largest holder.
     #[inline]
     pub(super) fn note_released(&mut self) {
         if self.held_noted > HELD_NOTED_MIN {
@@ -372,11 +372,11 @@ impl<R: Role> Driver<R> {
     }
 
     /// The connection is lost.
-    pub(super) fn lose_peer(&mut self, reason: &ResetReason) {
+    pub(super) fn fail_streams(&mut self, reason: &ResetReason) {
         for stream in self.streams.values_mut() {
-            stream.lose_peer(reason);
+            stream.fail(reason);
         }
-        self.role.settled();
+        self.role.settings_known();
     }
 
     /// Resets a stream and sends the reset.

@@ -18,7 +18,7 @@ const KEPT_MIN: usize = 4 * 1024;
 
 impl Stream {
     /// Keeps content for its reader, if there is one; whether that was so.
-    fn take_in(&mut self, mut slice: Slice, has_ended: bool) -> bool {
+    fn push_data(&mut self, mut slice: Slice, has_ended: bool) -> bool {
         let receiving = &mut self.exchange.receiving;
         let is_wanted = matches!(receiving.body, Body::Open);
         if is_wanted && !slice.is_empty() {
@@ -41,10 +41,10 @@ impl Stream {
 
 impl<R: Role> Driver<R> {
     /// Content has arrived.
-    pub(super) fn take_in(&mut self, stream: StreamId, slice: Slice, has_ended: bool) {
+    pub(super) fn data_arrived(&mut self, stream: StreamId, slice: Slice, has_ended: bool) {
         let bytes = slice.len();
         let state = self.stream(stream);
-        let is_wanted = state.is_some_and(|state| state.take_in(slice, has_ended));
+        let is_wanted = state.is_some_and(|state| state.push_data(slice, has_ended));
         if has_ended {
             self.role.message_received();
         }
@@ -53,12 +53,12 @@ impl<R: Role> Driver<R> {
             machine.release(stream, bytes, out);
         }
         if self.stream(stream).is_some_and(|state| state.is_lingering) {
-            R::came_late(self, stream, bytes, has_ended);
+            R::data_after_response(self, stream, bytes, has_ended);
         }
     }
 
     /// Trailers have arrived, and with them the end.
-    pub(super) fn take_in_trailers(&mut self, stream: StreamId, trailers: Pooled<Fields>) {
+    pub(super) fn trailers_arrived(&mut self, stream: StreamId, trailers: Pooled<Fields>) {
         self.role.message_received();
         let Some(state) = self.stream(stream) else {
             return;
@@ -71,11 +71,11 @@ impl<R: Role> Driver<R> {
         receiving.arrived();
         state.exchange.wake_task();
         if state.is_lingering {
-            R::came_late(self, stream, 0, true);
+            R::data_after_response(self, stream, 0, true);
         }
     }
 
-    /// Gives the window of what was taken, or is not wanted, back.
+    /// Returns taken or discarded bytes to the windows.
     pub(super) fn release(&mut self, stream: StreamId, bytes: usize) {
         if bytes > 0 {
             let (machine, out) = self.machine();

@@ -13,8 +13,8 @@ use crate::error::SendError;
 use crate::exchange::{Sent, conclude_sent, note, wake};
 use crate::recycle::Pooled;
 
-/// Bytes queued at the socket before streams have to wait for their turn: later choices are better
-/// choices, and little waits in front of a stream that is more urgent.
+/// Bytes queued at the socket before streams have to wait for their turn: few bytes are then queued before
+/// those of a more urgent stream.
 const SOCKET_BYTES_MAX: usize = 128 * 1024;
 
 /// Shares of a stream that a connection may have queued, and hold, while the core is short of memory.
@@ -39,9 +39,9 @@ impl<R: Role> Driver<R> {
         }
         note(&mut sending.writer, cx);
         sending.wake_at = room.unwrap_or(0);
-        if room.is_none() && !self.crowded.contains(&stream) {
+        if room.is_none() && !self.awaiting_memory.contains(&stream) {
             count(|counters| counters.h2_held_back += 1);
-            self.crowded.push(stream);
+            self.awaiting_memory.push(stream);
         }
         Poll::Pending
     }
@@ -55,12 +55,15 @@ impl<R: Role> Driver<R> {
     /// Some of what streams had queued is gone.
     fn note_sent(&mut self, bytes: usize) {
         self.unsent -= bytes;
-        self.wake_crowded();
+        self.wake_awaiting_memory();
     }
 
-    /// There may be room for those who got none.
-    pub(super) fn wake_crowded(&mut self) {
-        for stream in std::mem::take(&mut self.crowded) {
+    /// Wakes the writers that wait for memory.
+    pub(super) fn wake_awaiting_memory(&mut self) {
+        if self.awaiting_memory.is_empty() {
+            return;
+        }
+        for stream in std::mem::take(&mut self.awaiting_memory) {
             if let Some(state) = self.stream(stream) {
                 wake(&mut state.sending.writer);
             }
@@ -153,7 +156,7 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Nothing is queued: ends the message, if that was asked for.
+    /// Nothing is queued: ends the message, if its writer has.
     fn end_message(&mut self, stream: StreamId) -> Result<Sent, Error> {
         let Some(state) = self.stream(stream) else {
             return Ok(Sent::Open);
@@ -217,12 +220,12 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Gives a stream up that we have finished with in one way or another.
+    /// Removes a stream whose exchange is over, and resets it with `code` or if it is incomplete.
     pub(super) fn close_stream(&mut self, stream: StreamId, code: Option<Code>) {
         if let Some(mut state) = self.streams.remove(&stream) {
             self.needs_task = true;
-            wake(&mut state.exchange.closed);
             wake(&mut state.exchange.receiving.reader);
+            wake(&mut state.sending.writer);
             self.release(stream, state.drain_parts());
             self.note_sent(state.sending.queued);
             self.shared.keep(state);

@@ -69,17 +69,17 @@ impl Conn<Server> {
         }
     }
 
-    /// Drives the connection until it has no streams, beginning with what was just received; `begun`
+    /// Drives the connection until it has no streams, beginning with what was just received; `upgraded`
     /// is a request that came over HTTP/1.1.
     pub(crate) async fn serve<S: Service>(
         self: &Rc<Self>,
         service: &Rc<S>,
         transport: Transport,
         first: Input,
-        begun: Option<Request>,
+        upgraded: Option<Request>,
     ) -> Disposition {
         let start = |request| self.start_exchange(service, request);
-        self.run(transport, first, begun, start, || {}).await
+        self.run(transport, first, upgraded, start, || {}).await
     }
 
     /// The time that is left for a parked connection's client to acknowledge our settings; `None` if it
@@ -100,11 +100,11 @@ impl Conn<Server> {
         (since + idle_timeout).saturating_duration_since(now)
     }
 
-    /// Says good-bye on a parked connection whose client has not acknowledged our settings.
-    pub(crate) fn give_up(&self, transport: Transport) {
+    /// Closes a parked connection whose client has not acknowledged our settings.
+    pub(crate) fn close_for_settings_timeout(&self, transport: Transport) {
         let mut driver = self.driver.borrow_mut();
         driver.socket = Some(transport);
-        driver.give_up();
+        driver.close_for_settings_timeout();
     }
 
     /// Starts to work on a request.
@@ -237,8 +237,8 @@ impl Driver<Server> {
                 .is_none_or(|state| state.exchange.receiving.is_complete())
     }
 
-    /// The response is complete, the request is not: what still comes is dropped for a moment, and
-    /// then the client is asked for no more (RFC 9113, section 8.1).
+    /// The response is complete, the request is not: its rest is discarded for a moment, and then the
+    /// stream is reset with NO_ERROR (RFC 9113, section 8.1).
     fn linger(&mut self, stream: StreamId) {
         let until = blitz_reactor::now() + self.limits().discard_timeout;
         if let Some(state) = self.stream(stream) {
@@ -253,7 +253,7 @@ impl Driver<Server> {
         }
     }
 
-    /// Asks for no more where the moment has passed; when the next one will have.
+    /// Resets the streams whose moment has passed; returns when that of the next one will have passed.
     fn end_lingering(&mut self) -> Option<Instant> {
         let now = blitz_reactor::now();
         while let Some((stream, until)) = self.role.lingering.front().copied() {
@@ -328,7 +328,12 @@ impl Role for Server {
         }
     }
 
-    fn came_late(driver: &mut Driver<Server>, stream: StreamId, bytes: usize, has_ended: bool) {
+    fn data_after_response(
+        driver: &mut Driver<Server>,
+        stream: StreamId,
+        bytes: usize,
+        has_ended: bool,
+    ) {
         let bytes_max = driver.limits().discard_bytes_max;
         let Some(state) = driver.stream(stream) else {
             return;
@@ -350,7 +355,9 @@ impl Role for Server {
         }
     }
 
-    fn failed(error: Error) -> ResetReason {
+    fn failed(driver: &Driver<Server>, error: Error) -> ResetReason {
+        let peer = driver.role.peer.remote;
+        tracing::debug!(rule = error.rule(), ?peer, "connection ended");
         count_refused(error.rule());
         ResetReason::Reset
     }
@@ -375,12 +382,12 @@ impl Role for Server {
                 .cap_windows(share, share * STREAMS_WHEN_SHORT);
         } else {
             driver.machine.cap_windows(usize::MAX, usize::MAX);
-            driver.wake_crowded();
+            driver.wake_awaiting_memory();
         }
     }
 
-    /// Not while content waits for a window: the frame that opens it may be what would be read
-    /// next, and those who hold may be those who wait.
+    /// Not while content waits for a window: the frame that opens it may be the next to be received, and
+    /// the streams that hold content may be those that wait.
     fn holds_too_much(driver: &Driver<Server>) -> bool {
         driver.unsent == 0 && driver.holds_more_than_its_share()
     }
@@ -400,8 +407,8 @@ impl Role for Server {
         }
     }
 
-    /// Otherwise the client of a response that is given up before its end would wait for the rest,
-    /// and the stream count against it for ever.
+    /// Without the reset, the client of a truncated response would wait for the rest, and the stream would
+    /// count against its limit for ever.
     fn code_of_unfinished(driver: &Driver<Server>, stream: StreamId) -> Option<Code> {
         let machine = &driver.machine;
         let is_complete = machine.response_started(stream) && !machine.sends_body(stream);
@@ -443,7 +450,7 @@ impl ServerFraming for Driver<Server> {
         length: BodyLength,
         is_whole: bool,
     ) {
-        // END_STREAM says as much as `Content-Length: 0`.
+        // END_STREAM means the same as `Content-Length: 0`.
         let length = match length {
             BodyLength::Known(0) if is_whole => BodyLength::Empty,
             length => length,
@@ -453,11 +460,11 @@ impl ServerFraming for Driver<Server> {
         machine.send_head(id, head, length, out);
     }
 
-    /// Fields that only mean something to HTTP/1.1 (RFC 9113, section 8.2.2) are the encoder's
-    /// business; this is for those that would say something wrong about this connection.
+    /// The encoder leaves out the fields of HTTP/1.1 connections (RFC 9113, section 8.2.2); this removes
+    /// those that would be wrong on this connection.
     fn send_tunnel_head(&mut self, id: StreamId, head: &mut ResponseHead) {
         if head.status == Status::SWITCHING_PROTOCOLS {
-            // RFC 8441, section 5.1: what 101 says in HTTP/1.1 is 200 here.
+            // RFC 8441, section 5.1: 200 replaces the 101 of HTTP/1.1.
             head.status = Status::OK;
         }
         for name in [Name::Upgrade, Name::Connection] {

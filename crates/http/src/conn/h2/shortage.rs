@@ -133,7 +133,7 @@ impl Driver<Client> {
         self.count_streams();
         let part = self.limits().core_buffer_bytes_max / GROWTH_PART;
         let left = part.saturating_sub(self.shared.role.grown.get());
-        // Other connections may grow, too, before this one is asked again.
+        // Other connections may grow as well before this is computed again.
         self.machine.cap_window_growth(left / 4);
         let cap = if is_short { share } else { usize::MAX };
         self.machine.cap_windows(cap, usize::MAX);
@@ -172,7 +172,7 @@ impl Driver<Client> {
         }
     }
 
-    /// Bytes that each stream has received and nobody has taken.
+    /// Bytes that each stream has received and its reader has not taken.
     fn held_by_streams(&self) -> impl Iterator<Item = (usize, StreamId)> {
         self.streams.iter().map(|(stream, state)| {
             let parts = state.parts.iter();
@@ -196,8 +196,7 @@ impl Driver<Client> {
 }
 
 impl<R: Role> Driver<R> {
-    /// Whether nothing is read at the moment. Time that passes so does not count against those who
-    /// send.
+    /// Whether nothing is received at the moment. This time does not count against the senders.
     pub(super) fn is_held_back(&mut self) -> bool {
         let is_held_back = R::holds_too_much(self);
         let before = std::mem::replace(&mut self.was_held_back, is_held_back);

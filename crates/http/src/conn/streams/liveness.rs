@@ -1,9 +1,9 @@
-//! Whether the peer is still there.
+//! Whether the peer is still reachable.
 //!
-//! A connection that has died in silence would hold all requests of a core until their deadlines.
-//! So a server that is silent while requests wait is asked with PING, gets no more requests until it
-//! says something, and is given up when it does not. One that answers PING and nothing else, as it
-//! may with long polls, is asked ever more rarely: servers count PINGs, too.
+//! A dead connection would hold all requests of a core until their deadlines. So a server that is silent
+//! while requests wait is sent PING, gets no more requests until a byte arrives, and is disconnected
+//! when none does. One that answers PING and nothing else, as it may with long polls, is sent PING ever
+//! more rarely, because servers limit PINGs.
 
 use std::time::Instant;
 
@@ -16,25 +16,25 @@ const SILENCE_STEPS_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(in crate::conn) struct Liveness {
-    /// When something last came, or before it there was first a reason to expect something.
+    /// When bytes last arrived, or when the first request began to wait since.
     heard: Instant,
     /// When PING was sent, if nothing came since.
     pinged: Option<Instant>,
-    /// Something came since there was last a new reason to expect something.
+    /// Bytes arrived since a request last began to wait.
     is_heard: bool,
-    /// PINGs in a row after which no message went on.
+    /// PINGs in a row without progress of a message.
     answered: u32,
-    /// When there is something to look at.
+    /// When to check next.
     pub(in crate::conn) next: Next,
 }
 
-/// When there is something to look at.
+/// When to check next.
 #[derive(Debug)]
 pub(in crate::conn) enum Next {
-    /// Now, since something has changed.
+    /// Now, since the state has changed.
     Now,
     At(Instant),
-    /// When something changes.
+    /// When the state changes.
     Later,
 }
 
@@ -58,8 +58,8 @@ impl Liveness {
         }
     }
 
-    /// There is a reason to expect something that there was not before. As long as nothing has come
-    /// for the one before, which was perhaps given up, the silence goes on.
+    /// A request begins to wait. If nothing has arrived since an earlier one, which may have been
+    /// cancelled, the silence continues.
     pub(in crate::conn) fn expect(&mut self, now: Instant) {
         if std::mem::take(&mut self.is_heard) {
             self.heard = now;
@@ -69,7 +69,7 @@ impl Liveness {
 
     /// Bytes came.
     #[inline]
-    pub(in crate::conn) fn hear(&mut self) {
+    pub(in crate::conn) fn bytes_received(&mut self) {
         self.heard = blitz_reactor::now();
         self.is_heard = true;
         if self.pinged.take().is_some() {
@@ -77,7 +77,7 @@ impl Liveness {
         }
     }
 
-    /// A message began or went on.
+    /// A message began or continued.
     #[inline]
     pub(in crate::conn) fn progress(&mut self) {
         if self.answered != 0 {
@@ -86,9 +86,9 @@ impl Liveness {
         }
     }
 
-    /// Whether the peer was asked and has said nothing yet.
+    /// Whether a PING was sent and nothing has arrived since.
     #[inline]
-    pub(in crate::conn) fn is_doubtful(&self) -> bool {
+    pub(in crate::conn) fn is_ping_pending(&self) -> bool {
         self.pinged.is_some()
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let mut liveness = Liveness::new(began);
         assert_eq!(liveness.check(at(4), &limits()), Silence::Wait(at(5)));
         assert_eq!(liveness.check(at(5), &limits()), Silence::Ping(at(25)));
-        assert!(liveness.is_doubtful());
+        assert!(liveness.is_ping_pending());
         assert_eq!(liveness.check(at(24), &limits()), Silence::Wait(at(25)));
         assert_eq!(liveness.check(at(25), &limits()), Silence::Over);
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(liveness.check(at(6), &limits()), Silence::Ping(at(26)));
         // Nor does it lift the doubt.
         liveness.expect(at(7));
-        assert!(liveness.is_doubtful());
+        assert!(liveness.is_ping_pending());
     }
 
     /// A gRPC server ends a connection with the fourth PING in a row that comes within five minutes

@@ -10,11 +10,11 @@ use crate::pool::Lifetime;
 pub(in crate::conn) struct Permits {
     /// Held by requests that have not begun.
     pub(in crate::conn) reserved: usize,
-    /// What the server showed to be too much for it, whatever it allows.
+    /// A limit below the server's own, after it has refused streams.
     limit: usize,
     /// A request was begun.
     pub(in crate::conn) is_used: bool,
-    /// Waits for the server to say what it takes.
+    /// Waits for the server's SETTINGS.
     settling: Option<Waker>,
     pub(in crate::conn) lifetime: Lifetime,
 }
@@ -51,8 +51,8 @@ impl Permits {
         available.min(limit).saturating_sub(self.reserved)
     }
 
-    /// The server has said what it takes, or never will.
-    pub(in crate::conn) fn settled(&mut self) {
+    /// The server's SETTINGS were received, or will never be.
+    pub(in crate::conn) fn settings_known(&mut self) {
         wake(&mut self.settling);
     }
 
@@ -60,7 +60,7 @@ impl Permits {
         note(&mut self.settling, cx);
     }
 
-    /// It answered one in full, so it may be given another.
+    /// A response was received completely, so the limit grows by one.
     pub(in crate::conn) fn answered(&mut self) {
         if self.limit > 0 {
             self.limit = self.limit.saturating_add(1);

@@ -19,9 +19,9 @@ pub(in crate::conn) struct Response {
     pub(in crate::conn) has_final: bool,
     /// Some head was received.
     pub(in crate::conn) is_heard: bool,
-    /// It was taken to its end, or nobody wants it.
+    /// It was read to its end, or it has no reader.
     pub(in crate::conn) is_read: bool,
-    /// Other requests went over the connection before.
+    /// The connection has carried other requests before.
     pub(in crate::conn) is_reused: bool,
     /// When the request was begun.
     pub(in crate::conn) started: Option<Instant>,

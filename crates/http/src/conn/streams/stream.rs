@@ -17,8 +17,8 @@ use crate::recycle::Pooled;
 /// The streams of a connection.
 pub(in crate::conn) type Streams = HashMap<StreamId, Box<Stream>, BuildHasherDefault<StreamHasher>>;
 
-/// Numbers of streams come in order and from a machine that bounds how many are open: nobody can
-/// choose them to collide.
+/// Numbers of streams ascend, and the machine bounds the number of open streams, so a peer cannot choose
+/// numbers that collide.
 #[derive(Default)]
 pub(in crate::conn) struct StreamHasher(u64);
 
@@ -125,8 +125,8 @@ impl Stream {
         self.parts.drain(..).map(|part| part.len()).sum()
     }
 
-    /// The peer is gone: whatever waits for anything of the stream has to know.
-    pub(in crate::conn) fn lose_peer(&mut self, reason: &ResetReason) {
+    /// The peer is gone: wakes every task that waits for the stream.
+    pub(in crate::conn) fn fail(&mut self, reason: &ResetReason) {
         let exchange = &mut self.exchange;
         exchange.is_gone = true;
         if matches!(exchange.receiving.body, Body::Open) {
@@ -138,7 +138,7 @@ impl Stream {
     }
 }
 
-/// How a stream came to its end before its time.
+/// Why a stream ended early.
 pub(crate) enum ResetReason {
     /// The peer reset it, or the whole connection.
     Reset,
@@ -146,7 +146,7 @@ pub(crate) enum ResetReason {
     Truncated,
     /// The peer broke a rule, here or on the connection.
     Malformed(Error),
-    /// The server has said that it did nothing about the request.
+    /// The server has reported that it did not process the request.
     Refused,
 }
 

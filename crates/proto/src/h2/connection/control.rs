@@ -35,7 +35,7 @@ impl Connection {
         }
         self.settings_received = true;
         self.flow
-            .grow_send_window(std::mem::take(&mut self.withheld))?;
+            .grow_send_window(std::mem::take(&mut self.window_withheld))?;
         let before = self.peer.window;
         self.peer.apply(payload, !self.is_server())?;
         self.encoder

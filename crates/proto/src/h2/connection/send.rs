@@ -273,7 +273,7 @@ impl Connection {
         self.peer = settings.0;
         self.encoder
             .set_peer_size(self.peer.header_table_size as usize);
-        self.withheld = WINDOW_DEFAULT - UPGRADED_BYTES_MAX;
+        self.window_withheld = WINDOW_DEFAULT - UPGRADED_BYTES_MAX;
         self.flow.send_window = UPGRADED_BYTES_MAX as i32;
         (self.last_seen, self.last_accepted) = (1, 1);
         self.floods.stream_opened();

@@ -15,7 +15,7 @@ use crate::message::{Method, Status};
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
-    remembered: Box<[[Remembered; 2]; SETS]>,
+    cache: Box<[[CachedEntry; 2]; SETS]>,
     size_limit: usize,
     /// The smallest size since the last block, and the final one (RFC 7541, section 4.2).
     size_update: Option<(usize, usize)>,
@@ -23,7 +23,7 @@ pub struct Encoder {
 
 /// The last field with a certain hash.
 #[derive(Debug, Clone, Copy, Default)]
-struct Remembered {
+struct CachedEntry {
     hash: u16,
     /// The table's count of insertions directly after this field's insertion; 0 while the field is not
     /// in the table.
@@ -48,7 +48,7 @@ impl Encoder {
         let size = size_limit.min(DEFAULT_SIZE);
         Encoder {
             table: Table::new(size),
-            remembered: Box::new([[Remembered::default(); 2]; SETS]),
+            cache: Box::new([[CachedEntry::default(); 2]; SETS]),
             size_limit,
             size_update: (size < DEFAULT_SIZE).then_some((size, size)),
         }
@@ -90,7 +90,7 @@ impl Encoder {
     #[inline(always)]
     fn field(&mut self, name: LineName, name_text: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let (set, hash) = hash(name, name_text, value);
-        for slot in &self.remembered[set % SETS] {
+        for slot in &self.cache[set % SETS] {
             let age = (self.table.inserted() as u16).wrapping_sub(slot.inserted);
             if slot.hash == hash
                 && slot.inserted != 0
@@ -141,14 +141,14 @@ impl Encoder {
     ) {
         let name_len = name.known_text().len().max(name_text.len());
         let size = name_len + value.len() + ENTRY_OVERHEAD;
-        let slots = &mut self.remembered[set % SETS];
+        let slots = &mut self.cache[set % SETS];
         let seen = slots.iter_mut().find(|slot| slot.hash == hash);
         let Some(slot) = seen.filter(|_| size <= self.table.size_max() / SIZE_PART_MAX) else {
             // Replaces the older slot, unless only the newer one is not in the table.
             if slots[1].inserted == 0 || slots[0].inserted != 0 {
                 slots[1] = slots[0];
             }
-            slots[0] = Remembered { hash, inserted: 0 };
+            slots[0] = CachedEntry { hash, inserted: 0 };
             return write_literal(0x00, 4, name, name_text, value, out);
         };
         write_literal(0x40, 6, name, name_text, value, out);
@@ -169,7 +169,7 @@ impl Encoder {
 
     /// Bytes of memory held.
     pub(crate) fn memory(&self) -> usize {
-        self.table.memory() + size_of_val(&*self.remembered)
+        self.table.memory() + size_of_val(&*self.cache)
     }
 }
 

@@ -169,13 +169,13 @@ impl Table {
         if self.text.len() + needed <= self.text.capacity() {
             return;
         }
-        let dead = match self.entries.get(self.first) {
+        let unused = match self.entries.get(self.first) {
             Some(oldest) => self.offset(oldest),
             None => self.text.len(),
         };
-        if dead >= self.text.len() - dead {
-            self.text.drain(..dead);
-            self.text_start = self.text_start.wrapping_add(dead as u32);
+        if unused >= self.text.len() - unused {
+            self.text.drain(..unused);
+            self.text_start = self.text_start.wrapping_add(unused as u32);
         }
     }
 }

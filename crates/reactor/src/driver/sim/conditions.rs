@@ -1,4 +1,4 @@
-//! The conditions of a simulation: what the network, the kernel and the machine do to a program.
+//! The conditions of a simulation: delays, limits and faults of the network, the kernel and the machine.
 
 use std::ops::RangeInclusive;
 
@@ -9,17 +9,17 @@ pub struct Conditions {
     pub delay_us: RangeInclusive<u64>,
     /// Bytes per millisecond of one direction of a connection, drawn when it is opened.
     pub bytes_per_ms: RangeInclusive<u64>,
-    /// Bytes that arrive at a time.
+    /// Bytes of one segment.
     pub segment_bytes: RangeInclusive<u64>,
-    /// Bytes that the kernel keeps for sending and for receiving, each drawn for every socket.
+    /// Sizes of the kernel's send and receive buffers, both drawn for every socket.
     pub buffer_bytes: RangeInclusive<u64>,
     /// Virtual time of one turn of a core, in microseconds.
     pub turn_us: RangeInclusive<u64>,
-    /// Connections that may wait to be accepted by a core; the SYN of another is dropped and sent again.
+    /// Connections that may wait to be accepted by a core; further SYNs are dropped and retransmitted.
     pub backlog: usize,
     /// An operation that could complete is reported up to 2 ms later.
     pub late: u16,
-    /// An operation takes or gives fewer bytes than it could.
+    /// An operation transfers fewer bytes than it could.
     pub short: u16,
     /// A multishot receive ends although its limit is not reached.
     pub receive_ends: u16,

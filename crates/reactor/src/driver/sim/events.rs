@@ -1,4 +1,4 @@
-//! What will happen on the network, in order of time.
+//! The scheduled events of the network, in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::network::Id;
 
-/// Events that are scheduled. Those of the same time happen in the order in which they were.
+/// Scheduled events. Those of the same time happen in the order of their scheduling.
 #[derive(Default)]
 pub(super) struct Events {
     heap: BinaryHeap<Reverse<Scheduled>>,
     count: u64,
 }
 
-pub(super) enum What {
+pub(super) enum EventKind {
     /// A segment of this end's outbox arrives at the other end.
     Deliver(Id),
     /// The SYN of a connecting end arrives.
@@ -23,31 +23,31 @@ pub(super) enum What {
     Connected(Id, i32),
     /// A reset arrives at this end.
     Reset(Id),
-    /// An end that has sent a reset is no more.
-    Gone(Id),
-    /// A core looks at a socket again.
-    Look(Id),
+    /// An end that has sent a reset is removed.
+    Remove(Id),
+    /// A core tries the operations of a socket again.
+    Recheck(Id),
     Wake(Waker),
 }
 
 struct Scheduled {
     at: Duration,
     order: u64,
-    what: What,
+    kind: EventKind,
 }
 
 impl Events {
-    pub(super) fn push(&mut self, at: Duration, what: What) {
+    pub(super) fn push(&mut self, at: Duration, kind: EventKind) {
         self.count += 1;
         let order = self.count;
-        self.heap.push(Reverse(Scheduled { at, order, what }));
+        self.heap.push(Reverse(Scheduled { at, order, kind }));
     }
 
     /// The next event, unless it is later than `now`.
-    pub(super) fn pop(&mut self, now: Duration) -> Option<What> {
+    pub(super) fn pop(&mut self, now: Duration) -> Option<EventKind> {
         let is_due = self.next_at().is_some_and(|at| at <= now);
         is_due
-            .then(|| self.heap.pop().map(|Reverse(event)| event.what))
+            .then(|| self.heap.pop().map(|Reverse(event)| event.kind))
             .flatten()
     }
 

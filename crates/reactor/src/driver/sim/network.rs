@@ -2,7 +2,7 @@
 //!
 //! An end writes into its send buffer. From there segments arrive in the receive buffer of the other
 //! end, after the delay of the connection and as fast as its bandwidth allows, as long as that buffer
-//! has room. FIN follows the last byte; a reset overtakes everything.
+//! has room. FIN follows the last byte; a reset discards the bytes that have not arrived.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use super::conditions::Conditions;
-use super::events::{Events, What};
+use super::events::{EventKind, Events};
 use crate::socket::{Address, SocketKey};
 use crate::timer::Random;
 
@@ -29,10 +29,10 @@ const SYN_RETRIES: u32 = 6;
 /// Longest time in which a report is late, in microseconds.
 const LATE_MAX_US: u64 = 2_000;
 
-/// Where a simulation keeps its network.
+/// The network as the cores and peers of a simulation share it.
 pub(crate) type Shared = Rc<RefCell<Network>>;
 
-/// A socket: its number, and a serial that no other ever had.
+/// A socket: its number, and a serial that is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     pub(crate) number: usize,
@@ -48,9 +48,9 @@ pub(crate) enum Owner {
     Closed,
 }
 
-/// What a read or write has led to.
+/// The result of a read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum Transfer {
     Bytes(usize),
     Fin,
     WouldBlock,
@@ -65,12 +65,12 @@ pub(crate) struct Network {
     ends: Vec<Option<End>>,
     vacant: Vec<usize>,
     listeners: Vec<Option<Listening>>,
-    /// Addresses that no packet reaches.
+    /// Addresses whose packets are dropped.
     black_holes: Vec<Address>,
     events: Events,
     serial: u64,
     next_port: u16,
-    /// Sockets and listeners of each core that there may be something to do for.
+    /// Sockets and listeners of each core whose operations may complete.
     ready: Vec<Vec<usize>>,
     trace: Option<Vec<String>>,
 }
@@ -95,7 +95,7 @@ struct End {
     inbox: VecDeque<u8>,
     inbox_max: usize,
     has_fin: bool,
-    /// The connection failed; told once, and writing then is `EPIPE`.
+    /// The error that the connection failed with; after the first write, `EPIPE`.
     error: Option<i32>,
     /// Closing it resets the connection.
     resets: bool,
@@ -123,7 +123,7 @@ struct Listening {
     waker: Option<Waker>,
 }
 
-/// Time, chance and events.
+/// Time, randomness and events.
 impl Network {
     pub(crate) fn new(seed: u64, conditions: Conditions) -> Network {
         Network {
@@ -153,13 +153,13 @@ impl Network {
         low + self.random.next() % (high - low + 1)
     }
 
-    /// Whether something happens that the conditions give a probability for.
+    /// Whether a fault happens, with the probability that the conditions give it.
     pub(crate) fn happens(&mut self, per_mille: fn(&Conditions) -> u16) -> bool {
         let per_mille = per_mille(&self.conditions);
         per_mille > 0 && self.random.next() % 1_000 < u64::from(per_mille)
     }
 
-    /// Shortens a length if the conditions say so.
+    /// Shortens a length, with the probability that the conditions give.
     pub(crate) fn shorten(&mut self, len: usize) -> usize {
         match self.happens(|conditions| conditions.short) && len > 1 {
             true => 1 + (self.random.next() % (len as u64 - 1)) as usize,
@@ -181,12 +181,12 @@ impl Network {
         }
     }
 
-    fn schedule(&mut self, after: Duration, what: What) {
-        self.events.push(self.now + after, what);
+    fn schedule(&mut self, after: Duration, kind: EventKind) {
+        self.events.push(self.now + after, kind);
     }
 
     pub(crate) fn wake_after(&mut self, after: Duration, waker: Waker) {
-        self.schedule(after, What::Wake(waker));
+        self.schedule(after, EventKind::Wake(waker));
     }
 
     /// When the next event happens.
@@ -194,23 +194,23 @@ impl Network {
         self.events.next_at()
     }
 
-    /// Carries out the events whose time has come.
+    /// Runs the events that are due.
     pub(crate) fn run_events(&mut self) {
-        while let Some(what) = self.events.pop(self.now) {
-            match what {
-                What::Deliver(id) => self.deliver(id),
-                What::Syn(id) => self.syn(id),
-                What::Connected(id, error) => self.connected(id, error),
-                What::Reset(id) => self.reset(id, libc::ECONNRESET),
-                What::Gone(id) => self.remove(id),
-                What::Look(id) => self.mark(id),
-                What::Wake(waker) => waker.wake(),
+        while let Some(kind) = self.events.pop(self.now) {
+            match kind {
+                EventKind::Deliver(id) => self.deliver(id),
+                EventKind::Syn(id) => self.syn(id),
+                EventKind::Connected(id, error) => self.connected(id, error),
+                EventKind::Reset(id) => self.reset(id, libc::ECONNRESET),
+                EventKind::Remove(id) => self.remove(id),
+                EventKind::Recheck(id) => self.mark(id),
+                EventKind::Wake(waker) => waker.wake(),
             }
         }
     }
 }
 
-/// What cores are told.
+/// Notifications of cores and peers.
 impl Network {
     pub(crate) fn add_core(&mut self) -> usize {
         self.ready.push(Vec::new());
@@ -221,7 +221,7 @@ impl Network {
         !self.ready[core].is_empty()
     }
 
-    /// The sockets and listeners of a core that there may be something to do for, in random order.
+    /// The sockets and listeners of a core whose operations may complete, in random order.
     pub(crate) fn take_ready(&mut self, core: usize) -> Vec<usize> {
         let mut ready = std::mem::take(&mut self.ready[core]);
         for last in (1..ready.len()).rev() {
@@ -244,7 +244,7 @@ impl Network {
         number >= LISTENERS
     }
 
-    /// Tells the core of a socket that there may be something to do for it.
+    /// Adds a socket or listener to the ready ones of its core.
     pub(crate) fn mark_number(&mut self, number: usize) {
         let (owner, is_marked) = if number >= LISTENERS {
             match &mut self.listeners[number - LISTENERS] {
@@ -270,26 +270,26 @@ impl Network {
         }
     }
 
-    /// Whether a report waits until later, if the conditions say so; the core is then told again.
+    /// Whether a report is late, with the probability that the conditions give; it is then tried again.
     pub(crate) fn is_late(&mut self, number: usize) -> bool {
         let late = self.happens(|conditions| conditions.late);
         if late && let Some(id) = self.id_of(number) {
             let after = 1 + self.random.next() % LATE_MAX_US;
-            self.schedule(Duration::from_micros(after), What::Look(id));
+            self.schedule(Duration::from_micros(after), EventKind::Recheck(id));
         }
         late
     }
 
-    /// Tells the holder that reading may succeed.
-    fn tell_reader(&mut self, id: Id) {
+    /// Notifies the owner that reading may succeed.
+    fn wake_reader(&mut self, id: Id) {
         self.mark(id);
         if let Some(waker) = self.end(id).and_then(|end| end.reader.take()) {
             waker.wake();
         }
     }
 
-    /// Tells the holder that writing may succeed, or that it is connected.
-    fn tell_writer(&mut self, id: Id) {
+    /// Notifies the owner that writing may succeed, or that the socket is connected.
+    fn wake_writer(&mut self, id: Id) {
         self.mark(id);
         if let Some(waker) = self.end(id).and_then(|end| end.writer.take()) {
             waker.wake();
@@ -299,7 +299,7 @@ impl Network {
 
 /// Listeners.
 impl Network {
-    /// Listens; cores share an address among each other. The number, and the address with its port.
+    /// Listens; cores may share an address. Returns the number, and the address with its port.
     pub(crate) fn listen(
         &mut self,
         owner: Owner,
@@ -331,7 +331,7 @@ impl Network {
         Ok((LISTENERS + self.listeners.len() - 1, address))
     }
 
-    /// The next connection that waits, now held by the owner of the listener.
+    /// The next connection of the backlog; the owner of the listener becomes its owner.
     pub(crate) fn accept(&mut self, number: usize, cx: Option<&Context<'_>>) -> Option<Id> {
         let listening = self.listeners[number - LISTENERS].as_mut()?;
         let owner = listening.owner;
@@ -352,12 +352,12 @@ impl Network {
         listening.is_some_and(|listening| !listening.backlog.is_empty())
     }
 
-    /// From now on nothing that is sent to this address arrives, and nothing comes back.
+    /// From now on all packets to this address are dropped.
     pub(crate) fn add_black_hole(&mut self, address: &Address) {
         self.black_holes.push(address.clone());
     }
 
-    /// Stops to listen. Connections that were not accepted are reset.
+    /// Closes a listener. Connections of its backlog are reset.
     pub(crate) fn close_listener(&mut self, number: usize) {
         if let Some(listening) = self.listeners[number - LISTENERS].take() {
             for id in listening.backlog {
@@ -444,7 +444,7 @@ impl Network {
         };
         end.is_connecting = true;
         let (id, delay) = (end.id, end.delay);
-        self.schedule(delay, What::Syn(id));
+        self.schedule(delay, EventKind::Syn(id));
     }
 
     fn syn(&mut self, id: Id) {
@@ -464,7 +464,7 @@ impl Network {
             })
             .collect();
         if listening.is_empty() {
-            return self.schedule(delay, What::Connected(id, libc::ECONNREFUSED));
+            return self.schedule(delay, EventKind::Connected(id, libc::ECONNREFUSED));
         }
         let place = listening[(self.random.next() % listening.len() as u64) as usize];
         let backlog_max = self.conditions.backlog;
@@ -494,7 +494,7 @@ impl Network {
             }
         }
         self.mark_number(LISTENERS + place);
-        self.schedule(delay, What::Connected(id, 0));
+        self.schedule(delay, EventKind::Connected(id, 0));
     }
 
     fn send_syn_again(&mut self, id: Id) {
@@ -502,8 +502,8 @@ impl Network {
         end.syn_retries += 1;
         let wait = SYN_TIMEOUT * (1 << (end.syn_retries - 1));
         match end.syn_retries > SYN_RETRIES {
-            true => self.schedule(wait, What::Connected(id, libc::ETIMEDOUT)),
-            false => self.schedule(wait, What::Syn(id)),
+            true => self.schedule(wait, EventKind::Connected(id, libc::ETIMEDOUT)),
+            false => self.schedule(wait, EventKind::Syn(id)),
         }
     }
 
@@ -513,10 +513,10 @@ impl Network {
         if error != 0 {
             end.error = Some(error);
         }
-        self.tell_writer(id);
+        self.wake_writer(id);
     }
 
-    /// What became of connecting: `None` while it goes on, else 0 or an error.
+    /// The result of connecting: `None` while it is pending, else 0 or an error.
     pub(crate) fn connect_result(&mut self, number: usize) -> Option<i32> {
         let end = self.ends[number].as_mut()?;
         match end.is_connecting {
@@ -550,7 +550,7 @@ impl Network {
         }
     }
 
-    /// Sockets that are open, closed ones with bytes on their way included.
+    /// The number of open sockets, including closed ones with bytes in flight.
     pub(crate) fn open_sockets(&self) -> usize {
         self.ends.iter().flatten().count()
     }
@@ -560,7 +560,7 @@ impl Network {
         end.filter(|end| end.id == id)
     }
 
-    /// Whether reading would give bytes, FIN or an error.
+    /// Whether a read would return bytes, FIN or an error.
     pub(crate) fn is_readable(&self, number: usize) -> bool {
         self.ends[number]
             .as_ref()
@@ -568,16 +568,16 @@ impl Network {
     }
 
     /// Reads into `buffer`.
-    pub(crate) fn read(&mut self, number: usize, buffer: &mut [u8]) -> Moved {
+    pub(crate) fn read(&mut self, number: usize, buffer: &mut [u8]) -> Transfer {
         let Some(end) = &mut self.ends[number] else {
-            return Moved::Failed(libc::EBADF);
+            return Transfer::Failed(libc::EBADF);
         };
         let id = end.id;
         if end.inbox.is_empty() {
             return match (end.has_fin, end.error) {
-                (_, Some(error)) => Moved::Failed(error),
-                (true, None) => Moved::Fin,
-                (false, None) => Moved::WouldBlock,
+                (_, Some(error)) => Transfer::Failed(error),
+                (true, None) => Transfer::Fin,
+                (false, None) => Transfer::WouldBlock,
             };
         }
         let n = end.inbox.len().min(buffer.len());
@@ -588,38 +588,38 @@ impl Network {
         end.inbox.drain(..n);
         let other = end.other;
         self.note(|| format!("read {} {n}", id.number));
-        // There is room again: what the window held back goes on.
+        // There is room again, so the peer's bytes can arrive.
         if let Some(other) = other {
             self.schedule_delivery(other);
         }
-        Moved::Bytes(n)
+        Transfer::Bytes(n)
     }
 
-    /// Writes what there is room for.
-    pub(crate) fn write(&mut self, number: usize, bytes: &[u8]) -> Moved {
+    /// Writes as many bytes as there is room for.
+    pub(crate) fn write(&mut self, number: usize, bytes: &[u8]) -> Transfer {
         let Some(end) = &mut self.ends[number] else {
-            return Moved::Failed(libc::EBADF);
+            return Transfer::Failed(libc::EBADF);
         };
         if let Some(error) = end.error {
-            // The first call is told why, as the kernel does.
+            // Only the first call returns the cause, as in the kernel.
             end.error = Some(libc::EPIPE);
-            return Moved::Failed(error);
+            return Transfer::Failed(error);
         }
         if end.fin != Fin::No {
-            return Moved::Failed(libc::EPIPE);
+            return Transfer::Failed(libc::EPIPE);
         }
         let n = bytes.len().min(end.outbox_max - end.outbox.len());
         if n == 0 {
-            return Moved::WouldBlock;
+            return Transfer::WouldBlock;
         }
         end.outbox.extend(&bytes[..n]);
         let id = end.id;
         self.note(|| format!("write {} {n}", id.number));
         self.schedule_delivery(id);
-        Moved::Bytes(n)
+        Transfer::Bytes(n)
     }
 
-    /// Remembers who waits for input, or for room.
+    /// Stores the waker of a task that waits for input.
     pub(crate) fn await_input(&mut self, number: usize, waker: &Waker) {
         if let Some(end) = &mut self.ends[number] {
             end.reader = Some(waker.clone());
@@ -644,14 +644,14 @@ impl Network {
         }
     }
 
-    /// Makes the coming close reset the connection.
+    /// Makes the next close reset the connection.
     pub(crate) fn reset_on_close(&mut self, number: usize) {
         if let Some(end) = &mut self.ends[number] {
             end.resets = true;
         }
     }
 
-    /// Closes. Input that was not read resets the connection, as RFC 9293, section 3.6.1 has it.
+    /// Closes. Unread input resets the connection (RFC 9293, section 3.6.1).
     pub(crate) fn close(&mut self, number: usize) {
         let Some(end) = &mut self.ends[number] else {
             return;
@@ -667,9 +667,9 @@ impl Network {
         match other {
             Some(other) if !is_over => {
                 if resets {
-                    // Segments that were sent before arrive before.
-                    self.schedule(delay, What::Reset(other));
-                    self.schedule(delay, What::Gone(id));
+                    // Earlier segments arrive before the reset.
+                    self.schedule(delay, EventKind::Reset(other));
+                    self.schedule(delay, EventKind::Remove(id));
                 } else {
                     self.shutdown_write(number);
                     self.remove_if_done(id);
@@ -702,7 +702,7 @@ impl Network {
         let Some(end) = self.end(id) else { return };
         end.error = Some(error);
         end.outbox.clear();
-        // The end that has sent the reset forgets what it had still to send.
+        // The end that has sent the reset drops its unsent bytes.
         if let Some(other) = end.other.take()
             && self
                 .end(other)
@@ -712,8 +712,8 @@ impl Network {
             self.remove(other);
         }
         self.note(|| format!("reset {}", id.number));
-        self.tell_reader(id);
-        self.tell_writer(id);
+        self.wake_reader(id);
+        self.wake_writer(id);
     }
 
     fn is_in_backlog(&self, id: Id) -> bool {
@@ -726,7 +726,7 @@ impl Network {
         let has_more = !end.outbox.is_empty() || end.fin == Fin::Queued;
         if has_more && end.other.is_some() && !std::mem::replace(&mut end.is_delivering, true) {
             let delay = end.delay;
-            self.schedule(delay, What::Deliver(id));
+            self.schedule(delay, EventKind::Deliver(id));
         }
     }
 
@@ -744,7 +744,7 @@ impl Network {
             // The other end is closed.
             let delay = end.delay;
             end.outbox.clear();
-            return self.schedule(delay, What::Reset(id));
+            return self.schedule(delay, EventKind::Reset(id));
         }
         let mut arriving: VecDeque<u8> = VecDeque::new();
         let room = self
@@ -771,7 +771,7 @@ impl Network {
         let pause = Duration::from_micros(1 + n as u64 * 1_000 / end.bytes_per_ms);
         if has_more && !is_blocked {
             end.is_delivering = true;
-            self.schedule(pause, What::Deliver(id));
+            self.schedule(pause, EventKind::Deliver(id));
         }
         if let Some(end) = self.end(other) {
             end.inbox.append(&mut arriving);
@@ -782,8 +782,8 @@ impl Network {
             format!("arrive {} {n}{fin}", other.number)
         });
         if n > 0 || fin {
-            self.tell_reader(other);
-            self.tell_writer(id);
+            self.wake_reader(other);
+            self.wake_writer(id);
         }
         self.remove_if_done(id);
     }
