@@ -4,22 +4,19 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use blitz_http::Address;
-use blitz_reactor::simulation::World;
 use http::{Request as HttpRequest, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
 
-use crate::content::{Receiving, Sending};
-use crate::io::{Io, Pauses, Tasks};
+use crate::content::{ID, Receiving, Sending};
+use crate::io::{Io, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
 use crate::plan::{Call, Client, Content, Fault, Request, Version};
 use crate::raw::Broken;
-use crate::upstream::ID;
 use crate::{raw_client, raw_http2, tunnel};
 
 /// Time in which the settings of the gateway arrive.
@@ -186,23 +183,6 @@ async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, puls
     let ending = ending.unwrap_or(Ending::Left);
     ledger.end(&request, &ending);
     matches!(ending, Ending::Complete | Ending::Refused(_))
-}
-
-/// The output of `future`, unless the time is over before.
-pub(crate) async fn within<F: Future>(
-    world: &World,
-    limit: Option<Duration>,
-    mut future: Pin<&mut F>,
-) -> Option<F::Output> {
-    let Some(limit) = limit else {
-        return Some(future.await);
-    };
-    let mut over = pin!(world.sleep(limit));
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }
 
 /// Compares an answer with the plan.

@@ -18,6 +18,9 @@ use crate::random::Random;
 /// Pauses of a content, about.
 const PAUSES: u64 = 10;
 
+/// The field that carries the number of a request there and back.
+pub(crate) const ID: &str = "x-id";
+
 /// The trailer field that says which content it follows.
 pub(crate) const TRAILER: &str = "x-trailer";
 

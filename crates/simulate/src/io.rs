@@ -1,8 +1,8 @@
 //! What hyper needs of a machine: streams, an executor and a clock.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -114,4 +114,21 @@ where
             future.await;
         });
     }
+}
+
+/// The output of `future`, unless the time is over before.
+pub(crate) async fn within<F: Future>(
+    world: &World,
+    limit: Option<Duration>,
+    mut future: Pin<&mut F>,
+) -> Option<F::Output> {
+    let Some(limit) = limit else {
+        return Some(future.await);
+    };
+    let mut over = pin!(world.sleep(limit));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }

@@ -7,13 +7,12 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use blitz_http::{Address, WebSocketKey};
 
-use crate::content::{Receiving, whole};
+use crate::content::{ID, Receiving, whole};
 use crate::ledger::{Ending, Ledger};
 use crate::plan::{Client, Request};
 use crate::random::Random;
 use crate::raw::{Broken, Framing, Head, Raw, write_pieces};
 use crate::tunnel;
-use crate::upstream::ID;
 
 /// Sends all requests of a client; on another connection what one did not answer.
 pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {

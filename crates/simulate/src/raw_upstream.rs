@@ -8,12 +8,11 @@ use blitz_http::WebSocketKey;
 use blitz_reactor::simulation::Stream;
 use http_body::{Body, Frame};
 
-use crate::content::{Receiving, Sending};
+use crate::content::{ID, Receiving, Sending};
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Parting, Request};
 use crate::raw::{Broken, Framing, Head, Raw};
 use crate::tunnel;
-use crate::upstream::ID;
 
 /// A response without a request.
 const SURPLUS: &str = "HTTP/1.1 200 OK\r\nx-id: 0\r\ncontent-length: 5\r\n\r\nwrong";

@@ -10,15 +10,12 @@ use hyper::body::Incoming;
 use hyper::ext::Protocol;
 use hyper::service::service_fn;
 
-use crate::content::{GivenUp, Receiving, Sending};
+use crate::content::{GivenUp, ID, Receiving, Sending};
 use crate::io::{Io, Pauses, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
 use crate::raw::Broken;
 use crate::{raw_http2, raw_upstream, tunnel};
-
-/// The field that carries the number of a request there and back.
-pub(crate) const ID: &str = "x-id";
 
 /// Accepts connections and serves them, for ever.
 pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upstream) {

@@ -7,12 +7,10 @@ use std::rc::Rc;
 use blitz_http::Address;
 
 use super::{CANCEL, Connection, Fields, Lost, REFUSED_STREAM};
-use crate::client::within;
-use crate::content::{Receiving, Sending, TRAILER};
-use crate::io::Pauses;
+use crate::content::{ID, Receiving, Sending, TRAILER};
+use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger};
 use crate::plan::{Client, Fault, Request};
-use crate::upstream::ID;
 
 /// Sends all requests of a client as they come.
 pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {

@@ -8,11 +8,10 @@ use blitz_reactor::simulation::Stream;
 
 use super::client::get;
 use super::{Connection, INTERNAL_ERROR, Lost, REFUSED_STREAM};
-use crate::content::{Receiving, Sending, TRAILER};
+use crate::content::{ID, Receiving, Sending, TRAILER};
 use crate::io::Pauses;
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Quits, Request};
-use crate::upstream::ID;
 
 /// Refusals per thousand streams.
 const REFUSED: u64 = 300;
