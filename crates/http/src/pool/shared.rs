@@ -15,12 +15,13 @@ use std::time::Instant;
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
 use super::queue::{Queue, QueueKey};
-use super::{Endpoint, IdleState, Lifetime, Permit, Upstream};
+use super::{Endpoint, IdleState, Permit, Upstream};
 use crate::client::Connection;
 use crate::conn::multiplexed::{Client, Conn, Disposition};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;
+use crate::lifetime::Lifetime;
 use crate::tls::{AlpnOffer, ReadOutcome};
 use crate::transport::Transport;
 
