@@ -26,8 +26,8 @@ use crate::free_list::FreeList;
 use crate::options::ServeOptions;
 use crate::transport::{ParkedTransport, Transport};
 
-/// Serves all connections of `listener` until the options' [`Drain`](crate::Drain) is triggered, and then until
-/// the running exchanges have ended or its deadline has passed.
+/// Serves all connections of `listener` until the options' [`Drain`](crate::Drain) is triggered, and
+/// then until the running exchanges have ended or its deadline has passed.
 pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<ServeOptions>) {
     let acceptor = Acceptor::new(service, options, listener.local());
     while let Some(socket) = acceptor.accept(&listener).await {

@@ -72,8 +72,29 @@ impl Exceptions {
 
     /// Whether `place` may make the call named `call`.
     pub(crate) fn allows_call(&mut self, place: &str, call: &str) -> bool {
+        self.allows("call", place, call)
+    }
+
+    /// Whether the file `from` may use the file `to`, although that closes a circle. The place of the
+    /// exception may be a folder that ends with `/`.
+    pub(crate) fn allows_use(&mut self, from: &str, to: &str) -> bool {
+        let is_above = |place: &str| place.ends_with('/') && from.starts_with(place);
         let mut listed = self.0.iter_mut();
-        match listed.find(|e| e.check == "call" && e.place == place && e.allowed == call) {
+        match listed.find(|e| {
+            e.check == "circle" && e.allowed == to && (e.place == from || is_above(&e.place))
+        }) {
+            Some(exception) => {
+                exception.is_used = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether `check` accepts `allowed` at `place`.
+    pub(crate) fn allows(&mut self, check: &str, place: &str, allowed: &str) -> bool {
+        let mut listed = self.0.iter_mut();
+        match listed.find(|e| e.check == check && e.place == place && e.allowed == allowed) {
             Some(exception) => {
                 exception.is_used = true;
                 true
