@@ -12,6 +12,7 @@ mod imports;
 mod limits;
 mod module_layout;
 mod modules;
+mod public_items;
 mod rule_citations;
 mod safety;
 mod sizes;
@@ -98,6 +99,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         imports::check(source, &mut exceptions, &mut findings);
     }
     circles::check(&sources, &mut exceptions, &mut findings);
+    public_items::check(&sources, &mut exceptions, &mut findings);
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
     rule_citations::check(&texts, &mut findings);

@@ -88,7 +88,7 @@ impl Target {
     ///
     /// `matched` must be normalised and one that this target's prefix matches; `sent` is the same path
     /// as it would be sent, of which the part that spells the prefix is replaced.
-    pub fn replace_path(&self, matched: &str, sent: &str, out: &mut String) -> Replaced {
+    pub(crate) fn replace_path(&self, matched: &str, sent: &str, out: &mut String) -> Replaced {
         let Some(replacement) = &self.path else {
             return Replaced::Kept;
         };
@@ -128,7 +128,7 @@ pub enum Replaced {
 
 impl Prefix {
     /// Whether the prefix matches `path`.
-    pub fn takes(&self, path: &str) -> bool {
+    pub(crate) fn takes(&self, path: &str) -> bool {
         match self {
             Prefix::Everything => true,
             Prefix::Text(text) => path.starts_with(text.as_str()),

@@ -1,7 +1,6 @@
 //! Graceful shutdown of a core: running exchanges finish, idle connections close.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -59,11 +58,6 @@ impl Drain {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.borrow().deadline
-    }
-
-    /// Waits until draining begins.
-    pub async fn triggered(&self) {
-        poll_fn(|cx| self.poll_changed(cx, None)).await;
     }
 
     /// Ready when the deadline differs from `known`, the last value that the caller has seen.

@@ -33,7 +33,6 @@ mod websocket;
 pub use client::Connection;
 pub use conn::{Capabilities, Protocol, UpgradeForm};
 pub use counters::{Counters, counters};
-pub use date::http_date;
 pub use drain::Drain;
 pub use error::{BodyError, ClientError, Refusal, SendError};
 pub use exchange::{

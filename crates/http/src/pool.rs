@@ -196,8 +196,7 @@ impl Upstream {
 
     /// The most recently used idle connection, if it has received nothing; or a permit on a shared
     /// one.
-    #[must_use]
-    pub fn take_idle(&self) -> Option<Connection> {
+    fn take_idle(&self) -> Option<Connection> {
         if !self.is_exclusive() {
             return self.take_permit(None);
         }

@@ -96,7 +96,8 @@ pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
+/// Appends every word and sign.
+pub(crate) fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
     for tree in stream {
         match tree {
             TokenTree::Group(group) => {

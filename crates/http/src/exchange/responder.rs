@@ -120,8 +120,7 @@ impl Responder {
         poll_fn(|cx| self.poll_closed(cx)).await;
     }
 
-    /// [`Responder::closed`] for hand-written futures.
-    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         match &self.handle {
             Some(Handle { connection, id }) => connection.poll_closed(*id, cx),
             None => Poll::Ready(()),

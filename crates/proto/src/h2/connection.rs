@@ -456,14 +456,6 @@ impl Connection {
         self.flow.held() as usize
     }
 
-    /// Bytes that were received on one stream and not released.
-    #[must_use]
-    pub fn held_by(&self, stream: StreamId) -> usize {
-        self.streams
-            .get(stream.0)
-            .map_or(0, |stream| stream.held as usize)
-    }
-
     /// Bytes of memory that the connection occupies.
     #[must_use]
     pub fn memory(&self) -> usize {

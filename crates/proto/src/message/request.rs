@@ -224,11 +224,6 @@ impl RequestHead {
         self.target.protocol = protocol.map(|protocol| self.target.push(protocol));
     }
 
-    /// Sets the scheme, which HTTP/2 and HTTP/3 send with every request.
-    pub fn set_scheme(&mut self, is_https: bool) {
-        self.target.scheme = Some(if is_https { "https" } else { "http" });
-    }
-
     /// The [`sent_path`](RequestHead::sent_path) and the query as they are sent in a request line.
     #[inline]
     #[must_use]
