@@ -18,6 +18,7 @@ mod safety;
 mod sizes;
 mod source;
 mod text;
+mod versions;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -97,6 +98,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         safety::check(source, &mut findings);
         module_layout::check(source, &mut findings);
         imports::check(source, &mut exceptions, &mut findings);
+        versions::check(source, &mut exceptions, &mut findings);
     }
     circles::check(&sources, &mut exceptions, &mut findings);
     public_items::check(&sources, &mut exceptions, &mut findings);

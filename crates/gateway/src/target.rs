@@ -117,7 +117,7 @@ impl Target {
 
 /// Outcome of replacing a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replaced {
+pub(crate) enum Replaced {
     /// The target names no path of its own: the client's is sent.
     Kept,
     /// The new path was written.

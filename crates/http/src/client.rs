@@ -34,7 +34,7 @@ impl Connection {
         address: &Address,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let transport = connect(address, None, AlpnOffer::Http1, &options.limits).await?;
+        let transport = connect(address, None, AlpnOffer::ExclusiveOnly, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -48,8 +48,13 @@ impl Connection {
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
         let connector = tls.connector();
-        let transport =
-            connect(address, Some(&connector), AlpnOffer::Http1, &options.limits).await?;
+        let transport = connect(
+            address,
+            Some(&connector),
+            AlpnOffer::ExclusiveOnly,
+            &options.limits,
+        )
+        .await?;
         Ok(Connection::unpooled(transport, options))
     }
 

@@ -27,7 +27,7 @@ pub struct ServeOptions {
     pub tls: Option<TlsSlot>,
     /// Whether clients in clear text must begin with HTTP/2's preface. Other clients get GOAWAY
     /// instead of an HTTP/1.1 response. Over TLS this has no effect: ALPN negotiates the version.
-    pub http2_only: bool,
+    pub multiplexed_only: bool,
     /// Decides which clients may switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2;
     /// RFC 9113 removed it). By default none. Requests on a switched connection bypass the access
     /// rules of a proxy in front. Therefore clients of unix sockets, and requests with `Via`,
@@ -56,7 +56,7 @@ impl Default for ServeOptions {
             date: true,
             scheme: Scheme::Http,
             tls: None,
-            http2_only: false,
+            multiplexed_only: false,
             h2c_upgrade: None,
             refusal: None,
             drain: Drain::of_core(),

@@ -294,7 +294,7 @@ impl Upstream {
     /// A new connection for the caller alone.
     async fn connect_alone(&self) -> Result<Connection, ClientError> {
         let permit = Permit::new(self);
-        let (transport, lifetime) = self.open(AlpnOffer::Http2AndHttp1).await?;
+        let (transport, lifetime) = self.open(AlpnOffer::All).await?;
         Ok(self.begin(transport, lifetime, permit))
     }
 
@@ -448,7 +448,7 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
                 return Err(ClientError::Busy);
             }
             let permit = Permit::new(&upstream);
-            let (transport, lifetime) = upstream.open(AlpnOffer::Http1).await?;
+            let (transport, lifetime) = upstream.open(AlpnOffer::ExclusiveOnly).await?;
             Ok(upstream.begin_exclusive(transport, lifetime, permit))
         }
     }

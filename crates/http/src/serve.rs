@@ -170,7 +170,7 @@ impl<S: Service> Acceptor<S> {
     fn start(self: Rc<Self>, transport: Transport, key: usize, empty_lines: usize, first: Slice) {
         match transport {
             Transport::Plain(socket)
-                if !self.options.http2_only && first_bytes::may_be_multiplexed(&first) =>
+                if !self.options.multiplexed_only && first_bytes::may_be_multiplexed(&first) =>
             {
                 self.detect_version(socket, key, empty_lines, first);
             }
@@ -188,7 +188,7 @@ impl<S: Service> Acceptor<S> {
         first: Slice,
     ) {
         let is_multiplexed = match transport.info() {
-            None => self.options.http2_only || first_bytes::are_multiplexed(&first),
+            None => self.options.multiplexed_only || first_bytes::are_multiplexed(&first),
             Some(_) => transport.protocol().capabilities().multiplexes,
         };
         let peer = self.peer(&transport);

@@ -202,7 +202,7 @@ impl Upstream {
 
     async fn connect_shared(&self) -> Result<Connection, ClientError> {
         let connecting = Connecting::begin(self);
-        let (transport, lifetime) = match self.open(AlpnOffer::Http2AndHttp1).await {
+        let (transport, lifetime) = match self.open(AlpnOffer::All).await {
             Ok(opened) => opened,
             Err(error) => {
                 self.0.in_use.fail_waiting(&error);

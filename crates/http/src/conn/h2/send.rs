@@ -40,7 +40,7 @@ impl<R: Role> Driver<R> {
         note(&mut sending.writer, cx);
         sending.wake_at = room.unwrap_or(0);
         if room.is_none() && !self.crowded.contains(&stream) {
-            count(|counters| counters.h2_held_back += 1);
+            count(|counters| counters.held_back += 1);
             self.crowded.push(stream);
         }
         Poll::Pending
