@@ -170,7 +170,7 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
     }
     if stop != Stop::Done {
         return ledger.violate(format!(
-            "{stop:?} with {} of {all} requests",
+            "the run stopped ({stop:?}) when {} of {all} requests had ended",
             ledger.ended()
         ));
     }
@@ -190,7 +190,10 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
         let idle = counters.upstream_idle as usize;
         // One is kept even if none may be.
         if idle > limits.pool_idle_max.max(1) {
-            ledger.violate(format!("core {core}: {idle} idle connections in its pool"));
+            ledger.violate(format!(
+                "the pool of core {core} holds {idle} idle connections, its limit is {}",
+                limits.pool_idle_max
+            ));
         }
         // A task for every connection and for every stream of a client, and as many that are over
         // and will be dropped at their next turn.
@@ -198,7 +201,7 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
         let tasks_max = before.tasks + 2 * (held.sockets + streams);
         if held.tasks > tasks_max || held.sockets > SOCKETS_MAX {
             ledger.violate(format!(
-                "core {core} holds {held:?}, at most {tasks_max} tasks"
+                "core {core} holds {held:?}; the limits are {tasks_max} tasks and {SOCKETS_MAX} sockets"
             ));
         }
     }
@@ -210,7 +213,9 @@ fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
     for (core, before) in before.iter().enumerate() {
         let after = world.holdings(core);
         if after != *before {
-            ledger.violate(format!("core {core} holds {after:?} and held {before:?}"));
+            ledger.violate(format!(
+                "core {core} leaks: idle, it holds {after:?}; at its start it held {before:?}"
+            ));
         }
         world.on_core(core, || Drain::of_core().trigger(Duration::ZERO));
     }
@@ -220,11 +225,16 @@ fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
             ledger.violate(format!("a task of core {core} has panicked"));
         }
         if world.holdings(core).is_some() {
-            ledger.violate(format!("core {core} does not end"));
+            ledger.violate(format!(
+                "core {core} has not ended {IDLE_MAX:?} after its drain"
+            ));
         }
     }
     if world.open_sockets() > 0 {
-        ledger.violate(format!("{} sockets are left", world.open_sockets()));
+        ledger.violate(format!(
+            "{} sockets are open after all cores have ended",
+            world.open_sockets()
+        ));
     }
 }
 

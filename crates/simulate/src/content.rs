@@ -162,10 +162,10 @@ impl Body for Sending {
             .min(end - this.at);
         let piece = this.piece(this.at..this.at + n);
         this.at += n;
+        // A shortened plan may have no content left, and still send some before its fault.
+        let chance = (500 * PAUSES * this.content.piece).checked_div(this.content.bytes);
         if let Some(pause) = this.content.pause
-            && this
-                .random
-                .chance(500 * PAUSES * this.content.piece / this.content.bytes)
+            && this.random.chance(chance.unwrap_or(0))
         {
             let world = this.world.clone();
             this.pause = Some(Box::pin(async move { world.sleep(pause).await }));
@@ -307,5 +307,39 @@ impl Receiving<'_> {
             line.strip_prefix(TRAILER.as_bytes())?.strip_prefix(b":")
         });
         self.take_trailer(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use blitz_reactor::simulation::Conditions;
+
+    use super::*;
+
+    /// Shrinking halves the bytes of an answer down to none, and its fault may stay behind them.
+    #[test]
+    fn an_empty_content_may_pause_and_fail_later() {
+        let content = Content {
+            pause: Some(Duration::from_millis(1)),
+            ..Content::none()
+        };
+        let world = World::new(1, Conditions::calm());
+        let sent = Rc::new(std::cell::Cell::new(None));
+        let mut sending = Sending::new(&content, &world, Some(3));
+        let result = Rc::clone(&sent);
+        world.spawn(async move {
+            let mut bytes = 0;
+            while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut sending).poll_frame(cx)).await {
+                bytes += frame.data_ref().map_or(0, Bytes::len);
+            }
+            result.set(Some(bytes));
+        });
+        world.run(Duration::from_secs(1), || sent.get().is_some());
+        world.close();
+        assert_eq!(sent.get(), Some(3));
     }
 }
