@@ -15,10 +15,10 @@ use crate::plan::{Plan, Reach};
 use crate::shrink::shrink;
 use crate::{client, upstream};
 
-/// Virtual time in which everything has to be over.
+/// Virtual time after which a run must have ended.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// Virtual time after which nothing idle is kept any more.
+/// Virtual time after which no idle connection is kept.
 const IDLE_MAX: Duration = Duration::from_secs(100);
 
 /// Interval of the checks for silent requests.
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 const SOCKETS_MAX: usize = 10_000;
 
-/// What a run that found nothing has done.
+/// The result of a run without violations.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
     /// Requests that were sent.
@@ -37,16 +37,16 @@ pub struct Summary {
     pub trace: Vec<String>,
 }
 
-/// What was found, and the events that led to it if they were kept.
+/// The violations of a run, and the events before them if they were kept.
 #[derive(Debug)]
 pub struct Failure {
     /// The seed of the run.
     pub seed: u64,
-    /// What must not have happened, in order.
+    /// The violations, in order.
     pub violations: Vec<String>,
     /// Events of the network and the peers.
     pub trace: Vec<String>,
-    /// The plan, if it was made smaller.
+    /// The smallest plan that fails, if the plan was shrunk.
     pub shrunk: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Carries out the run of a seed.
+/// Runs one seed.
 ///
 /// # Errors
 /// [`Failure`].
@@ -68,7 +68,7 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Summary, Failure> {
     carry_out(&Plan::new(seed), keeps_trace)
 }
 
-/// As [`run`], and makes a failure as small as it can: fewer clients, requests and faults.
+/// As [`run`], and shrinks the plan of a failure: fewer clients, requests and faults.
 ///
 /// # Errors
 /// [`Failure`] of the smallest plan that was found, which it names.

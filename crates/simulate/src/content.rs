@@ -1,4 +1,4 @@
-//! Contents that follow from a seed: sent in pieces with pauses, and compared byte by byte.
+//! Content that follows from a seed: sent in pieces with pauses, and compared byte by byte.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,31 +15,31 @@ use http_body::{Body, Frame, SizeHint};
 use crate::plan::{Call, Content};
 use crate::random::Random;
 
-/// Pauses of a content, about.
+/// Average number of pauses of one content.
 const PAUSES: u64 = 10;
 
-/// The field that carries the number of a request there and back.
+/// The field with the number of a request, in the request and in its response.
 pub(crate) const ID: &str = "x-id";
 
-/// The trailer field that says which content it follows.
+/// The trailer field with the seed of the content.
 pub(crate) const TRAILER: &str = "x-trailer";
 
-/// How a call ended.
+/// The status of a call.
 const GRPC_STATUS: &str = "grpc-status";
 
-/// In front of a message of gRPC, and of the trailers of gRPC-Web: a flag and a length.
+/// The prefix of gRPC messages and of gRPC-Web trailers: a flag and a length.
 const FRAME_HEADER_BYTES: usize = 5;
 
 /// The flag of trailers.
 const TRAILERS_FLAG: u8 = 0x80;
 
-/// The byte at a place of the content with this seed.
+/// The byte at offset `at` of the content with this seed.
 fn byte(seed: u64, at: u64) -> u8 {
     let word = Random::new(seed ^ (at / 8)).next();
     word.to_le_bytes()[(at % 8) as usize]
 }
 
-/// All of a content.
+/// All bytes of a content.
 pub(crate) fn whole(content: &Content) -> Vec<u8> {
     (0..content.bytes)
         .map(|at| byte(content.seed, at))
@@ -54,21 +54,21 @@ pub(crate) fn trailers(content: &Content) -> [(&'static str, String); 2] {
     ]
 }
 
-/// A content on its way out.
+/// Content that is being sent.
 pub(crate) struct Sending {
     content: Content,
-    /// What is sent instead of it.
+    /// The encoded content, which is sent instead.
     encoded: Option<Vec<u8>>,
     at: u64,
     has_sent_trailers: bool,
     random: Random,
     world: World,
     pause: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Where sending fails, if it does.
+    /// The offset at which sending fails as planned.
     fails_at: Option<u64>,
 }
 
-/// That a content ends on purpose before it is complete.
+/// The error of content that ends early as planned.
 #[derive(Debug)]
 pub(crate) struct GivenUp;
 
@@ -122,7 +122,7 @@ impl Sending {
         }
     }
 
-    /// What comes when all content was sent.
+    /// The end of the content: an error, trailers, or nothing.
     fn end(&mut self) -> Option<Result<Frame<Bytes>, GivenUp>> {
         if self.fails_at.is_some() {
             return Some(Err(GivenUp));
@@ -185,12 +185,12 @@ impl Body for Sending {
     }
 }
 
-/// A content on its way in.
+/// Content that is being received.
 pub(crate) struct Receiving<'a> {
     content: &'a Content,
     at: u64,
     has_trailers: bool,
-    /// An answer of gRPC-Web, which is compared when all of it is there.
+    /// A gRPC-Web response, which is compared when it is complete.
     web: Option<Web>,
 }
 
@@ -232,7 +232,7 @@ impl Receiving<'_> {
         self.take_trailer(field)
     }
 
-    /// Compares the trailer that says which content it follows.
+    /// Compares the trailer with the seed of the content.
     pub(crate) fn take_trailer(&mut self, field: Option<&[u8]>) -> Result<(), String> {
         if field != Some(self.content.seed.to_string().as_bytes()) {
             return Err(format!("the trailer is {field:?}"));
@@ -279,7 +279,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// Takes an answer of gRPC-Web apart: the content, and a frame of trailers.
+    /// Splits a gRPC-Web response into content and a frame of trailers.
     fn end_web(&mut self, web: Web) -> Result<(), String> {
         let mut bytes = web.received;
         if web.is_text {

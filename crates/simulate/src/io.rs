@@ -1,4 +1,4 @@
-//! What hyper needs of a machine: streams, an executor and a clock.
+//! Adapters for hyper: streams, an executor and a clock.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -16,11 +16,11 @@ const READ_BYTES: usize = 16 * 1024;
 /// Pauses of one reader.
 const PAUSES_MAX: u32 = 5;
 
-/// A stream of the simulation as hyper reads and writes it. Others may reset the same stream.
+/// A simulated stream with hyper's traits. Other owners may reset the same stream.
 #[derive(Clone)]
 pub(crate) struct Io {
     stream: Rc<Stream>,
-    /// Called when bytes have moved.
+    /// Called when bytes were read or written.
     moved: Rc<dyn Fn()>,
 }
 
@@ -74,7 +74,7 @@ impl Write for Io {
     }
 }
 
-/// Pauses of a reader between some pieces, no more than a few times.
+/// The pauses of a reader between some pieces, at most `PAUSES_MAX`.
 pub(crate) struct Pauses {
     world: World,
     pause: Option<Duration>,
@@ -90,7 +90,7 @@ impl Pauses {
         }
     }
 
-    /// Waits, if it is time to.
+    /// Waits if a pause is due.
     pub(crate) async fn take(&mut self) {
         if let Some(pause) = self.pause
             && self.left > 0
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// The output of `future`, unless the time is over before.
+/// The output of `future`; `None` if the time limit passes first.
 pub(crate) async fn within<F: Future>(
     world: &World,
     limit: Option<Duration>,

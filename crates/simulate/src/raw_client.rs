@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::raw::{Broken, Framing, Head, Raw, write_pieces};
 use crate::tunnel;
 
-/// Sends all requests of a client; on another connection what one did not answer.
+/// Sends all requests of a client; unanswered requests are sent again on another connection.
 pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     ledger.world.sleep(client.begins).await;
     let mut left: VecDeque<Request> = client.requests.into();
@@ -56,7 +56,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
             };
             let (ending, goes_on) = match received {
                 Ok(received) => received,
-                // The connection has ended before this request was looked at.
+                // The connection ended before this request was processed.
                 Err(Broken::Cut(_))
                     if left.len() + 1 < before && raw.is_untouched() && !client.half_closes =>
                 {
@@ -72,7 +72,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     }
 }
 
-/// The answer of a request, and whether the connection goes on; `None` if it is a tunnel now.
+/// Reads a response. Returns whether the connection can be reused; `None` if it became a tunnel.
 async fn receive(raw: &mut Raw, request: &Request) -> Result<Option<(Ending, bool)>, Broken> {
     raw.touch(false);
     let head = loop {
