@@ -30,5 +30,5 @@ pub use proxy_status::Failure;
 pub use record::{Ended, Record, RecordHook};
 pub use rejection::Rejection;
 pub use routes::{DuplicateRoute, Routes};
-pub use target::{Origin, Prefix, Replaced, Target, TargetError};
+pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};

@@ -88,7 +88,7 @@ impl Target {
     ///
     /// `matched` is the normalised path, which this target's prefix must match. `sent` is the same
     /// path as it would be sent; its part that corresponds to the prefix is replaced.
-    pub fn replace_path(&self, matched: &str, sent: &str, out: &mut String) -> Replaced {
+    pub(crate) fn replace_path(&self, matched: &str, sent: &str, out: &mut String) -> Replaced {
         let Some(replacement) = &self.path else {
             return Replaced::Kept;
         };
@@ -117,7 +117,7 @@ impl Target {
 
 /// Outcome of replacing a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replaced {
+pub(crate) enum Replaced {
     /// The target has no path of its own: the client's is sent.
     Kept,
     /// The new path was written.
@@ -128,7 +128,7 @@ pub enum Replaced {
 
 impl Prefix {
     /// Whether the prefix matches `path`.
-    pub fn matches(&self, path: &str) -> bool {
+    pub(crate) fn matches(&self, path: &str) -> bool {
         match self {
             Prefix::Everything => true,
             Prefix::Text(text) => path.starts_with(text.as_str()),

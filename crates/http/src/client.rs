@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use blitz_proto::{BodyLength, Limits, RequestHead};
@@ -11,60 +11,10 @@ use blitz_reactor::{Address, Socket};
 use crate::conn::{Capabilities, Protocol, exclusive};
 use crate::counters::count;
 use crate::error::ClientError;
-use crate::exchange::{ClientOps, ExchangeId, ResponseStream, SendBody};
+use crate::exchange::{Carrier, ResponseStream, SendBody};
+use crate::options::ClientOptions;
 use crate::tls::{self, AlpnOffer, TlsConnector, TlsInfo, UpstreamTls};
 use crate::transport::Transport;
-
-/// Options of connections to servers.
-#[derive(Debug, Clone)]
-pub struct ClientOptions {
-    /// Limits for responses, buffers, idle connections and connecting.
-    pub limits: Limits,
-    /// Maximum silence before the response head, counted from the last byte that the server took.
-    pub response_timeout: Duration,
-    /// Maximum silence within a response body.
-    pub body_timeout: Duration,
-    /// Maximum idle time of a connection; shorter than the idle timeouts of common servers.
-    pub idle_timeout: Duration,
-}
-
-impl Default for ClientOptions {
-    fn default() -> ClientOptions {
-        ClientOptions {
-            limits: Limits::default(),
-            response_timeout: Duration::from_secs(60),
-            body_timeout: Duration::from_secs(60),
-            idle_timeout: Duration::from_secs(55),
-        }
-    }
-}
-
-/// Carries a request: a connection of its own, or a stream permit on a shared connection.
-pub(crate) trait Carrier: ClientOps {
-    /// Sends the head of a request. The returned `bool` is true if content must follow.
-    ///
-    /// # Errors
-    /// The connection carries no more requests.
-    fn start_request(
-        &self,
-        head: &RequestHead,
-        length: BodyLength,
-    ) -> Result<(ExchangeId, bool), ClientError>;
-
-    /// Returns the carrier without a request.
-    fn return_unused(self: Rc<Self>);
-
-    fn protocol(&self) -> Protocol;
-
-    /// The result of the TLS handshake; `None` in clear text.
-    fn tls(&self) -> Option<Rc<TlsInfo>>;
-
-    /// Whether the server supports WebSockets on this connection; pending until known.
-    ///
-    /// # Errors
-    /// The connection ended before that was known.
-    fn poll_takes_websocket(&self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>>;
-}
 
 /// A connection that is ready for a request, alone or shared with other requests. If it is dropped
 /// unused, it returns to its pool or closes.
@@ -84,7 +34,7 @@ impl Connection {
         address: &Address,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let transport = connect(address, None, AlpnOffer::Http1, &options.limits).await?;
+        let transport = connect(address, None, AlpnOffer::ExclusiveOnly, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -98,8 +48,13 @@ impl Connection {
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
         let connector = tls.connector();
-        let transport =
-            connect(address, Some(&connector), AlpnOffer::Http1, &options.limits).await?;
+        let transport = connect(
+            address,
+            Some(&connector),
+            AlpnOffer::ExclusiveOnly,
+            &options.limits,
+        )
+        .await?;
         Ok(Connection::unpooled(transport, options))
     }
 

@@ -57,6 +57,14 @@ pub enum UpgradeForm {
 }
 
 impl Protocol {
+    /// The protocol that ALPN negotiated (RFC 9113, section 3.2); HTTP/1.1 without ALPN.
+    pub(crate) fn of_alpn(name: Option<&[u8]>) -> Protocol {
+        match name {
+            Some(b"h2") => Protocol::Http2,
+            Some(_) | None => Protocol::Http1,
+        }
+    }
+
     /// What its connections can do.
     #[must_use]
     pub fn capabilities(self) -> Capabilities {

@@ -30,9 +30,9 @@ pub struct Counters {
     pub settings_timeouts: u64,
     /// How often lack of memory stopped reading from an HTTP/2 connection, or delayed a stream that
     /// had something to queue.
-    pub h2_held_back: u64,
+    pub held_back: u64,
     /// Upstream streams that were reset because the core was out of memory and they held the most.
-    pub h2_streams_shed: u64,
+    pub streams_shed: u64,
     /// Requests refused (503) because the core held too many large request heads.
     pub heads_refused: u64,
     /// Idle connections closed at their deadline.
@@ -85,8 +85,8 @@ impl Counters {
         h2c_upgrades: 0,
         header_timeouts: 0,
         settings_timeouts: 0,
-        h2_held_back: 0,
-        h2_streams_shed: 0,
+        held_back: 0,
+        streams_shed: 0,
         heads_refused: 0,
         idle_timeouts: 0,
         body_timeouts: 0,
@@ -120,8 +120,8 @@ impl Counters {
         self.h2c_upgrades += other.h2c_upgrades;
         self.header_timeouts += other.header_timeouts;
         self.settings_timeouts += other.settings_timeouts;
-        self.h2_held_back += other.h2_held_back;
-        self.h2_streams_shed += other.h2_streams_shed;
+        self.held_back += other.held_back;
+        self.streams_shed += other.streams_shed;
         self.heads_refused += other.heads_refused;
         self.idle_timeouts += other.idle_timeouts;
         self.body_timeouts += other.body_timeouts;

@@ -11,6 +11,7 @@ thread_local! {
 }
 
 /// The wall-clock time of this turn as the value of a `Date` field (RFC 9110, section 6.6.1).
+#[must_use]
 pub(crate) fn http_date() -> [u8; LENGTH] {
     let now = blitz_reactor::wall_clock();
     let second = now

@@ -7,8 +7,8 @@ use blitz_proto::{Error, Fields, Name, ResponseHead, Status};
 use blitz_reactor::Chunk;
 
 use crate::counters::count;
+use crate::options::ServeOptions;
 use crate::recycle::Pooled;
-use crate::serve::ServeOptions;
 use crate::tls::TlsError;
 
 /// Why a received body ended early.

@@ -6,11 +6,13 @@
 //! ([`RecvBody`], [`SendBody`], [`Responder`], [`ResponseStream`]), which name an exchange by its
 //! connection and its number there.
 
+mod carrier;
 mod deadline;
 mod framing;
 mod handle;
 mod outcome;
 mod pace;
+mod peer;
 mod receive;
 mod recv_body;
 mod refusal;
@@ -23,17 +25,19 @@ mod send_body;
 mod service;
 mod state;
 
+pub use peer::{Peer, Scheme};
 pub use recv_body::{Part, RecvBody, Tunnel};
 pub use responder::Responder;
 pub use response::{Response, ResponseEvent, ResponseStream};
 pub use send_body::SendBody;
-pub use service::{Exchange, Peer, Scheme, Service, ServiceFn, service_fn};
+pub use service::{Exchange, Service, ServiceFn, service_fn};
 
+pub(crate) use carrier::Carrier;
 pub(crate) use framing::{
     ClientFraming, Fill, Framing, Received, ReceivedKind, Sent, ServerFraming,
 };
 pub(crate) use framing::{ClientSide, ExchangeId, ServerSide, Side, Transmission};
-pub(crate) use handle::{ClientOps, Link};
+pub(crate) use handle::Link;
 pub(crate) use outcome::{Conclusion, Outcome, conclude, poll_outcome};
 pub(crate) use refusal::{refusal_of, refuse};
 #[cfg(test)]

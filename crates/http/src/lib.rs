@@ -19,6 +19,8 @@ mod error;
 mod exchange;
 mod free_list;
 mod input;
+mod lifetime;
+mod options;
 mod pool;
 mod problem;
 mod recycle;
@@ -28,7 +30,7 @@ mod tls;
 mod transport;
 mod websocket;
 
-pub use client::{ClientOptions, Connection};
+pub use client::Connection;
 pub use conn::{Capabilities, Protocol, UpgradeForm};
 pub use counters::{Counters, counters};
 pub use drain::Drain;
@@ -37,10 +39,11 @@ pub use exchange::{
     Exchange, Part, Peer, RecvBody, Responder, Response, ResponseEvent, ResponseStream, Scheme,
     SendBody, Service, ServiceFn, Tunnel, service_fn,
 };
+pub use options::{ClientOptions, H2cUpgrade, RefusalContent, ServeOptions};
 pub use pool::{Pool, Upstream};
 pub use problem::accepts_problem;
 pub use recycle::{Pooled, Recycle};
-pub use serve::{H2cUpgrade, RefusalContent, ServeOptions, serve};
+pub use serve::serve;
 pub use tls::{
     CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,
     ClientTlsBuilder, ClientTlsSlot, ServerTls, ServerTlsBuilder, TicketKeys, TlsConfigError,

@@ -8,7 +8,7 @@
 //! Over TLS the server chooses the protocol. The pool expects the last choice. Before the first
 //! choice, requests wait for the first connection, since all of them may fit on it.
 
-mod lifetime;
+mod lease;
 mod queue;
 mod shared;
 
@@ -19,16 +19,18 @@ use std::time::Instant;
 
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
-use crate::client::{ClientOptions, Connection, connect};
+use crate::client::{Connection, connect};
 use crate::conn::{Protocol, exclusive, multiplexed};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::free_list::FreeList;
+use crate::lifetime::{Lifetime, count_retired};
+use crate::options::ClientOptions;
 use crate::tls::{AlpnOffer, ReadOutcome, TlsConnector, TlsKey, UpstreamTls};
 use crate::transport::{ParkedTransport, Transport};
 use shared::InUse;
 
-pub(crate) use lifetime::{Lease, Lifetime, count_retired};
+pub(crate) use lease::Lease;
 
 /// The upstream connections of a core. Clones are handles to the same pool.
 #[derive(Clone)]
@@ -288,7 +290,7 @@ impl Upstream {
     /// A new connection for the caller alone.
     async fn connect_alone(&self) -> Result<Connection, ClientError> {
         let permit = Permit::new(self);
-        let (transport, lifetime) = self.open(AlpnOffer::Http2AndHttp1).await?;
+        let (transport, lifetime) = self.open(AlpnOffer::All).await?;
         Ok(self.begin(transport, lifetime, permit))
     }
 
@@ -447,7 +449,7 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
                 return Err(ClientError::Busy);
             }
             let permit = Permit::new(&upstream);
-            let (transport, lifetime) = upstream.open(AlpnOffer::Http1).await?;
+            let (transport, lifetime) = upstream.open(AlpnOffer::ExclusiveOnly).await?;
             Ok(upstream.begin_exclusive(transport, lifetime, permit))
         }
     }

@@ -14,76 +14,20 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use blitz_proto::{Fields, Limits, ResponseHead};
-use blitz_reactor::{Address, Cause, Chunk, Listener, Parked, Resume, Slice, Socket, TaskKey};
+use blitz_reactor::{Address, Cause, Listener, Parked, Resume, Slice, Socket, TaskKey};
 use slab::Slab;
 
 use self::streams::IS_MULTIPLEXED;
 use crate::conn::{exclusive, first_bytes, multiplexed};
 use crate::counters::count;
 use crate::default_headers::DefaultHeaders;
-use crate::drain::Drain;
-use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme, Service};
 use crate::free_list::FreeList;
-use crate::tls::TlsSlot;
+use crate::options::ServeOptions;
 use crate::transport::{ParkedTransport, Transport};
 
-/// How connections are served.
-#[derive(Clone)]
-pub struct ServeOptions {
-    /// Bounds and deadlines.
-    pub limits: Limits,
-    /// Value of the `Server` field for responses without this field.
-    pub server: Option<String>,
-    /// Whether responses without `Date` get one. RFC 9110, section 6.6.1, requires it of servers
-    /// with a clock.
-    pub date: bool,
-    /// The scheme of requests on this listener.
-    pub scheme: Scheme,
-    /// TLS of the listener. With it requests have the scheme `https`, whatever `scheme` is.
-    pub tls: Option<TlsSlot>,
-    /// Whether clients in clear text must begin with HTTP/2's preface. Other clients get GOAWAY
-    /// instead of an HTTP/1.1 response. Over TLS this has no effect: ALPN negotiates the version.
-    pub http2_only: bool,
-    /// Decides which clients may switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2;
-    /// RFC 9113 removed it). By default none. Requests on a switched connection bypass the access
-    /// rules of a proxy in front. Therefore clients of unix sockets, and requests with `Via`,
-    /// `Forwarded`, `X-Real-IP` or `X-Forwarded-*`, never switch.
-    pub h2c_upgrade: Option<Rc<H2cUpgrade>>,
-    /// Makes the content of responses that the core generates, for example to malformed requests,
-    /// from the fields received so far. It may change the status and add fields such as
-    /// `Content-Type`. By default, and if it returns `None`, the content is problem+json (RFC 9457)
-    /// if a received `Accept` allows it, otherwise one line of plain text.
-    pub refusal: Option<Rc<RefusalContent>>,
-    /// Stops serving gracefully; by default the core's own handle.
-    pub drain: Drain,
-}
-
-/// See [`ServeOptions::h2c_upgrade`].
-pub type H2cUpgrade = dyn Fn(&Peer) -> bool;
-
-/// See [`ServeOptions::refusal`].
-pub type RefusalContent = dyn Fn(Refusal, &Fields, &mut ResponseHead) -> Option<Chunk>;
-
-impl Default for ServeOptions {
-    fn default() -> ServeOptions {
-        ServeOptions {
-            limits: Limits::default(),
-            server: None,
-            date: true,
-            scheme: Scheme::Http,
-            tls: None,
-            http2_only: false,
-            h2c_upgrade: None,
-            refusal: None,
-            drain: Drain::of_core(),
-        }
-    }
-}
-
-/// Serves all connections of `listener` until the options' [`Drain`] is triggered, and then until
-/// the running exchanges have ended or its deadline has passed.
+/// Serves all connections of `listener` until the options' [`Drain`](crate::Drain) is triggered, and
+/// then until the running exchanges have ended or its deadline has passed.
 pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<ServeOptions>) {
     let acceptor = Acceptor::new(service, options, listener.local());
     while let Some(socket) = acceptor.accept(&listener).await {
@@ -226,7 +170,7 @@ impl<S: Service> Acceptor<S> {
     fn start(self: Rc<Self>, transport: Transport, key: usize, empty_lines: usize, first: Slice) {
         match transport {
             Transport::Plain(socket)
-                if !self.options.http2_only && first_bytes::may_be_multiplexed(&first) =>
+                if !self.options.multiplexed_only && first_bytes::may_be_multiplexed(&first) =>
             {
                 self.detect_version(socket, key, empty_lines, first);
             }
@@ -244,7 +188,7 @@ impl<S: Service> Acceptor<S> {
         first: Slice,
     ) {
         let is_multiplexed = match transport.info() {
-            None => self.options.http2_only || first_bytes::are_multiplexed(&first),
+            None => self.options.multiplexed_only || first_bytes::are_multiplexed(&first),
             Some(_) => transport.protocol().capabilities().multiplexes,
         };
         let peer = self.peer(&transport);

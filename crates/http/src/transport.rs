@@ -177,10 +177,8 @@ impl Transport {
 
     /// The protocol that ALPN negotiated; HTTP/1.1 in clear text.
     pub(crate) fn protocol(&self) -> Protocol {
-        match self.info() {
-            Some(info) if info.is_h2() => Protocol::Http2,
-            Some(_) | None => Protocol::Http1,
-        }
+        let alpn = self.info().and_then(|info| info.alpn.as_deref());
+        Protocol::of_alpn(alpn)
     }
 
     /// Whether the connection ended without close_notify, as after an attack. In clear text

@@ -30,7 +30,6 @@ pub mod message;
 pub mod path;
 mod priority;
 mod scan;
-mod target;
 
 pub use error::{Blame, Error, ErrorKind, Side};
 pub use limits::Limits;

@@ -9,6 +9,7 @@ mod name;
 mod request;
 mod response;
 mod status;
+pub(crate) mod target;
 
 use crate::error::ErrorKind;
 

@@ -17,7 +17,7 @@ use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{Driver, DriverKind, IoChoice, RingHandle, WaitPolicy, Workers};
 use crate::executor::{self, Tasks};
-use crate::mailbox::{self, Mailbox};
+use crate::mailbox::{Mailbox, Message};
 use crate::socket::{self, SocketTable, Sockets};
 use crate::timer::{Clock, Random, TimerTarget, Wheel};
 use crate::trim::Trim;
@@ -214,11 +214,29 @@ impl Core {
         self.drop_sent();
         let notified = self.sockets.borrow_mut().driver.take_notified();
         if notified {
-            mailbox::drain(self);
+            self.read_mailbox();
         }
         self.fire_timers();
         self.counters.turns.add(1);
         Ok(())
+    }
+
+    /// Handles the messages of other threads.
+    fn read_mailbox(&self) {
+        if self.mailbox.begin_to_read() {
+            self.counters.mailbox_overflows.add(1);
+            self.tasks.borrow_mut().wake_all(self.slot);
+        }
+        for message in self.mailbox.take_messages() {
+            match message {
+                Message::Wake(id) => self.tasks.borrow_mut().wake(id),
+                Message::Run(job) => {
+                    if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                        self.counters.task_panics.add(1);
+                    }
+                }
+            }
+        }
     }
 
     fn handle_reports(&self) {

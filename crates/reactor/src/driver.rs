@@ -5,32 +5,38 @@
 //! was cancelled; only then are its memory and descriptor released.
 
 mod epoll;
+mod handle;
 mod notify;
+mod pending;
 pub mod probe;
+mod report;
 #[cfg(feature = "simulation")]
 pub(crate) mod sim;
 mod system;
 mod uring;
+mod wait_policy;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use self::system::RawAddress;
-use crate::buffer::{Pool, Slice};
+use crate::buffer::Pool;
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Address, Pending, SocketKey};
+use crate::socket::{Address, SocketKey};
 
+pub(crate) use self::handle::Handle;
 pub(crate) use self::notify::{Notifier, RingHandle};
+pub(crate) use self::pending::Pending;
+pub(crate) use self::report::{Event, Received};
 pub(crate) use self::system::{
-    Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener, enlarge_descriptor_table,
-    is_aborted_by_peer, is_cancelled, pin_to, processors, raise_descriptor_limit, reserve,
-    set_processors, trim_heap,
+    Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener,
+    enlarge_descriptor_table, is_aborted_by_peer, is_cancelled, pin_to, processors,
+    raise_descriptor_limit, reserve, set_processors, trim_heap,
 };
+pub(crate) use self::wait_policy::WaitPolicy;
 
 /// Which driver to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,29 +71,6 @@ impl std::fmt::Display for DriverKind {
     }
 }
 
-/// A socket or listener that a driver has open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Handle(RawFd);
-
-impl Handle {
-    fn of(fd: RawFd) -> Handle {
-        Handle(fd)
-    }
-
-    fn fd(self) -> RawFd {
-        self.0
-    }
-}
-
-/// A listener that a driver has opened.
-pub(crate) struct Listening {
-    pub(crate) handle: Handle,
-    /// The bound address, with the actual port.
-    pub(crate) address: Address,
-    /// Removes the file of a unix socket when the last core drops it.
-    pub(crate) file: Option<Arc<UnixListener>>,
-}
-
 /// The threads that run blocking jobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Workers {
@@ -107,53 +90,6 @@ impl Workers {
             Workers::Caller => job(),
         }
     }
-}
-
-/// The report of an operation.
-pub(crate) enum Event {
-    Accepted {
-        listener: u32,
-        result: Result<Handle, i32>,
-        more: bool,
-    },
-    Connected {
-        socket: SocketKey,
-        error: i32,
-    },
-    Received {
-        socket: SocketKey,
-        received: Received,
-        more: bool,
-    },
-    Sent {
-        socket: SocketKey,
-        result: Result<usize, i32>,
-    },
-}
-
-/// The result of a receive.
-pub(crate) enum Received {
-    Bytes(Slice),
-    /// FIN.
-    End,
-    /// The pool had no free buffer (rule 2).
-    NoBuffers,
-    /// The operation ended without a result: it was cancelled, or its limit was reached.
-    Nothing,
-    Failed(i32),
-}
-
-/// How a driver waits for completions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WaitPolicy {
-    /// The longest wait; `None` waits until a completion arrives.
-    pub(crate) timeout: Option<Duration>,
-    /// Sockets that received recently. With many of them the driver waits a moment for several
-    /// completions, which saves system calls and does not raise the median latency.
-    pub(crate) busy_sockets: usize,
-    /// Whether tasks are held back until running requests are done. The driver then reaps all
-    /// completions that are available, not only those that one system call returns.
-    pub(crate) reap_all: bool,
 }
 
 /// A driver. An enum instead of a type parameter, because the choice is made at run time; it costs a

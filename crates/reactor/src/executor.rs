@@ -3,6 +3,7 @@
 mod admission;
 mod blocking;
 mod pool_future;
+mod task_id;
 mod tasks;
 mod waker;
 
@@ -16,8 +17,8 @@ pub use admission::{consume_admission, poll_admission};
 pub use blocking::blocking;
 pub use pool_future::PoolFuture;
 pub(crate) use pool_future::free_unused;
+pub(crate) use task_id::TaskId;
 pub(crate) use tasks::{Tasks, main_waker, run_ready};
-pub(crate) use waker::{TaskId, wake_local};
 
 /// Starts a task on the calling core.
 ///

@@ -1,15 +1,13 @@
 //! Messages from other threads to a core: a bounded queue and a notification (rule 6).
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::core::Core;
 use crate::driver::{Notifier, RingHandle};
-use crate::executor::{TaskId, wake_local};
+use crate::executor::TaskId;
 
 /// Most reactors of one process at a time.
 const REACTORS_MAX: usize = 1 << 12;
@@ -102,6 +100,19 @@ impl Mailbox {
         Ok(())
     }
 
+    /// Takes the notification back before the messages are read. True if wakes were lost.
+    pub(crate) fn begin_to_read(&self) -> bool {
+        self.notifier.clear();
+        // Cleared before reading: a message that is posted after this line notifies the core again.
+        self.notified.swap(false, Ordering::AcqRel);
+        self.overflowed.swap(false, Ordering::AcqRel)
+    }
+
+    /// The queued messages, at most as many as the queue holds.
+    pub(crate) fn take_messages(&self) -> impl Iterator<Item = Message> {
+        (0..MESSAGES_MAX).map_while(|_| self.messages.pop())
+    }
+
     fn notify(&self) {
         if self.notified.swap(true, Ordering::AcqRel) {
             return;
@@ -126,28 +137,5 @@ pub(crate) fn post_wake(core: u16, id: TaskId) {
     if mailbox.post(Message::Wake(id)).is_err() {
         mailbox.overflowed.store(true, Ordering::Release);
         mailbox.notify();
-    }
-}
-
-/// Handles the queued messages. The core calls it after a notification.
-pub(crate) fn drain(core: &Core) {
-    let mailbox = &core.mailbox;
-    mailbox.notifier.clear();
-    // Cleared before reading: a message that is posted after this line notifies the core again.
-    mailbox.notified.swap(false, Ordering::AcqRel);
-    if mailbox.overflowed.swap(false, Ordering::AcqRel) {
-        core.counters.mailbox_overflows.add(1);
-        core.tasks.borrow_mut().wake_all(core.slot);
-    }
-    for _ in 0..MESSAGES_MAX {
-        match mailbox.messages.pop() {
-            Some(Message::Wake(id)) => wake_local(core, id),
-            Some(Message::Run(job)) => {
-                if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                    core.counters.task_panics.add(1);
-                }
-            }
-            None => return,
-        }
     }
 }

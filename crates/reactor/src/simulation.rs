@@ -7,6 +7,7 @@
 
 mod local;
 mod peer;
+mod random;
 mod stream;
 
 use std::cell::RefCell;
@@ -29,6 +30,7 @@ use crate::socket::Address;
 
 #[doc(hidden)]
 pub use self::local::register;
+pub use self::random::Random;
 pub use self::stream::{Acceptor, Stream};
 pub use crate::driver::sim::Conditions;
 

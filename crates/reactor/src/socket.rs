@@ -4,6 +4,7 @@ mod address;
 mod commands;
 mod entry;
 mod events;
+mod key;
 mod listener;
 mod outgoing;
 mod shortage;
@@ -22,9 +23,9 @@ use crate::buffer::{Chunk, Slice};
 use crate::core;
 
 pub use address::Address;
-pub(crate) use entry::{Action, Parking, Pending};
+pub(crate) use entry::{Action, Parking};
+pub(crate) use key::SocketKey;
 pub use listener::Listener;
-pub(crate) use slab::SocketKey;
 pub(crate) use table::{SocketTable, Sockets};
 
 /// One stream socket of this core. Dropping it cancels pending operations and closes immediately,

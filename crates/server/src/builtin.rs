@@ -5,7 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use blitz_http::{BodyLength, Name, sleep, wall_clock};
 use serde::{Deserialize, Serialize};
 
-use crate::extract::{ContentError, Query};
+use crate::body::ContentError;
+use crate::extract::Query;
 use crate::{App, Json, Method, Problem, Request, Response, Status};
 
 /// Most bytes that `/data` sends.

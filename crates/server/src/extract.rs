@@ -32,7 +32,8 @@ use crate::response::Response;
 use crate::site::States;
 
 pub use crate::arena::Arena;
-pub use body::{Body, ContentError, Form, Json, Text};
+pub use crate::body::{Body, ContentError};
+pub use body::{Form, Json, Text};
 pub use head::{Headers, Query};
 pub use path::Path;
 pub use state::{Local, Shared, State};

@@ -15,6 +15,7 @@
 
 mod app;
 mod arena;
+mod body;
 mod build;
 pub mod builtin;
 mod certificates;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use blitz_http::{Fields, Method, Peer, Pooled, RequestHead};
 
-use crate::extract::Body;
+use crate::body::Body;
 use crate::router::Params;
 use crate::site::{CoreSite, RouteId};
 

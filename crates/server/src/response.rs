@@ -6,7 +6,7 @@ use blitz_http::{
 };
 use bytes::Bytes;
 
-use crate::extract::ContentError;
+use crate::body::ContentError;
 use crate::problem::Problem;
 
 /// A response to a request.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use blitz_http::{Chunk, Exchange, Name, PoolFuture, Responder, Status};
 
-use crate::extract::Body;
+use crate::body::Body;
 use crate::outcome::Outcome;
 use crate::problem::{Problem, prefers_text};
 use crate::request::Request;

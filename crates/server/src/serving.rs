@@ -349,7 +349,7 @@ async fn serve_all<S: Service>(
     let serving = listeners.into_iter().map(|(listener, config)| {
         let options = ServeOptions {
             tls: config.tls.clone(),
-            http2_only: config.http2_only,
+            multiplexed_only: config.http2_only,
             ..options.clone()
         };
         Box::pin(blitz_http::serve(

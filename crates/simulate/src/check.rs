@@ -15,10 +15,10 @@ use crate::plan::{Plan, Reach};
 use crate::shrink::shrink;
 use crate::{client, upstream};
 
-/// Virtual time in which everything has to be over.
+/// Virtual time after which a run must have ended.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// Virtual time after which nothing idle is kept any more.
+/// Virtual time after which no idle connection is kept.
 const IDLE_MAX: Duration = Duration::from_secs(100);
 
 /// Interval of the checks for silent requests.
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 const SOCKETS_MAX: usize = 10_000;
 
-/// What a run that found nothing has done.
+/// The result of a run without violations.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
     /// Requests that were sent.
@@ -37,16 +37,16 @@ pub struct Summary {
     pub trace: Vec<String>,
 }
 
-/// What was found, and the events that led to it if they were kept.
+/// The violations of a run, and the events before them if they were kept.
 #[derive(Debug)]
 pub struct Failure {
     /// The seed of the run.
     pub seed: u64,
-    /// What must not have happened, in order.
+    /// The violations, in order.
     pub violations: Vec<String>,
     /// Events of the network and the peers.
     pub trace: Vec<String>,
-    /// The plan, if it was made smaller.
+    /// The smallest plan that fails, if the plan was shrunk.
     pub shrunk: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Carries out the run of a seed.
+/// Runs one seed.
 ///
 /// # Errors
 /// [`Failure`].
@@ -68,7 +68,7 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Summary, Failure> {
     carry_out(&Plan::new(seed), keeps_trace)
 }
 
-/// As [`run`], and makes a failure as small as it can: fewer clients, requests and faults.
+/// As [`run`], and shrinks the plan of a failure: fewer clients, requests and faults.
 ///
 /// # Errors
 /// [`Failure`] of the smallest plan that was found, which it names.
@@ -170,7 +170,7 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
     }
     if stop != Stop::Done {
         return ledger.violate(format!(
-            "{stop:?} with {} of {all} requests",
+            "the run stopped ({stop:?}) when {} of {all} requests had ended",
             ledger.ended()
         ));
     }
@@ -189,7 +189,10 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
         };
         let idle = counters.upstream_idle as usize;
         if idle > limits.pool_idle_max {
-            ledger.violate(format!("core {core}: {idle} idle connections in its pool"));
+            ledger.violate(format!(
+                "the pool of core {core} holds {idle} idle connections, its limit is {}",
+                limits.pool_idle_max
+            ));
         }
         // A task for every connection and for every stream of a client, and as many that are over
         // and will be dropped at their next turn.
@@ -197,7 +200,7 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
         let tasks_max = before.tasks + 2 * (held.sockets + streams);
         if held.tasks > tasks_max || held.sockets > SOCKETS_MAX {
             ledger.violate(format!(
-                "core {core} holds {held:?}, at most {tasks_max} tasks"
+                "core {core} holds {held:?}; the limits are {tasks_max} tasks and {SOCKETS_MAX} sockets"
             ));
         }
     }
@@ -209,7 +212,9 @@ fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
     for (core, before) in before.iter().enumerate() {
         let after = world.holdings(core);
         if after != *before {
-            ledger.violate(format!("core {core} holds {after:?} and held {before:?}"));
+            ledger.violate(format!(
+                "core {core} leaks: idle, it holds {after:?}; at its start it held {before:?}"
+            ));
         }
         world.on_core(core, || Drain::of_core().trigger(Duration::ZERO));
     }
@@ -219,11 +224,16 @@ fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
             ledger.violate(format!("a task of core {core} has panicked"));
         }
         if world.holdings(core).is_some() {
-            ledger.violate(format!("core {core} does not end"));
+            ledger.violate(format!(
+                "core {core} has not ended {IDLE_MAX:?} after its drain"
+            ));
         }
     }
     if world.open_sockets() > 0 {
-        ledger.violate(format!("{} sockets are left", world.open_sockets()));
+        ledger.violate(format!(
+            "{} sockets are open after all cores have ended",
+            world.open_sockets()
+        ));
     }
 }
 

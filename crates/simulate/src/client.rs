@@ -1,31 +1,28 @@
-//! Clients: hyper's, which send what the plan says and compare what they get.
+//! Clients with hyper: they send planned requests and compare the responses.
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use blitz_http::Address;
-use blitz_reactor::simulation::World;
 use http::{Request as HttpRequest, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
 
-use crate::content::{Receiving, Sending};
-use crate::io::{Io, Pauses, Tasks};
+use crate::content::{ID, Receiving, Sending};
+use crate::io::{Io, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
 use crate::plan::{Call, Client, Content, Fault, Request, Version};
 use crate::raw::Broken;
-use crate::upstream::ID;
 use crate::{raw_client, raw_http2, tunnel};
 
-/// Time in which the settings of the gateway arrive.
+/// Longest time until the SETTINGS of the gateway arrive.
 const SETTINGS_MAX: Duration = Duration::from_secs(1);
 
-/// What sends requests on one connection.
+/// The sender of requests on one connection.
 #[derive(Debug)]
 enum Sender {
     Http1(hyper::client::conn::http1::SendRequest<Sending>),
@@ -42,7 +39,7 @@ impl Sender {
         }
     }
 
-    /// Another handle to a connection of HTTP/2.
+    /// Another handle to the HTTP/2 connection.
     fn another(&self) -> Option<Sender> {
         match self {
             Sender::Http1(_) => None,
@@ -85,7 +82,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address
             continue;
         };
         if request.tunnel.is_some() {
-            // hyper does not ask before it has seen that the gateway allows it.
+            // hyper sends no extended CONNECT before the SETTINGS of the gateway allow it.
             ledger.world.sleep(SETTINGS_MAX).await;
         }
         ledger.begin(&request, pulse);
@@ -93,7 +90,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address
         let exchange = exchange(Rc::clone(&ledger), request, answered, Rc::clone(pulse));
         match client.version {
             Version::Http2 => {
-                // hyper closes the connection of a tunnel when nobody holds its sender.
+                // hyper closes the connection of a tunnel when its sender is dropped.
                 let held = sender.another();
                 ledger.world.spawn(async move {
                     exchange.await;
@@ -129,7 +126,7 @@ async fn connect(
         Version::Http2 => {
             let tasks = Tasks(world.clone());
             let shaken = hyper::client::conn::http2::Builder::new(tasks)
-                // As many as the smallest limit, until the gateway has said its own.
+                // The smallest limit of all plans, until the SETTINGS of the gateway arrive.
                 .initial_max_send_streams(3)
                 .initial_stream_window_size(client.windows.stream)
                 .initial_connection_window_size(client.windows.connection)
@@ -172,7 +169,7 @@ fn message(ledger: &Ledger, request: &Request) -> HttpRequest<Sending> {
     message.expect("the plan has valid requests")
 }
 
-/// One request until its end; whether the connection can be used again.
+/// Carries out one request. Returns whether the connection can be reused.
 async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, pulse: Pulse) -> bool {
     let leaves = match request.fault {
         Some(Fault::ClientLeaves(after)) => Some(after),
@@ -188,24 +185,7 @@ async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, puls
     matches!(ending, Ending::Complete | Ending::Refused(_))
 }
 
-/// The output of `future`, unless the time is over before.
-pub(crate) async fn within<F: Future>(
-    world: &World,
-    limit: Option<Duration>,
-    mut future: Pin<&mut F>,
-) -> Option<F::Output> {
-    let Some(limit) = limit else {
-        return Some(future.await);
-    };
-    let mut over = pin!(world.sleep(limit));
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
-    })
-    .await
-}
-
-/// Compares an answer with the plan.
+/// Compares a response with the plan.
 async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending {
     let answer = match answered.await {
         Ok(answer) => answer,
@@ -265,7 +245,7 @@ async fn judge_tunnel(ledger: &Ledger, request: &Request, answer: Response<Incom
     }
 }
 
-/// The status with which the gateway refused; that of gRPC stands in a field.
+/// The status of a response that the gateway generated; a gRPC status is a field.
 fn refused(request: &Request, answer: &Response<Incoming>) -> u16 {
     let status = answer.status().as_u16();
     match request.call {
@@ -280,7 +260,7 @@ fn is_refusal(error: &hyper::Error) -> bool {
     reason == Some(h2::Reason::REFUSED_STREAM)
 }
 
-/// Reads an answer of the gateway to its end.
+/// Reads a response of the gateway to its end.
 async fn drain(status: u16, body: Incoming) -> Ending {
     let mut body = pin!(body);
     loop {

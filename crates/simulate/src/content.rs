@@ -1,4 +1,4 @@
-//! Contents that follow from a seed: sent in pieces with pauses, and compared byte by byte.
+//! Content that follows from a seed: sent in pieces with pauses, and compared byte by byte.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -16,18 +16,21 @@ use http_body::{Body, Frame, SizeHint};
 use crate::plan::{Call, Content};
 use crate::random::Random;
 
-/// Pauses of a content, about.
+/// Average number of pauses of one content.
 const PAUSES: u64 = 10;
 
 const WORD_BYTES: u64 = 8;
 
-/// The trailer field that says which content it follows.
+/// The field with the number of a request, in the request and in its response.
+pub(crate) const ID: &str = "x-id";
+
+/// The trailer field with the seed of the content.
 pub(crate) const TRAILER: &str = "x-trailer";
 
-/// How a call ended.
+/// The status of a call.
 const GRPC_STATUS: &str = "grpc-status";
 
-/// In front of a message of gRPC, and of the trailers of gRPC-Web: a flag and a length.
+/// The prefix of gRPC messages and of gRPC-Web trailers: a flag and a length.
 const FRAME_HEADER_BYTES: usize = 5;
 
 /// The flag of trailers.
@@ -58,21 +61,21 @@ pub(crate) fn trailers(content: &Content) -> [(&'static str, String); 2] {
     ]
 }
 
-/// A content on its way out.
+/// Content that is being sent.
 pub(crate) struct Sending {
     content: Content,
-    /// What is sent instead of it.
+    /// The encoded content, which is sent instead.
     encoded: Option<Vec<u8>>,
     at: u64,
     has_sent_trailers: bool,
     random: Random,
     world: World,
     pause: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Where sending fails, if it does.
+    /// The offset at which sending fails as planned.
     fails_at: Option<u64>,
 }
 
-/// That a content ends on purpose before it is complete.
+/// The error of content that ends early as planned.
 #[derive(Debug)]
 pub(crate) struct GivenUp;
 
@@ -126,7 +129,7 @@ impl Sending {
         }
     }
 
-    /// What comes when all content was sent.
+    /// The end of the content: an error, trailers, or nothing.
     fn end(&mut self) -> Option<Result<Frame<Bytes>, GivenUp>> {
         if self.fails_at.is_some() {
             return Some(Err(GivenUp));
@@ -166,10 +169,10 @@ impl Body for Sending {
             .min(end - this.at);
         let piece = this.piece(this.at..this.at + n);
         this.at += n;
+        // A shortened plan may have no content left, and still send some before its fault.
+        let chance = (500 * PAUSES * this.content.piece).checked_div(this.content.bytes);
         if let Some(pause) = this.content.pause
-            && this
-                .random
-                .chance(500 * PAUSES * this.content.piece / this.content.bytes)
+            && this.random.chance(chance.unwrap_or(0))
         {
             let world = this.world.clone();
             this.pause = Some(Box::pin(async move { world.sleep(pause).await }));
@@ -189,12 +192,12 @@ impl Body for Sending {
     }
 }
 
-/// A content on its way in.
+/// Content that is being received.
 pub(crate) struct Receiving<'a> {
     content: &'a Content,
     at: u64,
     has_trailers: bool,
-    /// An answer of gRPC-Web, which is compared when all of it is there.
+    /// A gRPC-Web response, which is compared when it is complete.
     web: Option<Web>,
 }
 
@@ -236,7 +239,7 @@ impl Receiving<'_> {
         self.take_trailer(field)
     }
 
-    /// Compares the trailer that says which content it follows.
+    /// Compares the trailer with the seed of the content.
     pub(crate) fn take_trailer(&mut self, field: Option<&[u8]>) -> Result<(), String> {
         if field != Some(self.content.seed.to_string().as_bytes()) {
             return Err(format!("the trailer is {field:?}"));
@@ -286,7 +289,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// Takes an answer of gRPC-Web apart: the content, and a frame of trailers.
+    /// Splits a gRPC-Web response into content and a frame of trailers.
     fn end_web(&mut self, web: Web) -> Result<(), String> {
         let mut bytes = web.received;
         if web.is_text {
@@ -314,5 +317,39 @@ impl Receiving<'_> {
             line.strip_prefix(TRAILER.as_bytes())?.strip_prefix(b":")
         });
         self.take_trailer(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use blitz_reactor::simulation::Conditions;
+
+    use super::*;
+
+    /// Shrinking halves the bytes of an answer down to none, and its fault may stay behind them.
+    #[test]
+    fn an_empty_content_may_pause_and_fail_later() {
+        let content = Content {
+            pause: Some(Duration::from_millis(1)),
+            ..Content::none()
+        };
+        let world = World::new(1, Conditions::calm());
+        let sent = Rc::new(std::cell::Cell::new(None));
+        let mut sending = Sending::new(&content, &world, Some(3));
+        let result = Rc::clone(&sent);
+        world.spawn(async move {
+            let mut bytes = 0;
+            while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut sending).poll_frame(cx)).await {
+                bytes += frame.data_ref().map_or(0, Bytes::len);
+            }
+            result.set(Some(bytes));
+        });
+        world.run(Duration::from_secs(1), || sent.get().is_some());
+        world.close();
+        assert_eq!(sent.get(), Some(3));
     }
 }

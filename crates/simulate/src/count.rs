@@ -1,4 +1,4 @@
-//! Whole requests of one kind, on a machine without faults, so that their instructions can be counted.
+//! Requests of one kind on a machine without faults, for counting their instructions.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use blitz_gateway::{Gateway, Options};
 use blitz_http::Address;
-use blitz_reactor::simulation::{Conditions, Stop, World};
+use blitz_reactor::simulation::{Conditions, Stop, Stream, World};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -18,12 +18,12 @@ use hyper::service::service_fn;
 use crate::io::{Io, Tasks};
 use crate::raw::{Framing, Raw};
 
-/// Connections of clients of HTTP/1.1, and streams at a time over HTTP/2.
+/// Connections of HTTP/1.1 clients, or concurrent streams of the HTTP/2 client.
 const AT_ONCE: usize = 16;
 
 const HELLO: &str = "Hello, World!";
 
-/// What is counted: its name, the versions on both sides, and the bytes of the answer.
+/// A kind of request: its name, the versions on both sides, and the bytes of the response.
 struct Kind {
     name: &'static str,
     client_is_http2: bool,
@@ -65,7 +65,7 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name)
 }
 
-/// Has a simulated gateway serve so many requests of a kind.
+/// Sends this number of requests of a kind through a simulated gateway.
 ///
 /// # Errors
 /// There is no such kind, or a request failed.
@@ -110,26 +110,20 @@ pub fn serve(name: &str, requests: usize) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     world.run(Duration::from_millis(1), || false);
     let done = Rc::new(Cell::new(0));
-    for client in 0..AT_ONCE {
-        let share = share(requests, client);
-        if !kind.client_is_http2 {
-            world.spawn(ask_http1(
-                world.clone(),
-                address.clone(),
-                share,
-                kind.answer_bytes,
-                Rc::clone(&done),
-            ));
+    let load = |requests| Load {
+        world: world.clone(),
+        gateway: address.clone(),
+        requests,
+        bytes: kind.answer_bytes,
+        done: Rc::clone(&done),
+    };
+    match kind.client_is_http2 {
+        true => world.spawn(ask_http2(load(requests))),
+        false => {
+            for client in 0..AT_ONCE {
+                world.spawn(ask_http1(load(share(requests, client))));
+            }
         }
-    }
-    if kind.client_is_http2 {
-        world.spawn(ask_http2(
-            world.clone(),
-            address,
-            requests,
-            kind.answer_bytes,
-            Rc::clone(&done),
-        ));
     }
     let stop = world.run(Duration::from_secs(3_600), || done.get() == requests);
     let answered = done.get();
@@ -140,7 +134,7 @@ pub fn serve(name: &str, requests: usize) -> Result<(), String> {
     }
 }
 
-/// How many of the requests are those of one client.
+/// The number of requests that one client sends.
 fn share(requests: usize, client: usize) -> usize {
     requests / AT_ONCE + usize::from(client < requests % AT_ONCE)
 }
@@ -157,7 +151,7 @@ async fn answer_http1(mut raw: Raw, bytes: usize) {
     }
 }
 
-async fn answer_http2(world: World, stream: Rc<blitz_reactor::simulation::Stream>, bytes: usize) {
+async fn answer_http2(world: World, stream: Rc<Stream>, bytes: usize) {
     let service = service_fn(move |_: Request<Incoming>| async move {
         let content = Whole(Some(Bytes::from(vec![b'x'; bytes])));
         Response::builder()
@@ -166,25 +160,37 @@ async fn answer_http2(world: World, stream: Rc<blitz_reactor::simulation::Stream
     });
     let mut builder = hyper::server::conn::http2::Builder::new(Tasks(world));
     builder.auto_date_header(false);
-    // What went wrong shows at the client.
+    // The client notices an error.
     let _ = builder
         .serve_connection(Io::new(stream, || ()), service)
         .await;
 }
 
-async fn ask_http1(
+/// The requests of one connection.
+struct Load {
     world: World,
     gateway: Address,
     requests: usize,
+    /// Bytes of each response.
     bytes: usize,
+    /// Complete responses of all connections.
     done: Rc<Cell<usize>>,
-) {
-    let Ok(stream) = world.connect(&gateway).await else {
+}
+
+impl Load {
+    async fn connect(&self) -> Option<Rc<Stream>> {
+        self.world.connect(&self.gateway).await.ok().map(Rc::new)
+    }
+}
+
+async fn ask_http1(load: Load) {
+    let Some(stream) = load.connect().await else {
         return;
     };
     let pulse = Rc::new(Cell::new(Duration::ZERO));
-    let mut raw = Raw::new(Rc::new(stream), &world, pulse);
-    for _ in 0..requests {
+    let mut raw = Raw::new(stream, &load.world, pulse);
+    let expected = Framing::Length(load.bytes as u64);
+    for _ in 0..load.requests {
         let asked = raw.write(b"GET /hello HTTP/1.1\r\nhost: gateway\r\n\r\n");
         if asked.await.is_err() {
             return;
@@ -192,32 +198,26 @@ async fn ask_http1(
         let Ok(Some(head)) = raw.head().await else {
             return;
         };
-        let is_right = head
-            .framing(true)
-            .is_ok_and(|framing| framing == Framing::Length(bytes as u64));
-        if !is_right
-            || raw
-                .content(Framing::Length(bytes as u64), None)
-                .await
-                .is_err()
-        {
+        let is_right = head.framing(true).is_ok_and(|framing| framing == expected);
+        if !is_right || raw.content(expected, None).await.is_err() {
             return;
         }
-        done.set(done.get() + 1);
+        load.done.set(load.done.get() + 1);
     }
 }
 
-async fn ask_http2(
-    world: World,
-    gateway: Address,
-    requests: usize,
-    bytes: usize,
-    done: Rc<Cell<usize>>,
-) {
-    let Ok(stream) = world.connect(&gateway).await else {
+async fn ask_http2(load: Load) {
+    let Some(stream) = load.connect().await else {
         return;
     };
-    let io = Io::new(Rc::new(stream), || ());
+    let Load {
+        world,
+        requests,
+        bytes,
+        done,
+        ..
+    } = load;
+    let io = Io::new(stream, || ());
     let shaken = hyper::client::conn::http2::handshake(Tasks(world.clone()), io).await;
     let Ok((sender, connection)) = shaken else {
         return;
@@ -247,7 +247,7 @@ async fn ask_http2(
     }
 }
 
-/// A content in one piece, or none.
+/// Content of one piece, or none.
 struct Whole(Option<Bytes>);
 
 impl Body for Whole {

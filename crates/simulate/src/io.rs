@@ -1,9 +1,9 @@
-//! What hyper needs of a machine: streams, an executor and a clock.
+//! Adapters for hyper: streams, an executor and a clock.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,11 +24,11 @@ const FRAME_HEADER_BYTES: usize = 9;
 /// Type and flags of the frame that acknowledges SETTINGS.
 const SETTINGS_ACK: [u8; 2] = [0x4, 0x1];
 
-/// A stream of the simulation as hyper reads and writes it. Others may reset the same stream.
+/// A simulated stream with hyper's traits. Other owners may reset the same stream.
 #[derive(Clone)]
 pub(crate) struct Io {
     stream: Rc<Stream>,
-    /// Called when bytes have moved.
+    /// Called when bytes were read or written.
     moved: Rc<dyn Fn()>,
     settings: Option<Rc<SettingsWatch>>,
     /// Kept, since clearing it for every read would be a tenth of a run.
@@ -143,7 +143,7 @@ impl Write for Io {
     }
 }
 
-/// Pauses of a reader between some pieces, no more than a few times.
+/// The pauses of a reader between some pieces, at most `PAUSES_MAX`.
 pub(crate) struct Pauses {
     world: World,
     pause: Option<Duration>,
@@ -159,7 +159,7 @@ impl Pauses {
         }
     }
 
-    /// Waits, if it is time to.
+    /// Waits if a pause is due.
     pub(crate) async fn take(&mut self) {
         if let Some(pause) = self.pause
             && self.left > 0
@@ -183,6 +183,23 @@ where
             future.await;
         });
     }
+}
+
+/// The output of `future`; `None` if the time limit passes first.
+pub(crate) async fn within<F: Future>(
+    world: &World,
+    limit: Option<Duration>,
+    mut future: Pin<&mut F>,
+) -> Option<F::Output> {
+    let Some(limit) = limit else {
+        return Some(future.await);
+    };
+    let mut over = pin!(world.sleep(limit));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What has become of every request, as its peers have seen it.
+//! The state of every request, as reported by its peers, and the rules that it must follow.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,22 +9,22 @@ use blitz_reactor::simulation::World;
 
 use crate::plan::{Client, Fault, Order, Plan, Reach, Request};
 
-/// When bytes last moved on a connection.
+/// The time at which bytes were last sent or received on a connection.
 pub(crate) type Pulse = Rc<Cell<Duration>>;
 
-/// Longest silence of a request, apart from the pauses of the plan.
+/// Longest time without a byte for a request. The pauses of a plan are shorter.
 const SILENCE_MAX: Duration = Duration::from_millis(2_500);
 
-/// Additional silence while a request waits for an upstream connection.
+/// Additional time for requests that wait for an upstream connection.
 const WAITING_MAX: Duration = Duration::from_secs(5);
 
-/// Interval of the looks for a content that is on its way.
+/// Interval of the checks whether content has arrived.
 const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Content that the gateway passes over behind an answer.
+/// Request content that the gateway discards after a response.
 const DISCARDED_MAX: u64 = 64 * 1024;
 
-/// How long a client may wait for an answer behind its FIN.
+/// How long a client may wait for a response after its FIN.
 const HALF_CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// All requests of a run.
@@ -33,20 +33,20 @@ pub(crate) struct Ledger {
     pub(crate) plan: Plan,
     entries: RefCell<BTreeMap<u64, Entry>>,
     violations: RefCell<Vec<String>>,
-    /// Requests that are over.
+    /// Requests that have ended.
     ended: Cell<usize>,
 }
 
 /// One request.
 #[derive(Default)]
 struct Entry {
-    /// Connections that it is on, with the time that each last moved anything.
+    /// The connections that carry it.
     pulses: Vec<Pulse>,
     began: Option<Duration>,
     ended: bool,
-    /// Times that it has arrived at an upstream.
+    /// How often it has arrived at an upstream.
     arrivals: usize,
-    /// Its content has arrived there whole.
+    /// Its content has arrived there completely.
     has_arrived_whole: bool,
 }
 
@@ -54,19 +54,19 @@ struct Entry {
 #[derive(Debug)]
 #[expect(dead_code, reason = "the reasons are shown by `Debug`")]
 pub(crate) enum Ending {
-    /// The client left on purpose.
+    /// The client cancelled it as planned.
     Left,
-    /// An answer of the upstream, complete.
+    /// The complete response of the upstream.
     Complete,
-    /// An answer that the gateway made.
+    /// A response that the gateway generated.
     Refused(u16),
-    /// The gateway refused the stream before it looked at the request (RFC 9113, section 8.7).
+    /// The gateway refused the stream without processing the request (RFC 9113, section 8.7).
     RefusedStream,
-    /// It broke off, for this reason.
+    /// The exchange was aborted, for this reason.
     Cut(hyper::Error),
     /// The same, for a hand-written client.
     Broken(String),
-    /// The answer is not the right one.
+    /// The response is wrong.
     Wrong(String),
 }
 
@@ -95,7 +95,7 @@ impl Ledger {
             .cloned()
     }
 
-    /// Notes what must not have happened.
+    /// Records a violation, which fails the run.
     pub(crate) fn violate(&self, what: String) {
         self.world.note(|| format!("VIOLATION {what}"));
         self.violations.borrow_mut().push(what);
@@ -132,7 +132,7 @@ impl Ledger {
         let most = if request.is_idempotent() { 2 } else { 1 };
         if arrivals > most {
             self.violate(format!(
-                "request {} ({}) has arrived {arrivals} times",
+                "request {} ({}) has arrived at an upstream {arrivals} times, at most {most} are allowed",
                 request.id, request.method
             ));
         }
@@ -142,15 +142,15 @@ impl Ledger {
         self.entry(id, |entry| entry.has_arrived_whole = true);
     }
 
-    /// Waits until the content of a request is at its upstream. While it is on its way the ends of a
-    /// tunnel are not dropped.
+    /// Waits until the content of a request has arrived at its upstream. Until then the ends of a tunnel
+    /// are not dropped.
     pub(crate) async fn await_arrival(&self, id: u64) {
         while !self.entry(id, |entry| entry.has_arrived_whole) {
             self.world.sleep(ARRIVAL_LOOK_EVERY).await;
         }
     }
 
-    /// A request is over for its client.
+    /// A request has ended for its client.
     pub(crate) fn end(&self, request: &Request, ending: &Ending) {
         let now = self.world.now();
         self.ended.set(self.ended() + 1);
@@ -164,7 +164,9 @@ impl Ledger {
         let is_right = self.is_right(request, ending, took, arrivals);
         if !is_right {
             self.violate(format!(
-                "{ending:?} after {arrivals} arrivals and {:.3} s: {request:?}",
+                "request {} must not end with {ending:?}; that was {:.3} s after its start, and it has \
+                 arrived at an upstream {arrivals} times; its plan: {request:?}",
+                request.id,
                 took.as_secs_f64()
             ));
         } else if matches!(ending, Ending::Complete)
@@ -173,7 +175,7 @@ impl Ledger {
             && !whole
         {
             self.violate(format!(
-                "request {} was answered before its content was there",
+                "request {} has a complete response before its content has arrived at the upstream",
                 request.id
             ));
         }
@@ -194,7 +196,7 @@ impl Ledger {
             (Ending::Left, fault) => matches!(fault, Some(Fault::ClientLeaves(_))),
             (Ending::Complete, fault) => arrivals > 0 && fault != Some(Fault::UpstreamCloses),
             (Ending::Refused(503), _) if has_waited => true,
-            // Calls are told in gRPC.
+            // Calls end with a status of gRPC.
             (Ending::Refused(_), _) if !upstream.is_reachable() && request.call.is_some() => true,
             (Ending::Refused(status), _) if upstream.reach == Reach::Silent => *status == 504,
             (Ending::Refused(status), _) if upstream.reach == Reach::Refused => *status == 502,
@@ -223,8 +225,8 @@ impl Ledger {
         clients.find(|client| client.requests.iter().any(|known| known.id == id))
     }
 
-    /// Whether the client of this request resets streams: hyper also resets those of tunnels that
-    /// do not come about.
+    /// Whether the client of this request resets streams: hyper also resets those of tunnels that are
+    /// not opened.
     fn client_leaves(&self, id: u64) -> bool {
         self.client_of(id).is_some_and(|client| {
             let mut requests = client.requests.iter();
@@ -238,12 +240,12 @@ impl Ledger {
         self.client_of(id).is_some_and(|client| client.half_closes)
     }
 
-    /// Whether requests may have to wait for a connection to their upstream.
+    /// Whether requests may wait for an upstream connection.
     fn may_wait(&self) -> bool {
         self.plan.limits.upstream_connections_max < 100
     }
 
-    /// Looks for requests in which nothing moves.
+    /// Finds requests that are stalled.
     pub(crate) fn watch(&self) {
         let now = self.world.now();
         let silent: Vec<String> = self
@@ -253,7 +255,7 @@ impl Ledger {
             .filter(|(_, entry)| entry.began.is_some() && !entry.ended)
             .filter_map(|(id, entry)| {
                 let last = entry.pulses.iter().map(|pulse| pulse.get()).max()?;
-                // The content of a request that waits may take the whole window of its connection.
+                // The content of a waiting request may use up the window of its connection.
                 let waiting = if self.may_wait() {
                     WAITING_MAX
                 } else {
@@ -262,9 +264,13 @@ impl Ledger {
                 let most = SILENCE_MAX + waiting;
                 (now - last > most).then(|| {
                     format!(
-                        "nothing moves since {:.3} s, {} arrivals: {:?}",
+                        "request {id} is stalled: no byte of it has moved since {:.3} s, for more than \
+                         {:.1} s, and it has arrived at an upstream {} times; look in the trace for the \
+                         last event of its connections before {:.3} s; its plan: {:?}",
                         last.as_secs_f64(),
+                        most.as_secs_f64(),
                         entry.arrivals,
+                        last.as_secs_f64(),
                         self.find(*id)
                     )
                 })
@@ -277,7 +283,7 @@ impl Ledger {
         f(self.entries.borrow_mut().entry(id).or_default())
     }
 
-    /// Requests that are over.
+    /// Requests that have ended.
     pub(crate) fn ended(&self) -> usize {
         self.ended.get()
     }

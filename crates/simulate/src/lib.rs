@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
-//! Whole gateways on a simulated machine, checked against peers that do not use our machines.
+//! Whole gateways on a simulated machine, checked by peers that do not use our protocol machines.
 //!
 //! A run follows from its seed: conditions of the network, limits of the gateway, clients, upstreams,
-//! and what goes wrong on purpose. Every request carries a number and a content that follow from the
+//! and faults. Every request carries a number and content that follow from the
 //! plan; the peers compare both byte by byte.
 
 mod check;

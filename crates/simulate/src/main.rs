@@ -13,8 +13,8 @@ use clap::Parser;
 
 /// Checks whole gateways on a simulated machine
 ///
-/// Every run follows from its seed: the network, the limits of the gateway, its clients and upstreams,
-/// and what goes wrong on purpose.
+/// The seed of a run determines everything in it: the network, the limits of the gateway, its clients
+/// and upstreams, and their faults.
 #[derive(Parser)]
 #[command(
     name = "cargo xtask simulate",
@@ -23,40 +23,40 @@ Examples:
   cargo xtask simulate --runs 5000
   cargo xtask simulate --seed-from 1000000 --minutes 30
   cargo xtask simulate --seed 17 --trace
-  cargo xtask simulate --mutants             planted bugs, which have to be found
-  cargo xtask simulate --count               instructions of whole requests, with valgrind
+  cargo xtask simulate --mutants             checks that planted bugs are found
+  cargo xtask simulate --count               counts instructions of whole requests, with valgrind
 
 Exit codes: 0 all runs passed, 1 a run failed, 2 wrong usage."
 )]
 struct Arguments {
-    /// Carries out this run alone; a failure is made smaller, and its events are shown
+    /// Runs this seed only, shrinks its plan if it fails, and shows the events
     #[arg(long, conflicts_with_all = ["seed_from", "runs", "minutes"])]
     seed: Option<u64>,
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed_from: u64,
-    /// How many seeds; 500, or without end with --minutes
+    /// Number of seeds [default: 500, or no limit with --minutes]
     #[arg(long)]
     runs: Option<u64>,
-    /// Ends after this time
+    /// Stops after this number of minutes
     #[arg(long, value_parser = minutes)]
     minutes: Option<Duration>,
-    /// Threads; as many as there are processors
+    /// Threads [default: the number of processors]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Ends with the first failure
+    /// Stops at the first failure
     #[arg(long)]
     first: bool,
     /// Serves requests of this kind without faults, to count their instructions
     #[arg(long, value_name = "KIND", conflicts_with_all = ["seed", "runs", "minutes"])]
     count: Option<String>,
-    /// How many requests --count serves
+    /// Number of requests of --count
     #[arg(long, requires = "count", default_value_t = 1_000)]
     requests: usize,
-    /// Names the kinds that --count knows
+    /// Lists the kinds of --count
     #[arg(long)]
     kinds: bool,
-    /// Shows the events of --seed even if it passes, and does not make a failure smaller
+    /// Shows the events of --seed even if it passes, and does not shrink a failing plan
     #[arg(long, requires = "seed")]
     trace: bool,
 }
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One run with all that there is to say about it; whether it has passed.
+/// Runs one seed and prints its events. Returns whether it passed.
 fn show(seed: u64, with_trace: bool) -> bool {
     let ran = match with_trace {
         true => run(seed, true),
@@ -121,7 +121,7 @@ fn print_all(lines: &[String]) {
     lines.iter().for_each(|line| println!("{line}"));
 }
 
-/// Many runs; whether all have passed.
+/// Runs many seeds. Returns whether all passed.
 fn carry_out(arguments: &Arguments) -> bool {
     let endless = if arguments.minutes.is_some() {
         u64::MAX
@@ -171,7 +171,7 @@ fn carry_out(arguments: &Arguments) -> bool {
     );
     if total.failed > 0 {
         println!(
-            "revision {}; cargo xtask simulate --seed N shows a failure",
+            "revision {}; run `cargo xtask simulate --seed N` to shrink a failure and show its events",
             revision()
         );
     }
@@ -200,7 +200,7 @@ impl Total {
         if now - self.shown > Duration::from_secs(1) && std::io::stderr().is_terminal() {
             self.shown = now;
             eprint!("\r\x1b[K{} runs, {} failed", self.runs, self.failed);
-            // A lost progress line does no harm.
+            // The progress line may be lost.
             let _ = std::io::stderr().flush();
         }
     }

@@ -1,4 +1,4 @@
-//! What a run does, drawn from its seed.
+//! The plan of a run, which follows from its seed.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::random::Random;
 /// Largest content of a message in bytes.
 const CONTENT_MAX: u64 = 300_000;
 
-/// The same for requests that are sent before others are answered.
+/// Largest content of a pipelined request.
 const PIPELINED_MAX: u64 = 8_000;
 
-/// The same for messages of hand-written peers of HTTP/2, which may give credit byte by byte.
+/// Largest content with hand-written HTTP/2 peers, which may give credit byte by byte.
 const RAW_HTTP2_MAX: u64 = 60_000;
 
 const VERSIONS: [Version; 4] = [
@@ -23,7 +23,7 @@ const VERSIONS: [Version; 4] = [
     Version::RawHttp2,
 ];
 
-/// Everything that a run does. The machine's own chance follows from `seed`.
+/// Everything that a run does. The random numbers of the machine follow from `seed` too.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -34,26 +34,26 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<Client>,
 }
 
-/// Servers that the gateway sends requests to.
+/// The servers of one target of the gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Upstream {
     pub(crate) version: Version,
     pub(crate) reach: Reach,
     pub(crate) windows: Windows,
-    /// Hand-written HTTP/2 only: requests are told that nothing was done about them.
+    /// Hand-written HTTP/2 only: how it refuses requests that it has not processed.
     pub(crate) quits: Option<Quits>,
 }
 
-/// How an upstream says that it has not processed a request (RFC 9113, section 8.7).
+/// How an upstream refuses requests that it has not processed (RFC 9113, section 8.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quits {
-    /// Some streams are refused, no request twice.
+    /// It resets some streams with REFUSED_STREAM, at most one per request.
     Refuses,
-    /// One connection ends with GOAWAY after so many requests.
+    /// It sends GOAWAY on one connection after this number of requests.
     GoesAway(u32),
 }
 
-/// How connecting to an upstream goes.
+/// The addresses of an upstream and how they respond to connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     Direct,
@@ -61,20 +61,20 @@ pub(crate) enum Reach {
     SecondAfterRefusal,
     /// It has two addresses, and the first never answers.
     SecondAfterSilence,
-    /// Nobody listens.
+    /// Its only address refuses.
     Refused,
     /// Its only address never answers.
     Silent,
 }
 
-/// Bytes that an end of HTTP/2 lets the other send without credit.
+/// The initial windows that an HTTP/2 peer announces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Windows {
     pub(crate) stream: u32,
     pub(crate) connection: u32,
 }
 
-/// Limits of the gateway that differ from run to run.
+/// The limits of the gateway that vary between runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) upstream_connections_max: usize,
@@ -93,12 +93,12 @@ pub(crate) enum Version {
     RawHttp2,
 }
 
-/// A connection and its requests: over HTTP/1.1 one after the other, over HTTP/2 as they come.
+/// A connection and its requests: one after the other over HTTP/1.1, concurrent over HTTP/2.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) version: Version,
     pub(crate) begins: Duration,
-    /// Hand-written clients only: FIN follows the last request.
+    /// Hand-written clients only: the client sends FIN after the last request.
     pub(crate) half_closes: bool,
     pub(crate) windows: Windows,
     pub(crate) requests: Vec<Request>,
@@ -107,7 +107,7 @@ pub(crate) struct Client {
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) id: u64,
-    /// Wait before it is sent: since the end of the last one, or since the connection is there.
+    /// Wait before it is sent, from the end of the previous request or from the connect.
     pub(crate) wait: Duration,
     pub(crate) method: &'static str,
     pub(crate) upstream: usize,
@@ -117,27 +117,27 @@ pub(crate) struct Request {
     pub(crate) order: Order,
     pub(crate) fault: Option<Fault>,
     pub(crate) odd: Option<Odd>,
-    /// It asks for a WebSocket: both contents move behind the handshake.
+    /// It opens a WebSocket; both contents are sent after the handshake.
     pub(crate) tunnel: Option<Tunnel>,
-    /// It is a call of gRPC or gRPC-Web.
+    /// It is a gRPC or gRPC-Web call.
     pub(crate) call: Option<Call>,
-    /// Pause of both readers between some pieces of a content.
+    /// The pause that both readers make between some pieces of content.
     pub(crate) reading_pause: Option<Duration>,
 }
 
-/// Whether an upstream agrees to a tunnel, and in which order the ends of it speak.
+/// Whether an upstream accepts a tunnel, and which end sends first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tunnel {
     Refused,
-    /// Both at the same time.
+    /// Both ends send at the same time.
     Both,
-    /// The upstream speaks when it has received FIN.
+    /// The upstream sends after it has received FIN.
     ClientFirst,
-    /// The client speaks when it has received FIN.
+    /// The client sends after it has received FIN.
     UpstreamFirst,
 }
 
-/// What the client of a call speaks; upstreams speak gRPC.
+/// The protocol of the client of a call; upstreams use gRPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     Grpc,
@@ -151,38 +151,38 @@ pub(crate) enum Call {
 pub(crate) struct Content {
     pub(crate) seed: u64,
     pub(crate) bytes: u64,
-    /// Its length is said in the head.
+    /// The head declares its length.
     pub(crate) is_sized: bool,
-    /// Most bytes of one piece, and the pause behind some of them.
+    /// Most bytes of one piece, and the pause after some pieces.
     pub(crate) piece: u64,
     pub(crate) pause: Option<Duration>,
-    /// Trailers follow it.
+    /// Trailers follow the content.
     pub(crate) has_trailers: bool,
 }
 
-/// When the upstream answers.
+/// When the upstream sends its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// When the request is complete.
+    /// After the request is complete.
     After,
-    /// At once; both contents move at the same time.
+    /// At once; both contents are sent at the same time.
     Meanwhile,
 }
 
 /// Additional behaviour of a hand-written upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Odd {
-    /// Another response follows the answer.
+    /// A second response follows the first.
     Surplus,
-    /// An answer that has no content (HEAD, 204, 304) announces some, and sends it.
+    /// A response without content (HEAD, 204, 304) declares a length and is followed by content.
     LateContent,
-    /// An interim response comes first.
+    /// An interim response precedes the final one.
     Interim,
-    /// The connection is quiet for so long behind the answer; then this happens to it.
+    /// The connection is idle for this time after the response; then this happens.
     Parting(Parting, Duration),
 }
 
-/// What an upstream does to a connection on which nothing is asked of it.
+/// What an upstream does to an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parting {
     Surplus,
@@ -190,14 +190,14 @@ pub(crate) enum Parting {
     Reset,
 }
 
-/// What goes wrong on purpose.
+/// A planned fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The client gives up after this time.
+    /// The client cancels the request after this time.
     ClientLeaves(Duration),
-    /// The upstream gives up, with a reset, after so many bytes of its answer.
+    /// The upstream resets after this number of bytes of its response.
     UpstreamResets(u64),
-    /// The upstream closes its connection without an answer.
+    /// The upstream closes the connection without a response.
     UpstreamCloses,
 }
 
@@ -209,7 +209,7 @@ impl Plan {
             .collect();
         let mut limits = Limits::new(&mut random);
         let mut conditions = conditions(&mut random);
-        // Surplus must arrive together with the answer, so the network must not cut it off.
+        // Surplus must arrive together with the response, so the network must not separate them.
         let is_raw = |upstream: &Upstream| upstream.version == Version::Raw;
         let has_surplus = upstreams.iter().any(is_raw) && random.chance(300);
         if has_surplus {
@@ -228,7 +228,7 @@ impl Plan {
             .map(|_| Client::new(&mut random, &mut requests, &upstreams))
             .collect();
         if clients.iter().any(|client| client.half_closes) {
-            // A client that has sent FIN and waits for an upstream connection counts as gone.
+            // The gateway cancels a request that waits for an upstream connection after its client sent FIN.
             limits.upstream_connections_max = 8_192;
         }
         if random.chance(200) {
@@ -245,7 +245,7 @@ impl Plan {
         }
     }
 
-    /// A measure of how much it does.
+    /// A measure of the plan for shrinking; smaller is simpler.
     pub(crate) fn size(&self) -> u64 {
         let requests = self.requests().map(|request| {
             let contents = [&request.request, &request.answer];
@@ -304,7 +304,7 @@ impl Upstream {
         }
     }
 
-    /// Whether requests can arrive there at all.
+    /// Whether it accepts connections at any of its addresses.
     pub(crate) fn is_reachable(&self) -> bool {
         !matches!(self.reach, Reach::Refused | Reach::Silent)
     }
@@ -458,7 +458,7 @@ impl Request {
                 Version::RawHttp2 => *odd == Odd::Interim,
                 Version::Http1 | Version::Http2 => false,
             });
-        // Hand-written clients do not leave.
+        // Hand-written clients do not cancel.
         let first = if client == Version::Raw { 1 } else { 0 };
         let fault = random.chance(150).then(|| match random.within(first..=2) {
             0 => Fault::ClientLeaves(Duration::from_micros(random.within(0..=300_000))),
@@ -481,6 +481,13 @@ impl Request {
             call: None,
             reading_pause: reads_slowly
                 .then(|| Duration::from_micros(random.within(1_000..=300_000))),
+        }
+    }
+
+    /// Moves the reset of the upstream back into an answer that has become shorter.
+    pub(crate) fn limit_fault(&mut self) {
+        if let Some(Fault::UpstreamResets(at)) = &mut self.fault {
+            *at = (*at).min(self.answer.bytes);
         }
     }
 

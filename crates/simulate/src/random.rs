@@ -1,21 +1,19 @@
-//! Chance of the plan and of contents, apart from that of the machine.
+//! Random choices of plans and contents, independent of those of the machine.
 
 use std::ops::RangeInclusive;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
+use blitz_reactor::simulation;
+
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(simulation::Random);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(simulation::Random::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     pub(crate) fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
@@ -32,7 +30,7 @@ impl Random {
         all[(self.next() % all.len() as u64) as usize]
     }
 
-    /// A length: often none or few bytes, seldom as many as `max`.
+    /// A length: often 0 or a few bytes, rarely as many as `max`.
     pub(crate) fn length(&mut self, max: u64) -> u64 {
         match self.within(0..=9) {
             0..=2 => 0,
@@ -41,5 +39,19 @@ impl Random {
             8 => self.within(1..=65_536.min(max)),
             _ => self.within(1..=max),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plans of all seeds change if these numbers do.
+    #[test]
+    fn the_numbers_are_those_of_splitmix64() {
+        let mut random = Random::new(0);
+        assert_eq!(random.next(), 0xE220_A839_7B1D_CDAF);
+        assert_eq!(random.next(), 0x6E78_9E6A_A1B9_65F4);
+        assert_eq!(random.next(), 0x06C4_5D18_8009_454F);
     }
 }

@@ -1,4 +1,4 @@
-//! A minimal HTTP/1.1 implementation, for peers that do what no library does.
+//! A minimal HTTP/1.1 implementation for peers that break rules or use rare forms.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) struct Raw {
     pulse: Pulse,
     /// Received and not used.
     buffer: Vec<u8>,
-    /// Something of the present answer was received.
+    /// At least one byte of the current response was received.
     is_touched: bool,
 }
 
@@ -30,22 +30,22 @@ pub(crate) struct Head {
     fields: Vec<(String, String)>,
 }
 
-/// How a content says where it ends.
+/// The framing of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     None,
     Length(u64),
     Chunked,
-    /// With the connection.
+    /// The content ends with the connection.
     Close,
 }
 
-/// Why reading came to nothing.
+/// Why reading failed.
 #[derive(Debug)]
 pub(crate) enum Broken {
     /// The connection ended, with an error or in the middle of a message.
     Cut(String),
-    /// What came is not what was sent.
+    /// The received bytes are not those that were sent.
     Wrong(String),
 }
 
@@ -135,7 +135,7 @@ impl Raw {
         }
     }
 
-    /// The next head; `None` if the peer has ended before it.
+    /// The next head; `None` if the peer sent FIN before it.
     pub(crate) async fn head(&mut self) -> Result<Option<Head>, Broken> {
         while self.buffer.is_empty() {
             if !self.fill().await? {
@@ -156,7 +156,7 @@ impl Raw {
         }
     }
 
-    /// Reads a content and compares it, if there is something to compare it with.
+    /// Reads content, and compares it if an expected content is given.
     pub(crate) async fn content(
         &mut self,
         framing: Framing,
@@ -217,7 +217,7 @@ impl Raw {
         Ok(())
     }
 
-    /// Carries out what the plan says of a tunnel.
+    /// Runs the planned tunnel.
     pub(crate) async fn tunnel(
         &mut self,
         request: &Request,
@@ -229,7 +229,7 @@ impl Raw {
         end(io, &early, request, &self.world).await
     }
 
-    /// Ends the connection with a reset.
+    /// Resets the connection.
     pub(crate) fn reset(self) {
         self.stream.reset_on_close();
     }

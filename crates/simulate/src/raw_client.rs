@@ -7,15 +7,14 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use blitz_http::{Address, WebSocketKey};
 
-use crate::content::{Receiving, whole};
+use crate::content::{ID, Receiving, whole};
 use crate::ledger::{Ending, Ledger};
 use crate::plan::{Client, Fault, Request};
 use crate::random::Random;
 use crate::raw::{Broken, Framing, Head, Raw, write_pieces};
 use crate::tunnel;
-use crate::upstream::ID;
 
-/// Sends all requests of a client; on another connection what one did not answer.
+/// Sends all requests of a client; unanswered requests are sent again on another connection.
 pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     ledger.world.sleep(client.begins).await;
     let mut left: VecDeque<Request> = client.requests.into();
@@ -57,8 +56,8 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
             };
             let (ending, goes_on) = match received {
                 Ok(received) => received,
-                // The connection has ended before this request was looked at; a reset can also discard
-                // the head of an answer that its upstream has reset.
+                // The connection ended before this request was processed; a reset can also discard the
+                // head of a response that its upstream has reset.
                 Err(Broken::Cut(_))
                     if left.len() + 1 < before
                         && raw.is_untouched()
@@ -77,7 +76,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     }
 }
 
-/// The answer of a request, and whether the connection goes on; `None` if it is a tunnel now.
+/// Reads a response. Returns whether the connection can be reused; `None` if it became a tunnel.
 async fn receive(raw: &mut Raw, request: &Request) -> Result<Option<(Ending, bool)>, Broken> {
     raw.touch(false);
     let head = loop {

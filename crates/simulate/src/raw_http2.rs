@@ -33,10 +33,10 @@ const WINDOW_DEFAULT: i64 = 65_535;
 /// Payload of a frame, unless SETTINGS allow more.
 const PAYLOAD_MAX: usize = 16_384;
 
-/// Bytes that may wait to be written before content waits for them.
+/// Queued bytes above which no more content is queued.
 const UNWRITTEN_MAX: usize = 65_536;
 
-/// Interval of the looks for requests that still run.
+/// Interval of the checks for running requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Changes of the initial window of one connection.
@@ -49,12 +49,12 @@ pub(super) const INTERNAL_ERROR: u32 = 0x2;
 /// The fields of a head, pseudo-fields included.
 pub(crate) type Fields = Vec<(String, String)>;
 
-/// How an exchange came to its end before its time.
+/// Why an exchange ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lost {
     Reset(u32),
     Closed,
-    /// The content gave up on purpose.
+    /// The content ended early as planned.
     GivenUp,
 }
 
@@ -74,7 +74,7 @@ struct State {
     /// Nothing is written behind what is there.
     is_finished: bool,
     is_closed: bool,
-    /// All that wait for anything.
+    /// The wakers of all waiting tasks.
     waiting: Vec<Waker>,
     streams: BTreeMap<u32, StreamState>,
     accepted: VecDeque<u32>,
@@ -83,11 +83,11 @@ struct State {
     receiving: receive::Account,
 }
 
-/// What the gateway allows.
+/// The settings and windows of the gateway.
 struct Sendable {
     window: i64,
     initial: i64,
-    /// `None` until its SETTINGS are there.
+    /// `None` until its SETTINGS arrive.
     streams_max: Option<u32>,
     has_gone_away: bool,
 }
@@ -173,14 +173,14 @@ impl Connection {
         !state.is_closed && !state.is_finished && !state.sending.has_gone_away
     }
 
-    /// Sends FIN behind what is to be written.
+    /// Sends FIN after the queued bytes.
     fn finish(&self) {
         let mut state = self.state.borrow_mut();
         state.is_finished = true;
         state.wake();
     }
 
-    /// Waits for what `f` finds in the state.
+    /// Waits until `f` finds a value in the state.
     async fn wait<T>(&self, mut f: impl FnMut(&mut State) -> Option<T>) -> T {
         poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
@@ -227,13 +227,13 @@ impl Connection {
         self.state.borrow_mut().send_head(id, fields, has_ended);
     }
 
-    /// Takes no requests behind the stream `last`.
+    /// Processes no requests after the stream `last`.
     fn go_away(&self, last: u32) {
         let payload = [last.to_be_bytes(), [0; 4]].concat();
         self.state.borrow_mut().write(frame::GOAWAY, 0, 0, &payload);
     }
 
-    /// Does nothing about a stream behind GOAWAY.
+    /// Ignores a stream after GOAWAY.
     fn ignore(&self, id: u32) {
         self.state.borrow_mut().streams.remove(&id);
     }
@@ -250,7 +250,7 @@ impl Connection {
         state.wake();
     }
 
-    /// Sends a content and its end as windows allow.
+    /// Sends content and its end as far as windows allow.
     async fn send_content(&self, id: u32, mut content: Sending) -> Result<(), Lost> {
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
             let frame = frame.map_err(|_| Lost::GivenUp)?;
@@ -328,7 +328,7 @@ impl Connection {
         state.streams.get_mut(&id)?.heads.pop_front()
     }
 
-    /// Forgets a stream that is over in both directions.
+    /// Removes a stream that has ended in both directions.
     fn forget(&self, id: u32) {
         let mut state = self.state.borrow_mut();
         if state
@@ -340,7 +340,7 @@ impl Connection {
         }
     }
 
-    /// Writes what is to be written, in pieces.
+    /// Writes the queued bytes in pieces.
     async fn write_all(self) {
         let mut random = Random::new(self.state.borrow_mut().random.next());
         let piece_max = random.one_of(&[5, 100, 20_000, 100_000]);
@@ -368,7 +368,7 @@ impl Connection {
         }
     }
 
-    /// Gives the credit that was not given at once, and opens initial windows that are closed.
+    /// Sends the credit that was held back, and opens initial windows of 0.
     async fn give_credit(self) {
         loop {
             let pause = {
@@ -410,7 +410,7 @@ impl State {
         self.wake();
     }
 
-    /// Frames that are allowed anywhere and mean little.
+    /// Frames that are allowed everywhere and change nothing.
     fn make_noise(&mut self) {
         if !self.random.chance(40) || self.is_finished {
             return;
@@ -459,7 +459,7 @@ impl State {
         self.wake();
     }
 
-    /// Sends a frame of content, if windows and the socket allow; how much it was.
+    /// Sends a DATA frame if windows and the socket allow. Returns its bytes.
     fn send_some(&mut self, id: u32, content: &[u8]) -> Option<Result<usize, Lost>> {
         let Some(stream) = self.streams.get(&id) else {
             return Some(Err(Lost::Closed));

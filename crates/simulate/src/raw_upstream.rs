@@ -8,12 +8,11 @@ use blitz_http::WebSocketKey;
 use blitz_reactor::simulation::Stream;
 use http_body::{Body, Frame};
 
-use crate::content::{Receiving, Sending};
+use crate::content::{ID, Receiving, Sending};
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Parting, Request};
 use crate::raw::{Broken, Framing, Head, Raw};
 use crate::tunnel;
-use crate::upstream::ID;
 
 /// A response without a request.
 const SURPLUS: &str = "HTTP/1.1 200 OK\r\nx-id: 0\r\ncontent-length: 5\r\n\r\nwrong";
@@ -21,7 +20,7 @@ const SURPLUS: &str = "HTTP/1.1 200 OK\r\nx-id: 0\r\ncontent-length: 5\r\n\r\nwr
 /// Serves one connection until it ends.
 pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream) {
     let mut raw = Raw::new(Rc::new(stream), &ledger.world, ledger.pulse());
-    // It has sent bytes that nobody asked for.
+    // It has sent bytes without a request.
     let mut has_spoken = false;
     loop {
         let head = match raw.head().await {
@@ -55,7 +54,7 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream) {
     }
 }
 
-/// Reads and answers one request; whether the connection can be used again.
+/// Reads and answers one request. Returns whether the connection can be reused.
 async fn exchange(
     ledger: &Ledger,
     raw: &mut Raw,
@@ -93,7 +92,7 @@ async fn exchange(
     Ok(framing != Framing::Close)
 }
 
-/// Agrees to a WebSocket, and is one end of it.
+/// Accepts a WebSocket and runs its end.
 async fn switch(raw: &mut Raw, planned: &Request, head: &Head) -> Result<(), Broken> {
     let key = head.get("sec-websocket-key").unwrap_or_default();
     let Some(key) = WebSocketKey::parse(key.as_bytes()) else {
@@ -150,7 +149,7 @@ async fn answer(
         planned.status, planned.id
     );
     if matches!(planned.fault, Some(Fault::UpstreamResets(_))) {
-        // The reset may come when the answer is complete, and must not meet the next request.
+        // The reset may follow a complete response, and must not reach the next request.
         head += "connection: close\r\n";
     }
     head += &match framing {
@@ -162,7 +161,7 @@ async fn answer(
         Framing::Chunked => "transfer-encoding: chunked\r\n\r\n".to_owned(),
         Framing::Close => "connection: close\r\n\r\n".to_owned(),
     };
-    // Behind a content that ends with the connection it would be content.
+    // After content that ends with the connection, surplus would be content.
     let has_surplus = planned.odd == Some(Odd::Surplus) && framing != Framing::Close;
     let fails_at = match planned.fault {
         Some(Fault::UpstreamResets(at)) => Some(at),

@@ -1,11 +1,11 @@
-//! The smallest plan that still fails, found by leaving out whatever can be left out.
+//! Shrinking: removes from a failing plan everything that the failure does not need.
 
 use std::ops::Range;
 
 use crate::check::{Failure, carry_out};
 use crate::plan::{Content, Plan};
 
-/// Most runs that a search may take.
+/// Most runs of one search.
 const RUNS_MAX: usize = 1_000;
 
 struct Search {
@@ -14,7 +14,7 @@ struct Search {
     runs: usize,
 }
 
-/// Makes a failing plan smaller for as long as it still fails, in whatever way.
+/// Shrinks a failing plan until no change is left with which it still fails. The failure may change.
 pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
     let mut search = Search {
         plan,
@@ -38,7 +38,7 @@ impl Search {
         self.runs >= RUNS_MAX
     }
 
-    /// Takes the change if the plan still fails with it.
+    /// Keeps the change if the plan still fails with it.
     fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
         if self.is_over() {
             return false;
@@ -92,10 +92,14 @@ impl Search {
                         has_trailers,
                         ..Content::none()
                     };
+                    request.limit_fault();
                 });
                 change(|request| request.reading_pause = None);
                 change(|request| request.request.bytes /= 2);
-                change(|request| request.answer.bytes /= 2);
+                change(|request| {
+                    request.answer.bytes /= 2;
+                    request.limit_fault();
+                });
             }
         }
     }
@@ -121,8 +125,8 @@ impl Search {
     }
 }
 
-/// Ranges to leave out of so many: halves, quarters and so on, from the back, so that those in front
-/// keep their places.
+/// Ranges of `len` elements to remove: halves, quarters and so on, from the back, so that elements in
+/// front keep their index.
 fn halves(len: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut step = len.div_ceil(2);

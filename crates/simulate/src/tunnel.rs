@@ -1,4 +1,4 @@
-//! One end of a tunnel: what the plan says goes out and comes in, each until its FIN.
+//! One end of a tunnel: it sends and receives the planned contents, each followed by FIN.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::raw::Broken;
 /// Bytes of one read.
 const READ_BYTES: usize = 8 * 1024;
 
-/// The end that the client holds. `early` is what came together with the answer.
+/// The end of the client. `early` holds the bytes that arrived together with the response.
 pub(crate) async fn as_client(
     stream: impl Read + Write + Unpin,
     early: &[u8],
@@ -28,7 +28,7 @@ pub(crate) async fn as_client(
     relay(stream, early, contents, waits, world).await
 }
 
-/// The end that the upstream holds.
+/// The end of the upstream.
 pub(crate) async fn as_upstream(
     stream: impl Read + Write + Unpin,
     early: &[u8],
@@ -39,7 +39,7 @@ pub(crate) async fn as_upstream(
     let contents = [&request.answer, &request.request];
     let ended = relay(stream, early, contents, waits, world).await;
     match (request.fault, ended) {
-        // hyper ends its direction of a tunnel that is dropped.
+        // hyper sends FIN when its end of a tunnel is dropped.
         (Some(Fault::ClientLeaves(_)), Err(Broken::Wrong(why))) => Err(Broken::Cut(why)),
         (_, ended) => ended,
     }
@@ -68,11 +68,11 @@ async fn relay(
 struct End<S> {
     stream: S,
     sending: Sending,
-    /// Part of the content that is to be written.
+    /// The part of the content that is written next.
     piece: Bytes,
     has_sent_fin: bool,
     has_received_fin: bool,
-    /// Nothing is sent before FIN was received.
+    /// Sending starts after FIN was received.
     waits: bool,
 }
 
@@ -90,7 +90,7 @@ impl<S: Read + Write + Unpin> End<S> {
         received.map(Ok)
     }
 
-    /// Ready once all was sent, FIN included.
+    /// Ready once all content and FIN were sent.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         while !self.has_sent_fin {
             if !self.piece.is_empty() {
@@ -110,7 +110,7 @@ impl<S: Read + Write + Unpin> End<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready once all was received, FIN included.
+    /// Ready once all content and FIN were received.
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Upstreams: hyper's servers, which answer as the plan says.
+//! Upstreams with hyper: they send the planned responses.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,15 +11,12 @@ use hyper::body::Incoming;
 use hyper::ext::Protocol;
 use hyper::service::service_fn;
 
-use crate::content::{GivenUp, Receiving, Sending};
+use crate::content::{GivenUp, ID, Receiving, Sending};
 use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
 use crate::raw::Broken;
 use crate::{raw_http2, raw_upstream, tunnel};
-
-/// The field that carries the number of a request there and back.
-pub(crate) const ID: &str = "x-id";
 
 /// A client's window for each stream until it knows better (RFC 9113, section 6.9.2).
 const INITIAL_WINDOW_BYTES: u32 = 65_535;
@@ -27,7 +24,7 @@ const INITIAL_WINDOW_BYTES: u32 = 65_535;
 /// Interval of the looks for the acknowledgement of a smaller one.
 const SETTINGS_LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Accepts connections and serves them, for ever.
+/// Accepts and serves connections until the run ends.
 pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upstream) {
     let shared = Rc::new(raw_http2::Shared::new(upstream.quits));
     let mut connections = 0;
@@ -72,11 +69,11 @@ async fn serve_connection(ledger: Rc<Ledger>, stream: Stream, upstream: Upstream
             answer(ledger, pulse, request).await
         }
     });
-    // How a connection ends shows in its requests.
+    // The clients notice how the connection ends.
     match upstream.version {
         Version::Http1 | Version::Raw | Version::RawHttp2 => {
             let mut builder = hyper::server::conn::http1::Builder::new();
-            // It would be that of another clock.
+            // The date would come from the clock of the real machine.
             builder.auto_date_header(false);
             let _ = builder.serve_connection(io, service).await;
         }
@@ -161,7 +158,7 @@ fn head(planned: &Request) -> http::response::Builder {
 
 /// The end of a tunnel.
 async fn tunnel(ledger: Rc<Ledger>, planned: Request, upgraded: hyper::upgrade::OnUpgrade) {
-    // The client judges a tunnel that does not come about, or is cut off.
+    // The client reports a tunnel that is not opened or is aborted.
     let Ok(stream) = upgraded.await else { return };
     match tunnel::as_upstream(stream, &[], &planned, &ledger.world).await {
         Ok(()) => ledger.note_arrived_whole(planned.id),
@@ -184,7 +181,7 @@ async fn receive(ledger: &Ledger, planned: &Request, body: Incoming) {
                 pauses.take().await;
                 receiving.take_frame(&frame)
             }
-            // It is cut off, which is for the client to judge.
+            // The client reports content that is aborted.
             Some(Err(_)) => return,
             None => {
                 let checked = receiving.end();

@@ -1,10 +1,8 @@
 //! The release builds that are measured.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::system::System;
 use crate::tidy::repository_root;
 
 /// A program of this repository.
@@ -26,12 +24,6 @@ impl Artifact {
             Artifact::Blitz => ("blitz-cli", "--bin", "blitz"),
         }
     }
-}
-
-/// Builds the programs of the systems, each once.
-pub(crate) fn build_all<'a>(systems: impl Iterator<Item = &'a System>) -> Result<(), String> {
-    let artifacts: BTreeSet<Artifact> = systems.filter_map(System::artifact).collect();
-    artifacts.into_iter().try_for_each(build)
 }
 
 /// Builds one program in the release profile.

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::build::build_all;
 use super::goals::Outcome;
 use super::group::{ClientProtocol, LoadTool, ServerRole};
 use super::machine::{Facts, current_foreign_share, how_to_install, is_installed, require};
@@ -12,7 +11,7 @@ use super::measure::Bench;
 use super::plan::{Plan, RoundsArguments};
 use super::report::{self, Report};
 use super::scenario::{BACKEND, BACKEND_H2C, Scenario};
-use super::system::System;
+use super::system::{System, build_all};
 use super::tls_files::TlsFiles;
 use super::{goals, machine};
 

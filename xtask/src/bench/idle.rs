@@ -10,12 +10,12 @@ use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-use super::build::build_all;
 use super::compare::Folder;
 use super::goals::Outcome;
 use super::machine::{Facts, how_to_install, is_installed, require};
+use super::peers::StartOptions;
 use super::process::{SERVER_CORE, Server, free_address};
-use super::system::{StartOptions, System};
+use super::system::{System, build_all};
 use super::{goals, probe, report, scenario};
 
 /// Flags of `cargo xtask bench idle`.

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::group::{ClientProtocol, LoadTool, ServerRole};
 use super::load::{LoadRun, Summary};
+use super::peers::StartOptions;
 use super::plan::{Plan, WARM_UP};
 use super::process::{LOAD_CORE, SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds};
-use super::system::{Kind, StartOptions, System};
+use super::system::{Kind, System};
 use super::tls_files::TlsFiles;
 use super::wrk::Wrk;
 use super::{h2load, handshakes, probe};

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::build::build_all;
 use super::compare::Folder;
 use super::goals::Outcome;
 use super::machine::{Facts, is_installed};
+use super::peers::StartOptions;
 use super::process::{Server, free_address};
-use super::system::{StartOptions, System};
+use super::system::{System, build_all};
 use super::{goals, probe, report, scenario};
 
 /// Flags of `cargo xtask bench start`.

@@ -1,12 +1,12 @@
 //! A measured system: its program and its flags.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 
-use super::build::{Artifact, artifact_path};
+use super::build::{Artifact, artifact_path, build};
 use super::group::{ClientProtocol, Group, ServerRole};
-use super::peers;
+use super::peers::{self, StartOptions};
 use super::tls_files::TlsFiles;
 
 /// The program of a system.
@@ -30,30 +30,6 @@ pub(crate) struct System {
     pub(crate) kind: Kind,
     /// Whether it runs if the command line names no systems.
     pub(crate) by_default: bool,
-}
-
-/// The parameters of a start.
-pub(crate) struct StartOptions<'a> {
-    pub(crate) listen: SocketAddr,
-    /// The backend of proxies.
-    pub(crate) backend: SocketAddr,
-    /// Most concurrent connections of clients.
-    pub(crate) connections: u32,
-    /// Most requests in flight.
-    pub(crate) requests: u32,
-    /// The bytes of the bare ring's response; by default its own.
-    pub(crate) response: Option<&'a Path>,
-    pub(crate) tls: Option<&'a TlsFiles>,
-    /// An empty folder of this run.
-    pub(crate) folder: &'a Path,
-}
-
-impl<'a> StartOptions<'a> {
-    /// The certificate of every server of the run.
-    pub(crate) fn tls(&self) -> Result<&'a TlsFiles, String> {
-        self.tls
-            .ok_or_else(|| "this run has no certificate".to_owned())
-    }
 }
 
 impl System {
@@ -114,6 +90,12 @@ impl System {
         command.env("BLITZ_REACTOR_COUNTERS", "1");
         Ok(command)
     }
+}
+
+/// Builds the programs of the systems, each once.
+pub(crate) fn build_all<'a>(systems: impl Iterator<Item = &'a System>) -> Result<(), String> {
+    let artifacts: BTreeSet<Artifact> = systems.filter_map(System::artifact).collect();
+    artifacts.into_iter().try_for_each(build)
 }
 
 /// `blitz run`; without a target the built-in endpoints respond.

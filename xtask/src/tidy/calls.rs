@@ -1,11 +1,11 @@
-//! Crates above the reactor take no time, thread or socket from the operating system, so that a simulated
-//! driver can replace the machine.
+//! Only the reactor's drivers call the operating system, so that a simulated driver can replace the machine:
+//! no other file takes time, threads, sockets or descriptors from it.
 
 use super::Finding;
 use super::exceptions::Exceptions;
 use super::source::{Source, spells};
 
-/// Calls that only the reactor, the binary and the developer tools may make.
+/// Calls that only the drivers, the binary and the developer tools may make.
 const SYSTEM_CALLS: &[(&str, &str)] = &[
     ("Instant::now", "use the reactor's `now`"),
     ("SystemTime::now", "use the reactor's `wall_clock`"),
@@ -18,17 +18,34 @@ const SYSTEM_CALLS: &[(&str, &str)] = &[
         "spawn a task on the core, or use `blocking`",
     ),
     ("thread::sleep", "a core never sleeps; use a timer"),
+    ("thread::yield_now", "use the reactor's `yield_now`"),
+    (
+        "available_parallelism",
+        "the driver counts the processors that the process may use",
+    ),
     ("TcpStream", "use the reactor's `Socket`"),
     ("TcpListener", "use the reactor's `Listener`"),
     ("UdpSocket", "use the reactor's sockets"),
     ("UnixStream", "use the reactor's `Socket`"),
     ("UnixListener", "use the reactor's `Listener`"),
     ("process::exit", "return an error and let the binary decide"),
-    ("libc", "system calls belong to the reactor"),
+    ("io_uring", "system calls belong to the reactor's drivers"),
 ];
 
+/// Names that only the drivers may use, whatever else a crate may do.
+const DRIVER_NAMES: &[(&str, &str)] = &[
+    ("libc", "system calls belong to the reactor's drivers"),
+    ("os::fd", "descriptors belong to the reactor's drivers"),
+    ("RawFd", "use the driver's `Handle`"),
+    ("OwnedFd", "use the driver's `Handle`"),
+    ("BorrowedFd", "use the driver's `Handle`"),
+];
+
+/// The drivers.
+const DRIVERS: &[&str] = &["crates/reactor/src/driver.rs", "crates/reactor/src/driver/"];
+
 /// Crates that call the operating system.
-const SYSTEM_CRATES: &[&str] = &["crates/reactor", "crates/cli", "crates/testing", "xtask"];
+const SYSTEM_CRATES: &[&str] = &["crates/cli", "crates/testing"];
 
 /// Macros that belong in no commit.
 const DEBUG_MACROS: &[(&str, &str)] = &[
@@ -40,12 +57,14 @@ const DEBUG_MACROS: &[(&str, &str)] = &[
 /// Finds forbidden calls.
 pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut Vec<Finding>) {
     find(source, DEBUG_MACROS, exceptions, findings, |_| false);
-    let may_call_system = SYSTEM_CRATES.contains(&source.crate_folder());
-    let auxiliary = source.is_auxiliary() || !source.path.starts_with("crates/");
-    if !may_call_system && !auxiliary {
-        find(source, SYSTEM_CALLS, exceptions, findings, |line| {
-            source.is_test(line)
-        });
+    let is_driver = DRIVERS.iter().any(|path| source.path.starts_with(path));
+    if is_driver || source.is_auxiliary() || !source.path.starts_with("crates/") {
+        return;
+    }
+    let is_test = |line| source.is_test(line);
+    find(source, DRIVER_NAMES, exceptions, findings, is_test);
+    if !SYSTEM_CRATES.contains(&source.crate_folder()) {
+        find(source, SYSTEM_CALLS, exceptions, findings, is_test);
     }
 }
 
@@ -103,12 +122,25 @@ mod tests {
     const CLOCK: &str = "use std::time::Instant;\nfn f() {\n    let now = Instant::now();\n}\n";
 
     #[test]
-    fn only_the_reactor_and_the_binary_read_the_clock() {
+    fn only_drivers_and_the_binary_read_the_clock() {
         assert_eq!(lines("crates/http/src/pool.rs", CLOCK), [3]);
-        assert!(lines("crates/reactor/src/timer.rs", CLOCK).is_empty());
+        assert_eq!(lines("crates/reactor/src/timer.rs", CLOCK), [3]);
+        assert!(lines("crates/reactor/src/driver.rs", CLOCK).is_empty());
+        assert!(lines("crates/reactor/src/driver/uring.rs", CLOCK).is_empty());
         assert!(lines("crates/cli/src/main.rs", CLOCK).is_empty());
         assert!(lines("crates/http/tests/it/pool.rs", CLOCK).is_empty());
         assert!(lines("crates/http/examples/clock.rs", CLOCK).is_empty());
+    }
+
+    #[test]
+    fn only_drivers_know_descriptors() {
+        let content =
+            "use std::os::fd::OwnedFd;\nfn f(fd: i32) {\n    close(fd as libc::c_int);\n}\n";
+        assert_eq!(lines("crates/reactor/src/socket.rs", content), [3, 1, 1]);
+        assert_eq!(lines("crates/cli/src/main.rs", content), [3, 1, 1]);
+        assert!(lines("crates/reactor/src/driver/system/event.rs", content).is_empty());
+        assert!(lines("crates/reactor/tests/it/streams.rs", content).is_empty());
+        assert!(lines("xtask/src/elf.rs", content).is_empty());
     }
 
     #[test]

@@ -7,6 +7,9 @@
 //! function  crates/x/src/a.rs::parse         90  a match with one line per variant
 //! call      crates/x/src/a.rs  thread::Builder  the control thread is started here
 //! imports   crates/x/                  all  the folder is converted later
+//! circle    crates/x/src/a.rs  crates/x/src/b/c.rs  the first file may use the second
+//! public    crates/x/src/a.rs  Name  programs outside of this repository use it
+//! version   crates/x/src/a.rs  http2_only  the name of an option
 //! ```
 
 use std::fs;
@@ -72,26 +75,22 @@ impl Exceptions {
 
     /// Whether `place` may make the call named `call`.
     pub(crate) fn allows_call(&mut self, place: &str, call: &str) -> bool {
-        let mut listed = self.0.iter_mut();
-        match listed.find(|e| e.check == "call" && e.place == place && e.allowed == call) {
-            Some(exception) => {
-                exception.is_used = true;
-                true
-            }
-            None => false,
-        }
+        self.allows("call", place, call)
     }
 
-    /// Whether a folder above `path` has an exception; in the list, a folder ends with `/`.
-    pub(crate) fn allows_below(&mut self, check: &str, path: &str) -> bool {
+    /// Whether `check` accepts `allowed` in the file `path`. The place of an exception is a file, or a
+    /// folder that ends with `/`.
+    pub(crate) fn allows(&mut self, check: &str, path: &str, allowed: &str) -> bool {
         let mut listed = self.0.iter_mut();
-        match listed.find(|e| e.check == check && path.starts_with(&e.place)) {
-            Some(exception) => {
-                exception.is_used = true;
-                true
-            }
-            None => false,
-        }
+        let exception = listed.find(|e| {
+            let covers = e.place == path || (e.place.ends_with('/') && path.starts_with(&e.place));
+            e.check == check && e.allowed == allowed && covers
+        });
+        let Some(exception) = exception else {
+            return false;
+        };
+        exception.is_used = true;
+        true
     }
 
     /// Reports unused exceptions, which would hide the next violation.

@@ -37,7 +37,7 @@ impl ItemGroup {
 pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut Vec<Finding>) {
     let mut found = Vec::new();
     check_module(source, &source.items, &mut found);
-    if !found.is_empty() && !exceptions.allows_below("imports", &source.path) {
+    if !found.is_empty() && !exceptions.allows("imports", &source.path, "all") {
         findings.append(&mut found);
     }
 }

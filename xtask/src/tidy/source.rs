@@ -94,7 +94,18 @@ impl Source {
     }
 }
 
-fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
+/// Whether `#[cfg(test)]` stands above an item.
+pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute
+                .parse_args::<syn::Ident>()
+                .is_ok_and(|word| word == "test")
+    })
+}
+
+/// Appends every word and sign.
+pub(crate) fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
     for tree in stream {
         match tree {
             TokenTree::Group(group) => {
@@ -137,13 +148,7 @@ impl Collector {
     }
 
     fn note_test(&mut self, attributes: &[syn::Attribute], item: Span) {
-        let for_tests = attributes.iter().any(|attribute| {
-            attribute.path().is_ident("cfg")
-                && attribute
-                    .parse_args::<syn::Ident>()
-                    .is_ok_and(|word| word == "test")
-        });
-        if for_tests {
+        if is_for_tests(attributes) {
             self.test_lines.push(item.start().line..=item.end().line);
         }
     }

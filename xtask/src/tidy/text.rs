@@ -45,7 +45,9 @@ pub(crate) fn read_all(root: &Path) -> Result<Vec<Text>, String> {
                 .path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if path.is_dir() && !path.is_symlink() {
-                if !SKIPPED_FOLDERS.contains(&name.as_ref()) {
+                // A module may have the name of a generated folder.
+                let is_module = folder.components().any(|part| part.as_os_str() == "src");
+                if is_module || !SKIPPED_FOLDERS.contains(&name.as_ref()) {
                     folders.push(path);
                 }
                 continue;

@@ -13,10 +13,10 @@ use blitz_reactor::{Chunk, Slice};
 
 use super::deadline::poll_client_deadline;
 use super::state::{Body, ExchangeState, Message};
-use crate::client::ClientOptions;
 use crate::error::{BodyError, ClientError, SendError};
+use crate::options::ClientOptions;
+use crate::options::ServeOptions;
 use crate::recycle::Pooled;
-use crate::serve::ServeOptions;
 
 /// Names an exchange on its connection: the number of the stream, or of the exchange where a
 /// connection carries one at a time. It is never used again.

@@ -1,18 +1,17 @@
 //! One request and the means to answer it.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use blitz_proto::RequestHead;
 
+use super::peer::Peer;
 use super::recv_body::RecvBody;
 use super::responder::Responder;
 use crate::error::{Refusal, refusal_response};
+use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
-use crate::serve::ServeOptions;
-use crate::tls::TlsInfo;
 
 /// Answers requests. One value serves all connections of a core.
 pub trait Service: 'static {
@@ -68,39 +67,5 @@ impl Exchange {
         let as_problem = accepts_problem(asked) == Some(true);
         let (mut head, content) = refusal_response(refusal, asked, as_problem, options);
         self.responder.send(&mut head, content);
-    }
-}
-
-/// The client of the connection that a request was received on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    /// Address of the client; `None` on a unix socket.
-    pub remote: Option<SocketAddr>,
-    /// Address of the listener; its IP may be unspecified. `None` on a unix socket.
-    pub listener: Option<SocketAddr>,
-    /// Whether the connection is encrypted.
-    pub scheme: Scheme,
-    /// What the TLS handshake has established; `None` in clear text.
-    pub tls: Option<Rc<TlsInfo>>,
-}
-
-/// How the request came to us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scheme {
-    /// In clear text.
-    #[default]
-    Http,
-    /// Over TLS or QUIC.
-    Https,
-}
-
-impl Scheme {
-    /// `http` or `https`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        }
     }
 }

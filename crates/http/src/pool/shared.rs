@@ -15,12 +15,13 @@ use std::time::Instant;
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
 use super::queue::{Queue, QueueKey};
-use super::{Endpoint, IdleState, Lifetime, Permit, Upstream};
+use super::{Endpoint, IdleState, Permit, Upstream};
 use crate::client::Connection;
 use crate::conn::multiplexed::{Client, Conn, Disposition};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;
+use crate::lifetime::Lifetime;
 use crate::tls::{AlpnOffer, ReadOutcome};
 use crate::transport::Transport;
 
@@ -201,7 +202,7 @@ impl Upstream {
 
     async fn connect_shared(&self) -> Result<Connection, ClientError> {
         let connecting = Connecting::begin(self);
-        let (transport, lifetime) = match self.open(AlpnOffer::Http2AndHttp1).await {
+        let (transport, lifetime) = match self.open(AlpnOffer::All).await {
             Ok(opened) => opened,
             Err(error) => {
                 self.0.in_use.fail_waiting(&error);

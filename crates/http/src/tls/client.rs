@@ -43,16 +43,16 @@ pub struct ClientTlsBuilder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AlpnOffer {
     /// HTTP/2 and HTTP/1.1.
-    Http2AndHttp1,
+    All,
     /// HTTP/1.1 alone, for example for a WebSocket to a server without extended CONNECT.
-    Http1,
+    ExclusiveOnly,
 }
 
 impl AlpnOffer {
     pub(super) fn alpn(self) -> Vec<Vec<u8>> {
         match self {
-            AlpnOffer::Http2AndHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            AlpnOffer::Http1 => vec![b"http/1.1".to_vec()],
+            AlpnOffer::All => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            AlpnOffer::ExclusiveOnly => vec![b"http/1.1".to_vec()],
         }
     }
 }

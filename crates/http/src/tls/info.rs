@@ -55,12 +55,6 @@ impl TlsVersion {
 }
 
 impl TlsInfo {
-    /// Whether ALPN negotiated HTTP/2 (RFC 9113, section 3.2).
-    #[must_use]
-    pub fn is_h2(&self) -> bool {
-        self.alpn.as_deref() == Some(b"h2")
-    }
-
     /// Whether requests for `host` may use this connection (rule 23): its certificate covers the
     /// host, or the host is the server name of the handshake. A client that sent no server name
     /// may also use an address, because SNI has no form for addresses (RFC 6066, section 3). `host`

@@ -619,7 +619,7 @@ fn bytes_that_are_not_http2_close_the_connection() {
 fn a_listener_of_http2_only_answers_other_clients_with_goaway() {
     on_each_driver(|io| {
         let server = Server::with(io, || ServeOptions {
-            http2_only: true,
+            multiplexed_only: true,
             ..options()
         });
         let mut client = Client::connect(server.address);

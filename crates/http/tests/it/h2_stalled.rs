@@ -107,9 +107,9 @@ fn stalled_streams_hold_bounded_memory_and_others_continue() {
         with_server(io, Limits::default(), async |upstream| {
             let mut stalled = stalled(&upstream).await;
             assert!(held() < 46 << 20, "{} KiB are held", held() >> 10);
-            let before = blitz_http::counters().h2_streams_shed;
+            let before = blitz_http::counters().streams_shed;
             others(&upstream).await;
-            assert_eq!(blitz_http::counters().h2_streams_shed, before);
+            assert_eq!(blitz_http::counters().streams_shed, before);
             assert_eq!(blitz_reactor::counters().shed, 0);
             // The stalled streams can continue at any time.
             read(&mut stalled[1], BIG).await;
@@ -132,11 +132,11 @@ fn out_of_memory_the_streams_that_hold_the_most_are_reset_and_others_continue() 
             ..Limits::default()
         };
         with_server(io, limits, async |upstream| {
-            let before = blitz_http::counters().h2_streams_shed;
+            let before = blitz_http::counters().streams_shed;
             let mut stalled = stalled(&upstream).await;
             assert!(held() < 48 << 20, "the reserve is in use");
             others(&upstream).await;
-            let shed = blitz_http::counters().h2_streams_shed - before;
+            let shed = blitz_http::counters().streams_shed - before;
             assert!(shed > 100, "{shed}");
             assert_eq!(blitz_reactor::counters().shed, 0);
             let mut failed = 0;

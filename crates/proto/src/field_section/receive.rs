@@ -3,12 +3,12 @@
 use super::{DecodedLine, FieldSectionLimits, LineName, Lines, Overflow, Pseudo};
 use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
+use crate::message::target::{self, PseudoHeaders};
 use crate::message::{
     FieldLine, Fields, Method, Name, RequestHead, ResponseHead, Status, StoredName,
     parse_content_length,
 };
 use crate::priority::Priority;
-use crate::target::{self, PseudoHeaders};
 
 /// Facts that follow from the fields of a request head.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@
 //! it: ambiguous framing is refused, so that it never reaches an upstream.
 
 use crate::error::ErrorKind;
+use crate::message::target;
 use crate::message::{Name, Span, Version, is_token, parse_content_length};
-use crate::target;
 
 /// The values of the fields of one head that affect framing and routing.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@ use super::section::SectionBuffer;
 use crate::error::ErrorKind;
 use crate::message::{
     BodyLength, Method, Name, RequestHead, ResponseHead, Status, TargetForm, Version,
-    is_valid_value,
+    is_valid_value, target,
 };
-use crate::{scan, target};
+use crate::scan;
 
 /// The properties of an exchange that the request head declares.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,7 @@
 //! Request heads: method, target, fields.
 
-use super::{Fields, Method, Name, Version, is_token};
+use super::{Fields, Method, Name, Version, is_token, target};
 use crate::error::ErrorKind;
-use crate::target;
 
 /// The form of a request target (RFC 9112, section 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use self::readiness::{Armed, Readiness, Sockets};
-use super::{Event, Handle, RawAddress, Received, SendBuffers, WaitPolicy, system};
+use super::{Event, Handle, Pending, RawAddress, Received, SendBuffers, WaitPolicy, system};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Pending, SocketKey};
+use crate::socket::SocketKey;
 use crate::timer::ticks_up;
 
 /// Most edges that one turn reads from the kernel.

@@ -14,11 +14,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Event, Handle, Listening, Received, SendBuffers};
+use super::{Event, Handle, Listening, Pending, Received, SendBuffers};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
-use crate::socket::{Address, Pending, SocketKey};
+use crate::socket::{Address, SocketKey};
 
 pub use self::conditions::Conditions;
 pub(crate) use self::network::{Id, Network, Owner, Shared, Transfer};

@@ -11,10 +11,11 @@ mod workers;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use self::process::run_on;
 use self::unix::unix_listener;
-use super::{Handle, Listening};
+use super::Handle;
 use crate::socket::Address;
 
 pub(crate) use self::address::RawAddress;
@@ -33,6 +34,15 @@ const BACKLOG: libc::c_int = 65_535;
 /// Bytes of an accepted connection that the kernel buffers beyond the peer's receive window. Without
 /// this limit the kernel buffers 4 MiB for a peer that does not read (`tcp_wmem`).
 const UNSENT_MAX: libc::c_int = 256 * 1024;
+
+/// A listener that a driver has opened.
+pub(crate) struct Listening {
+    pub(crate) handle: Handle,
+    /// The bound address, with the actual port.
+    pub(crate) address: Address,
+    /// Removes the file of a unix socket when the last core drops it.
+    pub(crate) file: Option<Arc<UnixListener>>,
+}
 
 /// The error number of a socket that was shed for lack of receive buffers.
 pub(crate) const NO_BUFFERS: i32 = libc::ENOBUFS;

@@ -19,11 +19,11 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use self::buffer_ring::{BufferRing, Rations};
 use self::operation::{Operation, capped_multishot_receive};
-use super::{Event, Handle, RawAddress, Received, RingHandle, SendBuffers, WaitPolicy};
+use super::{Event, Handle, Pending, RawAddress, Received, RingHandle, SendBuffers, WaitPolicy};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES};
 use crate::counters::CounterCells;
 use crate::mailbox::{self, Mailbox};
-use crate::socket::{Pending, SocketKey};
+use crate::socket::SocketKey;
 
 pub(crate) use self::probe::probe;
 

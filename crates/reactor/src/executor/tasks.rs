@@ -94,7 +94,7 @@ impl Tasks {
     }
 
     /// Makes a task ready; a stale identifier is ignored.
-    pub(super) fn wake(&mut self, id: TaskId) {
+    pub(crate) fn wake(&mut self, id: TaskId) {
         let Some(slot) = self.slots.get_mut(id.slot()) else {
             return;
         };

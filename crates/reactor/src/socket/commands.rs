@@ -6,11 +6,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::entry::{End, Fin, Order, Parking, Pending, Role};
+use super::entry::{End, Fin, Order, Parking, Role};
 use super::outgoing::Outgoing;
 use super::table::{DISCARD_TIME, Sockets, wake};
 use super::{Address, Resume, SocketKey};
 use crate::buffer::{Chunk, Slice};
+use crate::driver::Pending;
 
 /// Most input that a closing socket discards (rule 16).
 const DISCARD_MAX: usize = 64 * 1024;

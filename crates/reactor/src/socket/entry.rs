@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::outgoing::Outgoing;
 use super::{Resume, SocketKey};
 use crate::buffer::{BUFFER_BYTES, RATION_BYTES, Slice};
-use crate::driver::Handle;
+use crate::driver::{Handle, Pending};
 use crate::timer::TimerKey;
 
 /// One socket (rule 5: an idle connection costs this entry and a timer).
@@ -74,37 +74,6 @@ pub(super) enum Role {
 pub(crate) struct Parking {
     pub(super) resume: Rc<dyn Resume>,
     pub(super) tag: u64,
-}
-
-/// A set of operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Pending(u8);
-
-impl Pending {
-    pub(crate) const RECEIVE: Pending = Pending(1);
-    pub(crate) const SEND: Pending = Pending(2);
-    pub(crate) const CONNECT: Pending = Pending(4);
-
-    pub(crate) fn has(self, operation: Pending) -> bool {
-        self.0 & operation.0 != 0
-    }
-
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(super) fn add(&mut self, operation: Pending) {
-        assert!(
-            !self.has(operation),
-            "one operation of a kind runs at a time"
-        );
-        self.0 |= operation.0;
-    }
-
-    pub(super) fn remove(&mut self, operation: Pending) {
-        assert!(self.has(operation), "a completion belongs to an operation");
-        self.0 &= !operation.0;
-    }
 }
 
 /// Whether and how the input has ended.

@@ -1,9 +1,9 @@
 //! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
-use super::entry::{Action, End, Fin, Order, Pending, Role};
+use super::entry::{Action, End, Fin, Order, Role};
 use super::table::{DISCARD_TIME, Sockets, keep, wake};
 use super::{Cause, SocketKey};
-use crate::driver::{Driver, Event, Received};
+use crate::driver::{Driver, Event, Pending, Received};
 
 /// Sends larger than this start after the smaller ones.
 const LARGE_SEND: usize = 16 * 1024;

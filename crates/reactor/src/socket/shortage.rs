@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::SocketKey;
-use super::entry::{End, Pending, Role, SocketEntry};
+use super::entry::{End, Role, SocketEntry};
 use super::table::{Sockets, wake};
-use crate::driver::NO_BUFFERS;
+use crate::driver::{NO_BUFFERS, Pending};
 
 /// A core without a free buffer for this long sheds its largest holder. All sockets wait meanwhile.
 const STARVED_TIME: Duration = Duration::from_millis(250);

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::entry::{Parking, Pending, Role, SocketEntry};
+use super::entry::{Parking, Role, SocketEntry};
 use super::listener::Listeners;
 use super::outgoing::Outgoing;
 use super::slab::Slab;
 use super::{Resume, SocketKey};
 use crate::buffer::Chunk;
 use crate::core::Core;
-use crate::driver::{Driver, Handle};
+use crate::driver::{Driver, Handle, Pending};
 use crate::timer::{TimerTarget, ticks_up};
 
 /// How long a closing socket discards input, or sends its queue before a reset.

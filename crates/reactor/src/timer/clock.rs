@@ -62,6 +62,7 @@ pub(crate) fn ticks_up(duration: Duration) -> u64 {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014), for jitter and random choices, not for keys.
+#[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {

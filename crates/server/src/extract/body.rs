@@ -1,77 +1,15 @@
-//! The content of a request: as a stream, or buffered within the app's limit.
+//! The content of a request as an argument, buffered within the app's limit.
 
-use blitz_http::{
-    BodyError, BodyLength, Buffer, Fields, Name, Part, Pooled, RecvBody, Slice, Status,
-};
+use blitz_http::{Buffer, Name, Status};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{FromBody, FromRequest};
+use crate::body::Body;
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
-
-/// The content as a stream. A client cannot send more while the handler does not read.
-///
-/// ```
-/// use blitz::{App, Problem, extract::Body};
-///
-/// let count = async |mut body: Body| {
-///     let mut bytes = 0;
-///     while let Some(chunk) = body.chunk().await? {
-///         bytes += chunk.len();
-///     }
-///     Ok::<_, Problem>(format!("{bytes} bytes\n"))
-/// };
-/// # App::new().post("/count", count).build().unwrap();
-/// ```
-pub struct Body {
-    source: RecvBody,
-    trailers: Option<Pooled<Fields>>,
-}
-
-impl Body {
-    pub(crate) fn new(source: RecvBody) -> Body {
-        Body {
-            source,
-            trailers: None,
-        }
-    }
-
-    /// The length according to the head.
-    pub fn length(&self) -> BodyLength {
-        self.source.length()
-    }
-
-    /// The next received bytes; `None` at the end.
-    ///
-    /// # Errors
-    /// Why the content is incomplete. With `?` in a handler that returns [`Problem`] it becomes the
-    /// corresponding response.
-    pub async fn chunk(&mut self) -> Result<Option<Slice>, ContentError> {
-        loop {
-            match self.source.next().await? {
-                Some(Part::Data(slice)) => return Ok(Some(slice)),
-                Some(Part::Trailers(trailers)) => self.trailers = Some(trailers),
-                None => return Ok(None),
-            }
-        }
-    }
-
-    /// The whole content, at most `limit` bytes.
-    ///
-    /// # Errors
-    /// As [`chunk`](Body::chunk), and if the content is larger than `limit`.
-    pub async fn read(&mut self, limit: usize) -> Result<Buffer, ContentError> {
-        Ok(self.source.read_to_end(limit).await?)
-    }
-
-    /// The trailer section, if there is one and [`chunk`](Body::chunk) has reached the end.
-    pub fn trailers(&self) -> Option<&Fields> {
-        self.trailers.as_deref()
-    }
-}
 
 impl FromRequest for Body {
     fn from_request(request: &mut Request) -> Result<Self, Response> {
@@ -82,40 +20,6 @@ impl FromRequest for Body {
             );
             Problem::new(Status::INTERNAL_SERVER_ERROR).into_response()
         })
-    }
-}
-
-/// Why the content of a request could not be read. As a response it has the corresponding status.
-#[derive(Debug, Clone)]
-pub struct ContentError(BodyError);
-
-impl ContentError {
-    /// The cause.
-    pub fn cause(&self) -> &BodyError {
-        &self.0
-    }
-
-    /// The cause, owned.
-    pub fn into_cause(self) -> BodyError {
-        self.0
-    }
-}
-
-impl From<BodyError> for ContentError {
-    fn from(error: BodyError) -> Self {
-        ContentError(error)
-    }
-}
-
-impl From<ContentError> for Problem {
-    fn from(error: ContentError) -> Problem {
-        Problem::new(error.0.status()).detail(error.0.to_string())
-    }
-}
-
-impl IntoResponse for ContentError {
-    fn into_response(self) -> Response {
-        Problem::from(self).into_response()
     }
 }
 

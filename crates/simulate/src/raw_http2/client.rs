@@ -7,14 +7,12 @@ use std::rc::Rc;
 use blitz_http::Address;
 
 use super::{CANCEL, Connection, Fields, Lost, REFUSED_STREAM};
-use crate::client::within;
-use crate::content::{Receiving, Sending, TRAILER};
-use crate::io::Pauses;
+use crate::content::{ID, Receiving, Sending, TRAILER};
+use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger};
 use crate::plan::{Client, Fault, Request};
-use crate::upstream::ID;
 
-/// Sends all requests of a client as they come.
+/// Sends all requests of a client without waiting for responses.
 pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     ledger.world.sleep(client.begins).await;
     let mut connection: Option<Connection> = None;
@@ -43,7 +41,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
         connection = Some(open);
     }
     if let Some(connection) = connection {
-        // The gateway takes FIN for the end of everything.
+        // For the gateway, FIN ends all streams.
         while running.get() > 0 {
             ledger.world.sleep(super::LOOK_EVERY).await;
         }
@@ -64,7 +62,7 @@ async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: Request) 
                 let content = Sending::new(&request.request, &ledger.world, None);
                 let sender = connection.clone();
                 let sending = async move {
-                    // Why it ended shows in the answer.
+                    // The response shows why it ended.
                     let _ = sender.send_content(id, content).await;
                 };
                 ledger.world.spawn(sending);
@@ -95,7 +93,7 @@ fn head(request: &Request) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// Compares an answer with the plan.
+/// Compares a response with the plan.
 async fn judge(ledger: &Ledger, connection: &Connection, id: u32, request: &Request) -> Ending {
     match answer(ledger, connection, id, request).await {
         Ok(ending) => ending,

@@ -9,7 +9,7 @@ pub(super) const PING: u8 = 0x6;
 pub(super) const GOAWAY: u8 = 0x7;
 pub(super) const WINDOW_UPDATE: u8 = 0x8;
 pub(super) const CONTINUATION: u8 = 0x9;
-/// A type that nobody knows.
+/// An unknown type.
 pub(super) const UNKNOWN: u8 = 0xbb;
 
 /// Also ACK, of SETTINGS and PING.
@@ -32,7 +32,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Takes the next frame out of what was received, if it is complete.
+    /// Removes the next frame from the received bytes, if it is complete.
     pub(super) fn take(received: &mut &[u8]) -> Option<Frame> {
         let &[a, b, c, kind, flags, ref stream @ ..] = received.first_chunk::<HEADER_BYTES>()?;
         let end = HEADER_BYTES + u32::from_be_bytes([0, a, b, c]) as usize;

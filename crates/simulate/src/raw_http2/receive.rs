@@ -1,4 +1,4 @@
-//! What the gateway sends: frames, and whether windows and settings allow them.
+//! Received frames, and whether windows and settings allow them.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// The dynamic table of HPACK until SETTINGS say otherwise (RFC 9113, section 6.5.2).
 const TABLE_BYTES: u32 = 4_096;
 
-/// Windows that are given, and those that the gateway may still use.
+/// The windows that were announced, and what is left of them.
 pub(super) struct Account {
     window: i64,
     owed: u32,
@@ -115,7 +115,7 @@ impl State {
             frame::RST_STREAM => {
                 let code = frame.number().ok_or("too short")?;
                 if let Some(stream) = self.streams.get_mut(&frame.stream) {
-                    // NO_ERROR behind a complete answer asks for no more of the request.
+                    // NO_ERROR after a complete response stops the rest of the request.
                     stream.reset = Some(code);
                 }
                 Ok(())
@@ -253,7 +253,7 @@ impl State {
 
     fn accept_stream(&mut self, id: u32) -> Result<(), String> {
         if id < self.next_id {
-            // Of a stream that was reset.
+            // The stream was reset.
             return Ok(());
         }
         self.next_id = id + 2;
@@ -267,7 +267,7 @@ impl State {
         Ok(())
     }
 
-    /// Content was taken: some credit is given at once.
+    /// Counts consumed content, and sends a part of the credit at once.
     pub(super) fn taken(&mut self, id: u32, bytes: usize) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.owed += bytes as u32;
@@ -277,7 +277,7 @@ impl State {
         }
     }
 
-    /// Gives all credit that is owed, and opens the initial window if it is closed.
+    /// Sends all credit that was held back, and opens an initial window of 0.
     pub(super) fn settle_credit(&mut self) {
         let ids: Vec<u32> = self.streams.keys().copied().collect();
         ids.into_iter().for_each(|id| self.credit_stream(id));
@@ -325,7 +325,7 @@ impl State {
         let account = &mut self.receiving;
         let growth = i64::from(initial) - account.announced;
         account.announced = i64::from(initial);
-        // More is allowed from now on, less when the gateway has said that it knows.
+        // A larger window applies at once, a smaller one when the gateway acknowledges it.
         account.unacknowledged.push_back((-growth).max(0));
         account.initial += growth.max(0);
         let streams = self.streams.values_mut();

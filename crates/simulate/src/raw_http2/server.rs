@@ -8,16 +8,15 @@ use blitz_reactor::simulation::Stream;
 
 use super::client::get;
 use super::{Connection, INTERNAL_ERROR, Lost, REFUSED_STREAM};
-use crate::content::{Receiving, Sending, TRAILER};
+use crate::content::{ID, Receiving, Sending, TRAILER};
 use crate::io::Pauses;
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Quits, Request};
-use crate::upstream::ID;
 
 /// Refusals per thousand streams.
 const REFUSED: u64 = 300;
 
-/// What the connections of an upstream know together.
+/// The state that the connections of an upstream share.
 pub(crate) struct Shared {
     quits: Option<Quits>,
     /// Requests that were refused, each once.
@@ -38,14 +37,14 @@ impl Shared {
         }
     }
 
-    /// Whether this request is refused, which it is no more than once.
+    /// Whether this request is refused; at most once.
     fn refuses(&self, id: u64, connection: &Connection) -> bool {
         self.quits == Some(Quits::Refuses)
             && connection.state.borrow_mut().random.chance(REFUSED)
             && self.refused.borrow_mut().insert(id)
     }
 
-    /// Whether the connection takes no request from this one on, which happens once.
+    /// Whether the connection sends GOAWAY instead of processing this request; once.
     fn goes_away(&self) -> bool {
         let left = self.until_goaway.get();
         if left != u32::MAX {
@@ -95,7 +94,7 @@ async fn exchange(ledger: Rc<Ledger>, connection: Connection, id: u32, shared: R
         ledger.violate(format!("request {} has head {head:?}", planned.id));
     }
     match answer(&ledger, &connection, id, &planned).await {
-        // The client judges answers that are cut off.
+        // The client reports responses that are aborted.
         Ok(()) | Err(Lost::Reset(_) | Lost::Closed) => connection.forget(id),
         Err(Lost::GivenUp) => connection.reset(id, INTERNAL_ERROR),
     }

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::group::{ClientProtocol, Group, ServerRole};
 use super::super::machine::locate;
-use super::super::system::StartOptions;
-use super::{STREAMS_MAX, write};
+use super::{STREAMS_MAX, StartOptions, write};
 
 /// More than any run has in flight: Envoy's default limits would respond with 503.
 const IN_FLIGHT_MAX: u32 = 1_000_000;

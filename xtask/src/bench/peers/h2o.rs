@@ -5,8 +5,7 @@ use std::process::Command;
 
 use super::super::group::{ClientProtocol, Group, ServerRole};
 use super::super::probe::{BODY, PATH};
-use super::super::system::StartOptions;
-use super::{STREAMS_MAX, write};
+use super::{STREAMS_MAX, StartOptions, write};
 
 /// Longer than any run, in the units of the settings.
 const LONG_S: u32 = 3600;

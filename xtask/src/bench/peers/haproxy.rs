@@ -4,8 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use super::super::group::{ClientProtocol, Group, ServerRole};
-use super::super::system::StartOptions;
-use super::write;
+use super::{StartOptions, write};
 
 const MAXCONN_MIN: u32 = 8000;
 

@@ -4,8 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use super::super::group::{ClientProtocol, Group, ServerRole};
-use super::super::system::StartOptions;
-use super::{REQUESTS_PER_CONNECTION_MAX, STREAMS_MAX, write};
+use super::{REQUESTS_PER_CONNECTION_MAX, STREAMS_MAX, StartOptions, write};
 
 /// nginx, with its files in the folder of this run.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {

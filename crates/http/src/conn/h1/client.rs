@@ -9,15 +9,15 @@ use blitz_proto::h1;
 use blitz_proto::{BodyLength, Error, ErrorKind, Fields, Limits, RequestHead, ResponseHead};
 
 use super::driver::{Driver, Role, Step};
-use crate::client::{Carrier, ClientOptions};
 use crate::conn::Protocol;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    ClientFraming, ClientSide, ExchangeId, Framing, Link, Message, Received, ReceivedKind,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, Message, Received, ReceivedKind,
     complete_message, wake,
 };
 use crate::free_list::FreeList;
+use crate::options::ClientOptions;
 use crate::pool::Lease;
 use crate::recycle::Pooled;
 use crate::tls::TlsInfo;

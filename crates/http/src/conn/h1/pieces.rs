@@ -12,11 +12,11 @@ use super::client::Client;
 use super::driver::{Driver, Role, Step};
 use super::run::Arrived;
 use super::server::Server;
-use crate::client::ClientOptions;
 use crate::default_headers::DefaultHeaders;
 use crate::exchange::{Body, Peer, Scheme, send_response};
+use crate::options::ClientOptions;
+use crate::options::ServeOptions;
 use crate::recycle::Pooled;
-use crate::serve::ServeOptions;
 
 /// A connection without a socket: nothing comes but what was received.
 fn received<R: Role>(role: R, pieces: &[&[u8]]) -> Driver<R> {

@@ -13,9 +13,9 @@ use crate::default_headers::DefaultHeaders;
 use crate::error::Refusal;
 use crate::exchange::{Body, Link, Peer, ServerFraming, ServerSide, refuse};
 use crate::free_list::FreeList;
+use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
-use crate::serve::ServeOptions;
 use crate::transport::Transport;
 
 /// One connection while it has something to do; an idle one is only a parked socket.

@@ -9,8 +9,8 @@ use super::server::Server;
 use crate::conn::h2::{begins_like_http2, may_begin_like_http2};
 use crate::exchange::{Peer, Scheme};
 use crate::input::Input;
+use crate::options::ServeOptions;
 use crate::recycle::Pooled;
-use crate::serve::ServeOptions;
 use crate::transport::Transport;
 
 /// A connection whose client continues with HTTP/2, and the request that is its stream 1.

@@ -11,7 +11,6 @@ use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead};
 use super::drive::Disposition;
 use super::driver::{Conn, Driver, Role, Shared};
 use super::shortage::{Counted, PooledStreams, is_short};
-use crate::client::{Carrier, ClientOptions};
 use crate::conn::Protocol;
 use crate::conn::streams::liveness::{Liveness, Next, Silence};
 use crate::conn::streams::permits::Permits;
@@ -19,10 +18,12 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Body, ClientFraming, ClientSide, ExchangeId, Link, Message, Received, ReceivedKind, note,
+    Body, Carrier, ClientFraming, ClientSide, ExchangeId, Link, Message, Received, ReceivedKind,
+    note,
 };
 use crate::input::Input;
-use crate::pool::{Lifetime, count_retired};
+use crate::lifetime::{Lifetime, count_retired};
+use crate::options::ClientOptions;
 use crate::recycle::Pooled;
 use crate::tls::TlsInfo;
 use crate::transport::Transport;

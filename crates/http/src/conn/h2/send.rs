@@ -40,7 +40,7 @@ impl<R: Role> Driver<R> {
         note(&mut sending.writer, cx);
         sending.wake_at = room.unwrap_or(0);
         if room.is_none() && !self.awaiting_memory.contains(&stream) {
-            count(|counters| counters.h2_held_back += 1);
+            count(|counters| counters.held_back += 1);
             self.awaiting_memory.push(stream);
         }
         Poll::Pending

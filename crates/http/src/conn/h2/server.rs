@@ -26,9 +26,9 @@ use crate::exchange::{
     ServerSide, Service, conclude, poll_outcome, refusal_of, refuse, wake,
 };
 use crate::input::Input;
+use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
-use crate::serve::ServeOptions;
 use crate::transport::Transport;
 
 pub(crate) struct Server {

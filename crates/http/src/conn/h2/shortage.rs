@@ -191,7 +191,7 @@ impl Driver<Client> {
         wake(&mut receiving.reader);
         self.release(stream, unread);
         self.reset(stream, Code::CANCEL);
-        count(|counters| counters.h2_streams_shed += 1);
+        count(|counters| counters.streams_shed += 1);
     }
 }
 
@@ -201,7 +201,7 @@ impl<R: Role> Driver<R> {
         let is_held_back = R::holds_too_much(self);
         let before = std::mem::replace(&mut self.was_held_back, is_held_back);
         match (before, is_held_back) {
-            (false, true) => count(|counters| counters.h2_held_back += 1),
+            (false, true) => count(|counters| counters.held_back += 1),
             (true, false) => {
                 let streams = self.streams.values_mut();
                 streams.for_each(|stream| stream.exchange.receiving.pace.forgive());

@@ -3,7 +3,7 @@
 use std::task::{Context, Waker};
 
 use crate::exchange::{note, wake};
-use crate::pool::Lifetime;
+use crate::lifetime::Lifetime;
 
 /// The stream permits of one connection. A request holds one from the moment that the pool chose the
 /// connection until its stream begins.

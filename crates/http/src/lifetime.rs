@@ -4,9 +4,7 @@ use std::time::{Duration, Instant};
 
 use blitz_proto::Limits;
 
-use super::Upstream;
 use crate::counters::count;
-use crate::transport::Transport;
 
 /// The end of a connection's use, fixed when the connection is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +17,7 @@ pub(crate) struct Lifetime {
 
 impl Lifetime {
     /// The lifetime of a connection that is made now.
-    pub(super) fn new(limits: &Limits, settings: u64) -> Lifetime {
+    pub(crate) fn new(limits: &Limits, settings: u64) -> Lifetime {
         let (made, age_max) = (blitz_reactor::now(), limits.connection_age_max);
         Lifetime {
             made,
@@ -43,26 +41,6 @@ impl Lifetime {
 /// together.
 fn early(age: Duration, random: u64) -> Duration {
     age / 10 * (random % 1024) as u32 / 1024
-}
-
-/// A connection in use that carries one request at a time: its upstream and its lifetime.
-pub(crate) struct Lease {
-    pub(super) upstream: Upstream,
-    pub(super) lifetime: Lifetime,
-}
-
-impl Lease {
-    /// Returns the connection to the pool. The caller guarantees that it is in the state of a new
-    /// one.
-    pub(crate) fn put_back(self, transport: Transport) {
-        self.upstream.release_active();
-        self.upstream.take_back(transport, self.lifetime);
-    }
-
-    /// Ends the lease of a connection that closes instead of returning.
-    pub(crate) fn end(self) {
-        self.upstream.release_active();
-    }
 }
 
 /// Counts a connection that is too old for another request, or that has replaced settings.

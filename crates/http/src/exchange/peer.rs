@@ -1,0 +1,40 @@
+//! The client of a connection.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use crate::tls::TlsInfo;
+
+/// Who is at the other end of the connection that a request came in on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Address of the client; `None` on a unix socket.
+    pub remote: Option<SocketAddr>,
+    /// Address of the listener; its IP may be unspecified. `None` on a unix socket.
+    pub listener: Option<SocketAddr>,
+    /// Whether the connection is encrypted.
+    pub scheme: Scheme,
+    /// What the TLS handshake has established; `None` in clear text.
+    pub tls: Option<Rc<TlsInfo>>,
+}
+
+/// How the request came to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// In clear text.
+    #[default]
+    Http,
+    /// Over TLS or QUIC.
+    Https,
+}
+
+impl Scheme {
+    /// `http` or `https`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}

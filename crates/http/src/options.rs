@@ -1,0 +1,89 @@
+//! The options of listeners, and of connections to servers.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_proto::{Fields, Limits, ResponseHead};
+use blitz_reactor::Chunk;
+
+use crate::drain::Drain;
+use crate::error::Refusal;
+use crate::exchange::{Peer, Scheme};
+use crate::tls::TlsSlot;
+
+/// How connections are served.
+#[derive(Clone)]
+pub struct ServeOptions {
+    /// Bounds and deadlines.
+    pub limits: Limits,
+    /// Value of the `Server` field for responses without this field.
+    pub server: Option<String>,
+    /// Whether responses without `Date` get one. RFC 9110, section 6.6.1, requires it of servers
+    /// with a clock.
+    pub date: bool,
+    /// The scheme of requests on this listener.
+    pub scheme: Scheme,
+    /// TLS of the listener. With it requests have the scheme `https`, whatever `scheme` is.
+    pub tls: Option<TlsSlot>,
+    /// Whether clients in clear text must begin with HTTP/2's preface. Other clients get GOAWAY
+    /// instead of an HTTP/1.1 response. Over TLS this has no effect: ALPN negotiates the version.
+    pub multiplexed_only: bool,
+    /// Decides which clients may switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2;
+    /// RFC 9113 removed it). By default none. Requests on a switched connection bypass the access
+    /// rules of a proxy in front. Therefore clients of unix sockets, and requests with `Via`,
+    /// `Forwarded`, `X-Real-IP` or `X-Forwarded-*`, never switch.
+    pub h2c_upgrade: Option<Rc<H2cUpgrade>>,
+    /// Makes the content of responses that the core generates, for example to malformed requests,
+    /// from the fields received so far. It may change the status and add fields such as
+    /// `Content-Type`. By default, and if it returns `None`, the content is problem+json (RFC 9457)
+    /// if a received `Accept` allows it, otherwise one line of plain text.
+    pub refusal: Option<Rc<RefusalContent>>,
+    /// Stops serving gracefully; by default the core's own handle.
+    pub drain: Drain,
+}
+
+/// See [`ServeOptions::h2c_upgrade`].
+pub type H2cUpgrade = dyn Fn(&Peer) -> bool;
+
+/// See [`ServeOptions::refusal`].
+pub type RefusalContent = dyn Fn(Refusal, &Fields, &mut ResponseHead) -> Option<Chunk>;
+
+impl Default for ServeOptions {
+    fn default() -> ServeOptions {
+        ServeOptions {
+            limits: Limits::default(),
+            server: None,
+            date: true,
+            scheme: Scheme::Http,
+            tls: None,
+            multiplexed_only: false,
+            h2c_upgrade: None,
+            refusal: None,
+            drain: Drain::of_core(),
+        }
+    }
+}
+
+/// Options of connections to servers.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// Limits for responses, buffers, idle connections and connecting.
+    pub limits: Limits,
+    /// Maximum silence before the response head, counted from the last byte that the server took.
+    pub response_timeout: Duration,
+    /// Maximum silence within a response body.
+    pub body_timeout: Duration,
+    /// Maximum idle time of a connection; shorter than the idle timeouts of common servers.
+    pub idle_timeout: Duration,
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions {
+            limits: Limits::default(),
+            response_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(55),
+        }
+    }
+}
