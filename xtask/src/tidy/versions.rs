@@ -19,10 +19,8 @@ const VERSIONS: &[&str] = &["h1", "h2", "h2c", "h3", "http1", "http2", "http3"];
 
 /// Finds names with a version.
 pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut Vec<Finding>) {
-    let begins_with = |path: &&str| source.path.starts_with(path);
-    if !FOLDERS.iter().any(|path| begins_with(path))
-        || DRIVERS.iter().any(|path| begins_with(path))
-        || source.is_auxiliary()
+    let begins_with = |path: &&str| source.path.starts_with(*path);
+    if !FOLDERS.iter().any(begins_with) || DRIVERS.iter().any(begins_with) || source.is_auxiliary()
     {
         return;
     }
