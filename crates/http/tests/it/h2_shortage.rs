@@ -61,6 +61,41 @@ fn unread_uploads_leave_memory_for_others() {
     });
 }
 
+#[test]
+fn unread_uploads_do_not_stop_another_on_their_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let content = vec![b'x'; BYTES];
+        let mut client = Client::connect(server.address);
+        let length = BodyLength::Known(BYTES as u64);
+        let unread: Vec<_> = (0..6)
+            .map(|_| {
+                let stream = client.request(Method::Post, "/later", length);
+                let queued = client.queue(stream, &content);
+                client.flush();
+                (stream, queued)
+            })
+            .collect();
+        let queued: usize = unread.iter().map(|(_, queued)| queued).sum();
+        assert!(queued < 6 * BYTES, "the connection's window is used up");
+        // Other streams are read meanwhile, also if their readers wait before the window is closed.
+        for _ in 0..3 {
+            let read = client.request(Method::Post, "/echo", length);
+            let begun = Instant::now();
+            client.send(read, &content, true);
+            assert_eq!(client.answer(read).content, content);
+            assert!(begun.elapsed() < Duration::from_secs(3), "it was starved");
+        }
+        server.ask(|| IS_LATER.set(true));
+        for (stream, queued) in unread {
+            client.send(stream, &content[queued..], true);
+            let answer = client.answer(stream);
+            assert_eq!(answer.content, BYTES.to_string().as_bytes());
+        }
+        assert_eq!(server.counters().body_timeouts, 0);
+    });
+}
+
 /// A client with its requests, and the number of queued bytes of each.
 struct Upload {
     client: Client,

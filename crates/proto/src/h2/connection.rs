@@ -335,8 +335,16 @@ impl Connection {
         }
     }
 
+    /// Whether received content that was not released has used up the connection's window.
+    #[inline]
+    #[must_use]
+    pub fn is_window_used_up(&self) -> bool {
+        self.flow.is_used_up()
+    }
+
     /// Announces credit for a stream whose reader waits, if content of others has used up the window of
     /// the connection (rule 14).
+    #[cold]
     pub fn credit_reader(&mut self, out: &mut Vec<u8>) {
         if let Some(increment) = self.flow.credit_for_reader() {
             frame::write_window_update(0, increment, out);

@@ -167,11 +167,17 @@ impl Flow {
         credit(&mut self.receive_window, held, self.size.min(self.cap))
     }
 
+    /// Whether held content has used up the window.
+    #[inline]
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.counts_held && self.receive_window < READER_WINDOW_MIN
+    }
+
     /// The increment to announce for a reader that waits while content that others do not read has
     /// used up the window, so that a stalled stream does not stop the rest (rule 14). Window and held
     /// content together stay within the largest window; while memory is short there is none.
     pub(crate) fn credit_for_reader(&mut self) -> Option<u32> {
-        if !self.counts_held || self.receive_window >= READER_WINDOW_MIN || self.cap < self.size {
+        if !self.is_used_up() || self.cap < self.size {
             return None;
         }
         let used = i64::from(self.held) + i64::from(self.receive_window);

@@ -96,6 +96,7 @@ impl<R: Role> Conn<R> {
         if let Err(error) = taken {
             return Poll::Ready(driver.fail(error));
         }
+        driver.credit_waiting_readers();
         driver.send_content();
         driver.needs_task = false;
         driver.poll_disposition(cx)

@@ -75,6 +75,26 @@ impl<R: Role> Driver<R> {
         }
     }
 
+    /// Lets the peer send for readers that wait while content of other streams, which nobody reads, has
+    /// used up the window of the connection (rule 14).
+    pub(super) fn credit_waiting_readers(&mut self) {
+        let waits = |stream: &Stream| {
+            let receiving = &stream.exchange.receiving;
+            matches!(receiving.body, Body::Open)
+                && receiving.reader.is_some()
+                && stream.parts.is_empty()
+        };
+        if self.machine.is_window_used_up() && self.streams.values().any(|stream| waits(stream)) {
+            self.credit_reader();
+        }
+    }
+
+    #[cold]
+    fn credit_reader(&mut self) {
+        let (machine, out) = self.machine();
+        machine.credit_reader(out);
+    }
+
     /// Returns taken or discarded bytes to the windows.
     pub(super) fn release(&mut self, stream: StreamId, bytes: usize) {
         if bytes > 0 {
@@ -115,10 +135,13 @@ impl<R: Role> Framing for Driver<R> {
         if let Some(trailers) = stream.trailers.take() {
             return Poll::Ready(Ok(Fill::Trailers(trailers)));
         }
-        match stream.exchange.receiving.is_complete() {
-            true => Poll::Ready(Ok(Fill::End)),
-            false => Poll::Pending,
+        if stream.exchange.receiving.is_complete() {
+            return Poll::Ready(Ok(Fill::End));
         }
+        if self.machine.is_window_used_up() {
+            self.credit_reader();
+        }
+        Poll::Pending
     }
 
     fn take_whole(&mut self, id: StreamId, length: u64) -> Option<Slice> {
