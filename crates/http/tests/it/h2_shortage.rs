@@ -67,6 +67,11 @@ fn unread_uploads_do_not_stop_another_on_their_connection() {
         let server = Server::start(io);
         let content = vec![b'x'; BYTES];
         let mut client = Client::connect(server.address);
+        assert_eq!(
+            client.get("/hello").content,
+            b"hello",
+            "with the server's windows"
+        );
         let length = BodyLength::Known(BYTES as u64);
         let unread: Vec<_> = (0..6)
             .map(|_| {
