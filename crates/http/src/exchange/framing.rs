@@ -167,7 +167,7 @@ pub(crate) struct Transmission {
     pub(crate) progress: Option<Instant>,
     /// When the client ended its direction, where that leaves ours open.
     pub(crate) half_closed: Option<Instant>,
-    /// Nothing is received at the moment, because memory is short.
+    /// The peer may not send at the moment: memory is short, or unread content has used up the window.
     pub(crate) is_held_back: bool,
 }
 

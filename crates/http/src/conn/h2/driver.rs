@@ -45,6 +45,8 @@ pub(crate) struct Driver<R: Role> {
     pub(super) awaiting_memory: Vec<StreamId>,
     /// Nothing was read when it was tried last, since too much is held.
     pub(super) was_held_back: bool,
+    /// Unread content had used up the window of the connection then.
+    pub(super) was_used_up: bool,
     /// Bytes of content that were last reported to the socket.
     held_noted: usize,
     pub(super) shared: Rc<Shared<R>>,
@@ -235,6 +237,7 @@ impl<R: Role> Conn<R> {
             unsent: 0,
             awaiting_memory: Vec::new(),
             was_held_back: false,
+            was_used_up: false,
             held_noted: 0,
             shared: Rc::clone(shared),
             task: None,

@@ -174,7 +174,7 @@ impl<R: Role> Framing for Driver<R> {
     }
 
     fn transmission(&mut self, id: StreamId) -> Transmission {
-        let is_held_back = R::holds_too_much(self);
+        let is_held_back = R::holds_too_much(self) || self.machine.is_window_used_up();
         let sending = self.stream(id).map(|stream| &stream.sending);
         Transmission {
             unsent: sending.map_or(0, |sending| sending.queued),

@@ -196,17 +196,19 @@ impl Driver<Client> {
 }
 
 impl<R: Role> Driver<R> {
-    /// Whether nothing is received at the moment. This time does not count against the senders.
+    /// Whether nothing is received at the moment. This time does not count against the senders, nor does
+    /// the time in which unread content leaves them no window.
     pub(super) fn is_held_back(&mut self) -> bool {
         let is_held_back = R::holds_too_much(self);
-        let before = std::mem::replace(&mut self.was_held_back, is_held_back);
-        match (before, is_held_back) {
-            (false, true) => count(|counters| counters.held_back += 1),
-            (true, false) => {
-                let streams = self.streams.values_mut();
-                streams.for_each(|stream| stream.exchange.receiving.pace.forgive());
-            }
-            _ => {}
+        let was_held_back = std::mem::replace(&mut self.was_held_back, is_held_back);
+        let is_used_up = self.machine.is_window_used_up();
+        let was_used_up = std::mem::replace(&mut self.was_used_up, is_used_up);
+        if is_held_back && !was_held_back {
+            count(|counters| counters.held_back += 1);
+        }
+        if (was_held_back && !is_held_back) || (was_used_up && !is_used_up) {
+            let streams = self.streams.values_mut();
+            streams.for_each(|stream| stream.exchange.receiving.pace.forgive());
         }
         is_held_back
     }
