@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_gateway::{Gateway, Options};
-use blitz_http::{Address, Drain};
+use blitz_http::{Address, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
 use crate::plan::{Plan, Reach};
 use crate::shrink::shrink;
-use crate::{client, upstream};
+use crate::{client, tls, upstream};
 
 /// Virtual time after which a run must have ended.
 const RUN_MAX: Duration = Duration::from_secs(600);
@@ -115,7 +115,8 @@ pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<Summary, Failu
 fn play(world: &World, ledger: &Rc<Ledger>) {
     let plan = &ledger.plan;
     let gateway_address = address(8080);
-    let serve = gateway(plan, &gateway_address);
+    let tls_address = address(8443);
+    let serve = gateway(plan, &gateway_address, &tls_address);
     for _ in 0..plan.cores {
         let serving = serve();
         let theirs = Rc::clone(ledger);
@@ -147,11 +148,11 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
     let before: Vec<Option<Holdings>> = (0..plan.cores).map(|core| world.holdings(core)).collect();
 
     for client in plan.clients.clone() {
-        world.spawn(client::run(
-            Rc::clone(ledger),
-            client,
-            gateway_address.clone(),
-        ));
+        let gateway = match client.is_secure {
+            true => tls_address.clone(),
+            false => gateway_address.clone(),
+        };
+        world.spawn(client::run(Rc::clone(ledger), client, gateway));
     }
     let all = plan.requests().count();
     let watching = Rc::clone(ledger);
@@ -237,7 +238,11 @@ fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
     }
 }
 
-fn gateway(plan: &Plan, listen: &Address) -> impl Fn() -> blitz_gateway::OnCore + use<> {
+fn gateway(
+    plan: &Plan,
+    listen: &Address,
+    listen_tls: &Address,
+) -> impl Fn() -> blitz_gateway::OnCore + use<> {
     let mut options = Options::default();
     options.limits.concurrent_streams_max = plan.limits.concurrent_streams_max;
     options.limits.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
@@ -248,10 +253,17 @@ fn gateway(plan: &Plan, listen: &Address) -> impl Fn() -> blitz_gateway::OnCore 
     client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     client.pool_idle_max = plan.limits.pool_idle_max;
     let mut gateway = Gateway::new().listen(listen.clone()).options(options);
+    if plan.clients.iter().any(|client| client.is_secure) {
+        gateway = gateway.listen_tls(listen_tls.clone(), TlsSlot::new(tls::listener()));
+    }
+    if plan.upstreams.iter().any(|upstream| upstream.is_secure) {
+        gateway = gateway.upstream_tls(tls::upstreams());
+    }
     for (index, upstream) in plan.upstreams.iter().enumerate() {
-        let scheme = match upstream.version.is_http2() {
-            true => "h2c",
-            false => "http",
+        let scheme = match (upstream.is_secure, upstream.version.is_http2()) {
+            (true, _) => "https",
+            (false, true) => "h2c",
+            (false, false) => "http",
         };
         let host = match upstream.reach {
             // It stands for 127.0.0.1 and ::1, in this order.

@@ -17,7 +17,7 @@ use crate::io::{Io, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
 use crate::plan::{Call, Client, Content, Fault, Request, Version};
 use crate::raw::Broken;
-use crate::{raw_client, raw_http2, tunnel};
+use crate::{raw_client, raw_http2, tls, tunnel};
 
 /// Longest time until the SETTINGS of the gateway arrive.
 const SETTINGS_MAX: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address
             ledger.world.sleep(SETTINGS_MAX).await;
         }
         ledger.begin(&request, pulse);
-        let answered = sender.send(message(&ledger, &request));
+        let answered = sender.send(message(&ledger, &request, client.is_secure));
         let exchange = exchange(Rc::clone(&ledger), request, answered, Rc::clone(pulse));
         match client.version {
             Version::Http2 => {
@@ -114,7 +114,10 @@ async fn connect(
     let stream = ledger.world.connect(gateway).await?;
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
-    let io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    let mut io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    if client.is_secure {
+        io = io.secured(tls::client(client.version)).await?;
+    }
     let world = ledger.world.clone();
     let sender = match client.version {
         Version::Http1 | Version::Raw | Version::RawHttp2 => {
@@ -140,11 +143,12 @@ async fn connect(
     Ok((sender, pulse))
 }
 
-fn message(ledger: &Ledger, request: &Request) -> HttpRequest<Sending> {
+fn message(ledger: &Ledger, request: &Request, is_secure: bool) -> HttpRequest<Sending> {
+    let scheme = if is_secure { "https" } else { "http" };
     let message = HttpRequest::builder()
         .method(request.method)
         .uri(format!(
-            "http://gateway/{}/{}",
+            "{scheme}://gateway/{}/{}",
             request.upstream, request.id
         ))
         .header("host", "gateway")

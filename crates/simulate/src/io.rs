@@ -5,11 +5,13 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use blitz_reactor::simulation::{Stream, World};
 use hyper::rt::{Executor, Read, ReadBufCursor, Write};
+
+use crate::tls::{self, Carrier, Session};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 16 * 1024;
@@ -31,6 +33,7 @@ pub(crate) struct Io {
     /// Called when bytes were read or written.
     moved: Rc<dyn Fn()>,
     settings: Option<Rc<SettingsWatch>>,
+    session: Option<Rc<RefCell<Session>>>,
     /// Kept, since clearing it for every read would be a tenth of a run.
     buffer: Rc<RefCell<[u8; READ_BYTES]>>,
 }
@@ -41,6 +44,7 @@ impl Io {
             stream,
             moved: Rc::new(moved),
             settings: None,
+            session: None,
             buffer: Rc::new(RefCell::new([0; READ_BYTES])),
         }
     }
@@ -49,6 +53,34 @@ impl Io {
     pub(crate) fn watched_by(mut self, settings: Rc<SettingsWatch>) -> Io {
         self.settings = Some(settings);
         self
+    }
+
+    /// Completes a TLS handshake; from then on the stream carries ciphertext.
+    ///
+    /// # Errors
+    /// The handshake fails, or the stream ends before it is complete.
+    pub(crate) async fn secured(mut self, mut session: Session) -> io::Result<Io> {
+        poll_fn(|cx| tls::poll_handshake(&mut session, &self, cx)).await?;
+        self.session = Some(Rc::new(RefCell::new(session)));
+        Ok(self)
+    }
+}
+
+impl Carrier for Io {
+    fn poll_receive(&self, cx: &Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let read = self.stream.poll_read(cx, into);
+        if matches!(read, Poll::Ready(Ok(1..))) {
+            (self.moved)();
+        }
+        read
+    }
+
+    fn poll_send(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = self.stream.poll_write(cx, bytes);
+        if matches!(written, Poll::Ready(Ok(_))) {
+            (self.moved)();
+        }
+        written
     }
 }
 
@@ -107,11 +139,13 @@ impl Read for Io {
     ) -> Poll<io::Result<()>> {
         let mut buffer = self.buffer.borrow_mut();
         let room = into.remaining().min(READ_BYTES);
-        let read = self.stream.poll_read(cx, &mut buffer[..room]);
-        read.map_ok(|n| {
-            if n > 0 {
-                (self.moved)();
+        let read = match &self.session {
+            None => self.poll_receive(cx, &mut buffer[..room]),
+            Some(session) => {
+                tls::poll_read(&mut session.borrow_mut(), &*self, cx, &mut buffer[..room])
             }
+        };
+        read.map_ok(|n| {
             if let Some(settings) = &self.settings {
                 settings.take(&buffer[..n]);
             }
@@ -126,18 +160,24 @@ impl Write for Io {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = self.stream.poll_write(cx, bytes);
-        if matches!(written, Poll::Ready(Ok(_))) {
-            (self.moved)();
+        match &self.session {
+            None => self.poll_send(cx, bytes),
+            Some(session) => tls::poll_write(&mut session.borrow_mut(), &*self, cx, bytes),
         }
-        written
     }
 
-    fn poll_flush(self: Pin<&mut Io>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Io>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.session {
+            None => Poll::Ready(Ok(())),
+            Some(session) => tls::poll_flush(&mut session.borrow_mut(), &*self, cx),
+        }
     }
 
-    fn poll_shutdown(self: Pin<&mut Io>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Io>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(session) = &self.session {
+            session.borrow_mut().close();
+            ready!(tls::poll_flush(&mut session.borrow_mut(), &*self, cx))?;
+        }
         self.stream.shutdown_write();
         Poll::Ready(Ok(()))
     }

@@ -16,6 +16,9 @@ const PIPELINED_MAX: u64 = 8_000;
 /// Largest content with hand-written HTTP/2 peers, which may give credit byte by byte.
 const RAW_HTTP2_MAX: u64 = 60_000;
 
+/// Runs in which some peers use TLS, of 1,000.
+const TLS_PER_MILLE: u64 = 200;
+
 const VERSIONS: [Version; 4] = [
     Version::Http1,
     Version::Http2,
@@ -40,6 +43,8 @@ pub(crate) struct Upstream {
     pub(crate) version: Version,
     pub(crate) reach: Reach,
     pub(crate) windows: Windows,
+    /// Over TLS; peers of hyper only.
+    pub(crate) is_secure: bool,
     /// Hand-written HTTP/2 only: how it refuses requests that it has not processed.
     pub(crate) quits: Option<Quits>,
 }
@@ -101,6 +106,8 @@ pub(crate) struct Client {
     /// Hand-written clients only: the client sends FIN after the last request.
     pub(crate) half_closes: bool,
     pub(crate) windows: Windows,
+    /// Over TLS; peers of hyper only.
+    pub(crate) is_secure: bool,
     pub(crate) requests: Vec<Request>,
 }
 
@@ -235,6 +242,7 @@ impl Plan {
             upstreams.push(Upstream::direct(Version::Raw));
             clients.push(Client::with_pauses(&mut random, &mut requests, &upstreams));
         }
+        choose_tls(seed, &mut upstreams, &mut clients);
         Plan {
             seed,
             cores: random.within(1..=2) as usize,
@@ -258,6 +266,20 @@ impl Plan {
 
     pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
         self.clients.iter().flat_map(|client| &client.requests)
+    }
+}
+
+/// Gives some peers TLS. The seed's other choices do not depend on it.
+fn choose_tls(seed: u64, upstreams: &mut [Upstream], clients: &mut [Client]) {
+    let mut random = Random::new(!seed);
+    if !random.chance(TLS_PER_MILLE) {
+        return;
+    }
+    for upstream in upstreams {
+        upstream.is_secure = upstream.version.is_hyper() && random.chance(500);
+    }
+    for client in clients {
+        client.is_secure = client.version.is_hyper() && random.chance(500);
     }
 }
 
@@ -291,6 +313,7 @@ impl Upstream {
             version,
             reach,
             windows: Windows::new(random),
+            is_secure: false,
             quits: quits.filter(|_| version == Version::RawHttp2),
         }
     }
@@ -300,6 +323,7 @@ impl Upstream {
             version,
             reach: Reach::Direct,
             windows: Windows::DEFAULT,
+            is_secure: false,
             quits: None,
         }
     }
@@ -311,6 +335,11 @@ impl Upstream {
 }
 
 impl Version {
+    /// Whether hyper is the peer.
+    pub(crate) fn is_hyper(self) -> bool {
+        matches!(self, Version::Http1 | Version::Http2)
+    }
+
     pub(crate) fn is_http2(self) -> bool {
         matches!(self, Version::Http2 | Version::RawHttp2)
     }
@@ -355,6 +384,7 @@ impl Client {
             begins: Duration::from_micros(random.within(0..=200_000)),
             half_closes,
             windows: Windows::new(random),
+            is_secure: false,
             requests: all,
         }
     }
@@ -386,6 +416,7 @@ impl Client {
             begins: Duration::ZERO,
             half_closes: false,
             windows: Windows::DEFAULT,
+            is_secure: false,
             requests: all.collect(),
         }
     }

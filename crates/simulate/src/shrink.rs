@@ -106,6 +106,14 @@ impl Search {
 
     fn simplify_conditions(&mut self) {
         self.attempt(|plan| plan.cores = 1);
+        self.attempt(|plan| {
+            plan.clients
+                .iter_mut()
+                .for_each(|client| client.is_secure = false);
+            plan.upstreams
+                .iter_mut()
+                .for_each(|upstream| upstream.is_secure = false);
+        });
         let calm = blitz_reactor::simulation::Conditions::calm();
         let change: [fn(&mut Plan); 8] = [
             |plan| plan.conditions.late = 0,

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_reactor::simulation::{Acceptor, Stream};
@@ -10,13 +11,14 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
 use hyper::service::service_fn;
+use rustls::{ServerConfig, ServerConnection};
 
 use crate::content::{GivenUp, ID, Receiving, Sending};
 use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
 use crate::raw::Broken;
-use crate::{raw_http2, raw_upstream, tunnel};
+use crate::{raw_http2, raw_upstream, tls, tunnel};
 
 /// A client's window for each stream until it knows better (RFC 9113, section 6.9.2).
 const INITIAL_WINDOW_BYTES: u32 = 65_535;
@@ -27,6 +29,7 @@ const SETTINGS_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Accepts and serves connections until the run ends.
 pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upstream) {
     let shared = Rc::new(raw_http2::Shared::new(upstream.quits));
+    let tls = upstream.is_secure.then(|| tls::server(upstream.version));
     let mut connections = 0;
     loop {
         let stream = acceptor.accept().await;
@@ -40,17 +43,30 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upst
                 ledger.world.spawn(serving);
             }
             Version::Http1 | Version::Http2 => {
-                let serving = serve_connection(theirs, stream, upstream.clone());
+                let serving = serve_connection(theirs, stream, upstream.clone(), tls.clone());
                 ledger.world.spawn(serving);
             }
         }
     }
 }
 
-async fn serve_connection(ledger: Rc<Ledger>, stream: Stream, upstream: Upstream) {
+async fn serve_connection(
+    ledger: Rc<Ledger>,
+    stream: Stream,
+    upstream: Upstream,
+    tls: Option<Arc<ServerConfig>>,
+) {
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
     let mut io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    if let Some(tls) = tls {
+        let session = ServerConnection::new(tls).expect("the settings are valid");
+        // The gateway notices a handshake that fails.
+        let Ok(secured) = io.secured(session.into()).await else {
+            return;
+        };
+        io = secured;
+    }
     let tasks = Tasks(ledger.world.clone());
     let settings = (upstream.version == Version::Http2
         && upstream.windows.stream < INITIAL_WINDOW_BYTES)
