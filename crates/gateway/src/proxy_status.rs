@@ -9,7 +9,10 @@ use crate::upstream::NameFailure;
 /// upstreams may exceed, with the names of the rules.
 macro_rules! failures {
     (
-        $($(#[$doc:meta])* $variant:ident $token:literal $status:ident $detail:literal)*
+        $(
+            $(#[$doc:meta])*
+            $variant:ident $token:literal $status:ident $detail:literal $([$rule_of:literal])?
+        )*
         ; limits: $($limit:ident $rule:literal)*
     ) => {
         /// Why an upstream did not respond. The status depends on the cause: 502 the upstream or
@@ -57,7 +60,9 @@ macro_rules! failures {
             /// Value of the `Proxy-Status` field.
             pub(crate) fn proxy_status(self) -> &'static str {
                 match self {
-                    $(Failure::$variant => concat!("blitz; error=", $token),)*
+                    $(Failure::$variant => concat!(
+                        "blitz; error=", $token $(, "; details=\"", $rule_of, "\"")?
+                    ),)*
                     $(Failure::$limit => concat!(
                         "blitz; error=http_protocol_error; details=\"", $rule, "\""
                     ),)*
@@ -104,6 +109,8 @@ failures! {
     ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "all connections to the upstream are in use"
     /// Too many requests wait for a connection to the upstream.
     UpstreamQueueFull "connection_limit_reached" SERVICE_UNAVAILABLE "too many requests wait for the upstream"
+    /// The request's head is larger than the upstream accepts.
+    RequestHeadTooLarge "http_request_error" REQUEST_HEADER_FIELDS_TOO_LARGE "the header section is larger than the upstream accepts: max-header-list-size" ["max-header-list-size"]
     /// The deadline that the client of a call has set has passed.
     DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
     /// The response head did not come in time.
@@ -158,7 +165,8 @@ impl From<&ClientError> for Failure {
             ClientError::QueueFull => Failure::UpstreamQueueFull,
             ClientError::NoExtendedConnect => Failure::NoExtendedConnect,
             // Both attempts were refused unprocessed.
-            ClientError::Unprocessed => Failure::ConnectionTerminated,
+            ClientError::Unprocessed | ClientError::Suspect => Failure::ConnectionTerminated,
+            ClientError::HeadTooLarge => Failure::RequestHeadTooLarge,
             ClientError::Truncated => Failure::HttpResponseIncomplete,
             ClientError::TimedOut => Failure::HttpResponseTimeout,
             ClientError::Malformed(error) => Failure::of_rule(error.kind()),
