@@ -5,41 +5,80 @@ use blitz_http::{ClientError, ErrorKind, Status, TlsError};
 
 use crate::upstream::NameFailure;
 
-/// Declares the failures with their texts, which need no formatting.
+/// Declares the failures with their texts, which need no formatting; then the limits of HTTP/2 that
+/// upstreams may exceed, with the names of the rules.
 macro_rules! failures {
-    ($($(#[$doc:meta])* $variant:ident $token:literal $status:ident $detail:literal)*) => {
+    (
+        $(
+            $(#[$doc:meta])*
+            $variant:ident $token:literal $status:ident $detail:literal $([$rule_of:literal])?
+        )*
+        ; limits: $($limit:ident $rule:literal)*
+    ) => {
         /// Why an upstream did not respond. The status depends on the cause: 502 the upstream or
         /// its name, 503 no upstream is available, 504 a timeout, 500 the gateway or its settings.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Failure {
             $($(#[$doc])* $variant,)*
+            $(#[doc = concat!("The connection of the upstream exceeded a limit (", $rule, ").")]
+            $limit,)*
         }
 
         impl Failure {
             /// All failures; their order is that of [`Counters::failures`](crate::Counters).
-            pub const ALL: &[Failure] = &[$(Failure::$variant,)*];
+            pub const ALL: &[Failure] = &[$(Failure::$variant,)* $(Failure::$limit,)*];
 
             /// The registered error type.
             #[must_use]
             pub fn token(self) -> &'static str {
-                match self { $(Failure::$variant => $token,)* }
+                match self {
+                    $(Failure::$variant => $token,)*
+                    $(Failure::$limit => "http_protocol_error",)*
+                }
             }
 
             /// The status that RFC 9209 recommends for it.
             #[must_use]
             pub fn status(self) -> Status {
-                match self { $(Failure::$variant => Status::$status,)* }
+                match self {
+                    $(Failure::$variant => Status::$status,)*
+                    $(Failure::$limit => Status::BAD_GATEWAY,)*
+                }
             }
 
             /// What happened, in plain English.
             #[must_use]
             pub fn detail(self) -> &'static str {
-                match self { $(Failure::$variant => $detail,)* }
+                match self {
+                    $(Failure::$variant => $detail,)*
+                    $(Failure::$limit => concat!(
+                        "the upstream exceeded a limit of HTTP/2 frames: ", $rule
+                    ),)*
+                }
             }
 
             /// Value of the `Proxy-Status` field.
             pub(crate) fn proxy_status(self) -> &'static str {
-                match self { $(Failure::$variant => concat!("blitz; error=", $token),)* }
+                match self {
+                    $(Failure::$variant => concat!(
+                        "blitz; error=", $token $(, "; details=\"", $rule_of, "\"")?
+                    ),)*
+                    $(Failure::$limit => concat!(
+                        "blitz; error=http_protocol_error; details=\"", $rule, "\""
+                    ),)*
+                }
+            }
+
+            /// The failure of an upstream that violates this rule.
+            pub(crate) fn of_rule(rule: ErrorKind) -> Failure {
+                match rule {
+                    ErrorKind::HeadTooLarge | ErrorKind::TooManyFields => {
+                        Failure::HttpResponseHeaderSectionSize
+                    }
+                    ErrorKind::SwitchingUnrequested => Failure::HttpUpgradeFailed,
+                    $(ErrorKind::$limit => Failure::$limit,)*
+                    _ => Failure::HttpProtocolError,
+                }
             }
         }
     };
@@ -70,6 +109,8 @@ failures! {
     ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "all connections to the upstream are in use"
     /// Too many requests wait for a connection to the upstream.
     UpstreamQueueFull "connection_limit_reached" SERVICE_UNAVAILABLE "too many requests wait for the upstream"
+    /// The request's head is larger than the upstream accepts.
+    RequestHeadTooLarge "http_request_error" REQUEST_HEADER_FIELDS_TOO_LARGE "the header section is larger than the upstream accepts: max-header-list-size" ["max-header-list-size"]
     /// The deadline that the client of a call has set has passed.
     DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
     /// The response head did not come in time.
@@ -89,6 +130,17 @@ failures! {
     GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs an upstream with HTTP/2: configure it with h2c:// or https://"
     /// The gateway failed.
     ProxyInternalError "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway failed"
+    ; limits:
+    ContinuationFlood "continuation-flood"
+    SettingsFlood "settings-flood"
+    PingFlood "ping-flood"
+    PingAckFlood "ping-ack-flood"
+    GoAwayFlood "goaway-flood"
+    EmptyFrameFlood "empty-frame-flood"
+    SmallDataFlood "small-data-flood"
+    WindowUpdateFlood "window-update-flood"
+    PriorityFlood "priority-flood"
+    UnknownFrameFlood "unknown-frame-flood"
 }
 
 impl From<NameFailure> for Failure {
@@ -113,10 +165,11 @@ impl From<&ClientError> for Failure {
             ClientError::QueueFull => Failure::UpstreamQueueFull,
             ClientError::NoExtendedConnect => Failure::NoExtendedConnect,
             // Both attempts were refused unprocessed.
-            ClientError::Unprocessed => Failure::ConnectionTerminated,
+            ClientError::Unprocessed | ClientError::Suspect => Failure::ConnectionTerminated,
+            ClientError::HeadTooLarge => Failure::RequestHeadTooLarge,
             ClientError::Truncated => Failure::HttpResponseIncomplete,
             ClientError::TimedOut => Failure::HttpResponseTimeout,
-            ClientError::Malformed(error) => malformed(error.kind()),
+            ClientError::Malformed(error) => Failure::of_rule(error.kind()),
             ClientError::Cancelled => Failure::ProxyInternalError,
         }
     }
@@ -128,16 +181,6 @@ fn tls(error: TlsError) -> Failure {
         TlsError::Alert(_) => Failure::TlsAlertReceived,
         TlsError::TimedOut => Failure::ConnectionTimeout,
         _ => Failure::TlsProtocolError,
-    }
-}
-
-fn malformed(rule: ErrorKind) -> Failure {
-    match rule {
-        ErrorKind::HeadTooLarge | ErrorKind::TooManyFields => {
-            Failure::HttpResponseHeaderSectionSize
-        }
-        ErrorKind::SwitchingUnrequested => Failure::HttpUpgradeFailed,
-        _ => Failure::HttpProtocolError,
     }
 }
 
@@ -169,10 +212,25 @@ mod tests {
     #[test]
     fn the_field_has_the_registered_token() {
         for &failure in Failure::ALL {
+            let expected = format!("blitz; error={}", failure.token());
+            assert!(failure.proxy_status().starts_with(&expected));
+        }
+    }
+
+    #[test]
+    fn an_exceeded_limit_is_named() {
+        for (kind, rule) in [
+            (ErrorKind::PingFlood, "ping-flood"),
+            (ErrorKind::WindowUpdateFlood, "window-update-flood"),
+        ] {
+            let error = Error::new(kind, Side::Response);
+            assert_eq!(error.rule(), rule);
+            let failure = Failure::from(&ClientError::Malformed(error));
             assert_eq!(
                 failure.proxy_status(),
-                format!("blitz; error={}", failure.token())
+                format!("blitz; error=http_protocol_error; details=\"{rule}\"")
             );
+            assert!(failure.detail().ends_with(rule));
         }
     }
 

@@ -114,6 +114,12 @@ pub enum ClientError {
     /// The server did not process the request and reported it with GOAWAY or REFUSED_STREAM
     /// (RFC 9113, section 8.7). Any request may be sent again.
     Unprocessed,
+    /// The server ended the connection with an error, and this request may be its cause: it is not to
+    /// be sent again.
+    Suspect,
+    /// The head is larger than the server accepts (SETTINGS_MAX_HEADER_LIST_SIZE), so that the request
+    /// was not sent.
+    HeadTooLarge,
     /// The server uses HTTP/2 without extended CONNECT (RFC 8441), so that no WebSocket can be
     /// opened.
     NoExtendedConnect,
@@ -184,6 +190,12 @@ impl fmt::Display for ClientError {
             ClientError::Malformed(error) => write!(f, "malformed response: {}", error.rule()),
             ClientError::TimedOut => f.write_str("no response in time"),
             ClientError::Unprocessed => f.write_str("the server did not process the request"),
+            ClientError::Suspect => f.write_str(
+                "the server ended the connection with an error, perhaps for this request",
+            ),
+            ClientError::HeadTooLarge => {
+                f.write_str("the head is larger than the server's SETTINGS_MAX_HEADER_LIST_SIZE")
+            }
             ClientError::NoExtendedConnect => {
                 f.write_str("the server does not support extended CONNECT")
             }

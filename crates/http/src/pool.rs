@@ -12,7 +12,7 @@ mod lease;
 mod queue;
 mod shared;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Instant;
@@ -53,13 +53,22 @@ struct PoolState {
     multiplexed: Rc<multiplexed::Shared<multiplexed::Client>>,
 }
 
-type Key = (Address, ConnectionKind);
+type Key = (Address, ConnectionKind, Heads);
 
 /// Separates connections to one address that must not share a pool.
 #[derive(PartialEq, Eq, Hash)]
 enum ConnectionKind {
     Plain(Protocol),
     Tls(TlsKey),
+}
+
+/// The requests that share the HTTP/2 connections of an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Heads {
+    Usual,
+    /// Some servers end the connection when a head exceeds their limits, and with it the requests of
+    /// others, so requests with large heads share connections only with their like.
+    Large,
 }
 
 struct Endpoint {
@@ -77,6 +86,8 @@ struct Endpoint {
     active: Cell<usize>,
     /// HTTP/2 connections in use, and the queue of requests.
     in_use: InUse,
+    /// The connections to the same address for requests with large heads, once there was one.
+    for_large_heads: OnceCell<Upstream>,
 }
 
 /// The TLS settings of an endpoint, and the connector with the settings known last.
@@ -129,14 +140,22 @@ impl Pool {
             upstream: tls.clone(),
             connector: RefCell::new(tls.connector()),
         };
-        let key = (address.clone(), ConnectionKind::Tls(tls.key()));
+        let key = (
+            address.clone(),
+            ConnectionKind::Tls(tls.key()),
+            Heads::Usual,
+        );
         self.endpoint(key, || (Some(secure()), None))
     }
 
     /// The connections to this address in clear text, with this version of HTTP.
     #[must_use]
     pub fn upstream_with_protocol(&self, address: &Address, protocol: Protocol) -> Upstream {
-        let key = (address.clone(), ConnectionKind::Plain(protocol));
+        let key = (
+            address.clone(),
+            ConnectionKind::Plain(protocol),
+            Heads::Usual,
+        );
         self.endpoint(key, || (None, Some(protocol)))
     }
 
@@ -161,6 +180,7 @@ impl Pool {
             idle: RefCell::default(),
             active: Cell::new(0),
             in_use: InUse::default(),
+            for_large_heads: OnceCell::new(),
         });
         endpoints.insert(key, Rc::downgrade(&endpoint));
         Upstream(endpoint)
@@ -178,6 +198,30 @@ impl Upstream {
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.0.address
+    }
+
+    /// The connections for a request whose head may exceed the server's limits: those of HTTP/2 are
+    /// apart from others, because some servers end the whole connection then.
+    #[must_use]
+    pub fn for_large_heads(&self) -> &Upstream {
+        if self.is_exclusive() {
+            return self;
+        }
+        let Endpoint {
+            address, tls, pool, ..
+        } = &*self.0;
+        self.0.for_large_heads.get_or_init(|| {
+            let kind = match tls {
+                Some(tls) => ConnectionKind::Tls(tls.upstream.key()),
+                None => ConnectionKind::Plain(self.0.protocol.get().unwrap_or_default()),
+            };
+            let secure = |tls: &EndpointTls| EndpointTls {
+                upstream: tls.upstream.clone(),
+                connector: RefCell::new(tls.upstream.connector()),
+            };
+            let make = || (tls.as_ref().map(secure), self.0.protocol.get());
+            Pool(Rc::clone(pool)).endpoint((address.clone(), kind, Heads::Large), make)
+        })
     }
 
     /// A permit on a shared connection, an idle connection, or a new one.

@@ -25,7 +25,17 @@ pub(crate) struct EventCounts<const KINDS: usize> {
 pub(crate) struct Traffic {
     pub(crate) bytes_received: u32,
     pub(crate) bytes_sent: u32,
+    /// DATA frames with content.
+    pub(crate) frames_received: u32,
+    /// DATA frames that no window has cut short.
+    pub(crate) frames_sent: u32,
     pub(crate) streams_opened: u32,
+}
+
+impl Traffic {
+    pub(crate) fn frames(&self) -> u32 {
+        self.frames_received.saturating_add(self.frames_sent)
+    }
 }
 
 impl<const KINDS: usize> EventCounts<KINDS> {
@@ -64,12 +74,18 @@ impl<const KINDS: usize> EventCounts<KINDS> {
 
     #[inline]
     pub(crate) fn content_received(&mut self, bytes: usize) {
-        self.traffic.bytes_received = self.traffic.bytes_received.saturating_add(bytes as u32);
+        let traffic = &mut self.traffic;
+        traffic.bytes_received = traffic.bytes_received.saturating_add(bytes as u32);
+        traffic.frames_received = traffic.frames_received.wrapping_add(u32::from(bytes > 0));
     }
 
+    /// Counts a DATA frame; `is_whole` if no window has cut it short. A peer that opens a window byte
+    /// by byte must not get credit for the frames that it causes.
     #[inline]
-    pub(crate) fn content_sent(&mut self, bytes: usize) {
-        self.traffic.bytes_sent = self.traffic.bytes_sent.saturating_add(bytes as u32);
+    pub(crate) fn content_sent(&mut self, bytes: usize, is_whole: bool) {
+        let traffic = &mut self.traffic;
+        traffic.bytes_sent = traffic.bytes_sent.saturating_add(bytes as u32);
+        traffic.frames_sent = traffic.frames_sent.wrapping_add(u32::from(is_whole));
     }
 }
 

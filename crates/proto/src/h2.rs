@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::message::{BodyLength, Fields, RequestHead, ResponseHead};
 
 pub use code::Code;
-pub use connection::Connection;
+pub use connection::{Connection, WasReset};
 pub use settings::UpgradeSettings;
 
 /// The number of a stream, unique in its connection.

@@ -103,21 +103,25 @@ pub struct Limits {
     /// Time window in which frames of the following kinds are counted; beyond any of these counts the
     /// connection is closed.
     pub frames_window: Duration,
-    /// SETTINGS within `frames_window`.
+    /// SETTINGS within `frames_window`, and one more for each 16 DATA frames in either direction.
     pub settings_frames_max: u32,
-    /// PING within `frames_window`, and one more for each KiB of content in either direction.
+    /// PING within `frames_window`, and one more for each KiB of content and for each DATA frame in
+    /// either direction.
     pub pings_max: u32,
-    /// Acknowledgements of PING within `frames_window`, and one more for each KiB of content in either
-    /// direction.
+    /// Acknowledgements of PING within `frames_window`, and one more for each KiB of content and for
+    /// each DATA frame in either direction.
     pub ping_acks_max: u32,
     /// GOAWAY within `frames_window`.
     pub goaways_max: u32,
     /// DATA without content and without END_STREAM, and HEADERS or CONTINUATION without bytes and
-    /// without END_HEADERS, within `frames_window`.
+    /// without END_HEADERS, within `frames_window`, and one more for each stream opened and for each
+    /// DATA frame with content.
     pub empty_frames_max: u32,
-    /// DATA of less than 4 bytes without END_STREAM within `frames_window`.
+    /// DATA of less than 4 bytes without END_STREAM within `frames_window`, and 1,000 more for each
+    /// open stream.
     pub small_data_frames_max: u32,
-    /// WINDOW_UPDATE within `frames_window`, and one more for each 256 bytes of content sent.
+    /// WINDOW_UPDATE within `frames_window`, one more for each 256 bytes of content sent and for each
+    /// stream opened, and two more for each DATA frame sent that no window has cut short.
     pub window_updates_max: u32,
     /// PRIORITY and PRIORITY_UPDATE within `frames_window`, and two more for each stream opened.
     pub priority_frames_max: u32,

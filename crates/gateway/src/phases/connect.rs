@@ -13,6 +13,10 @@ use crate::upstream::Pick;
 /// Pause between checks for the first result of a name.
 const PENDING_PAUSE: Duration = Duration::from_millis(5);
 
+/// Heads with more bytes use other HTTP/2 connections than the rest: servers such as nginx end the
+/// connection when a field is longer than 8 KiB.
+const LARGE_HEAD_BYTES: usize = 8 * 1024;
+
 /// Chooses where the next attempt goes. Waits for the first result of a name as long as for a
 /// connection.
 ///
@@ -64,6 +68,10 @@ pub(super) async fn connect(
     let record = &mut request.record;
     let Some(upstream) = record.upstream.as_ref() else {
         return Ok(None);
+    };
+    let upstream = match request.head.text_len() > LARGE_HEAD_BYTES {
+        true => upstream.for_large_heads(),
+        false => upstream,
     };
     let connected = match (request.kind.is_websocket(), record.is_retried) {
         (true, is_retry) => upstream.checkout_for_websocket(is_retry).await,

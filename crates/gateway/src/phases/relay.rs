@@ -135,7 +135,7 @@ fn ended_by(error: &FlowError) -> Ended {
             return Ended::ClientGone;
         }
         FlowError::From(BodyError::TimedOut) => Failure::HttpResponseTimeout,
-        FlowError::From(BodyError::Malformed(_)) => Failure::HttpProtocolError,
+        FlowError::From(BodyError::Malformed(error)) => Failure::of_rule(error.kind()),
         FlowError::From(_) => Failure::HttpResponseIncomplete,
         FlowError::NotBase64 => unreachable!("responses are encoded, not decoded"),
     };

@@ -19,6 +19,7 @@ mod h2;
 #[path = "../../../http/tests/it/h2_client.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod h2_client;
+mod h2_neighbours;
 #[path = "../../../http/tests/it/h2_peer.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod h2_peer;

@@ -2,5 +2,6 @@
 
 pub(super) mod liveness;
 pub(super) mod permits;
+pub(super) mod resets;
 pub(super) mod response;
 pub(super) mod stream;

@@ -27,7 +27,7 @@ use crate::transport::Transport;
 
 /// Maximum of usable connections of a core to one address.
 const CONNECTIONS_MAX: usize = 32;
-/// The same, including retired connections that still carry requests.
+/// The same, including retired and resting connections that still carry requests.
 const CONNECTIONS_ALL_MAX: usize = 256;
 
 /// The connections in use, and the requests that wait for one.
@@ -109,8 +109,9 @@ impl Upstream {
         } = &self.0.in_use;
         let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
         let (mut is_coming, mut usable) = (connecting.get() > 0, 0);
+        let all = connections.borrow().len();
         for conn in &*connections.borrow() {
-            if conn.is_retired(now, settings) {
+            if conn.is_retired(now, settings) || all < CONNECTIONS_ALL_MAX && conn.is_resting() {
                 continue;
             }
             usable += 1;
@@ -128,7 +129,6 @@ impl Upstream {
                 found => return found,
             }
         }
-        let all = connections.borrow().len();
         let is_full = usable >= CONNECTIONS_MAX || all >= CONNECTIONS_ALL_MAX;
         match is_coming || is_full {
             true if !is_coming && made_since.is_some() => self.next_step(None),
@@ -156,7 +156,7 @@ impl Upstream {
             unreachable!("idle connections of HTTP/2 have a state")
         };
         let transport = parked.unpark(socket);
-        if conn.is_retired(blitz_reactor::now(), self.0.settings.get()) {
+        if conn.is_retired(blitz_reactor::now(), self.0.settings.get()) || conn.is_resting() {
             conn.finish(transport);
             return self.reuse_idle();
         }
@@ -234,7 +234,13 @@ async fn run(
         upstream: &upstream,
         conn: &conn,
     };
-    let end_of_turn = || upstream.0.in_use.wake_for_permits(conn.permits_free());
+    let end_of_turn = || {
+        let free = match conn.is_resting() {
+            true => 0,
+            false => conn.permits_free(),
+        };
+        upstream.0.in_use.wake_for_permits(free);
+    };
     let first = first.map(Input::from).unwrap_or_default();
     let disposition = conn.drive(transport, first, end_of_turn).await;
     drop(guard);

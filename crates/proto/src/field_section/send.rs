@@ -58,6 +58,45 @@ pub(crate) fn request_head(
     length(encoder, content_length, out);
 }
 
+/// The size of a line beside its texts (RFC 9113, section 6.5.2).
+const LINE_OVERHEAD: usize = 32;
+
+/// More than a line has beside the texts in the block: its overhead and a known name.
+const LINE_BYTES_MAX: usize = LINE_OVERHEAD + 64;
+
+/// Lines that are not among the fields of a head: pseudo-header fields and `Content-Length`.
+const LINES_ADDED_MAX: usize = 6;
+
+/// Whether the field section of a request has at most `max` bytes, in the size of RFC 9113, section
+/// 6.5.2.
+#[inline]
+pub(crate) fn request_fits(head: &RequestHead, scheme: &'static str, max: usize) -> bool {
+    let lines = head.fields.len() + LINES_ADDED_MAX;
+    head.text_len() + lines * LINE_BYTES_MAX <= max || request_size(head, scheme) <= max
+}
+
+#[cold]
+fn request_size(head: &RequestHead, scheme: &'static str) -> usize {
+    let authority = head.authority().or_else(|| head.fields.get_str(Name::Host));
+    let pseudo = [
+        (":method", Some(head.method_str())),
+        (":scheme", Some(scheme)),
+        (":path", Some(head.path_and_query())),
+        (":authority", authority),
+        (":protocol", head.protocol()),
+    ];
+    let pseudo_size = pseudo
+        .iter()
+        .filter_map(|(name, value)| Some(name.len() + (*value)?.len() + LINE_OVERHEAD))
+        .sum::<usize>();
+    let fields = head.fields.iter();
+    let fields_size = fields
+        .filter(|(name, _)| !is_left_out(name.known()) && name.known() != Name::Host)
+        .map(|(name, value)| name.as_bytes().len() + value.len() + LINE_OVERHEAD)
+        .sum::<usize>();
+    pseudo_size + fields_size
+}
+
 /// Appends the lines of a response head, without its length.
 #[inline]
 pub(crate) fn response_head(

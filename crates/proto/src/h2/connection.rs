@@ -22,8 +22,9 @@ use super::{Event, StreamId};
 use crate::content::{ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind, Side};
 use crate::field_section::FieldSectionLimits;
+use crate::field_section::send::request_fits;
 use crate::limits::Limits;
-use crate::message::{Fields, Name};
+use crate::message::{Fields, Name, RequestHead};
 use crate::priority::schedule::Schedule;
 use crate::priority::{Priority, PriorityOverride};
 use input::Input;
@@ -78,6 +79,15 @@ enum Role {
     Server,
     /// A client, with the scheme of its requests.
     Client(&'static str),
+}
+
+/// When a stream was reset, for a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WasReset {
+    /// Before the response head.
+    BeforeResponse,
+    /// After it.
+    Later,
 }
 
 /// The limits of received header blocks.
@@ -290,18 +300,20 @@ impl Connection {
         frame::write(Kind::Ping, 0, 0, &PING_CALLER, out);
     }
 
-    /// Resets a stream; nothing more is received or sent on it.
-    pub fn reset(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) {
-        let Some(slot) = self.streams.find(stream.0) else {
-            return;
+    /// Resets a stream; nothing more is received or sent on it. Returns what was reset, if RST_STREAM
+    /// is sent.
+    pub fn reset(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) -> Option<WasReset> {
+        let slot = self.streams.find(stream.0)?;
+        let was_reset = match self.streams.at(slot).receiving {
+            Receiving::ResetByPeer | Receiving::ResetByUs => None,
+            Receiving::Head => Some(WasReset::BeforeResponse),
+            _ => Some(WasReset::Later),
         };
-        if !matches!(
-            self.streams.at(slot).receiving,
-            Receiving::ResetByPeer | Receiving::ResetByUs
-        ) {
+        if was_reset.is_some() {
             frame::write_reset(stream.0, code, out);
         }
         self.remove(slot, End::ByUs);
+        was_reset
     }
 
     /// Removes a stream after [`Event::Reset`], when the server has stopped its work on it. Until then
@@ -416,6 +428,36 @@ impl Connection {
     #[must_use]
     pub fn allows_extended_connect(&self) -> bool {
         self.peer.connect_protocol
+    }
+
+    /// Whether a server accepts a request head of this size (RFC 9113, section 6.5.2). Some servers
+    /// close the connection after a larger one, and with it the streams of others.
+    #[inline]
+    #[must_use]
+    pub fn accepts_head(&self, head: &RequestHead) -> bool {
+        let max = self.peer.header_list_size_max;
+        match self.role {
+            Role::Client(scheme) if max < u32::MAX => request_fits(head, scheme, max as usize),
+            _ => true,
+        }
+    }
+
+    /// Open streams whose requests may have caused the connection error that the peer's GOAWAY reports:
+    /// the last one that the peer has processed and the first one that it has not, if they have no
+    /// response.
+    #[must_use]
+    pub fn suspects(&self) -> [Option<StreamId>; 2] {
+        let last = self.peer_last.unwrap_or(frame::ID_MASK);
+        let waiting = || {
+            self.streams
+                .iter()
+                .filter(|stream| stream.receiving == Receiving::Head)
+                .map(|stream| stream.id)
+        };
+        [
+            waiting().filter(|&id| id <= last).max().map(StreamId),
+            waiting().filter(|&id| id > last).min().map(StreamId),
+        ]
     }
 
     /// Whether the client waits for `100 Continue` before it sends the content.

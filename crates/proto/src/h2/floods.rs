@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::flood::{EventCounts, ResetCounts};
+use crate::flood::{EventCounts, ResetCounts, Traffic};
 use crate::limits::Limits;
 
 /// Frames that are counted.
@@ -23,6 +23,9 @@ pub(crate) enum Flood {
 }
 
 const KINDS: usize = 10;
+
+/// Small DATA frames that each open stream adds to their limit.
+const SMALL_DATA_PER_STREAM: u32 = 1_000;
 
 /// The counts of one connection.
 #[derive(Debug)]
@@ -52,22 +55,29 @@ impl Floods {
 
     /// Counts a frame; too many of its kind are an error.
     pub(crate) fn note(&mut self, flood: Flood, now: Duration) -> Result<(), ErrorKind> {
-        let is_within = self
-            .frames
-            .admits(flood as usize, now, |traffic| match flood {
-                Flood::Ping | Flood::PingAck => {
-                    (traffic.bytes_received >> 10) + (traffic.bytes_sent >> 10)
-                }
-                Flood::WindowUpdate => traffic.bytes_sent >> 8,
-                Flood::Priority | Flood::UnknownFrame | Flood::StrayFrame => {
-                    traffic.streams_opened.saturating_mul(2)
-                }
-                Flood::Settings | Flood::GoAway | Flood::EmptyFrame | Flood::SmallData => 0,
-            });
-        if is_within {
-            Ok(())
-        } else {
-            Err(flood.error())
+        self.note_with(flood, now, |traffic| allowance(flood, traffic))
+    }
+
+    /// Counts a small DATA frame while `streams` are open: each of them may be a WebSocket, whose
+    /// frames of one character have three bytes.
+    pub(crate) fn note_small_data(
+        &mut self,
+        streams: usize,
+        now: Duration,
+    ) -> Result<(), ErrorKind> {
+        let allowance = (streams as u32).saturating_mul(SMALL_DATA_PER_STREAM);
+        self.note_with(Flood::SmallData, now, |_| allowance)
+    }
+
+    fn note_with(
+        &mut self,
+        flood: Flood,
+        now: Duration,
+        allowance: impl FnOnce(&Traffic) -> u32,
+    ) -> Result<(), ErrorKind> {
+        match self.frames.admits(flood as usize, now, allowance) {
+            true => Ok(()),
+            false => Err(flood.error()),
         }
     }
 
@@ -84,14 +94,36 @@ impl Floods {
     }
 
     #[inline]
-    pub(crate) fn content_sent(&mut self, bytes: usize) {
-        self.frames.content_sent(bytes);
+    pub(crate) fn content_sent(&mut self, bytes: usize, is_whole: bool) {
+        self.frames.content_sent(bytes, is_whole);
     }
 
     /// Counts a stream that the peer reset, or that was reset because of the peer's error; `is_early`
     /// if its response had not begun.
     pub(crate) fn stream_reset(&mut self, is_early: bool, now: Duration) -> Result<(), ErrorKind> {
         self.resets.stream_reset(is_early, now)
+    }
+}
+
+/// The number by which honest traffic raises the limit of a kind of frames.
+fn allowance(flood: Flood, traffic: &Traffic) -> u32 {
+    let streams = traffic.streams_opened;
+    match flood {
+        // grpc-go and gRPC's C core measure the bandwidth with a PING for each DATA frame.
+        Flood::Ping | Flood::PingAck => (traffic.bytes_received >> 10)
+            .saturating_add(traffic.bytes_sent >> 10)
+            .saturating_add(traffic.frames()),
+        // gRPC's C core returns each small message to the windows of its stream and its connection.
+        Flood::WindowUpdate => (traffic.bytes_sent >> 8)
+            .saturating_add(traffic.frames_sent.saturating_mul(2))
+            .saturating_add(streams),
+        Flood::Priority | Flood::UnknownFrame | Flood::StrayFrame => streams.saturating_mul(2),
+        // Some servers send an empty frame with the head or before the end. Between frames with
+        // content, empty ones at most double the cost.
+        Flood::EmptyFrame => streams.saturating_add(traffic.frames_received),
+        // gRPC changes windows after such a measurement.
+        Flood::Settings => traffic.frames() >> 4,
+        Flood::GoAway | Flood::SmallData => 0,
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct PeerSettings {
     pub(crate) header_table_size: u32,
     pub(crate) concurrent_streams_max: u32,
     pub(crate) window: u32,
+    /// The largest field section that the peer accepts, in the size of RFC 9113, section 6.5.2.
+    pub(crate) header_list_size_max: u32,
     /// The peer accepts extended CONNECT (RFC 8441).
     pub(crate) connect_protocol: bool,
 }
@@ -33,6 +35,7 @@ impl PeerSettings {
         // about this number, so the guess avoids refused streams.
         concurrent_streams_max: 100,
         window: WINDOW_DEFAULT,
+        header_list_size_max: u32::MAX,
         connect_protocol: false,
     };
 
@@ -58,6 +61,7 @@ impl PeerSettings {
                 return Err(ErrorKind::FlowControl);
             }
             INITIAL_WINDOW_SIZE => self.window = value,
+            MAX_HEADER_LIST_SIZE => self.header_list_size_max = value,
             // RFC 9113, section 6.5.2: "A server MUST NOT explicitly set this value to 1", and for
             // either side: "Any value other than 0 or 1 MUST be treated as a connection error".
             ENABLE_PUSH if value > u32::from(!from_server) => return Err(ErrorKind::Settings),

@@ -146,6 +146,12 @@ impl Fields {
         self.entries.extend_from_slice(&other.entries);
     }
 
+    /// Bytes of the block of names and values; known names need none.
+    #[inline]
+    pub(crate) fn text_len(&self) -> usize {
+        self.block.len()
+    }
+
     /// Bytes of memory allocated for names and values.
     #[inline]
     #[must_use]

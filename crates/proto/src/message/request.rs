@@ -110,6 +110,14 @@ impl RequestHead {
         self.target.clear();
     }
 
+    /// Bytes of the target and the fields, with those of removed fields: known without a look at each
+    /// field.
+    #[inline]
+    #[must_use]
+    pub fn text_len(&self) -> usize {
+        self.target.text.len() + self.fields.text_len()
+    }
+
     /// Copies `other` into the memory of `self`.
     #[inline]
     pub(crate) fn assign(&mut self, other: &RequestHead) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use blitz_proto::h2::StreamId;
-use blitz_proto::{Error, Limits, ResponseHead};
+use blitz_proto::{BodyLength, Error, Limits, ResponseHead};
 
 use crate::h2_frames::*;
 use crate::h2_support::{End, settle};
@@ -223,17 +223,18 @@ fn floods_of_useless_frames_close_the_connection() {
     assert_eq!(frames_until_close(&[], probes), (1_001, "ping-ack-flood"));
     let goaways = |_| frame(GOAWAY, 0, 0, [0; 8]);
     assert_eq!(frames_until_close(&open, goaways), (11, "goaway-flood"));
+    // The opened stream allows one more.
     let empty = |_| frame(DATA, 0, 1, "");
-    assert_eq!(frames_until_close(&open, empty), (101, "empty-frame-flood"));
+    assert_eq!(frames_until_close(&open, empty), (102, "empty-frame-flood"));
     let padding = |_| frame(DATA, PADDED, 1, [&[200], &[0; 200][..]].concat());
     assert_eq!(
         frames_until_close(&open, padding),
-        (101, "empty-frame-flood")
+        (102, "empty-frame-flood")
     );
     let small = |_| frame(DATA, 0, 1, "x");
     assert_eq!(
         frames_until_close(&open, small),
-        (10_001, "small-data-flood")
+        (11_001, "small-data-flood")
     );
     let windows = |_| frame(WINDOW_UPDATE, 0, 0, [0, 0, 0, 1]);
     assert_eq!(
@@ -346,6 +347,99 @@ fn frequent_frames_during_long_transfers_are_no_attack() {
         server.failure
     );
     assert_eq!(client.messages[&stream].content.len(), 30_000_000);
+}
+
+/// grpc-go sends a PING for each DATA frame that it receives while no other PING is open, and a
+/// WINDOW_UPDATE before it; gRPC's C core sends a WINDOW_UPDATE for the stream and for the connection.
+#[test]
+fn a_ping_and_two_window_updates_for_each_small_message_are_no_attack() {
+    let mut server = started();
+    server.receive(&headers(EH, 1, POST));
+    let stream = *server.messages.keys().next().expect("a request");
+    let (head, unknown) = (ResponseHead::default(), BodyLength::Unknown);
+    server
+        .connection
+        .send_head(stream, &head, unknown, &mut server.out);
+    let answers = [
+        frame(WINDOW_UPDATE, 0, 1, [0, 0, 0, 10]),
+        frame(WINDOW_UPDATE, 0, 0, [0, 0, 0, 10]),
+        frame(PING, 0, 0, [0; 8]),
+        frame(SETTINGS, 0, 0, [0, 4, 0, 1, 0, 0]),
+    ];
+    for count in 0..20_000 {
+        let sent = server
+            .connection
+            .send_data(stream, 10, false, &mut server.out);
+        assert_eq!(sent.ok(), Some(10), "{:?} after {count}", server.failure);
+        let frames = if count % 16 == 0 { 4 } else { 3 };
+        server.receive(&answers[..frames].concat());
+        server.take_out();
+        assert!(
+            server.failure.is_none(),
+            "{:?} after {count}",
+            server.failure
+        );
+    }
+}
+
+#[test]
+fn a_ping_for_each_small_message_of_an_upstream_is_no_attack() {
+    let mut client = End::client(&Limits::default());
+    client.receive(&frame(SETTINGS, 0, 0, []));
+    client.get("/");
+    client.receive(&headers(EH, 1, ":status: 200"));
+    let message = [
+        frame(PING, 0, 0, [0; 8]),
+        frame(DATA, 0, 1, [0; 10]),
+        frame(DATA, 0, 1, []),
+    ]
+    .concat();
+    for count in 0..20_000 {
+        client.receive(&message);
+        client.take_out();
+        assert!(
+            client.failure.is_none(),
+            "{:?} after {count}",
+            client.failure
+        );
+    }
+}
+
+#[test]
+fn websockets_of_many_clients_may_share_an_upstream_connection() {
+    let mut client = End::client(&Limits::default());
+    client.receive(&frame(SETTINGS, 0, 0, []));
+    for count in 1..=50 {
+        client.get("/");
+        client.receive(&headers(EH, odd(count), ":status: 200"));
+    }
+    for count in 0..50_000 {
+        client.receive(&frame(DATA, 0, odd(count % 50 + 1), [0x81, 1, b'x']));
+        client.take_out();
+        assert!(
+            client.failure.is_none(),
+            "{:?} after {count}",
+            client.failure
+        );
+    }
+}
+
+#[test]
+fn each_request_to_an_upstream_allows_frames_of_unknown_types_and_window_updates() {
+    let mut client = End::client(&Limits::default());
+    client.receive(&frame(SETTINGS, 0, 0, []));
+    for count in 1..=5_000 {
+        client.get("/");
+        client.receive(&frame(WINDOW_UPDATE, 0, odd(count), [0, 0, 0, 1]));
+        client.receive(&frame(0xfa, 0, 0, ""));
+        client.receive(&headers(END | EH, odd(count), ":status: 204"));
+        client.take_out();
+        assert!(
+            client.failure.is_none(),
+            "{:?} after {count}",
+            client.failure
+        );
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use blitz_proto::h2::{self, Code, Received as Incoming, StreamId};
+use blitz_proto::h2::{self, Code, Received as Incoming, StreamId, WasReset};
 use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead};
 
 use super::drive::Disposition;
@@ -14,6 +14,7 @@ use super::shortage::{Counted, PooledStreams, is_short};
 use crate::conn::Protocol;
 use crate::conn::streams::liveness::{Liveness, Next, Silence};
 use crate::conn::streams::permits::Permits;
+use crate::conn::streams::resets::SentResets;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
 use crate::error::ClientError;
@@ -31,6 +32,7 @@ use crate::transport::Transport;
 pub(crate) struct Client {
     pub(super) permits: Permits,
     pub(super) liveness: Liveness,
+    pub(super) resets: SentResets,
     /// What is counted of this connection in [`PooledStreams`].
     pub(super) counted: Counted,
     /// When it last changed what the windows of its streams begin with.
@@ -51,6 +53,7 @@ impl Conn<Client> {
         let role = Client {
             permits: Permits::new(lifetime),
             liveness: Liveness::new(blitz_reactor::now()),
+            resets: SentResets::new(blitz_reactor::now()),
             counted: Counted::default(),
             window_changed: None,
             pooled: Rc::clone(shared),
@@ -84,6 +87,14 @@ impl Conn<Client> {
             driver.wake_if_needed();
         }
         is_over
+    }
+
+    /// Whether it gets no requests for a while, because so many were reset that its server may soon end
+    /// it with the requests of others (rule 19).
+    pub(crate) fn is_resting(&self) -> bool {
+        let mut driver = self.driver.borrow_mut();
+        let Driver { role, shared, .. } = &mut *driver;
+        role.resets.are_many(shared.limits())
     }
 
     pub(crate) fn was_made_since(&self, moment: Instant) -> bool {
@@ -187,6 +198,9 @@ impl Driver<Client> {
         self.needs_task = true;
         if self.socket.is_none() {
             return Err(ClientError::Unprocessed);
+        }
+        if !self.machine.accepts_head(head) {
+            return Err(ClientError::HeadTooLarge);
         }
         self.choose_first_window();
         let (machine, out) = self.machine();
@@ -317,6 +331,29 @@ impl Role for Client {
             let open = driver.machine.stream_count();
             driver.role.permits.refused(open);
         }
+    }
+
+    /// Requests that may have caused an error are not sent again: they would end the next connection as
+    /// well, with the requests of others.
+    fn go_away(driver: &mut Driver<Client>, code: Code) {
+        if code == Code::NO_ERROR {
+            return;
+        }
+        tracing::debug!(%code, "upstream ends the connection with an error");
+        for stream in driver.machine.suspects().into_iter().flatten() {
+            if let Some(state) = driver.stream(stream) {
+                state.response.is_suspect = true;
+            }
+        }
+    }
+
+    fn reset_sent(driver: &mut Driver<Client>, was_reset: WasReset) {
+        let is_early = was_reset == WasReset::BeforeResponse;
+        let now = blitz_reactor::now();
+        driver
+            .role
+            .resets
+            .note(is_early, now, driver.shared.limits());
     }
 
     fn message_received(&mut self) {

@@ -219,7 +219,8 @@ impl<R: Role> Driver<R> {
                 R::refused(self, stream, error, received);
             }
             Event::Reset { stream, error, .. } => self.lose_stream(stream, error),
-            Event::GoAway { .. } | Event::Pong => {}
+            Event::GoAway { code } => R::go_away(self, code),
+            Event::Pong => {}
         }
         Ok(Step::Nothing)
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use blitz_proto::h2::{self, Code, Received, StreamId};
+use blitz_proto::h2::{self, Code, Received, StreamId, WasReset};
 use blitz_proto::{BodyLength, Error, Limits};
 use blitz_reactor::{Buffer, Chunk, Socket};
 
@@ -86,6 +86,12 @@ pub(crate) trait Role: Sized + 'static {
 
     /// A stream was reset, or its message was malformed.
     fn stream_reset(driver: &mut Driver<Self>, reason: &ResetReason);
+
+    /// The peer will process no more streams.
+    fn go_away(_: &mut Driver<Self>, _: Code) {}
+
+    /// RST_STREAM was sent.
+    fn reset_sent(_: &mut Driver<Self>, _: WasReset) {}
 
     /// Content, or the end of a message, has arrived on a stream whose response is complete.
     fn data_after_response(_: &mut Driver<Self>, _: StreamId, _bytes: usize, _has_ended: bool) {}
@@ -385,7 +391,9 @@ impl<R: Role> Driver<R> {
     /// Resets a stream and sends the reset.
     pub(super) fn reset(&mut self, stream: StreamId, code: Code) {
         let (machine, out) = self.machine();
-        machine.reset(stream, code, out);
+        if let Some(was_reset) = machine.reset(stream, code, out) {
+            R::reset_sent(self, was_reset);
+        }
     }
 
     /// Lets the peer read what was sent, although it may still be sending (rule 16).

@@ -21,6 +21,8 @@ pub(in crate::conn) struct Response {
     pub(in crate::conn) is_heard: bool,
     /// It was read to its end, or it has no reader.
     pub(in crate::conn) is_read: bool,
+    /// The request may be the cause of the error with which the server ends the connection.
+    pub(in crate::conn) is_suspect: bool,
     /// The connection has carried other requests before.
     pub(in crate::conn) is_reused: bool,
     /// When the request was begun.
@@ -43,6 +45,7 @@ impl Response {
         let reused = self.is_reused;
         self.failed = Some(match *reason {
             ResetReason::Malformed(error) => ClientError::Malformed(error),
+            _ if self.is_suspect => ClientError::Suspect,
             ResetReason::Refused => ClientError::Unprocessed,
             ResetReason::Reset | ResetReason::Truncated if self.is_heard => ClientError::Truncated,
             ResetReason::Reset | ResetReason::Truncated => ClientError::Reset { reused },

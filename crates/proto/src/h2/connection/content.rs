@@ -87,7 +87,7 @@ impl Connection {
         match len {
             _ if end => Ok(()),
             0 => self.floods.note(Flood::EmptyFrame, now),
-            1..SMALL => self.floods.note(Flood::SmallData, now),
+            1..SMALL => self.floods.note_small_data(self.streams.len(), now),
             _ => Ok(()),
         }
     }

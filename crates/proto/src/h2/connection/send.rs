@@ -48,6 +48,7 @@ impl Connection {
         stream.request = RequestKind::of(head);
         stream.send_left = ContentLeft::of(declared);
         self.streams.insert(stream);
+        self.floods.stream_opened();
         encode::request_head(&mut self.encoder, id, head, scheme, declared, end, out);
         Some(StreamId(id))
     }
@@ -176,7 +177,7 @@ impl Connection {
         state.send_left = left;
         state.send_window -= now as i32;
         self.flow.send_window -= now as i32;
-        self.floods.content_sent(now);
+        self.floods.content_sent(now, now == len.min(PAYLOAD_MAX));
         let flags = if is_last { flag::END_STREAM } else { 0 };
         let header = Header {
             len: now,
@@ -218,6 +219,7 @@ impl Connection {
         let has_trailers =
             trailers.is_some_and(|trailers| encode::trailers(encoder, stream.0, trailers, out));
         if !has_trailers {
+            self.floods.content_sent(0, true);
             frame::write(Kind::Data, flag::END_STREAM, stream.0, &[], out);
         }
         self.remove_if_closed(slot);
