@@ -224,3 +224,29 @@ fn bytes_that_are_read_ahead_one_by_one_are_copied_together() {
         clients[0].expect("hello");
     });
 }
+
+/// RFC 9113, section 3.3: HTTP/2 with prior knowledge begins with the connection.
+#[test]
+fn the_preface_of_http2_is_refused_later_in_a_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        for before in ["GET /hello HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n"] {
+            for preface in ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "P"] {
+                let mut client = server.connect();
+                client.send(before);
+                if before.len() > 2 {
+                    client.head();
+                    client.expect("hello");
+                }
+                std::thread::sleep(Duration::from_millis(20));
+                client.send(preface);
+                if preface.len() == 1 {
+                    std::thread::sleep(Duration::from_millis(20));
+                    client.send("RI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+                }
+                let head = client.head();
+                assert!(head.starts_with("HTTP/1.1 505 "), "{head}");
+            }
+        }
+    });
+}
