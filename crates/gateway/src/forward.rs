@@ -9,13 +9,13 @@ mod connection_options;
 mod forwarding_headers;
 mod presence;
 
-use blitz_http::{Fields, Name, RequestHead, ResponseHead};
+use blitz_http::{Fields, Name, RequestHead, ResponseHead, Version};
 
-use connection_options::remove_named_by_connection;
+use connection_options::{remove_all_named_by_connection, remove_named_by_connection};
 use forwarding_headers::{add_client_certificate, add_forwarding, add_request_id, via};
 use presence::{
     FORWARDING, NOT_IN_TRAILERS, PresenceSet, REQUEST_HOP, RESPONSE_HOP, is_in,
-    is_other_forwarding, is_spoofed,
+    is_other_forwarding, is_spoofed, set_of,
 };
 
 pub(crate) use connection_options::{TooManyConnectionOptions, contains_token};
@@ -33,11 +33,16 @@ pub(crate) fn edit_request(
     }
     let accepts_trailers =
         present.has(Name::Te) && contains_token(&head.fields, Name::Te, "trailers");
-    let removed = if client.is_trusted {
+    let mut removed = if client.is_trusted {
         REQUEST_HOP
     } else {
         REQUEST_HOP | FORWARDING
     };
+    if head.version == Version::Http10 {
+        // RFC 9110, section 10.1.1: "A server that receives a 100-continue expectation in an HTTP/1.0
+        // request MUST ignore that expectation." The upstream would take it for one of HTTP/1.1.
+        removed |= set_of(&[Name::Expect]);
+    }
     if present.names & removed != 0 || present.has_others {
         head.fields.retain(|name, _| {
             let is_allowed = client.is_trusted || !is_other_forwarding(name);
@@ -68,9 +73,10 @@ pub(crate) fn edit_request(
 /// Prepares a response, final or interim, for the client. `scratch` is working memory.
 pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
     let present = PresenceSet::of(&head.fields);
-    if present.has(Name::Connection) {
-        // A response cannot be rejected: fields named beyond the bound stay.
-        let _ = remove_named_by_connection(&mut head.fields, scratch);
+    if present.has(Name::Connection)
+        && remove_named_by_connection(&mut head.fields, scratch).is_err()
+    {
+        remove_all_named_by_connection(&mut head.fields);
     }
     if present.names & RESPONSE_HOP != 0 {
         head.fields.retain(|name, _| !is_in(RESPONSE_HOP, name));

@@ -4,6 +4,10 @@ use std::collections::VecDeque;
 
 use blitz_reactor::Slice;
 
+/// A slice of less than this that has to wait is copied out of its buffer, into which others could be
+/// received (rule 3).
+pub(crate) const KEPT_MIN: usize = 4 * 1024;
+
 /// A queue of slices, optimized for one slice: most requests arrive in one piece.
 #[derive(Default)]
 pub(crate) struct Input {
@@ -38,6 +42,27 @@ impl Input {
             None => self.first = Some(slice),
             Some(_) => self.more.push_back(slice),
         }
+    }
+
+    /// Copies what waits in small slices, and joins the last one with the one before it (rule 3): a peer
+    /// that sends single bytes occupies no receive buffers.
+    #[cold]
+    pub(crate) fn keep(&mut self) {
+        let is_small = |slice: &Slice| slice.len() < KEPT_MIN;
+        if let Some(first) = self.first.as_mut().filter(|first| is_small(first)) {
+            first.keep();
+        }
+        let Some(mut last) = self.more.pop_back() else {
+            return;
+        };
+        if is_small(&last) {
+            let before = self.more.back_mut().or(self.first.as_mut());
+            if before.is_some_and(|before| before.try_append(&last)) {
+                return;
+            }
+            last.keep();
+        }
+        self.more.push_back(last);
     }
 
     #[inline]

@@ -26,9 +26,13 @@ pub struct Pooled<T: Recycle>(Option<Box<PoolSlot<T>>>);
 #[derive(Default)]
 pub struct PoolSlot<T> {
     value: T,
-    /// Bytes charged to the memory budget of the core.
-    charged: u32,
+    charge: HeadCharge,
 }
+
+/// Bytes of a large request head, or of a part of one, that count against the core's budget for
+/// heads until this is dropped.
+#[derive(Default)]
+pub(crate) struct HeadCharge(u32);
 
 core_local! {
     /// Bytes of the core's large request heads.
@@ -73,15 +77,60 @@ impl<T: Recycle> Pooled<T> {
     }
 }
 
-#[cold]
-fn discharge(charged: &mut u32) {
-    let bytes = std::mem::take(charged) as usize;
+impl HeadCharge {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// Charges this many bytes instead of those so far; `false`, and no change, if that would exceed
+    /// the budget.
+    #[cold]
+    pub(crate) fn replace(&mut self, bytes: usize, limits: &Limits) -> bool {
+        let before = self.0 as usize;
+        let Ok(charged) = u32::try_from(bytes) else {
+            return false;
+        };
+        if bytes <= before {
+            release(before - bytes);
+            self.0 = charged;
+            return true;
+        }
+        let more = bytes - before;
+        let all = CHARGED.with_borrow(|charged| charged + more);
+        if all > limits.heads_bytes_max {
+            return false;
+        }
+        CHARGED.replace(all);
+        blitz_reactor::charge(more);
+        self.0 = charged;
+        true
+    }
+
+    #[cold]
+    pub(crate) fn clear(&mut self) {
+        release(std::mem::take(&mut self.0) as usize);
+    }
+}
+
+impl Drop for HeadCharge {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            self.clear();
+        }
+    }
+}
+
+/// Takes bytes of heads back from the budget.
+fn release(bytes: usize) {
     let _ = CHARGED.try_with(|charged| *charged.borrow_mut() -= bytes);
     blitz_reactor::discharge(bytes);
 }
 
 impl Pooled<RequestHead> {
-    /// Charges a large head to the core's budget for heads; `false` if the budget is exceeded.
+    /// Charges a large head, complete or not, to the core's budget for heads; `false` if the budget
+    /// is exceeded. A head that has grown since it was charged is charged with the difference.
     #[inline]
     pub(crate) fn charge(&mut self, limits: &Limits) -> bool {
         let bytes = self.fields.text_capacity();
@@ -90,24 +139,14 @@ impl Pooled<RequestHead> {
 
     #[cold]
     fn charge_large(&mut self, bytes: usize, limits: &Limits) -> bool {
-        let all = CHARGED.with_borrow(|charged| charged + bytes);
-        let Ok(charged) = u32::try_from(bytes) else {
-            return false;
-        };
-        if all > limits.heads_bytes_max || self.slot().charged > 0 {
-            return self.slot().charged > 0;
-        }
-        CHARGED.replace(all);
-        blitz_reactor::charge(bytes);
-        self.slot_mut().charged = charged;
-        true
+        self.slot_mut().charge.replace(bytes, limits)
     }
 
     /// Frees the memory of a large head except for its method and `Accept`, when only those are
     /// still needed. A small head does not change.
     #[inline]
     pub fn reduce(&mut self) {
-        if self.slot().charged > 0 {
+        if !self.slot().charge.is_empty() {
             self.reduce_large();
         }
     }
@@ -138,8 +177,8 @@ impl<T: Recycle> Drop for Pooled<T> {
         let Some(mut slot) = self.0.take() else {
             return;
         };
-        if slot.charged > 0 {
-            discharge(&mut slot.charged);
+        if !slot.charge.is_empty() {
+            slot.charge.clear();
         }
         if !slot.value.recycle() {
             return;

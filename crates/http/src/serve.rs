@@ -114,7 +114,8 @@ impl<S: Service> Acceptor<S> {
             parked_state: ParkedState::Nothing,
         });
         let within = self.first_byte_timeout();
-        if let Some(parked) = self.park(Transport::Plain(socket), key, within) {
+        let tag = key as u64 | IS_FRESH;
+        if let Some(parked) = self.park(Transport::Plain(socket), key, tag, within) {
             self.connections.borrow_mut()[key].parked = Some(parked);
         }
     }
@@ -122,14 +123,20 @@ impl<S: Service> Acceptor<S> {
     /// Parks the connection until it receives something or the timeout expires; closes it if the
     /// core is draining. Returns the key of the socket if the connection has no other state.
     #[inline]
-    fn park(self: &Rc<Self>, transport: Transport, key: usize, within: Duration) -> Option<Parked> {
+    fn park(
+        self: &Rc<Self>,
+        transport: Transport,
+        key: usize,
+        tag: u64,
+        within: Duration,
+    ) -> Option<Parked> {
         if self.options.drain.is_triggered() {
             self.remove(key);
             transport.finish();
             return None;
         }
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
-        match transport.park(me, key as u64, within) {
+        match transport.park(me, tag, within) {
             ParkedTransport::Plain(parked) => Some(parked),
             parked @ ParkedTransport::Tls(_) => {
                 self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(parked);
@@ -167,28 +174,32 @@ impl<S: Service> Acceptor<S> {
     }
 
     #[inline]
-    fn start(self: Rc<Self>, transport: Transport, key: usize, empty_lines: usize, first: Slice) {
+    fn start(self: Rc<Self>, transport: Transport, tag: u64, first: Slice) {
         match transport {
             Transport::Plain(socket)
-                if !self.options.multiplexed_only && first_bytes::may_be_multiplexed(&first) =>
+                if tag & IS_FRESH != 0
+                    && !self.options.multiplexed_only
+                    && first_bytes::may_be_multiplexed(&first) =>
             {
-                self.detect_version(socket, key, empty_lines, first);
+                self.detect_version(socket, tag, first);
             }
-            transport => self.start_detected(transport, key, empty_lines, first),
+            transport => self.start_detected(transport, tag, first),
         }
     }
 
     /// Starts a connection whose first bytes identify its protocol.
+    ///
+    /// RFC 9113, section 3.3: "A client that knows that a server supports HTTP/2 can establish a TCP
+    /// connection and send the connection preface". Later in a connection the preface is a malformed
+    /// request.
     #[inline]
-    fn start_detected(
-        self: Rc<Self>,
-        transport: Transport,
-        key: usize,
-        empty_lines: usize,
-        first: Slice,
-    ) {
+    fn start_detected(self: Rc<Self>, transport: Transport, tag: u64, first: Slice) {
+        let (key, empty_lines) = (key_of(tag), empty_lines_of(tag));
         let is_multiplexed = match transport.info() {
-            None => self.options.multiplexed_only || first_bytes::are_multiplexed(&first),
+            None => {
+                let is_preface = tag & IS_FRESH != 0 && first_bytes::are_multiplexed(&first);
+                self.options.multiplexed_only || is_preface
+            }
             Some(_) => transport.protocol().capabilities().multiplexes,
         };
         let peer = self.peer(&transport);
@@ -358,17 +369,19 @@ impl<S: Service> Resume for Acceptor<S> {
         if tag & IS_MULTIPLEXED != 0 {
             return self.resume_multiplexed(socket, (tag & !IS_MULTIPLEXED) as usize, cause);
         }
-        let (key, empty_lines) = (key_of(tag), empty_lines_of(tag));
+        let key = key_of(tag);
         // All cases lead to one call, so that the compiler inlines it.
         let (transport, first) = match (&self.options.tls, cause) {
             (None, Cause::Received(first)) => (Transport::Plain(socket), first),
             (None, cause) => return self.close_plain(socket, key, &cause),
-            (Some(_), cause) => match self.receive_secure(socket, key, empty_lines, cause) {
-                Some(arrived) => arrived,
-                None => return,
-            },
+            (Some(_), cause) => {
+                match self.receive_secure(socket, key, empty_lines_of(tag), cause) {
+                    Some(arrived) => arrived,
+                    None => return,
+                }
+            }
         };
-        self.start(transport, key, empty_lines, first);
+        self.start(transport, tag, first);
     }
 }
 
@@ -385,11 +398,13 @@ fn key_of(tag: u64) -> usize {
 
 #[inline]
 fn empty_lines_of(tag: u64) -> usize {
-    (tag >> KEY_BITS) as usize
+    (tag >> KEY_BITS) as usize & EMPTY_LINES_MAX
 }
 
 /// Bits of a tag for the key; the highest bit of the tag marks HTTP/2.
 const KEY_BITS: u32 = 32;
+/// Marks the tag of a connection that has received nothing: only its first bytes may be those of HTTP/2.
+const IS_FRESH: u64 = 1 << 62;
 /// Maximum of empty lines that a tag can hold.
 const EMPTY_LINES_MAX: usize = (1 << 16) - 1;
 

@@ -40,8 +40,9 @@ pub struct Limits {
     /// Minimum initial window of an upstream stream, in bytes, when many streams are open; with few
     /// open streams the initial window is `stream_buffer_bytes_max`.
     pub stream_window_bytes_min: usize,
-    /// Bytes of large request heads held per core, which also count against `core_buffer_bytes_max`;
-    /// beyond: 503. `large_head_bytes_min` defines a large head.
+    /// Bytes of large request heads held per core, complete or not, which also count against
+    /// `core_buffer_bytes_max`; beyond: 503, and for an incomplete HTTP/2 header section the connection
+    /// is closed. `large_head_bytes_min` defines a large head.
     pub heads_bytes_max: usize,
     /// Bytes of memory from which a request head counts as large.
     pub large_head_bytes_min: usize,

@@ -1,11 +1,14 @@
 //! `Connection`, which names fields that are for this hop only (RFC 9110 section 7.6.1), and other
 //! lists of tokens.
 
+use std::collections::HashSet;
+
 use blitz_http::{Fields, Name};
 
 use super::presence::{END_TO_END, HOP, has_forwarding_prefix, set_of};
 
-/// Options that `Connection` may name. A request with more is rejected.
+/// Options that `Connection` may name. A request with more is rejected; in a response, the fields of
+/// all of them are removed.
 pub(super) const CONNECTION_OPTIONS_MAX: usize = 16;
 
 /// `Connection` names more fields than any legitimate client needs: 400.
@@ -35,9 +38,7 @@ pub(super) fn remove_named_by_connection(
         if at == CONNECTION_OPTIONS_MAX {
             return Err(TooManyConnectionOptions);
         }
-        let is_settled = (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0
-            || has_forwarding_prefix(option);
-        if !is_settled && !option.eq_ignore_ascii_case(b"close") {
+        if names_removable_field(option) {
             scratch.extend_from_slice(option);
             scratch.push(b',');
         }
@@ -50,6 +51,27 @@ pub(super) fn remove_named_by_connection(
             fields.remove(name);
         });
     Ok(())
+}
+
+/// Whether an option of `Connection` names a field that has to be removed because of it.
+fn names_removable_field(option: &[u8]) -> bool {
+    let is_settled =
+        (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0 || has_forwarding_prefix(option);
+    !is_settled && !option.eq_ignore_ascii_case(b"close")
+}
+
+/// Removes the fields that `Connection` names, however many these are. The effort grows with the length
+/// of the head, not with its square.
+#[cold]
+pub(super) fn remove_all_named_by_connection(fields: &mut Fields) {
+    let named: HashSet<Vec<u8>> = fields
+        .get_all(Name::Connection)
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|option| names_removable_field(option))
+        .map(<[u8]>::to_ascii_lowercase)
+        .collect();
+    fields.retain(|name, _| !named.contains(&name.as_bytes().to_ascii_lowercase()));
 }
 
 /// Whether a list field contains a token, without its parameters.

@@ -448,3 +448,34 @@ fn two_request_ids_are_replaced_by_one() {
         Some(FIXED_ID)
     );
 }
+
+#[test]
+fn all_fields_that_connection_names_in_a_response_are_removed() {
+    for others in [1, CONNECTION_OPTIONS_MAX, 500] {
+        let mut head = ResponseHead::new(Status::OK);
+        let names = (0..others).map(|number| format!("x-{number}"));
+        let names = names.collect::<Vec<_>>().join(", ");
+        head.fields
+            .append(Name::Connection, format!("X-First, Set-Cookie, {names}"));
+        head.fields.append(Name::Connection, "close, X-Last");
+        for name in ["x-first", "X-LAST", "X-0", "Set-Cookie", "X-Other"] {
+            head.fields.append(name, "1");
+        }
+        edit_response(&mut head, &mut Vec::new());
+        let names = lines(&head.fields).into_iter().map(|(name, _)| name);
+        assert_eq!(names.collect::<Vec<_>>(), ["set-cookie", "x-other", "via"]);
+    }
+}
+
+#[test]
+fn expectations_of_http_1_0_are_not_forwarded() {
+    for (version, expected) in [
+        (Version::Http10, None),
+        (Version::Http11, Some("100-continue")),
+    ] {
+        let mut head = request("/", &[("Expect", "100-continue")]);
+        head.version = version;
+        edit(&mut head, &peer("192.0.2.1:1"), false).unwrap();
+        assert_eq!(head.fields.get_str(Name::Expect), expected);
+    }
+}

@@ -4,10 +4,11 @@ use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
-use crate::support::Proxy;
+use crate::support::{Proxy, Upstream};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -100,7 +101,38 @@ fn fewest_allocations(io: blitz_http::IoChoice, case: &'static Case) -> usize {
     (0..8).map(|_| round()).min().unwrap()
 }
 
+/// The preface, SETTINGS with closed windows, and a GET request.
+const CLOSED_WINDOWS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
+    \0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0\
+    \0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
+
+fn bytes_in_use() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
 scenarios! {
+    fn small_chunks_that_wait_for_a_window_are_joined(io) {
+        if !blitz_testing::is_alone() {
+            return;
+        }
+        let chunks = b"1\r\ny\r\n".repeat(40_000);
+        let upstream = Upstream::scripted(move |_, peer| {
+            peer.request();
+            peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            peer.send(&chunks);
+            peer.is_closed_by_peer();
+        });
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let before = bytes_in_use();
+        let mut client = TcpStream::connect(proxy.address).unwrap();
+        client.write_all(CLOSED_WINDOWS).unwrap();
+        crate::support::eventually("the response begins", || upstream.heads().len() == 1);
+        thread::sleep(Duration::from_millis(300));
+        let more = bytes_in_use() - before;
+        assert!(more < 256 * 1024, "{more} bytes are in use");
+    }
+
     fn a_proxied_request_allocates_nothing_in_steady_state(io) {
         if !blitz_testing::is_alone() {
             return;

@@ -55,6 +55,13 @@ scenarios! {
         }
     }
 
+    fn responses_without_content_that_declare_some_close_the_connection(io) {
+        for declared in ["Content-Length: 6", "Transfer-Encoding: chunked"] {
+            let response = format!("HTTP/1.1 304 Not Modified\r\n{declared}\r\n\r\n");
+            assert!(second_client_is_safe(io, response.leak()).accepted() >= 2, "{declared}");
+        }
+    }
+
     fn late_surplus_bytes_remove_the_connection_from_the_pool(io) {
         let upstream = Upstream::scripted(|number, peer| {
             while let Some((head, _)) = peer.request() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_reactor::{Buffer, Slice, Socket};
 
-use super::{Acceptor, ConnectionGuard};
+use super::{Acceptor, ConnectionGuard, key_of};
 use crate::conn::first_bytes;
 use crate::exchange::Service;
 use crate::transport::Transport;
@@ -18,13 +18,8 @@ impl<S: Service> Acceptor<S> {
     /// Waits for the byte that distinguishes HTTP/2's preface from a method like POST, and starts
     /// the connection.
     #[cold]
-    pub(super) fn detect_version(
-        self: Rc<Self>,
-        socket: Socket,
-        key: usize,
-        empty_lines: usize,
-        first: Slice,
-    ) {
+    pub(super) fn detect_version(self: Rc<Self>, socket: Socket, tag: u64, first: Slice) {
+        let key = key_of(tag);
         let me = Rc::clone(&self);
         let task = blitz_reactor::spawn(async move {
             let mut guard = ConnectionGuard {
@@ -38,7 +33,7 @@ impl<S: Service> Acceptor<S> {
             guard.key = None;
             let first = Slice::from_buffer(Buffer::from(bytes));
             let transport = Transport::Plain(socket);
-            Rc::clone(&me).start_detected(transport, key, empty_lines, first);
+            Rc::clone(&me).start_detected(transport, tag, first);
         });
         self.connections.borrow_mut()[key].task = Some(task);
     }

@@ -39,7 +39,7 @@ impl<S: Service> Acceptor<S> {
             return transport.finish();
         }
         let within = self.idle_timeout(&transport);
-        self.park(transport, key, within);
+        self.park(transport, key, key as u64, within);
     }
 
     #[inline(always)]

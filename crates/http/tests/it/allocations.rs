@@ -4,10 +4,11 @@ use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use blitz_http::ServeOptions;
+use blitz_http::{BodyLength, Method, ServeOptions};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
-use crate::support::{Server, on_each_driver, options};
+use crate::h2_client::Client;
+use crate::support::{IS_LATER, Server, on_each_driver, options};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -45,4 +46,43 @@ fn allocations_of_a_round(client: &mut TcpStream) -> usize {
     }
     let after = ALLOCATOR.stats();
     (after.allocations - before.allocations) + (after.reallocations - before.reallocations)
+}
+
+/// Bytes of memory that the process has in use.
+fn bytes_in_use() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
+/// Content of frames of a few bytes takes little more memory than its bytes (rules 3 and 4).
+#[test]
+fn small_frames_that_wait_for_their_reader_are_joined() {
+    const FRAMES: usize = 15_000;
+    if !blitz_testing::is_alone() {
+        return;
+    }
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        client.get("/hello");
+        let stream = client.request(Method::Post, "/later", BodyLength::Unknown);
+        let id = stream.get().to_be_bytes();
+        let frame = |flags| [&[0, 0, 4, 0, flags][..], &id, b"1234"].concat();
+        let frames = frame(0).repeat(FRAMES);
+        let before = bytes_in_use();
+        client.flush();
+        client.stream.write_all(&frames).unwrap();
+        // The frames before this request are processed.
+        client.get("/hello");
+        let more = bytes_in_use() - before;
+        assert!(
+            more < 6 * 4 * FRAMES,
+            "{more} bytes hold {} bytes",
+            4 * FRAMES
+        );
+        server.ask(|| IS_LATER.set(true));
+        client.stream.write_all(&frame(1)).unwrap();
+        let length = (4 * FRAMES + 4).to_string();
+        assert_eq!(client.answer(stream).content, length.as_bytes());
+    });
 }

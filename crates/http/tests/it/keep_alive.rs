@@ -197,3 +197,56 @@ fn hello() -> String {
     // Field names are written in their canonical case.
     HELLO.replace("content-length", "Content-Length")
 }
+
+/// Rule 3: single bytes that wait for the end of an exchange occupy no receive buffers.
+#[test]
+fn bytes_that_are_read_ahead_one_by_one_are_copied_together() {
+    const BYTES: usize = 200;
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut clients = [server.connect(), server.connect()];
+        clients[1]
+            .send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
+            .head();
+        let idle = server.ask(blitz_reactor::fair_share);
+        // One request comes with the first byte of the next.
+        clients[0].send("GET /late-whole HTTP/1.1\r\nHost: a\r\n\r\nG");
+        clients[1].send("POST /never HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
+        for _ in 0..BYTES {
+            clients[1].send("x");
+            server.counters();
+        }
+        let share = server.ask(blitz_reactor::fair_share);
+        assert!(share + 200 > idle, "{share} of {idle} bytes are left");
+        assert!(clients[0].head().starts_with("HTTP/1.1 200 "));
+        clients[0].send("ET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(clients[0].head().starts_with("HTTP/1.1 200 "));
+        clients[0].expect("hello");
+    });
+}
+
+/// RFC 9113, section 3.3: HTTP/2 with prior knowledge begins with the connection.
+#[test]
+fn the_preface_of_http2_is_refused_later_in_a_connection() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        for before in ["GET /hello HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n"] {
+            for preface in ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "P"] {
+                let mut client = server.connect();
+                client.send(before);
+                if before.len() > 2 {
+                    client.head();
+                    client.expect("hello");
+                }
+                std::thread::sleep(Duration::from_millis(20));
+                client.send(preface);
+                if preface.len() == 1 {
+                    std::thread::sleep(Duration::from_millis(20));
+                    client.send("RI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+                }
+                let head = client.head();
+                assert!(head.starts_with("HTTP/1.1 505 "), "{head}");
+            }
+        }
+    });
+}

@@ -1,8 +1,10 @@
 use std::rc::Rc;
+use std::thread;
+use std::time::Duration;
 
-use blitz_http::{Chunk, Name, ServeOptions};
+use blitz_http::{Chunk, Limits, Name, ServeOptions};
 
-use crate::support::{Server, on_each_driver, options};
+use crate::support::{Raw, Server, on_each_driver, options};
 
 #[test]
 fn a_malformed_head_is_answered_with_the_rule_and_closed() {
@@ -211,5 +213,64 @@ fn a_refused_body_is_problem_json_if_the_head_accepts_it() {
             .expect("x")
             .send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(client.head().contains("text/plain"));
+    });
+}
+
+/// The preface and a HEADERS frame without END_HEADERS, with this much of its payload.
+fn header_block(bytes: usize) -> Vec<u8> {
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    sent.extend([0, 0x40, 0, 1, 1, 0, 0, 0, 1]);
+    sent.extend(vec![b'z'; bytes]);
+    sent
+}
+
+/// Heads count against the core's memory while they arrive, and no longer.
+#[test]
+fn incomplete_large_heads_are_refused_beyond_the_budget() {
+    on_each_driver(|io| {
+        let limits = || Limits {
+            heads_bytes_max: 100_000,
+            ..Limits::default()
+        };
+        let server = Server::with(io, move || ServeOptions {
+            limits: limits(),
+            ..options()
+        });
+        let idle = server.ask(blitz_reactor::fair_share);
+        let large = "x".repeat(16_000);
+        let part = format!("GET /hello HTTP/1.1\r\nHost: a\r\nX: {large}");
+        for round in 1..=2 {
+            let mut clients: Vec<Raw> = (0..10).map(|_| server.connect()).collect();
+            for (number, client) in clients.iter_mut().enumerate() {
+                match number % 2 {
+                    0 => client.send(&part),
+                    _ => client.send(header_block(16_000)),
+                };
+                let all = round * 10;
+                server.until("accepted", |counters| {
+                    counters.accepted >= all - 9 + number as u64
+                });
+                thread::sleep(Duration::from_millis(10));
+            }
+            let refused = server.counters().heads_refused;
+            let expected = round * 4..=round * 6;
+            assert!(expected.contains(&refused), "{refused} of 10 are refused");
+            // A head in one piece is refused as well, a small one is not.
+            let mut late = server.connect();
+            late.send(format!("{part}{large}\r\n\r\n"));
+            assert!(late.head().starts_with("HTTP/1.1 503 "));
+            let mut small = server.connect();
+            small.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert!(small.head().starts_with("HTTP/1.1 200 "));
+            // Those that leave make room for the rest of the first.
+            let mut first = clients.swap_remove(0);
+            drop((clients, late, small));
+            server.until("left", |counters| counters.connections == 1);
+            first.send("\r\n\r\n");
+            assert!(first.head().starts_with("HTTP/1.1 200 "));
+            drop(first);
+            server.until("closed", |counters| counters.connections == 0);
+        }
+        assert_eq!(server.ask(blitz_reactor::fair_share), idle);
     });
 }

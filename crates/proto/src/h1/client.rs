@@ -279,11 +279,15 @@ impl Client {
         // A final response before the end of the request closes the connection (rule 12).
         self.keep_alive &= facts.keep_alive && self.request_done();
         let has_no_content = status.forbids_content() || self.method == Method::Head;
+        // Content that a faulty server sends late would be parsed as the next response.
+        let declares_content = facts.is_chunked || matches!(facts.length, BodyLength::Known(1..));
         let (body, length) = match facts.length {
-            BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
+            BodyLength::Unknown if status.forbids_content() => {
+                self.keep_alive &= !declares_content;
+                (Body::Length(0), BodyLength::Empty)
+            }
             length if has_no_content => {
-                // Content that a faulty server sends late would be parsed as the next response.
-                self.keep_alive &= !matches!(length, BodyLength::Known(1..));
+                self.keep_alive &= !declares_content;
                 (Body::Length(0), length)
             }
             BodyLength::Known(length) => (Body::Length(length), facts.length),

@@ -407,6 +407,12 @@ impl Connection {
         self.input.is_partial()
     }
 
+    /// Bytes of memory that hold the received part of a frame and of a header section.
+    #[must_use]
+    pub fn partial_memory(&self) -> usize {
+        self.input.memory()
+    }
+
     /// Number of requests that a client may send now: as many as the server allows (RFC 9113, section
     /// 5.1.2), and 0 after either end has begun a shutdown.
     #[must_use]

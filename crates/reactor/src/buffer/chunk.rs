@@ -19,7 +19,7 @@ pub struct Chunk {
 
 /// Owns the bytes. They do not move while their owner lives unchanged.
 #[derive(Debug)]
-#[expect(dead_code, reason = "the owners are only dropped")]
+#[expect(dead_code, reason = "most owners are only dropped")]
 enum Owner {
     Slice(Slice),
     Buffer(Buffer),
@@ -77,6 +77,35 @@ impl Chunk {
         };
         self.advance(n);
         head
+    }
+
+    /// For bytes that wait: a copy that occupies no receive buffer (rule 3) and to which
+    /// [`Chunk::try_append`] can add others.
+    #[must_use]
+    pub fn kept(self) -> Chunk {
+        match self.owner {
+            Owner::Slice(ref slice) if slice.is_copy() => self,
+            _ => Slice::from_buffer(Buffer::from(self.to_vec())).into(),
+        }
+    }
+
+    /// Appends bytes, as [`Slice::try_append`] does; `false`, and no change, if that cannot be done.
+    #[must_use]
+    pub fn try_append(&mut self, more: &[u8]) -> bool {
+        let Owner::Slice(slice) = &mut self.owner else {
+            return false;
+        };
+        let end = self.bytes.as_ptr().addr() + self.left;
+        if slice.as_ptr().addr() + slice.len() != end {
+            return false;
+        }
+        let gone = slice.len() - self.left;
+        if !slice.try_append(more) {
+            return false;
+        }
+        let left = &slice[gone..];
+        (self.bytes, self.left) = (NonNull::from(left).cast(), left.len());
+        true
     }
 
     /// Whether dropping it may run code of other crates (`Bytes::from_owner`).

@@ -36,9 +36,36 @@ struct Copy {
     pool: Rc<Pool>,
 }
 
+/// What a copy occupies beside its bytes: two allocations, and its place in a queue. Single bytes that
+/// cannot be joined count for what they cost.
+const COPY_OVERHEAD_BYTES: usize = 96;
+
+/// Maximum of bytes that are joined in one copy.
+const JOINED_BYTES_MAX: usize = 4 * 1024;
+
+impl Copy {
+    fn charged(bytes: &Buffer) -> usize {
+        bytes.capacity() + COPY_OVERHEAD_BYTES
+    }
+
+    /// Appends within [`JOINED_BYTES_MAX`]. The memory doubles, so that appending is cheap and little of
+    /// it is unused.
+    fn append(&mut self, more: &[u8]) {
+        let len = self.bytes.len() + more.len();
+        if len > self.bytes.capacity() {
+            self.pool.discharge(Copy::charged(&self.bytes));
+            let wanted = (self.bytes.capacity() * 2).clamp(len, JOINED_BYTES_MAX);
+            let additional = wanted - self.bytes.len();
+            self.bytes.reserve_exact(additional);
+            self.pool.charge(Copy::charged(&self.bytes));
+        }
+        self.bytes.extend_from_slice(more);
+    }
+}
+
 impl Drop for Copy {
     fn drop(&mut self) {
-        self.pool.discharge(self.bytes.capacity());
+        self.pool.discharge(Copy::charged(&self.bytes));
     }
 }
 
@@ -95,6 +122,40 @@ impl Slice {
         Slice::gathered(self, self.to_vec())
     }
 
+    pub(super) fn is_copy(&self) -> bool {
+        matches!(self.memory, Memory::Copied(_))
+    }
+
+    /// Copies the slice out of the pool, unless it is a copy.
+    pub fn keep(&mut self) {
+        if let Memory::Pooled(..) = self.memory {
+            *self = self.copied();
+        }
+    }
+
+    /// Appends bytes that wait behind this slice, so that many small pieces take little more memory than
+    /// their bytes. `false`, and no change, unless the slice is the only view of a copy, reaches to its
+    /// end, and stays within 4 KiB.
+    #[must_use]
+    pub fn try_append(&mut self, more: &[u8]) -> bool {
+        let Memory::Copied(copy) = &mut self.memory else {
+            return false;
+        };
+        let Some(copy) = Rc::get_mut(copy) else {
+            return false;
+        };
+        let start = self.bytes.as_ptr().addr() - copy.bytes.as_ptr().addr();
+        let end = start + usize::from(self.len);
+        if end != copy.bytes.len() || end + more.len() > JOINED_BYTES_MAX {
+            return false;
+        }
+        copy.append(more);
+        let view = &copy.bytes[start..];
+        self.bytes = NonNull::from(view).cast();
+        self.len = view.len() as u16;
+        true
+    }
+
     /// A slice of bytes that were copied together, of the same core as `like`.
     pub(crate) fn gathered(like: &Slice, mut bytes: Vec<u8>) -> Slice {
         assert!(
@@ -128,7 +189,7 @@ impl Slice {
             "{} bytes are too many for a slice",
             bytes.len()
         );
-        pool.charge(bytes.capacity());
+        pool.charge(Copy::charged(&bytes));
         let copy = Rc::new(Copy {
             bytes,
             pool: Rc::clone(pool),
@@ -312,8 +373,34 @@ mod tests {
         let copy = Slice::gathered(&filled(&pool, b"x"), vec![7; 1000]);
         let part = copy.slice(10..20);
         drop(copy);
-        assert_eq!(pool.available(), all - 1000);
+        assert_eq!(pool.available(), all - 1000 - COPY_OVERHEAD_BYTES);
         drop(part);
+        assert_eq!(pool.available(), all);
+    }
+
+    #[test]
+    fn small_pieces_join_a_copy_that_nothing_else_views() {
+        let pool = Rc::new(Pool::new().unwrap());
+        let all = pool.available();
+        let mut received = filled(&pool, b"ab");
+        assert!(!received.try_append(b"c"), "the buffer is the pool's");
+        received.keep();
+        assert_eq!(pool.free(), Pool::new().unwrap().free());
+        received.advance(1);
+        for _ in 2..JOINED_BYTES_MAX {
+            assert!(received.try_append(b"c"));
+        }
+        assert!(!received.try_append(b"c"), "it is full");
+        assert_eq!(
+            pool.available(),
+            all - JOINED_BYTES_MAX - COPY_OVERHEAD_BYTES
+        );
+        assert_eq!((received.len(), &received[..3]), (4_095, &b"bcc"[..]));
+        let mut head = received.split_to(4_000);
+        assert!(!received.try_append(b""), "two views");
+        drop(received);
+        assert!(!head.try_append(b""), "bytes follow that were dropped");
+        drop(head);
         assert_eq!(pool.available(), all);
     }
 

@@ -17,8 +17,11 @@ impl Driver<Server> {
     /// reading ahead (rule 17).
     pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {
         let bytes_max = self.role.options.limits.pipelined_bytes_max;
-        if !self.is_window_shrunk && !self.input.is_empty() {
-            self.shrink_window(0);
+        if !self.input.is_empty() {
+            self.input.keep();
+            if !self.is_window_shrunk {
+                self.shrink_window(0);
+            }
         }
         while !self.has_fin() && self.input.bytes() < bytes_max {
             // Before they are taken, because the socket then receives as many again at once.
@@ -31,6 +34,7 @@ impl Driver<Server> {
                 Poll::Ready(Ok(_)) => {
                     self.exchange.receiving.last = Some(blitz_reactor::now());
                     wake(&mut self.exchange.receiving.reader);
+                    self.input.keep();
                     self.shrink_window(0);
                 }
                 Poll::Ready(Err(_)) => {

@@ -223,12 +223,23 @@ impl Driver<Server> {
             match self.poll_receive(cx) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(self.end_within_head()),
+                Poll::Pending if !self.charge_partial_head() => {
+                    return Poll::Ready(Arrived::Refused(Refusal::heads_memory()));
+                }
                 Poll::Pending => {
                     let since = *since.get_or_insert_with(blitz_reactor::now);
                     return self.poll_head_deadline(since, cx);
                 }
             }
         }
+    }
+
+    /// Charges what has arrived of a head whose rest is awaited; `false` if the core has no memory
+    /// for it.
+    fn charge_partial_head(&mut self) -> bool {
+        let role = &mut self.role;
+        let head = role.head.as_mut();
+        head.is_none_or(|head| head.charge(&role.options.limits))
     }
 
     fn poll_head_deadline(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<Arrived> {

@@ -117,6 +117,8 @@ impl Server {
     fn clear(&mut self) {
         if !self.machine.is_idle() || !self.machine.keep_alive() {
             self.machine = h1::Server::new(&self.options.limits);
+            // A part of a head would stay charged to the core.
+            self.head = None;
         }
         self.machine.set_empty_lines(0);
         if self.options.tls.is_some()

@@ -293,6 +293,7 @@ impl Role for Client {
     type Shared = PooledStreams;
     type Side = ClientSide;
     type Arrived = Infallible;
+    const CHARGES_PARTIAL_HEADS: bool = false;
 
     fn limits(options: &ClientOptions) -> &Limits {
         &options.limits

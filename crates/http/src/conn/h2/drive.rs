@@ -12,7 +12,8 @@ use blitz_reactor::{Buffer, Slice};
 
 use super::driver::{Conn, Driver, Role};
 use crate::conn::streams::stream::ResetReason;
-use crate::counters::count;
+use crate::counters::{count, count_refused};
+use crate::error::Refusal;
 use crate::exchange::note;
 use crate::input::Input;
 use crate::recycle::Pooled;
@@ -300,6 +301,12 @@ impl<R: Role> Driver<R> {
             return Poll::Ready(Disposition::Closed);
         }
         let is_partial = self.machine.is_partial();
+        if R::CHARGES_PARTIAL_HEADS
+            && (is_partial || !self.partial_charge.is_empty())
+            && !self.charge_partial_head()
+        {
+            return Poll::Ready(self.close_for_heads_memory());
+        }
         if is_idle
             && !is_partial
             && !self.is_stalling()
@@ -329,6 +336,31 @@ impl<R: Role> Driver<R> {
         self.note_held();
         note(&mut self.task, cx);
         Poll::Pending
+    }
+
+    /// Charges the memory of an incomplete head as that of a complete one; `false` if the core has no
+    /// more for heads.
+    #[cold]
+    fn charge_partial_head(&mut self) -> bool {
+        let limits = self.shared.limits();
+        let bytes = match self.machine.partial_memory() {
+            bytes if bytes >= limits.large_head_bytes_min => bytes,
+            _ => 0,
+        };
+        self.partial_charge.replace(bytes, limits)
+    }
+
+    /// Only a complete header section can be refused on its stream: later ones depend on the state of
+    /// the decoder.
+    #[cold]
+    fn close_for_heads_memory(&mut self) -> Disposition {
+        count_refused(Refusal::heads_memory().rule);
+        let (machine, out) = self.machine();
+        machine.close_with(Code::ENHANCE_YOUR_CALM, out);
+        self.partial_charge.clear();
+        self.fail_streams(&ResetReason::Reset);
+        self.finish();
+        Disposition::Closed
     }
 
     /// Ready if a frame or a block of fields has begun and does not come to its end in time.

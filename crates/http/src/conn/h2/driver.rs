@@ -12,6 +12,7 @@ use blitz_reactor::{Buffer, Chunk, Socket};
 use crate::conn::streams::stream::{ResetReason, Stream, Streams};
 use crate::exchange::{ExchangeId, Link, Side, wake};
 use crate::input::Input;
+use crate::recycle::HeadCharge;
 use crate::timer::LazyTimer;
 use crate::transport::{ParkedTransport, Transport};
 
@@ -57,6 +58,8 @@ pub(crate) struct Driver<R: Role> {
     pub(super) timer: LazyTimer,
     /// When the bytes began to come that are no whole frame or header section yet.
     pub(super) partial_since: Option<Instant>,
+    /// The memory that holds those bytes, if it is much.
+    pub(super) partial_charge: HeadCharge,
     /// When our settings have to be acknowledged, unless they are.
     pub(super) settings_due: Option<Instant>,
 }
@@ -69,6 +72,9 @@ pub(crate) trait Role: Sized + 'static {
     type Side: Side<Driver<Self>>;
     /// A message that has begun and is not the driver's to keep.
     type Arrived;
+
+    /// Whether incomplete heads count against the core's budget for heads.
+    const CHARGES_PARTIAL_HEADS: bool;
 
     fn limits(options: &Self::Options) -> &Limits;
 
@@ -250,6 +256,7 @@ impl<R: Role> Conn<R> {
             needs_task: false,
             timer: LazyTimer::default(),
             partial_since: None,
+            partial_charge: HeadCharge::default(),
             settings_due: Some(blitz_reactor::now() + shared.limits().settings_timeout),
         };
         R::cap_windows(&mut driver);

@@ -1,5 +1,6 @@
 //! Messages of the peer: from the machine's events to the streams.
 
+use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use blitz_proto::h2::StreamId;
@@ -10,23 +11,21 @@ use super::driver::{Driver, Role};
 use crate::conn::streams::stream::Stream;
 use crate::error::{BodyError, SendError};
 use crate::exchange::{Body, ExchangeState, Fill, Framing, Sent, Transmission};
+use crate::input::KEPT_MIN;
 use crate::recycle::Pooled;
-
-/// A slice of less than this that has to wait is copied out of its buffer, which others could be
-/// received into (rule 3): frames of many streams share one.
-const KEPT_MIN: usize = 4 * 1024;
 
 impl Stream {
     /// Keeps content for its reader, if there is one; whether that was so.
-    fn push_data(&mut self, mut slice: Slice, has_ended: bool) -> bool {
+    fn push_data(&mut self, slice: Slice, has_ended: bool) -> bool {
         let receiving = &mut self.exchange.receiving;
         let is_wanted = matches!(receiving.body, Body::Open);
         if is_wanted && !slice.is_empty() {
-            if receiving.reader.is_none() && slice.len() < KEPT_MIN {
-                slice = slice.copied();
-            }
             receiving.pace.bytes += slice.len() as u64;
-            self.parts.push_back(slice);
+            if receiving.reader.is_none() && slice.len() < KEPT_MIN {
+                push_kept(&mut self.parts, slice);
+            } else {
+                self.parts.push_back(slice);
+            }
         }
         if has_ended && !matches!(receiving.body, Body::Failed(_)) {
             receiving.body = Body::Done;
@@ -36,6 +35,14 @@ impl Stream {
             self.exchange.wake_task();
         }
         is_wanted
+    }
+}
+
+/// Frames of many streams share a receive buffer, so a small one that waits is copied out of it.
+fn push_kept(parts: &mut VecDeque<Slice>, mut slice: Slice) {
+    if !parts.back_mut().is_some_and(|last| last.try_append(&slice)) {
+        slice.keep();
+        parts.push_back(slice);
     }
 }
 

@@ -78,6 +78,7 @@ impl<R: Role> Driver<R> {
         is_last: bool,
     ) -> Result<Sent, Error> {
         let is_full = self.queued() > SOCKET_BYTES_MAX;
+        let slice_bytes_min = self.limits().slice_bytes_min;
         let Some(state) = self.streams.get_mut(&stream) else {
             return Ok(Sent::Open);
         };
@@ -90,12 +91,12 @@ impl<R: Role> Driver<R> {
         // Behind others, and behind a full socket, it has to wait for its turn.
         let waits = !sending.queue.is_empty();
         if waits {
-            sending.queue.push_back(chunk);
+            sending.push(chunk, slice_bytes_min);
             return Ok(Sent::Open);
         }
         sending.progress = blitz_reactor::now();
         if is_full {
-            sending.queue.push_back(chunk);
+            sending.push(chunk, slice_bytes_min);
             self.mark_ready(stream);
             return Ok(Sent::Open);
         }
@@ -134,6 +135,9 @@ impl<R: Role> Driver<R> {
             chunk
         } else {
             let part = chunk.split_to(now);
+            if chunk.len() < self.shared.limits().slice_bytes_min {
+                chunk = chunk.kept();
+            }
             sending.queue.push_front(chunk);
             part
         };

@@ -138,7 +138,7 @@ impl Conn<Server> {
         driver.streams.insert(stream, state);
         driver.role.idle_since = None;
         let peer = Rc::clone(&driver.role.peer);
-        let is_charged = head.charge(driver.limits());
+        let is_charged = head.charge(driver.limits()) || driver.charge_completed(&mut head);
         drop(driver);
         let id = ExchangeId::from(stream);
         let body = match has_content {
@@ -217,6 +217,13 @@ impl Drop for Guard<'_> {
 }
 
 impl Driver<Server> {
+    /// Charges a head whose parts may still be charged.
+    #[cold]
+    fn charge_completed(&mut self, head: &mut Pooled<RequestHead>) -> bool {
+        self.partial_charge.clear();
+        head.charge(self.limits())
+    }
+
     fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
         match conclude(self, stream, outcome) {
             Conclusion::Complete | Conclusion::Refused if self.is_received(stream) => {
@@ -289,6 +296,7 @@ impl Role for Server {
     type Shared = ();
     type Side = ServerSide;
     type Arrived = Request;
+    const CHARGES_PARTIAL_HEADS: bool = true;
 
     fn limits(options: &ServeOptions) -> &Limits {
         &options.limits

@@ -65,6 +65,21 @@ pub(in crate::conn) struct Sending {
     pub(in crate::conn) progress: Instant,
 }
 
+impl Sending {
+    /// Queues content. Pieces of less than
+    /// `slice_bytes_min` are copied together while they wait: each alone would occupy a receive buffer,
+    /// and a place in the queue that is larger than itself (rule 3).
+    pub(in crate::conn) fn push(&mut self, chunk: Chunk, slice_bytes_min: usize) {
+        if chunk.len() >= slice_bytes_min {
+            return self.queue.push_back(chunk);
+        }
+        let last = self.queue.back_mut();
+        if !last.is_some_and(|last| last.try_append(&chunk)) {
+            self.queue.push_back(chunk.kept());
+        }
+    }
+}
+
 pub(in crate::conn) enum Ending {
     /// More content may come.
     Open,
