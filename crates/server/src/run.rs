@@ -68,6 +68,7 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     let config = Config {
         io: settings.io.unwrap_or_default(),
         cores: settings.cores.unwrap_or_default(),
+        lingering: blitz_http::lingering(&settings.limits),
         ..Config::default()
     };
     let Settings {

@@ -14,6 +14,12 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
     (&["--io", "magic"], "magic", "--io", "auto, uring, epoll"),
     (&["--log", "loud"], "loud", "--log", "info, debug"),
     (
+        &["--lingering-time", "soon"],
+        "soon",
+        "not a duration",
+        "500ms, 1s",
+    ),
+    (
         &["--half-close-grace", "soon"],
         "soon",
         "not a duration",
