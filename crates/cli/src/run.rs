@@ -148,7 +148,9 @@ impl RunError {
 }
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
-    let listeners = Listeners::of(arguments).map_err(|text| RunError { text, code: USAGE })?;
+    let usage = |text| RunError { text, code: USAGE };
+    let listeners = Listeners::of(arguments).map_err(usage)?;
+    check_upstream_tls(arguments).map_err(usage)?;
     // First, because until then a signal ends the process by the default action; and until the process
     // ends, so that a second TERM does not change the exit code.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
@@ -175,6 +177,19 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     };
     let ended = running.run_until_signal_with(signals, on_tick);
     ended.map_err(|error| end_failure(&error))
+}
+
+/// # Errors
+/// Files for upstreams over TLS, and no such upstream.
+fn check_upstream_tls(arguments: &RunArguments) -> Result<(), String> {
+    let is_secure = |target: &Target| target.url().starts_with("https://");
+    match arguments.upstream_tls.first_flag() {
+        Some(flag) if !arguments.to.iter().any(is_secure) => Err(format!(
+            "{flag} is for upstreams over TLS, but no --to is https://…\n  \
+             add for example --to https://app.internal"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The listeners for clear text and for TLS.

@@ -75,6 +75,18 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "http://127.0.0.1",
     ),
     (
+        &["--to", "localhost:3000"],
+        "localhost:3000",
+        "has no scheme",
+        "https://localhost:3000 for TLS, or h2c://localhost:3000",
+    ),
+    (
+        &["--upstream-ca", "a.pem", "--to", "http://a:1"],
+        "--upstream-ca",
+        "no --to is https://",
+        "--to https://",
+    ),
+    (
         &["--to", "ftp://a.example"],
         "ftp://a.example",
         "ftp:// is unknown",
