@@ -252,6 +252,8 @@ impl App {
     /// Serves until a signal ends the server: TERM and QUIT let running requests finish, INT does not. HUP
     /// reads the files of [`Certificates`] again.
     ///
+    /// If the program has set no `tracing` subscriber, warnings and errors are written to standard error.
+    ///
     /// # Errors
     /// Those of [`build`](App::build), an address or a certificate that cannot be used, or a failure of
     /// the reactor.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_http::{Address, Config, Cores, IoChoice, Limits, Peer, ServeOptions, Signals};
-
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::prelude::*;
 
