@@ -75,6 +75,15 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s", allow_hyphen_values = true)]
     half_close_grace: Grace,
 
+    /// How long an HTTP/1.1 client that is still sending after its response may go on, so that it reads
+    /// the response: 500ms, 30s, or 0 to close immediately
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s", allow_hyphen_values = true)]
+    lingering_time: Duration,
+
+    /// The longest silence within --lingering-time
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s", allow_hyphen_values = true)]
+    lingering_timeout: Duration,
+
     /// Allow clear-text clients to switch to HTTP/2 with Upgrade: h2c, which RFC 9113 removed; never
     /// applies to trusted proxies, unix sockets and forwarded requests. Not safe behind a proxy that
     /// forwards Upgrade and adds no field: later requests bypass its access rules
@@ -139,7 +148,9 @@ impl RunError {
 }
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
-    let listeners = Listeners::of(arguments).map_err(|text| RunError { text, code: USAGE })?;
+    let usage = |text| RunError { text, code: USAGE };
+    let listeners = Listeners::of(arguments).map_err(usage)?;
+    check_upstream_tls(arguments).map_err(usage)?;
     // First, because until then a signal ends the process by the default action; and until the process
     // ends, so that a second TERM does not change the exit code.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
@@ -166,6 +177,19 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     };
     let ended = running.run_until_signal_with(signals, on_tick);
     ended.map_err(|error| end_failure(&error))
+}
+
+/// # Errors
+/// Files for upstreams over TLS, and no such upstream.
+fn check_upstream_tls(arguments: &RunArguments) -> Result<(), String> {
+    let is_secure = |target: &Target| target.url().starts_with("https://");
+    match arguments.upstream_tls.first_flag() {
+        Some(flag) if !arguments.to.iter().any(is_secure) => Err(format!(
+            "{flag} is for upstreams over TLS, but no --to is https://…\n  \
+             add for example --to https://app.internal"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The listeners for clear text and for TLS.
@@ -230,6 +254,8 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         client_cert_header: arguments.client_cert_header,
         limits: Limits {
             half_close_grace: arguments.half_close_grace.0,
+            lingering_time: arguments.lingering_time,
+            lingering_timeout: arguments.lingering_timeout,
             ..Limits::default()
         },
         ..Options::default()
@@ -265,6 +291,14 @@ fn grace(value: &str) -> Result<Grace, String> {
         _ => humantime::parse_duration(value)
             .map(|grace| Grace(Some(grace)))
             .map_err(|_| "this is not a duration\n  write 500ms, 1s, 5m, 0 or forever".to_owned()),
+    }
+}
+
+fn duration(value: &str) -> Result<Duration, String> {
+    match value {
+        "0" => Ok(Duration::ZERO),
+        _ => humantime::parse_duration(value)
+            .map_err(|_| "this is not a duration\n  write 500ms, 1s, 5m or 0".to_owned()),
     }
 }
 

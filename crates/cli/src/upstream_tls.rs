@@ -26,6 +26,18 @@ pub(crate) struct UpstreamTlsArguments {
     upstream_key: Option<PathBuf>,
 }
 
+impl UpstreamTlsArguments {
+    /// The first flag that is given.
+    pub(crate) fn first_flag(&self) -> Option<&'static str> {
+        let flags = [
+            ("--upstream-ca", &self.upstream_ca),
+            ("--upstream-cert", &self.upstream_cert),
+        ];
+        let given = flags.into_iter().find(|(_, file)| file.is_some());
+        given.map(|(flag, _)| flag)
+    }
+}
+
 /// The TLS settings for upstreams, and their files.
 pub(crate) struct UpstreamTls {
     slot: ClientTlsSlot,

@@ -67,6 +67,11 @@ impl Flow {
         content_max(self.from.length()) - self.left
     }
 
+    /// Why the message has ended early.
+    pub(crate) fn failure(&self) -> Option<BodyError> {
+        self.from.failure()
+    }
+
     /// Moves what can be moved and calls `sent` with it. Ready when there is no receiver; after a
     /// success this means that the message is complete on the other side.
     pub(crate) fn poll(

@@ -127,8 +127,12 @@ impl Gateway {
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
         let listeners = serving::reserve(self.listeners)?;
         let drain_timeout = self.options.drain_timeout;
+        let config = Config {
+            lingering: blitz_http::lingering(&self.options.limits),
+            ..self.config
+        };
         let make = service_maker(&routes, upstream_tls, self.options, &listeners, fallback)?;
-        let serving = serving::start(listeners, &self.config, make)?;
+        let serving = serving::start(listeners, &config, make)?;
         Ok(Running {
             serving,
             routes,

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{BodyError, Exchange, Method, Peer, RequestHead, Status, Upstream, Version};
+use blitz_http::{
+    BodyError, BodyLength, Exchange, Method, Peer, RequestHead, Status, Upstream, Version,
+};
 
 use crate::counters::{Counters, count};
 use crate::proxy_status::Failure;
@@ -55,6 +57,8 @@ pub struct Record<'a> {
     pub response_bytes: u64,
     /// How the request ended.
     pub ended: Ended,
+    /// Declared length of the content that is sent to the client.
+    response_length: BodyLength,
     hook: Option<&'a RecordHook>,
 }
 
@@ -75,7 +79,7 @@ pub enum Ended {
     RequestContent(BodyError),
     /// The upstream's response ended early, after its head was relayed.
     CutOff(Failure),
-    /// The client closed its connection or reset its stream. Also if the gateway closed the
+    /// The client closed its connection or reset its stream before it had the whole response. Also if the gateway closed the
     /// connection: at shutdown, or because the client read too slowly.
     ClientGone,
 }
@@ -130,6 +134,7 @@ impl<'a> Record<'a> {
             response_bytes: 0,
             // Stays if the future is dropped.
             ended: Ended::ClientGone,
+            response_length: BodyLength::Unknown,
             hook,
         }
     }
@@ -154,6 +159,17 @@ impl<'a> Record<'a> {
     pub(crate) fn relayed(&mut self, status: Status) {
         self.status = Some(status);
         self.is_relayed = true;
+    }
+
+    /// Content of this length follows the head.
+    #[inline]
+    pub(crate) fn announced(&mut self, length: BodyLength) {
+        self.response_length = length;
+    }
+
+    /// Whether all content of a response of known length was sent.
+    pub(crate) fn has_all_content(&self) -> bool {
+        matches!(self.response_length, BodyLength::Known(length) if length == self.response_bytes)
     }
 
     /// The head that opens a tunnel goes to the client.

@@ -1,9 +1,9 @@
 //! A request on its way to an upstream: the state that phases share.
 
-use blitz_http::{Exchange, Pooled, RequestHead, Responder};
+use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder};
 
 use crate::proxy_status::Failure;
-use crate::record::{self, Record};
+use crate::record::{self, Ended, Record};
 use crate::request_kind::RequestKind;
 use crate::service::{GatewayService, Route};
 use crate::upload::Upload;
@@ -59,9 +59,27 @@ impl<'a> Request<'a> {
     }
 }
 
+impl Request<'_> {
+    /// How the request ended, if its future was dropped although the client has a response.
+    #[cold]
+    fn find_end(&mut self) {
+        let has_begun = self.responder.is_none();
+        if has_begun && self.record.has_all_content() {
+            // An HTTP/2 upstream may end the response after its last byte, and the client need not wait.
+            self.record.ended = Ended::Complete;
+        } else if !has_begun && let Some(error @ BodyError::TimedOut) = self.upload.failure() {
+            self.record.status = Some(error.status());
+            self.record.ended = Ended::RequestContent(error);
+        }
+    }
+}
+
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         self.record.request_bytes += self.upload.received();
+        if matches!(self.record.ended, Ended::ClientGone) {
+            self.find_end();
+        }
         record::emit(&self.record, &self.head);
     }
 }

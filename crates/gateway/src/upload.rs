@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use blitz_http::{BodyLength, RecvBody, SendBody, Timer};
+use blitz_http::{BodyError, BodyLength, RecvBody, SendBody, Timer};
 
 use crate::flow::{Flow, FlowError};
 use crate::record::Ended;
@@ -41,6 +41,11 @@ impl Upload {
     /// Bytes of content received from the client so far.
     pub(crate) fn received(&self) -> u64 {
         self.flow.received()
+    }
+
+    /// Why the content has ended early.
+    pub(crate) fn failure(&self) -> Option<BodyError> {
+        self.flow.failure()
     }
 
     /// Translates the content from its first byte on.

@@ -54,8 +54,15 @@ pub struct Limits {
     /// The same after an HTTP/1.1 response without `Connection: close`: a client that has written the
     /// whole body to its socket considers the connection reusable, and its next request would be lost.
     pub discard_unannounced_bytes_max: usize,
-    /// Time during which body bytes are discarded after the response.
+    /// Time during which body bytes are discarded after the response, while the connection may stay open.
     pub discard_timeout: Duration,
+    /// Time during which a connection that is being closed discards input, after the last byte was sent;
+    /// beyond: closed.
+    pub lingering_time: Duration,
+    /// Time without a byte of that input; beyond: closed.
+    pub lingering_timeout: Duration,
+    /// Connections per core that discard input while they close; beyond: the one that began first is closed.
+    pub lingering_connections_max: usize,
 
     /// Time from the first to the last byte of a head; beyond: 408.
     pub head_timeout: Duration,
@@ -173,7 +180,6 @@ impl Default for Limits {
             trailer_fields_max: 32,
             informational_max: 8,
             pipelined_bytes_max: 16 * KIB,
-
             stream_buffer_bytes_max: 64 * KIB,
             connection_buffer_bytes_max: 256 * KIB,
             core_buffer_bytes_max: 64 * KIB * KIB,
@@ -185,7 +191,9 @@ impl Default for Limits {
             discard_bytes_max: 64 * KIB,
             discard_unannounced_bytes_max: 16 * KIB * KIB,
             discard_timeout: Duration::from_secs(2),
-
+            lingering_time: Duration::from_secs(30),
+            lingering_timeout: Duration::from_secs(5),
+            lingering_connections_max: 1024,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             body_rate_min: 240,
@@ -194,7 +202,6 @@ impl Default for Limits {
             half_close_grace: Some(Duration::from_secs(1)),
             send_stall_timeout: Duration::from_secs(60),
             stream_idle_timeout: Duration::from_secs(300),
-
             settings_timeout: Duration::from_secs(10),
             concurrent_streams_max: 100,
             resets_max: 200,

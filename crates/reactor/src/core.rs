@@ -18,7 +18,7 @@ use crate::counters::{CounterCells, Counters};
 use crate::driver::{Driver, DriverKind, IoChoice, RingHandle, WaitPolicy, Workers};
 use crate::executor::{self, Tasks};
 use crate::mailbox::{Mailbox, Message};
-use crate::socket::{self, SocketTable, Sockets};
+use crate::socket::{self, Lingering, SocketTable, Sockets};
 use crate::timer::{Clock, Random, TimerTarget, Wheel};
 use crate::trim::Trim;
 
@@ -39,6 +39,7 @@ pub(crate) struct Core {
     pub(crate) mailbox: Arc<Mailbox>,
     /// With this many open sockets accepting is paused (rule 20).
     pub(crate) sockets_max: usize,
+    pub(crate) lingering: Lingering,
     sockets: RefCell<SocketTable>,
     /// Declared, and so dropped, after the sockets: the driver receives into it until it is closed.
     pub(crate) pool: Rc<Pool>,
@@ -51,6 +52,7 @@ pub(crate) struct Settings {
     pub(crate) index: usize,
     pub(crate) io: IoChoice,
     pub(crate) sockets_max: usize,
+    pub(crate) lingering: Lingering,
     pub(crate) seed: Option<u64>,
     pub(crate) counters: Arc<CounterCells>,
 }
@@ -105,6 +107,7 @@ impl Core {
             tasks: RefCell::new(Tasks::new()),
             mailbox,
             sockets_max: settings.sockets_max,
+            lingering: settings.lingering,
             sockets: RefCell::new(SocketTable::new(driver)),
             counters: settings.counters,
             trim: Trim::default(),

@@ -74,6 +74,8 @@ counters! {
     no_buffers,
     /// Connections that were shed because they held the most memory while no socket could receive.
     shed,
+    /// Lingering connections that were closed early, because more lingered than may at once.
+    lingering_cut,
     /// Tasks that were held back because the admission budget of the turn was spent.
     held_back,
     /// Times that memory was given back to the operating system after a burst.

@@ -66,5 +66,5 @@ pub use per_core::{
     start,
 };
 pub use signal::{Signal, Signals};
-pub use socket::{Address, Cause, Listener, Parked, Resume, Socket};
+pub use socket::{Address, Cause, Lingering, Listener, Parked, Resume, Socket};
 pub use timer::{Elapsed, Timer, now, random_u64, sleep, sleep_until, timeout, wall_clock};

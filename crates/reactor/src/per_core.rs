@@ -11,6 +11,7 @@ use crate::counters::{CounterCells, Counters};
 use crate::driver::{self, DriverKind, IoChoice};
 use crate::mailbox::{Mailbox, Message};
 use crate::signal;
+use crate::socket::Lingering;
 
 /// How to run the cores.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub struct Config {
     /// With this many sockets a core pauses accepting; 0 means 90 % of the descriptors that the process
     /// may open, divided by the number of cores (rule 20).
     pub sockets_max: usize,
+    /// How long a connection that Blitz closes discards input (rule 16).
+    pub lingering: Lingering,
     /// Seed of [`random_u64`](crate::random_u64); `None` takes one from the operating system.
     pub seed: Option<u64>,
 }
@@ -35,6 +38,7 @@ impl Default for Config {
             cores: 0,
             pin: true,
             sockets_max: 0,
+            lingering: Lingering::default(),
             seed: None,
         }
     }
@@ -51,6 +55,7 @@ impl Config {
             index,
             io: self.io,
             sockets_max: sockets_max.max(1),
+            lingering: self.lingering,
             seed: self.seed,
             counters: Arc::new(CounterCells::default()),
         }

@@ -115,6 +115,7 @@ impl World {
             index: cores.len(),
             io: crate::driver::IoChoice::Auto,
             sockets_max,
+            lingering: crate::Lingering::default(),
             seed: None,
             counters: Arc::clone(&counters),
         };

@@ -5,6 +5,7 @@ mod commands;
 mod entry;
 mod events;
 mod key;
+mod lingering;
 mod listener;
 mod outgoing;
 mod shortage;
@@ -25,6 +26,7 @@ use crate::core;
 pub use address::Address;
 pub(crate) use entry::{Action, Parking};
 pub(crate) use key::SocketKey;
+pub use lingering::Lingering;
 pub use listener::Listener;
 pub(crate) use table::{SocketTable, Sockets};
 
@@ -161,9 +163,9 @@ impl Socket {
         core::with(|core| core.sockets().shutdown_write(self.key));
     }
 
-    /// Closes gracefully, without a task (rule 16): sends the queue, then FIN, discards at most 64 KiB or
-    /// 2 s of input, and closes. A close with unread input would send RST, which can destroy the response
-    /// at the peer.
+    /// Closes gracefully, without a task (rule 16): sends the queue, then FIN, discards input as
+    /// [`Lingering`] allows, and closes. A close with unread input would send RST, which can destroy the
+    /// response at the peer.
     pub fn finish(self) {
         core::with(|core| core.sockets().finish(self.key));
         std::mem::forget(self);

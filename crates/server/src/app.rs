@@ -52,6 +52,8 @@ pub(crate) struct Draft {
     /// `None` means every method without a route of its own.
     pub(crate) method: Option<Method>,
     pub(crate) pattern: String,
+    /// The prefix without a slash, for the route `/` of a nested app.
+    pub(crate) nested_root: Option<String>,
     pub(crate) handler: DynHandler,
     pub(crate) check: fn(&Setup<'_>) -> std::result::Result<(), String>,
     /// The middleware of the nested app that it comes from.
@@ -116,9 +118,25 @@ impl App {
 
     /// Adds all routes of another app below `prefix`. The other app's middleware applies to its routes
     /// only; its states are added to this app's; its fallback, addresses and limits are ignored.
+    ///
+    /// Its route `/` also matches the prefix without a slash, unless there is a route for that path:
+    ///
+    /// ```
+    /// use blitz::App;
+    ///
+    /// let admin = App::new().get("/", || "matches /admin and /admin/");
+    /// # App::new().nest("/admin", admin).build().unwrap();
+    /// ```
     pub fn nest(mut self, prefix: &str, app: App) -> App {
         let prefix = prefix.trim_end_matches('/');
         self.drafts.extend(app.drafts.into_iter().map(|mut draft| {
+            match &mut draft.nested_root {
+                Some(path) => path.insert_str(0, prefix),
+                None if draft.pattern == "/" && !prefix.is_empty() => {
+                    draft.nested_root = Some(prefix.to_owned());
+                }
+                None => {}
+            }
             draft.pattern.insert_str(0, prefix);
             draft.layers.splice(0..0, app.layers.iter().cloned());
             draft
@@ -234,6 +252,8 @@ impl App {
     /// Serves until a signal ends the server: TERM and QUIT let running requests finish, INT does not. HUP
     /// reads the files of [`Certificates`] again.
     ///
+    /// If the program has set no `tracing` subscriber, warnings and errors are written to standard error.
+    ///
     /// # Errors
     /// Those of [`build`](App::build), an address or a certificate that cannot be used, or a failure of
     /// the reactor.
@@ -248,6 +268,7 @@ impl App {
         self.drafts.push(Draft {
             method,
             pattern,
+            nested_root: None,
             handler,
             check,
             layers,

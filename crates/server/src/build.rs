@@ -33,6 +33,8 @@ pub(crate) fn site(app: App) -> Result<Site> {
         list: Vec::new(),
     };
     let mut builder = RouterBuilder::<PathRoutes>::default();
+    // Last, because a route of its own on such a path has precedence.
+    let mut nested_roots = Vec::new();
     for draft in app.drafts {
         let pattern =
             Pattern::parse(&draft.pattern).map_err(|error| Error::new(error.to_string()))?;
@@ -45,7 +47,19 @@ pub(crate) fn site(app: App) -> Result<Site> {
         if let Some(other) = slot {
             return Err(conflict(&draft, &routes.list[other.0 as usize].text));
         }
-        *slot = Some(routes.add(draft, &pattern));
+        let (method, nested_root) = (draft.method, draft.nested_root.clone());
+        let id = routes.add(draft, &pattern);
+        *slot = Some(id);
+        nested_roots.extend(nested_root.map(|path| (path, method, id)));
+    }
+    for (path, method, id) in nested_roots {
+        let pattern = Pattern::parse(&path).map_err(|error| Error::new(error.to_string()))?;
+        let path = builder.entry(&pattern);
+        let slot = match method {
+            Some(method) => &mut path.methods[method as usize],
+            None => &mut path.any,
+        };
+        slot.get_or_insert(id);
     }
     let not_found = routes.add_implied("", app.fallback);
     let mut all = PathRoutes::default();

@@ -1,7 +1,7 @@
 //! Responses: a head, and content that is complete or streamed.
 
 use blitz_http::{
-    AsName, BodyLength, Buffer, Chunk, Fields, InvalidField, Name, PoolFuture, Pooled,
+    AsName, BodyError, BodyLength, Buffer, Chunk, Fields, InvalidField, Name, PoolFuture, Pooled,
     ResponseHead, SendBody, SendError, Slice, Status,
 };
 use bytes::Bytes;
@@ -229,7 +229,7 @@ impl Response {
                     Err(error) => Err(error),
                 };
                 if let Err(error) = finished {
-                    tracing::debug!(%error, "a streamed response was aborted");
+                    log_aborted(&error);
                 }
             })
         });
@@ -240,6 +240,14 @@ impl Response {
             .append(Name::ContentType, "application/octet-stream");
         response.content = Content::Stream(Stream { length, produce });
         response
+    }
+}
+
+#[cold]
+fn log_aborted(error: &StreamError) {
+    match error.is_clients() {
+        true => tracing::debug!(%error, "a streamed response was aborted"),
+        false => tracing::error!(%error, "a streamed response was aborted"),
     }
 }
 
@@ -269,10 +277,18 @@ impl Writer {
     }
 }
 
-/// Why a streamed response is aborted; any error becomes one with `?`. The reason is logged at debug
-/// level.
+/// Why a streamed response is aborted; any error becomes one with `?`. The reason is logged as an error,
+/// also if the content does not have its declared length; or at debug level if the client left.
 #[derive(Debug)]
 pub struct StreamError(Box<dyn std::error::Error>);
+
+impl StreamError {
+    /// Whether the client caused it: it left, or its request broke off.
+    fn is_clients(&self) -> bool {
+        let has_left = self.0.downcast_ref() == Some(&SendError::Closed);
+        has_left || self.0.is::<BodyError>()
+    }
+}
 
 impl<E: std::error::Error + 'static> From<E> for StreamError {
     fn from(error: E) -> StreamError {

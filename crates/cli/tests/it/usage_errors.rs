@@ -14,6 +14,12 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
     (&["--io", "magic"], "magic", "--io", "auto, uring, epoll"),
     (&["--log", "loud"], "loud", "--log", "info, debug"),
     (
+        &["--lingering-time", "soon"],
+        "soon",
+        "not a duration",
+        "500ms, 1s",
+    ),
+    (
         &["--half-close-grace", "soon"],
         "soon",
         "not a duration",
@@ -67,6 +73,18 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "127.0.0.1:3000",
         "has no scheme",
         "http://127.0.0.1",
+    ),
+    (
+        &["--to", "localhost:3000"],
+        "localhost:3000",
+        "has no scheme",
+        "https://localhost:3000 for TLS, or h2c://localhost:3000",
+    ),
+    (
+        &["--upstream-ca", "a.pem", "--to", "http://a:1"],
+        "--upstream-ca",
+        "no --to is https://",
+        "--to https://",
     ),
     (
         &["--to", "ftp://a.example"],

@@ -52,6 +52,7 @@ pub(super) async fn relay(
         }
         ResponseContent::Streamed(length, translation) => (length, translation),
     };
+    request.record.announced(length);
     let to = responder.start(&mut head, length);
     // The head goes back to its pool now, not after a long body.
     drop(head);

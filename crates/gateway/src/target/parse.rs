@@ -213,7 +213,6 @@ fn parse_unix(path: &str) -> Result<ParsedUrl, InvalidTarget> {
 /// The error for a URL that begins with none of `http://`, `https://`, `h2c://` and
 /// `unix:`.
 fn wrong_scheme(url: &str) -> InvalidTarget {
-    let example = || format!("write http://{}", url.trim_start_matches('/'));
     let (problem, fix) = match url.split_once("://").map(|(s, _)| s.to_ascii_lowercase()) {
         Some(scheme) if scheme == "h2" || scheme == "grpc" => (
             format!("the scheme {scheme}:// is unknown"),
@@ -242,7 +241,13 @@ fn wrong_scheme(url: &str) -> InvalidTarget {
             String::from("a port alone is not a URL"),
             format!("write http://127.0.0.1:{url}"),
         ),
-        None => (String::from("the URL has no scheme"), example()),
+        None => {
+            let url = url.trim_start_matches('/');
+            let fix = format!(
+                "write http://{url}, https://{url} for TLS, or h2c://{url} for HTTP/2 without TLS"
+            );
+            (String::from("the URL has no scheme"), fix)
+        }
     };
     InvalidTarget { problem, fix }
 }

@@ -78,12 +78,15 @@ impl ResolvedName {
 
     fn publish(&self, result: LookupResult) {
         if **self.latest.load() != result {
-            tracing::info!(
-                name = self.name,
-                port = self.port,
-                ?result,
-                "upstream name resolved"
-            );
+            // Failures have a warning of their own.
+            if let LookupResult::Addresses(addresses) = &result {
+                tracing::info!(
+                    name = self.name,
+                    port = self.port,
+                    ?addresses,
+                    "upstream name resolved"
+                );
+            }
             self.latest.store(Arc::new(result));
         }
     }

@@ -210,6 +210,39 @@ scenarios! {
         assert_eq!((seen.status, seen.attempts), (None, 1));
     }
 
+    fn a_request_whose_content_is_too_slow(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.request();
+            peer.is_closed_by_peer();
+        });
+        let mut options = Options::default();
+        options.limits.body_rate_grace = Duration::from_millis(200);
+        let recorder = Recorder::with(io, &upstream.url(), options);
+        let mut peer = recorder.send_request("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n");
+        let head = peer.head().unwrap();
+        assert!(head.line.contains(" 408 "), "{head:?}");
+        let seen = recorder.only();
+        assert!(matches!(seen.ended, Ended::RequestContent(BodyError::TimedOut)), "{seen:?}");
+        assert_eq!((seen.status, seen.attempts, seen.is_relayed), (Some(408), 1, false));
+    }
+
+    fn the_client_leaves_after_the_last_byte_and_before_the_end(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            let (stream, _) = peer.request().unwrap();
+            peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Known(5));
+            peer.send(stream, b"hello", false);
+            thread::sleep(Duration::from_millis(500));
+        });
+        let recorder = Recorder::to(io, &upstream.url);
+        let mut peer = recorder.send_request("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        peer.head().unwrap();
+        assert_eq!(peer.exactly(5).unwrap(), b"hello");
+        peer.reset();
+        let seen = recorder.only();
+        assert!(matches!(seen.ended, Ended::Complete), "{seen:?}");
+        assert_eq!((seen.status, seen.response_bytes), (Some(200), 5));
+    }
+
     fn the_client_leaves_within_the_response(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();

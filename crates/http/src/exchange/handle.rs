@@ -9,6 +9,7 @@ use blitz_reactor::{Chunk, Slice};
 use super::framing::{ClientFraming, ExchangeId, Framing, Received, ServerFraming};
 use super::recv_body::Part;
 use super::respond::{self, Started};
+use super::state::Body;
 use super::{receive, request, send};
 use crate::error::{BodyError, ClientError, SendError};
 
@@ -35,6 +36,7 @@ pub(crate) trait MessageOps {
     ) -> Poll<Result<Option<Part>, BodyError>>;
     fn take_whole(&self, id: ExchangeId, length: u64) -> Option<Slice>;
     fn disable_min_rate(&self, id: ExchangeId);
+    fn body_failure(&self, id: ExchangeId) -> Option<BodyError>;
     fn drop_reader(&self, id: ExchangeId);
     fn poll_room(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>>;
     fn send_data(&self, id: ExchangeId, chunk: Chunk) -> Result<(), SendError>;
@@ -89,6 +91,15 @@ impl<L: Link> MessageOps for L {
                 exchange.has_no_min_rate = true;
             }
         });
+    }
+
+    fn body_failure(&self, id: ExchangeId) -> Option<BodyError> {
+        self.look(
+            |framing| match &framing.exchange(id.into())?.receiving.body {
+                Body::Failed(error) => Some(error.clone()),
+                Body::Open | Body::Done | Body::Unwanted => None,
+            },
+        )
     }
 
     fn drop_reader(&self, id: ExchangeId) {

@@ -9,7 +9,7 @@ use super::framing::ServerFraming;
 use super::refusal::{missing_response, refuse_content};
 use super::state::{Body, ExchangeState, Message, note};
 use crate::counters::count;
-use crate::error::Refusal;
+use crate::error::{BodyError, Refusal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -58,7 +58,17 @@ pub(crate) fn poll_outcome<F: ServerFraming>(
     if framing.poll_client_gone(id, cx).is_ready() {
         return Poll::Ready(Outcome::Gone);
     }
-    poll_server_deadline(framing, id, is_service_done, cx).map(Outcome::TimedOut)
+    poll_server_deadline(framing, id, is_service_done, cx)
+        .map(|deadline| missed(framing, id, deadline))
+}
+
+/// The service is dropped now, and its handle of the body tells it why.
+#[cold]
+fn missed<F: ServerFraming>(framing: &mut F, id: F::Id, deadline: Deadline) -> Outcome {
+    if let (Deadline::RequestRate, Some(exchange)) = (deadline, framing.exchange(id)) {
+        exchange.receiving.body = Body::Failed(BodyError::TimedOut);
+    }
+    Outcome::TimedOut(deadline)
 }
 
 impl ExchangeState {
@@ -117,6 +127,10 @@ fn time_out<F: ServerFraming>(framing: &mut F, id: F::Id, deadline: Deadline) ->
     });
     if deadline != Deadline::RequestRate {
         return Conclusion::Cancelled;
+    }
+    // The rest of it is discarded after the refusal.
+    if let Some(exchange) = framing.exchange(id) {
+        exchange.receiving.body = Body::Open;
     }
     let refusal = Refusal {
         status: Status::REQUEST_TIMEOUT,

@@ -81,6 +81,14 @@ impl RecvBody {
         }
     }
 
+    /// Why the body has ended early. A service whose future is dropped learns here that the core
+    /// responds instead of it, because the body came too slowly ([`BodyError::TimedOut`]).
+    #[must_use]
+    pub fn failure(&self) -> Option<BodyError> {
+        let Handle { connection, id } = self.source.as_ref()?;
+        connection.body_failure(*id)
+    }
+
     /// The next part, as soon as there is one; `None` at the end, and from then on.
     ///
     /// On a server the first read of a body whose sender waits for `100 Continue` sends it,

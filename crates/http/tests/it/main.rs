@@ -22,6 +22,7 @@ mod h2_upstream;
 mod h2c_upgrade;
 mod half_close_and_reset;
 mod keep_alive;
+mod lingering;
 mod pieces;
 mod pool;
 mod refusals;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::entry::{End, Fin, Order, Parking, Role};
 use super::outgoing::Outgoing;
-use super::table::{DISCARD_TIME, Sockets, wake};
+use super::table::{RESET_TIME, Sockets, wake};
 use super::{Address, Resume, SocketKey};
 use crate::buffer::{Chunk, Slice};
 use crate::driver::Pending;
 
-/// Most input that a closing socket discards (rule 16).
+/// Most input that a closing socket discards before its queue is sent (rule 16), and its window.
 const DISCARD_MAX: usize = 64 * 1024;
 
 /// How long a closing socket may take to send its queue.
@@ -271,6 +271,6 @@ impl Sockets<'_> {
         wake(&mut entry.sending.waker);
         entry.receiving.discard();
         entry.role = Role::Resetting;
-        self.set_deadline(key, DISCARD_TIME);
+        self.set_deadline(key, RESET_TIME);
     }
 }

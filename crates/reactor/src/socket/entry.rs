@@ -52,7 +52,10 @@ pub(super) enum Order {
 ///           park                 bytes, FIN, error, deadline
 ///   Owned ─────────▶ Parked ─────────────────────────────────▶ Owned
 ///     │ finish
-///     ├────────────▶ Finishing ──┐ sent, FIN both ways, or late
+///     ├────────────▶ Finishing ──┐ FIN both ways, or late
+///     │                  │ sent  │
+///     │                  ▼       │
+///     │              Lingering ──┤ FIN, late, or more linger than may
 ///     │ abort                    │
 ///     ├────────────▶ Resetting ──┤ sent, or late
 ///     │ drop                     ▼
@@ -63,8 +66,10 @@ pub(super) enum Role {
     Owned,
     /// The core owns it until it is readable or late; then `resume` gets it.
     Parked(Parking),
-    /// It sends its queue, then FIN, then discards some input, then closes (rule 16).
+    /// It sends its queue, then FIN, and discards some input.
     Finishing { discard_left: usize },
+    /// It has sent all and discards input until this tick at most (rule 16).
+    Lingering { until: u64 },
     /// It sends its queue and resets.
     Resetting,
     /// It waits for its last completions.

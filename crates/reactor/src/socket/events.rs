@@ -1,7 +1,7 @@
 //! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
 use super::entry::{Action, End, Fin, Order, Role};
-use super::table::{DISCARD_TIME, Sockets, keep, wake};
+use super::table::{Sockets, keep, wake};
 use super::{Cause, SocketKey};
 use crate::driver::{Driver, Event, Pending, Received};
 
@@ -76,12 +76,11 @@ impl Sockets<'_> {
             entry.sending.fin = Fin::Sent;
             table.driver.shutdown_write(entry.handle);
         }
-        if let Role::Finishing { discard_left } = entry.role {
-            if entry.receiving.end != End::Open || discard_left == 0 {
-                return self.close(key);
+        if let Role::Finishing { .. } = entry.role {
+            match entry.receiving.end {
+                End::Open if !self.core.lingering.time.is_zero() => self.linger(key),
+                _ => self.close(key),
             }
-            self.set_deadline(key, DISCARD_TIME);
-            self.arm_receive(key);
         }
     }
 
@@ -110,7 +109,7 @@ impl Sockets<'_> {
         match entry.role {
             Role::Owned | Role::Closing => {}
             _ if entry.deadline > self.core.clock.tick() => self.schedule_deadline(key),
-            Role::Finishing { .. } => self.close(key),
+            Role::Finishing { .. } | Role::Lingering { .. } => self.close(key),
             Role::Resetting => self.reset(key),
             Role::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
@@ -205,6 +204,7 @@ impl Sockets<'_> {
                     Role::Finishing { discard_left } => {
                         *discard_left = discard_left.saturating_sub(slice.len());
                     }
+                    Role::Lingering { .. } => self.linger_on(key),
                     Role::Owned | Role::Parked(_) if entry.receiving.end == End::Open => {
                         entry.receiving.push(slice);
                     }
@@ -249,9 +249,13 @@ impl Sockets<'_> {
             Role::Resetting => {}
             Role::Finishing { discard_left } => {
                 let over = *discard_left == 0 || entry.receiving.end != End::Open;
-                if over && entry.sending.fin == Fin::Sent {
-                    self.close(key);
-                } else if !more && !over {
+                if !more && !over {
+                    self.arm_receive(key);
+                }
+            }
+            Role::Lingering { .. } if entry.receiving.end != End::Open => self.close(key),
+            Role::Lingering { .. } => {
+                if !more {
                     self.arm_receive(key);
                 }
             }

@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::entry::{Parking, Role, SocketEntry};
+use super::lingering::LingeringSockets;
 use super::listener::Listeners;
 use super::outgoing::Outgoing;
 use super::slab::Slab;
@@ -15,8 +16,8 @@ use crate::core::Core;
 use crate::driver::{Driver, Handle, Pending};
 use crate::timer::{TimerTarget, ticks_up};
 
-/// How long a closing socket discards input, or sends its queue before a reset.
-pub(super) const DISCARD_TIME: Duration = Duration::from_secs(2);
+/// How long a closing socket may take to send its queue before a reset.
+pub(super) const RESET_TIME: Duration = Duration::from_secs(2);
 
 /// Most empty send queues that a core keeps for later sends.
 const QUEUES_KEPT_MAX: usize = 1024;
@@ -50,6 +51,7 @@ pub(crate) struct SocketTable {
     /// Sent chunks whose drop may run code of other crates, which may borrow the table.
     pub(crate) to_drop: Vec<Chunk>,
     pub(super) activity: Activity,
+    pub(super) lingering: LingeringSockets,
 }
 
 /// The number of sockets that receive, by millisecond, for the driver's wait policy.
@@ -103,6 +105,7 @@ impl SocketTable {
             queues: Vec::new(),
             to_drop: Vec::new(),
             activity: Activity::default(),
+            lingering: LingeringSockets::default(),
         }
     }
 
@@ -218,7 +221,10 @@ impl Sockets<'_> {
         if let Some((timer, _)) = entry.timer.take() {
             self.core.wheel.borrow_mut().cancel(timer);
         }
-        entry.role = Role::Closing;
+        let role = std::mem::replace(&mut entry.role, Role::Closing);
+        if matches!(role, Role::Lingering { .. }) {
+            table.lingering.closed();
+        }
         entry.receiving.waker = None;
         wake(&mut entry.sending.waker);
         entry.receiving.discard();

@@ -6,6 +6,7 @@ mod admission;
 mod cores;
 mod deadlines;
 mod fairness;
+mod lingering;
 mod parking;
 #[cfg(feature = "simulation")]
 mod simulated;

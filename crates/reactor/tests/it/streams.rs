@@ -347,9 +347,9 @@ fn a_finished_socket_waits_a_bounded_time_for_a_silent_peer() {
         })
         .await;
         assert_eq!(bye, b"bye");
-        sleep(Duration::from_millis(1_500)).await;
+        sleep(Duration::from_millis(4_000)).await;
         assert_eq!(blitz_reactor::sockets_open(), 1);
-        sleep(Duration::from_millis(700)).await;
+        sleep(Duration::from_millis(1_500)).await;
         assert_eq!(blitz_reactor::sockets_open(), 0);
         drop(peer_stream);
     });

@@ -5,6 +5,7 @@ mod a_service_runs_on_every_core;
 mod arguments_are_extracted_from_requests;
 mod built_in_endpoints_answer;
 mod content_is_streamed_with_back_pressure;
+mod errors_are_logged;
 mod handlers_of_every_shape_are_accepted;
 mod https_is_served_from_files;
 mod invalid_routes_are_refused;

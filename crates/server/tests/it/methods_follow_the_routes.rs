@@ -92,3 +92,32 @@ fn the_most_specific_route_responds() {
         assert_eq!(client.get("/x/../users/%6De").text(), "me");
     });
 }
+
+#[test]
+fn the_root_of_a_nested_app_has_both_spellings() {
+    let app = || {
+        let inner = App::new()
+            .get("/", || "root")
+            .nest("/deep", App::new().get("/", || "deep"));
+        let shadowed = App::new().get("/", || "inner").post("/", || "made");
+        App::new()
+            .nest("/admin", inner)
+            .nest("/own", shadowed)
+            .get("/own", || "outer")
+    };
+    on_both_drivers(app, |address| {
+        let mut client = Client::connect(address);
+        for (path, text) in [
+            ("/admin", "root"),
+            ("/admin/", "root"),
+            ("/admin/deep", "deep"),
+            ("/admin/deep/", "deep"),
+            ("/own", "outer"),
+            ("/own/", "inner"),
+        ] {
+            assert_eq!(client.get(path).text(), text, "{path}");
+        }
+        assert_eq!(client.get("/admin//").status, 404);
+        assert_eq!(client.get("/administrator").status, 404);
+    });
+}

@@ -1,0 +1,98 @@
+//! The lingering close (rule 16): after our FIN the socket discards input, so that a peer that is still
+//! sending receives the end of the response and not a reset.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::SocketKey;
+use super::entry::Role;
+use super::table::Sockets;
+
+/// How long, and in how many sockets, a closing core discards input. The times are nginx's defaults of
+/// `lingering_time` and `lingering_timeout`.
+#[derive(Debug, Clone, Copy)]
+pub struct Lingering {
+    /// Most time from our FIN to the close.
+    pub time: Duration,
+    /// Most time without a byte from the peer.
+    pub silence: Duration,
+    /// Most sockets of a core that linger at once; beyond, the one that began first is closed.
+    pub sockets_max: usize,
+}
+
+impl Default for Lingering {
+    fn default() -> Lingering {
+        Lingering {
+            time: Duration::from_secs(30),
+            silence: Duration::from_secs(5),
+            sockets_max: 1024,
+        }
+    }
+}
+
+/// The sockets that linger, in the order in which they began.
+#[derive(Default)]
+pub(super) struct LingeringSockets {
+    /// Also contains sockets that have closed since.
+    keys: VecDeque<SocketKey>,
+    open: usize,
+}
+
+impl LingeringSockets {
+    /// Notes that a socket no longer lingers.
+    pub(super) fn closed(&mut self) {
+        self.open -= 1;
+    }
+}
+
+impl Sockets<'_> {
+    /// Begins to linger. The queue and FIN are sent.
+    pub(super) fn linger(&mut self, key: SocketKey) {
+        let limits = self.core.lingering;
+        while self.table.lingering.open >= limits.sockets_max.max(1) {
+            self.close_oldest_lingering();
+        }
+        self.forget_closed(limits.sockets_max);
+        self.table.lingering.open += 1;
+        self.table.lingering.keys.push_back(key);
+        let until = self.deadline(limits.time);
+        self.table.entry(key).role = Role::Lingering { until };
+        self.set_deadline(key, limits.silence.min(limits.time));
+        self.arm_receive(key);
+    }
+
+    /// Bytes arrived: the socket may be silent again for as long.
+    pub(super) fn linger_on(&mut self, key: SocketKey) {
+        let silent_until = self.deadline(self.core.lingering.silence);
+        let entry = self.table.entry(key);
+        if let Role::Lingering { until } = entry.role {
+            // The timer stays: it finds the later deadline when it expires.
+            entry.deadline = silent_until.min(until);
+        }
+    }
+
+    #[cold]
+    fn close_oldest_lingering(&mut self) {
+        while let Some(oldest) = self.table.lingering.keys.pop_front() {
+            if self.is_lingering(oldest) {
+                self.core.counters.lingering_cut.add(1);
+                return self.close(oldest);
+            }
+        }
+        unreachable!("every lingering socket is listed");
+    }
+
+    /// Keeps the list at twice the bound or below, at a constant cost per socket.
+    fn forget_closed(&mut self, sockets_max: usize) {
+        let mut keys = std::mem::take(&mut self.table.lingering.keys);
+        if keys.len() >= sockets_max.max(1) * 2 {
+            keys.retain(|key| self.is_lingering(*key));
+        }
+        self.table.lingering.keys = keys;
+    }
+
+    fn is_lingering(&self, key: SocketKey) -> bool {
+        let entry = self.table.slab.get(key);
+        entry.is_some_and(|entry| matches!(entry.role, Role::Lingering { .. }))
+    }
+}
