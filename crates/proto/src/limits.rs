@@ -54,10 +54,11 @@ pub struct Limits {
     /// The same after an HTTP/1.1 response without `Connection: close`: a client that has written the
     /// whole body to its socket considers the connection reusable, and its next request would be lost.
     pub discard_unannounced_bytes_max: usize,
-    /// Time during which body bytes are discarded after the response, while the connection may stay open.
+    /// Time during which body bytes of an HTTP/2 stream are discarded after the response; beyond: the
+    /// stream is reset.
     pub discard_timeout: Duration,
-    /// Time during which a connection that is being closed discards input, after the last byte was sent;
-    /// beyond: closed.
+    /// Time during which an HTTP/1.1 connection discards body bytes after the response, and during which
+    /// any connection that is being closed discards input after the last byte was sent; beyond: closed.
     pub lingering_time: Duration,
     /// Time without a byte of that input; beyond: closed.
     pub lingering_timeout: Duration,

@@ -177,7 +177,7 @@ impl ServerConn {
                 return false;
             }
             let limits = &driver.role.options.limits;
-            (limits.discard_unannounced_bytes_max, limits.discard_timeout)
+            (limits.discard_unannounced_bytes_max, limits.lingering_time)
         };
         let due = blitz_reactor::now() + limit;
         let mut left = bytes;
