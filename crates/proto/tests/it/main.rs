@@ -14,6 +14,7 @@ mod h2_frames;
 mod h2_malformed_names;
 mod h2_messages;
 mod h2_random;
+mod h2_shared_upstreams;
 mod h2_support;
 mod hostile_requests;
 mod hpack_follows_its_rfc;
