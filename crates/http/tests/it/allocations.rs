@@ -54,7 +54,7 @@ fn bytes_in_use() -> usize {
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-/// Content of frames of a few bytes takes little more memory than its bytes (rules 3 and 4).
+/// Content of frames of a few bytes takes little more memory than its bytes (rule 3, rule 4).
 #[test]
 fn small_frames_that_wait_for_their_reader_are_joined() {
     const FRAMES: usize = 15_000;

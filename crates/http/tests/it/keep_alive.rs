@@ -198,7 +198,7 @@ fn hello() -> String {
     HELLO.replace("content-length", "Content-Length")
 }
 
-/// Rule 3: single bytes that wait for the end of an exchange occupy no receive buffers.
+/// Single bytes that wait for the end of an exchange occupy no receive buffers (rule 3).
 #[test]
 fn bytes_that_are_read_ahead_one_by_one_are_copied_together() {
     const BYTES: usize = 200;
