@@ -69,6 +69,16 @@ impl Transport {
         }
     }
 
+    /// Length of the unread bytes that can be read: without those of an incomplete record, the rest of
+    /// which the window must leave room for.
+    #[inline(always)]
+    pub(crate) fn unread_content(&mut self) -> usize {
+        match self {
+            Transport::Plain(socket) => socket.unread_bytes(),
+            Transport::Tls(secure) => secure.unread_content(),
+        }
+    }
+
     /// Whether there is unread decrypted content. It would not resume a parked socket.
     #[inline(always)]
     pub(crate) fn holds_content(&self) -> bool {
@@ -304,6 +314,12 @@ impl TlsTransport {
     fn unread_bytes(&mut self) -> usize {
         let (tls, socket) = self.parts();
         tls.unread_bytes(socket)
+    }
+
+    #[inline(never)]
+    fn unread_content(&mut self) -> usize {
+        let (tls, socket) = self.parts();
+        tls.unread_content(socket)
     }
 
     #[inline(never)]

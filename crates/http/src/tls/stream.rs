@@ -135,16 +135,21 @@ impl Tls {
         }
     }
 
-    /// The length of the unread content and of an incomplete record. The socket's bytes are
-    /// processed first, since they need not be content: a server may send tickets at any time.
+    /// The length of the unread content and of an incomplete record.
     pub(crate) fn unread_bytes(&mut self, socket: &Socket) -> usize {
+        self.unread_content(socket) + self.gathered.as_ref().map_or(0, |bytes| bytes.len())
+    }
+
+    /// The length of the unread content. The socket's bytes are processed first, since they need not be
+    /// content: a server may send tickets at any time.
+    pub(crate) fn unread_content(&mut self, socket: &Socket) -> usize {
         while self.end == ReceiveState::Open && socket.unread_bytes() > 0 {
             match socket.try_recv() {
                 Some(Ok(Some(slice))) => self.receive(slice, socket),
                 _ => break,
             }
         }
-        self.content.bytes() + self.gathered.as_ref().map_or(0, |bytes| bytes.len())
+        self.content.bytes()
     }
 
     /// Queues `content` in records of its size, at most 16 KiB each (rule 21).

@@ -25,7 +25,7 @@ impl Driver<Server> {
         }
         while !self.has_fin() && self.input.bytes() < bytes_max {
             // Before they are taken, because the socket then receives as many again at once.
-            let unread = self.socket.as_mut().map_or(0, Transport::unread_bytes);
+            let unread = self.socket.as_mut().map_or(0, Transport::unread_content);
             if unread > 0 {
                 self.shrink_window(unread);
             }
