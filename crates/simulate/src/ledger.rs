@@ -120,6 +120,11 @@ impl Ledger {
         });
     }
 
+    /// A client has lost the connection of a request that was not processed, and will send it on another.
+    pub(crate) fn withdraw(&self, request: &Request) {
+        self.entry(request.id, |entry| entry.began = None);
+    }
+
     /// A request has arrived at an upstream.
     pub(crate) fn arrive(&self, request: &Request, pulse: &Pulse) {
         self.world

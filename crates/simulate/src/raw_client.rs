@@ -21,6 +21,8 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     let mut connections = 0;
     while !left.is_empty() {
         connections += 1;
+        // A full backlog may refuse several SYNs, and each waits longer than the one before.
+        left.iter().for_each(|request| ledger.withdraw(request));
         let stream = match ledger.world.connect(&gateway).await {
             Ok(stream) => Rc::new(stream),
             Err(error) => return ledger.violate(format!("connecting failed: {error}")),
