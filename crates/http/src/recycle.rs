@@ -231,7 +231,7 @@ macro_rules! recycle {
     ($type:ty, $value:ident => $fields:expr) => {
         impl Recycle for $type {
             fn free_list() -> &'static CoreFreeList<$type> {
-                thread_local! {
+                core_local! {
                     static FREE_LIST: RefCell<Vec<Box<PoolSlot<$type>>>> = const { RefCell::new(Vec::new()) };
                 }
                 &FREE_LIST

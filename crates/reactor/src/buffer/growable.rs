@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use crate::core_local;
+
 /// A buffer with a larger capacity is returned to the allocator instead of the free list.
 const CAPACITY_KEPT_MAX: usize = 64 * 1024;
 
@@ -13,7 +15,7 @@ const BUFFERS_KEPT_MAX: usize = 1024;
 /// Most bytes of capacity in the free list.
 const BYTES_KEPT_MAX: usize = 8 * 1024 * 1024;
 
-thread_local! {
+core_local! {
     static FREE_LIST: RefCell<FreeList> = const {
         RefCell::new(FreeList {
             buffers: Vec::new(),
