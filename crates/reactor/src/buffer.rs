@@ -9,5 +9,6 @@ mod slice;
 pub use chunk::Chunk;
 pub use growable::Buffer;
 pub(crate) use growable::free_unused;
+pub use pool::FAIR_SHARE_MAX;
 pub(crate) use pool::{BUFFER_BYTES, Pool, RATION_BYTES};
 pub use slice::Slice;

@@ -55,7 +55,7 @@ macro_rules! core_local {
     };
 }
 
-pub use buffer::{Buffer, Chunk, Slice};
+pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
 pub use driver::{DriverKind, IoChoice, probe};
 pub use executor::{

@@ -15,7 +15,7 @@ pub(crate) type Pulse = Rc<Cell<Duration>>;
 /// Longest time without a byte for a request. The pauses of a plan are shorter.
 const SILENCE_MAX: Duration = Duration::from_millis(2_500);
 
-/// Additional time for requests that wait for an upstream connection.
+/// Additional time for requests that wait for a connection to one address of an upstream.
 const WAITING_MAX: Duration = Duration::from_secs(5);
 
 /// Interval of the checks whether content has arrived.
@@ -195,7 +195,7 @@ impl Ledger {
         arrivals: usize,
     ) -> bool {
         let upstream = &self.plan.upstreams[request.upstream];
-        let has_waited = took >= WAITING_MAX && self.may_wait();
+        let has_waited = took >= WAITING_MAX && self.waiting_max() > Duration::ZERO;
         match (ending, request.fault) {
             (Ending::Wrong(_), _) => false,
             (Ending::Left, fault) => matches!(fault, Some(Fault::ClientLeaves(_))),
@@ -245,9 +245,14 @@ impl Ledger {
         self.client_of(id).is_some_and(|client| client.half_closes)
     }
 
-    /// Whether requests may wait for an upstream connection.
-    fn may_wait(&self) -> bool {
-        self.plan.limits.upstream_connections_max < 100
+    /// How long requests may wait for an upstream connection.
+    fn waiting_max(&self) -> Duration {
+        let upstreams = self.plan.upstreams.iter();
+        let addresses = upstreams.map(|upstream| upstream.reach.addresses()).max();
+        match self.plan.limits.upstream_connections_max {
+            ..100 => WAITING_MAX * addresses.unwrap_or(1),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Finds requests that are stalled.
@@ -261,12 +266,7 @@ impl Ledger {
             .filter_map(|(id, entry)| {
                 let last = entry.pulses.iter().map(|pulse| pulse.get()).max()?;
                 // The content of a waiting request may use up the window of its connection.
-                let waiting = if self.may_wait() {
-                    WAITING_MAX
-                } else {
-                    Duration::ZERO
-                };
-                let most = SILENCE_MAX + waiting;
+                let most = SILENCE_MAX + self.waiting_max();
                 (now - last > most).then(|| {
                     format!(
                         "request {id} is stalled: no byte of it has moved since {:.3} s, for more than \

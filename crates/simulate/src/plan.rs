@@ -72,6 +72,16 @@ pub(crate) enum Reach {
     Silent,
 }
 
+impl Reach {
+    /// The number of addresses.
+    pub(crate) fn addresses(self) -> u32 {
+        match self {
+            Reach::SecondAfterRefusal | Reach::SecondAfterSilence => 2,
+            Reach::Direct | Reach::Refused | Reach::Silent => 1,
+        }
+    }
+}
+
 /// The initial windows that an HTTP/2 peer announces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Windows {

@@ -25,8 +25,11 @@ const RESERVE_BYTES: usize = BUFFERS_MAX as usize * BUFFER_BYTES / 4;
 /// connections.
 pub(crate) const RATION_BYTES: usize = 1024;
 
-/// The number of equal shares of the free memory; one share of an idle core is 64 KiB.
+/// The number of equal shares of the free memory.
 const SHARES: usize = 768;
+
+/// One share of an idle core, in bytes: just under 64 KiB.
+pub const FAIR_SHARE_MAX: usize = (BUFFERS_MAX as usize * BUFFER_BYTES - RESERVE_BYTES) / SHARES;
 
 /// Receive buffers of one core, identified by number, with a count of the views of each.
 ///

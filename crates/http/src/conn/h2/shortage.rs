@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use blitz_proto::Limits;
 use blitz_proto::h2::{Code, StreamId};
-use blitz_reactor::Slice;
+use blitz_reactor::{FAIR_SHARE_MAX, Slice};
 
 use super::client::Client;
 use super::driver::{Conn, Driver, Role, Shared};
@@ -137,7 +137,7 @@ impl Driver<Client> {
         self.machine.cap_window_growth(left / 4);
         let cap = if is_short { share } else { usize::MAX };
         self.machine.cap_windows(cap, usize::MAX);
-        if is_short && share < self.limits().stream_buffer_bytes_max / SHED_PART {
+        if is_short && share < share_max(self.limits()) / SHED_PART {
             self.shed_stalled();
         }
     }
@@ -160,7 +160,7 @@ impl Driver<Client> {
         held.sort_unstable_by_key(|((bytes, _), _)| std::cmp::Reverse(*bytes));
         let bytes_min = self.limits().slice_bytes_min;
         // More than what it began at, so that it does not begin again at once.
-        let enough = self.limits().stream_buffer_bytes_max / SHED_PART * 4;
+        let enough = share_max(self.limits()) / SHED_PART * 4;
         for ((bytes, stream), conn) in held {
             if blitz_reactor::fair_share() >= enough || bytes <= bytes_min {
                 return;
@@ -227,5 +227,28 @@ impl<R: Role> Driver<R> {
 
 /// Less than half of the core's memory is left, by what a stream's share of it is.
 pub(super) fn is_short(share: usize, limits: &Limits) -> bool {
-    share < limits.stream_buffer_bytes_max / 2
+    share < share_max(limits) / 2
+}
+
+/// What a stream may hold on an idle core, in bytes.
+fn share_max(limits: &Limits) -> usize {
+    limits.stream_buffer_bytes_max.min(FAIR_SHARE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_core_is_not_short_of_memory_however_much_a_stream_may_hold() {
+        for stream_buffer_bytes_max in [16 * 1024, 64 * 1024, 1 << 30] {
+            let limits = Limits {
+                stream_buffer_bytes_max,
+                ..Limits::default()
+            };
+            let share = share_max(&limits);
+            assert!(!is_short(FAIR_SHARE_MAX, &limits));
+            assert!(is_short(share / 2 - 1, &limits), "{share}");
+        }
+    }
 }
