@@ -17,7 +17,7 @@ use blitz_reactor::{Cause, PoolFuture, Slice};
 use super::queue::{Queue, QueueKey};
 use super::{Endpoint, IdleState, Permit, Upstream};
 use crate::client::Connection;
-use crate::conn::multiplexed::{Client, Conn, Disposition};
+use crate::conn::multiplexed::{Client, Conn, Disposition, Fitness};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;
@@ -111,8 +111,10 @@ impl Upstream {
         let (mut is_coming, mut usable) = (connecting.get() > 0, 0);
         let all = connections.borrow().len();
         for conn in &*connections.borrow() {
-            if conn.is_retired(now, settings) || all < CONNECTIONS_ALL_MAX && conn.is_resting() {
-                continue;
+            match conn.fitness(now, settings) {
+                Fitness::Usable => {}
+                Fitness::Resting if all >= CONNECTIONS_ALL_MAX => {}
+                Fitness::Resting | Fitness::Retired => continue,
             }
             usable += 1;
             if made_since.is_some_and(|moment| !conn.was_made_since(moment)) {
@@ -156,7 +158,7 @@ impl Upstream {
             unreachable!("idle connections of HTTP/2 have a state")
         };
         let transport = parked.unpark(socket);
-        if conn.is_retired(blitz_reactor::now(), self.0.settings.get()) || conn.is_resting() {
+        if conn.fitness(blitz_reactor::now(), self.0.settings.get()) != Fitness::Usable {
             conn.finish(transport);
             return self.reuse_idle();
         }
@@ -234,13 +236,7 @@ async fn run(
         upstream: &upstream,
         conn: &conn,
     };
-    let end_of_turn = || {
-        let free = match conn.is_resting() {
-            true => 0,
-            false => conn.permits_free(),
-        };
-        upstream.0.in_use.wake_for_permits(free);
-    };
+    let end_of_turn = || upstream.0.in_use.wake_for_permits(conn.permits_free());
     let first = first.map(Input::from).unwrap_or_default();
     let disposition = conn.drive(transport, first, end_of_turn).await;
     drop(guard);

@@ -40,6 +40,16 @@ pub(crate) struct Client {
     pooled: Rc<Shared<Client>>,
 }
 
+/// Whether a connection takes requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fitness {
+    Usable,
+    /// Not for a while, because many requests were reset.
+    Resting,
+    /// It is too old.
+    Retired,
+}
+
 impl Conn<Client> {
     /// A connection that begins with our preface, for requests of this scheme.
     pub(crate) fn client(
@@ -75,26 +85,23 @@ impl Conn<Client> {
             .await
     }
 
-    /// Whether it is too old for more requests; when it has none it closes.
-    pub(crate) fn is_retired(&self, now: Instant, settings: u64) -> bool {
+    /// Whether it takes more requests. Once it is retired and has none it closes.
+    pub(crate) fn fitness(&self, now: Instant, settings: u64) -> Fitness {
         let mut driver = self.driver.borrow_mut();
+        if !driver.role.permits.lifetime.has_expired(now, settings) {
+            return match driver.is_resting() {
+                true => Fitness::Resting,
+                false => Fitness::Usable,
+            };
+        }
         let permits = &mut driver.role.permits;
-        let is_over = permits.lifetime.has_expired(now, settings);
-        if is_over && !permits.are_retired() {
+        if !permits.are_retired() {
             permits.retire();
             count_retired();
             driver.needs_task = true;
             driver.wake_if_needed();
         }
-        is_over
-    }
-
-    /// Whether it gets no requests for a while, because so many were reset that its server may soon end
-    /// it with the requests of others (rule 19).
-    pub(crate) fn is_resting(&self) -> bool {
-        let mut driver = self.driver.borrow_mut();
-        let Driver { role, shared, .. } = &mut *driver;
-        role.resets.are_many(shared.limits())
+        Fitness::Retired
     }
 
     pub(crate) fn was_made_since(&self, moment: Instant) -> bool {
@@ -115,9 +122,13 @@ impl Conn<Client> {
         self.driver.borrow_mut().role.permits.reserved += 1;
     }
 
-    /// Requests that may be begun now.
+    /// Requests that may be begun now; none while the connection rests.
     pub(crate) fn permits_free(&self) -> usize {
-        self.driver.borrow().permits_free()
+        let mut driver = self.driver.borrow_mut();
+        match driver.is_resting() {
+            true => 0,
+            false => driver.permits_free(),
+        }
     }
 
     /// Whether the server's SETTINGS were received.
@@ -172,6 +183,13 @@ impl Carrier for Conn<Client> {
 }
 
 impl Driver<Client> {
+    /// Whether so many requests were reset that the server may soon end the connection with the requests of
+    /// others (rule 19).
+    #[inline]
+    fn is_resting(&mut self) -> bool {
+        self.role.resets.are_many(self.shared.limits())
+    }
+
     fn permits_free(&self) -> usize {
         let Client {
             permits, liveness, ..
@@ -221,7 +239,7 @@ impl Driver<Client> {
         state.response.started = Some(now);
         state.response.is_reused = std::mem::replace(&mut self.role.permits.is_used, true);
         let has_sender = has_content && !state.is_connect;
-        self.streams.insert(stream, state);
+        self.insert_stream(stream, state);
         self.count_streams();
         Ok((stream.into(), has_sender))
     }

@@ -40,6 +40,8 @@ pub(crate) struct Driver<R: Role> {
     /// Encoded and not yet queued.
     pub(super) pending: Option<Buffer>,
     pub(super) streams: Streams,
+    /// The most streams at a time since there were none.
+    streams_peak: u32,
     /// Bytes that all of them have queued for windows to open.
     pub(super) unsent: usize,
     /// Streams whose writers wait because the core is short of memory.
@@ -246,6 +248,7 @@ impl<R: Role> Conn<R> {
             has_fin: false,
             pending: None,
             streams: Streams::default(),
+            streams_peak: 0,
             unsent: 0,
             awaiting_memory: Vec::new(),
             was_held_back: false,
@@ -313,6 +316,18 @@ impl<R: Role> Link for Conn<R> {
 }
 
 impl<R: Role> Driver<R> {
+    /// Adds a stream. The first one makes room for as many as there were last time, so that the map grows
+    /// once.
+    #[inline]
+    pub(super) fn insert_stream(&mut self, id: StreamId, stream: Box<Stream>) {
+        if self.streams.is_empty() {
+            let peak = std::mem::take(&mut self.streams_peak);
+            self.streams.reserve(peak as usize);
+        }
+        self.streams.insert(id, stream);
+        self.streams_peak = self.streams_peak.max(self.streams.len() as u32);
+    }
+
     pub(super) fn limits(&self) -> &Limits {
         self.shared.limits()
     }

@@ -135,7 +135,7 @@ impl Conn<Server> {
         }
         // What comes behind CONNECT belongs to the tunnel, if there will be one.
         let has_content = !is_done && !state.is_connect;
-        driver.streams.insert(stream, state);
+        driver.insert_stream(stream, state);
         driver.role.idle_since = None;
         let peer = Rc::clone(&driver.role.peer);
         let is_charged = head.charge(driver.limits()) || driver.charge_completed(&mut head);
@@ -322,7 +322,7 @@ impl Role for Server {
 
     fn refused(driver: &mut Driver<Server>, stream: StreamId, error: Error, received: &Received) {
         let state = driver.shared.stream();
-        driver.streams.insert(stream, state);
+        driver.insert_stream(stream, state);
         driver.role.idle_since = None;
         let fields = &received.request.fields;
         let as_problem = accepts_problem(fields) == Some(true);

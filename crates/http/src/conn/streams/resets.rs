@@ -44,10 +44,13 @@ impl SentResets {
     /// windows count, because the server's window begins at another time.
     #[inline]
     pub(in crate::conn) fn are_many(&mut self, limits: &Limits) -> bool {
-        if self.are_many {
-            self.begin_window(blitz_reactor::now(), limits);
-            self.are_many = self.exceed_half(limits);
-        }
+        self.are_many && self.are_still_many(limits)
+    }
+
+    #[cold]
+    fn are_still_many(&mut self, limits: &Limits) -> bool {
+        self.begin_window(blitz_reactor::now(), limits);
+        self.are_many = self.exceed_half(limits);
         self.are_many
     }
 
