@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::World;
 
-use crate::plan::{Client, Fault, Order, Plan, Reach, Request};
+use crate::plan::{Client, Fault, Order, Plan, Reach, Request, Version};
 
 /// The time at which bytes were last sent or received on a connection.
 pub(crate) type Pulse = Rc<Cell<Duration>>;
@@ -48,6 +48,13 @@ struct Entry {
     arrivals: usize,
     /// Its content has arrived there completely.
     has_arrived_whole: bool,
+}
+
+impl Entry {
+    /// When a byte moved last on its connections.
+    fn last_pulse(&self) -> Option<Duration> {
+        self.pulses.iter().map(|pulse| pulse.get()).max()
+    }
 }
 
 /// How a request ended for its client.
@@ -258,15 +265,17 @@ impl Ledger {
     /// Finds requests that are stalled.
     pub(crate) fn watch(&self) {
         let now = self.world.now();
-        let silent: Vec<String> = self
-            .entries
-            .borrow()
+        let entries = self.entries.borrow();
+        let silent: Vec<String> = entries
             .iter()
             .filter(|(_, entry)| entry.began.is_some() && !entry.ended)
             .filter_map(|(id, entry)| {
-                let last = entry.pulses.iter().map(|pulse| pulse.get()).max()?;
+                let mut last = entry.last_pulse()?;
                 // The content of a waiting request may use up the window of its connection.
                 let most = SILENCE_MAX + self.waiting_max();
+                if now - last > most {
+                    last = self.last_pulse_before(*id, &entries).max(last);
+                }
                 (now - last > most).then(|| {
                     format!(
                         "request {id} is stalled: no byte of it has moved since {:.3} s, for more than \
@@ -281,7 +290,22 @@ impl Ledger {
                 })
             })
             .collect();
+        drop(entries);
         silent.into_iter().for_each(|what| self.violate(what));
+    }
+
+    /// When a byte moved last of the requests that this one is pipelined behind: it waits for them, and
+    /// they may wait for an upstream connection.
+    fn last_pulse_before(&self, id: u64, entries: &BTreeMap<u64, Entry>) -> Duration {
+        let client = self.client_of(id);
+        client
+            .filter(|client| client.version == Version::Raw)
+            .into_iter()
+            .flat_map(|client| &client.requests)
+            .take_while(|request| request.id != id)
+            .filter_map(|request| entries.get(&request.id)?.last_pulse())
+            .max()
+            .unwrap_or_default()
     }
 
     fn entry<R>(&self, id: u64, f: impl FnOnce(&mut Entry) -> R) -> R {
