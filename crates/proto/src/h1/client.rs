@@ -281,15 +281,10 @@ impl Client {
         let has_no_content = status.forbids_content() || self.method == Method::Head;
         // Content that a faulty server sends late would be parsed as the next response.
         let declares_content = facts.is_chunked || matches!(facts.length, BodyLength::Known(1..));
+        self.keep_alive &= !(has_no_content && declares_content);
         let (body, length) = match facts.length {
-            BodyLength::Unknown if status.forbids_content() => {
-                self.keep_alive &= !declares_content;
-                (Body::Length(0), BodyLength::Empty)
-            }
-            length if has_no_content => {
-                self.keep_alive &= !declares_content;
-                (Body::Length(0), length)
-            }
+            BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
+            length if has_no_content => (Body::Length(0), length),
             BodyLength::Known(length) => (Body::Length(length), facts.length),
             _ if facts.is_chunked => (Body::chunked(&self.limits), facts.length),
             _ => {
