@@ -15,12 +15,12 @@ for row in h1:http h1:https h2:h2c h2:https; do
   upstream=$(free_port)
   plain=$(free_port)
   port=$(free_port)
-  files=()
-  [ "$scheme" != https ] || files=("${pair[@]}")
+  files=() upstream_tls=()
+  [ "$scheme" != https ] || { files=("${pair[@]}") upstream_tls=(--upstream-ca "$ca"); }
   start "upstream-$version-$scheme" "$upstream" \
     node "$here/websocket_bridges.mjs" serve "$version" "$upstream" "${files[@]}"
   start_blitz "front-$version-$scheme" "$plain" --listen-tls "127.0.0.1:$port" \
-    --cert "${pair[0]}" --key "${pair[1]}" --to "$scheme://localhost:$upstream" --upstream-ca "$ca"
+    --cert "${pair[0]}" --key "${pair[1]}" --to "$scheme://localhost:$upstream" "${upstream_tls[@]}"
   for client in h1 h2; do
     node "$here/websocket_bridges.mjs" talk "$client" "http://127.0.0.1:$plain" ||
       fail "$client in clear text to $version, $scheme"
