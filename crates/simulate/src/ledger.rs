@@ -35,6 +35,16 @@ pub(crate) struct Ledger {
     violations: RefCell<Vec<String>>,
     /// Requests that have ended.
     ended: Cell<usize>,
+    /// What each upstream carries.
+    carried: Vec<Cell<Carried>>,
+}
+
+/// Requests that have arrived at an upstream and not ended for their clients.
+#[derive(Clone, Copy, Default)]
+struct Carried {
+    requests: usize,
+    /// When the last of them ended.
+    none_since: Duration,
 }
 
 /// One request.
@@ -88,6 +98,7 @@ impl Ledger {
             entries: RefCell::new(entries.collect()),
             violations: RefCell::default(),
             ended: Cell::new(0),
+            carried: vec![Cell::default(); plan.upstreams.len()],
         }
     }
 
@@ -136,11 +147,19 @@ impl Ledger {
     pub(crate) fn arrive(&self, request: &Request, pulse: &Pulse) {
         self.world
             .note(|| format!("request {} arrives", request.id));
-        let arrivals = self.entry(request.id, |entry| {
+        let (arrivals, has_ended) = self.entry(request.id, |entry| {
             entry.arrivals += 1;
             entry.pulses.push(Rc::clone(pulse));
-            entry.arrivals
+            (entry.arrivals, entry.ended)
         });
+        if arrivals == 1 && !has_ended {
+            let carried = &self.carried[request.upstream];
+            let requests = carried.get().requests + 1;
+            carried.set(Carried {
+                requests,
+                ..carried.get()
+            });
+        }
         let most = if request.is_idempotent() { 2 } else { 1 };
         if arrivals > most {
             self.violate(format!(
@@ -173,6 +192,13 @@ impl Ledger {
             let took = now - entry.began.unwrap_or(now);
             (took, entry.arrivals, entry.has_arrived_whole)
         });
+        if arrivals > 0 {
+            let carried = &self.carried[request.upstream];
+            carried.set(Carried {
+                requests: carried.get().requests - 1,
+                none_since: now,
+            });
+        }
         let is_right = self.is_right(request, ending, took, arrivals);
         if !is_right {
             self.violate(format!(
@@ -202,7 +228,9 @@ impl Ledger {
         arrivals: usize,
     ) -> bool {
         let upstream = &self.plan.upstreams[request.upstream];
-        let has_waited = took >= WAITING_MAX && self.waiting_max() > Duration::ZERO;
+        let has_waited = took >= WAITING_MAX
+            && self.waiting_max() > Duration::ZERO
+            && !self.is_unused(request.upstream);
         match (ending, request.fault) {
             (Ending::Wrong(_), _) => false,
             (Ending::Left, fault) => matches!(fault, Some(Fault::ClientLeaves(_))),
@@ -230,6 +258,17 @@ impl Ledger {
             // A client that has sent FIN counts as gone after a second without an answer.
             (Ending::Broken(_), _) => took >= HALF_CLOSE_GRACE && self.half_closes(request.id),
         }
+    }
+
+    /// Whether nothing has used a reachable upstream for so long that a request need not wait for it.
+    fn is_unused(&self, upstream: usize) -> bool {
+        let Carried {
+            requests,
+            none_since,
+        } = self.carried[upstream].get();
+        self.plan.upstreams[upstream].reach == Reach::Direct
+            && requests == 0
+            && self.world.now() - none_since > SILENCE_MAX
     }
 
     fn client_of(&self, id: u64) -> Option<&Client> {
