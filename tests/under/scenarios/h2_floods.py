@@ -29,19 +29,19 @@ ATTACKS = [
     # The PING of the test counts as well.
     Attack("PING", ping, 999),
     Attack("PING ACK", lambda _: h2.frame(h2.PING, h2.ACK, 0, b"unasked!"), 1_000, flood=False),
-    Attack("empty DATA", lambda _: h2.data(1), 100, setup=OPEN),
-    Attack("DATA of padding only", lambda _: h2.data(1, b"\xc8" + bytes(200), h2.PADDED), 100,
+    # The stream that was opened before adds to the limits.
+    Attack("empty DATA", lambda _: h2.data(1), 101, setup=OPEN),
+    Attack("DATA of padding only", lambda _: h2.data(1, b"\xc8" + bytes(200), h2.PADDED), 101,
            setup=OPEN, flood=False),
-    Attack("DATA of a byte", lambda _: h2.data(1, b"x"), 10_000, setup=OPEN),
+    Attack("DATA of a byte", lambda _: h2.data(1, b"x"), 11_000, setup=OPEN),
     Attack("WINDOW_UPDATE", lambda _: h2.frame(h2.WINDOW_UPDATE, 0, 0, h2.u32(1)), 2_000),
     Attack("WINDOW_UPDATE of a stream", lambda _: h2.frame(
-        h2.WINDOW_UPDATE, 0, 1, h2.u32(1)), 2_000, setup=OPEN, flood=False),
+        h2.WINDOW_UPDATE, 0, 1, h2.u32(1)), 2_001, setup=OPEN, flood=False),
     Attack("PRIORITY", lambda n: h2.frame(h2.PRIORITY, 0, h2.client_stream(n), bytes(4) + b"\1"), 500),
     Attack("PRIORITY_UPDATE", priority_update, 500),
     Attack("frames of unknown types", lambda _: h2.frame(0xfa), 500),
     Attack("frames of unknown types, 16 KiB", lambda _: h2.frame(0xfa, 0, 0, bytes(16_384)), 500,
            flood=False),
-    # Two more, because one stream was opened before.
     Attack("RST_STREAM on a stream that is closed", lambda _: CANCEL, 502, setup=OPEN + CANCEL),
     Attack("HEADERS on a stream that is closed", lambda _: h2.headers(1, [("x", "y")]), 502,
            setup=OPEN + h2.frame(h2.WINDOW_UPDATE, 0, 1, bytes(4))),
