@@ -7,6 +7,7 @@
 
 mod alone;
 mod client;
+mod refusing;
 mod requests;
 mod responses;
 mod upstream;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 pub use alone::is_alone;
 pub use client::{Client, Response};
+pub use refusing::{refuse_connections_at, refusing_address};
 pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};
 pub use upstream::{Request, Upstream};

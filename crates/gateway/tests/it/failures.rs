@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
+use blitz_testing::refusing_address;
 
-use crate::support::{Proxy, Upstream, dead_port, eventually};
+use crate::support::{Proxy, Upstream, eventually};
 
 /// Status and `Proxy-Status` if the upstream responds with these bytes and closes.
 fn result_for(io: blitz_http::IoChoice, bytes: &'static str) -> (u16, Option<String>) {
@@ -28,7 +29,7 @@ fn error(status: u16, token: &str) -> (u16, Option<String>) {
 
 scenarios! {
     fn a_refused_connection_is_a_bad_gateway(io) {
-        let proxy = Proxy::to(io, &[&format!("http://127.0.0.1:{}", dead_port())]);
+        let proxy = Proxy::to(io, &[&format!("http://{}", refusing_address())]);
         let mut client = proxy.client();
         for _ in 0..2 {
             let answer = client.get("/");
@@ -41,7 +42,7 @@ scenarios! {
     }
 
     fn plain_text_is_sent_if_accept_prefers_it(io) {
-        let proxy = Proxy::to(io, &[&format!("http://127.0.0.1:{}", dead_port())]);
+        let proxy = Proxy::to(io, &[&format!("http://{}", refusing_address())]);
         let mut client = proxy.client();
         client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n");
         let answer = client.response();
@@ -134,7 +135,7 @@ scenarios! {
 
     fn failures_are_counted_by_their_kind(io) {
         let upstream = Upstream::with_response("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
-        let targets = [upstream.url(), format!("/dead=http://127.0.0.1:{}", dead_port())];
+        let targets = [upstream.url(), format!("/dead=http://{}", refusing_address())];
         let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
         let mut client = proxy.client();
         let answer = client.get("/");

@@ -7,11 +7,12 @@ use std::time::Duration;
 use blitz_gateway::{Failure, Options};
 use blitz_http::{BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::{Code, StreamId};
+use blitz_testing::refusing_address;
 
 use crate::h2::{H2Upstream, h2, result_of};
 use crate::h2_client::{Answer, Client};
 use crate::h2_peer::H2Peer;
-use crate::support::{Proxy, Upstream, dead_port};
+use crate::support::{Proxy, Upstream};
 
 /// A message of two bytes, as gRPC frames it.
 const MESSAGE: &[u8] = b"\0\0\0\0\x02hi";
@@ -90,7 +91,7 @@ fn answer(peer: &mut H2Peer, stream: StreamId, status: &str) {
 
 scenarios! {
     fn an_unreachable_upstream_is_unavailable(io) {
-        let proxy = Proxy::to(io, &[&format!("h2c://127.0.0.1:{}", dead_port())]);
+        let proxy = Proxy::to(io, &[&format!("h2c://{}", refusing_address())]);
         let mut client = h2(&proxy);
         let answer = call_and_wait(&mut client, &[]);
         assert_eq!(trailers_only(&answer), ("14", Some("blitz; error=connection_refused")));
@@ -107,7 +108,7 @@ scenarios! {
     }
 
     fn an_unmatched_call_is_unimplemented(io) {
-        let proxy = Proxy::to(io, &[&format!("/api=h2c://127.0.0.1:{}", dead_port())]);
+        let proxy = Proxy::to(io, &[&format!("/api=h2c://{}", refusing_address())]);
         assert_eq!(trailers_only(&call_and_wait(&mut h2(&proxy), &[])), ("12", None));
     }
 
@@ -127,7 +128,7 @@ scenarios! {
     }
 
     fn rejected_calls_get_a_grpc_status(io) {
-        let to = format!("h2c://127.0.0.1:{}", dead_port());
+        let to = format!("h2c://{}", refusing_address());
         let options = Options { redirect_https: true, ..Options::default() };
         let proxy = Proxy::with(io, &[&to], options);
         assert_eq!(trailers_only(&call_and_wait(&mut h2(&proxy), &[])), ("2", None));

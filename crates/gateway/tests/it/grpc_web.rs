@@ -8,10 +8,11 @@ use std::time::Duration;
 use blitz_gateway::Options;
 use blitz_http::{BodyLength, Fields, IoChoice, Method, Name, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::{Code, StreamId};
+use blitz_testing::refusing_address;
 
 use crate::h2::{H2Upstream, h2};
 use crate::h2_peer::{H2Peer, ReceivedRequest};
-use crate::support::{Proxy, Upstream, dead_port};
+use crate::support::{Proxy, Upstream};
 
 /// A message of two bytes, as gRPC frames it, and in base64.
 const MESSAGE: &[u8] = b"\0\0\0\0\x02hi";
@@ -98,7 +99,7 @@ fn response_of_call(
 
 scenarios! {
     fn a_browser_is_redirected_to_https(io) {
-        let to = format!("h2c://127.0.0.1:{}", dead_port());
+        let to = format!("h2c://{}", refusing_address());
         let options = Options { redirect_https: true, ..Options::default() };
         let proxy = Proxy::with(io, &[&to], options);
         let mut client = proxy.client();
@@ -215,7 +216,7 @@ scenarios! {
             let status = text.strip_prefix("grpc-status:").unwrap();
             status.split_once("\r\ngrpc-message:").unwrap().0.to_owned()
         };
-        let dead = format!("h2c://127.0.0.1:{}", dead_port());
+        let dead = format!("h2c://{}", refusing_address());
         assert_eq!(status(&dead, "application/grpc-web", "", ""), "14");
         assert_eq!(status(&dead, "application/grpc-web-text", "", ""), "14");
         assert_eq!(status(&format!("/x={dead}"), "application/grpc-web", "", ""), "12");

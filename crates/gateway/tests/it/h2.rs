@@ -10,10 +10,11 @@ use blitz_http::{
     BodyLength, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey,
 };
 use blitz_proto::h2::Code;
+use blitz_testing::refusing_address;
 
 use crate::h2_client::Client;
 use crate::h2_peer::{H2Peer, ReceivedRequest};
-use crate::support::{Proxy, Upstream, dead_port, eventually, ok};
+use crate::support::{Proxy, Upstream, eventually, ok};
 
 /// An HTTP/2 upstream that runs a script for each connection, with its number from 0.
 pub(crate) struct H2Upstream {
@@ -421,7 +422,7 @@ scenarios! {
         for (url, error) in [
             (resets.url.clone(), "connection_terminated"),
             (dies.url.clone(), "connection_terminated"),
-            (format!("h2c://127.0.0.1:{}", dead_port()), "connection_refused"),
+            (format!("h2c://{}", refusing_address()), "connection_refused"),
             (format!("h2c://127.0.0.1:{}", speaks_http1.port()), "http_protocol_error"),
             (broken.url.clone(), "http_protocol_error"),
         ] {

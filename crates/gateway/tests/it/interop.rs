@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use blitz_http::{IoChoice, ServerTls, TlsSlot};
+use blitz_testing::refusing_address;
 use http::uri::PathAndQuery;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -20,7 +21,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use crate::support::{Proxy, SOON, dead_port};
+use crate::support::{Proxy, SOON};
 use messages::{
     EchoStatus, Empty, ResponseParameters, SimpleRequest, SimpleResponse,
     StreamingInputCallRequest, StreamingInputCallResponse, StreamingOutputCallRequest,
@@ -365,7 +366,7 @@ scenarios! {
     }
 
     fn unreachable_upstream(io) {
-        let test = InteropTest::before(io, &format!("h2c://127.0.0.1:{}", dead_port()));
+        let test = InteropTest::before(io, &format!("h2c://{}", refusing_address()));
         let status = test.empty_call(Request::new(Empty {}), "EmptyCall").unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         assert_eq!(status.message(), "the upstream refused the connection");

@@ -7,9 +7,10 @@ use std::time::Duration;
 use blitz_gateway::{Ended, Failure, Options, Record, RecordHook, Rejection};
 use blitz_http::{BodyError, BodyLength, IoChoice, Name, ResponseHead, Status};
 use blitz_proto::h2::Code;
+use blitz_testing::refusing_address;
 
 use crate::h2::H2Upstream;
-use crate::support::{Peer, Proxy, Upstream, dead_port, eventually, ok};
+use crate::support::{Peer, Proxy, Upstream, eventually, ok};
 
 /// The owned parts of a record.
 #[derive(Debug, Clone)]
@@ -147,7 +148,7 @@ scenarios! {
     }
 
     fn an_upstream_that_cannot_be_reached(io) {
-        let recorder = Recorder::to(io, &format!("http://127.0.0.1:{}", dead_port()));
+        let recorder = Recorder::to(io, &format!("http://{}", refusing_address()));
         assert_eq!(recorder.proxy.client().get("/").status, 502);
         let counters = recorder.proxy.counters();
         assert_eq!((counters.failed(Failure::ConnectionRefused), counters.connect_failures), (1, 1));
@@ -158,7 +159,7 @@ scenarios! {
     }
 
     fn a_head_request_to_an_upstream_that_cannot_be_reached(io) {
-        let recorder = Recorder::to(io, &format!("http://127.0.0.1:{}", dead_port()));
+        let recorder = Recorder::to(io, &format!("http://{}", refusing_address()));
         let mut peer = recorder.send_request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(peer.head().unwrap().line.contains(" 502 "));
         let seen = recorder.only();

@@ -1,5 +1,9 @@
 //! One retry, and only if it is safe (rule 13).
 
+use std::net::Ipv6Addr;
+
+use blitz_testing::refusing_address;
+
 use crate::support::{Proxy, Upstream, ok};
 
 /// An upstream whose first connections close after the request.
@@ -136,10 +140,10 @@ scenarios! {
 
     fn any_method_uses_the_next_address_if_one_refuses_connections(io) {
         // Only the second of localhost's two addresses has a listener.
-        let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else {
+        let port = refusing_address().port();
+        let Ok(listener) = std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, port)) else {
             return eprintln!("skipped: this machine has no IPv6 loopback");
         };
-        let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 use std::io::{Read, Write};

@@ -282,15 +282,6 @@ pub(crate) fn ok(text: &str) -> String {
     )
 }
 
-/// A port without a listener.
-pub(crate) fn dead_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
-
 /// Waits until the check succeeds.
 pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     let deadline = Instant::now() + IO_TIMEOUT;

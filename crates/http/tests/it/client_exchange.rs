@@ -6,6 +6,7 @@ use blitz_http::{
     Address, BodyError, BodyLength, ClientError, ClientOptions, Connection, Fields, IoChoice,
     Method, Name, Part, RecvBody, RequestHead, Response, ResponseEvent, SendError, Status,
 };
+use blitz_testing::refusing_address;
 
 use crate::support::{Raw, accept, on_each_driver, run, scripted};
 
@@ -375,12 +376,8 @@ fn a_response_without_content_ends_with_its_head_whatever_follows() {
 #[test]
 fn a_port_without_a_listener_refuses_the_connection() {
     on_each_driver(|io| {
-        let gone = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
         let unix = Address::Unix(std::sync::Arc::new("/nonexistent/socket".into()));
-        for address in [Address::Tcp(gone), unix] {
+        for address in [Address::Tcp(refusing_address()), unix] {
             let error = run(io, async {
                 Connection::connect(&address, &Rc::default()).await.err()
             });

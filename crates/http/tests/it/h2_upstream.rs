@@ -8,6 +8,7 @@ use blitz_http::{
     Upstream,
 };
 use blitz_proto::h2::Code;
+use blitz_testing::refusing_address;
 
 use crate::client_exchange::expect_slow_body;
 use crate::h2_peer::H2Peer;
@@ -605,9 +606,7 @@ fn an_unused_permit_is_returned() {
 #[test]
 fn waiting_requests_get_the_error_of_a_failed_connection() {
     on_each_driver(|io| {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = blitz_http::Address::Tcp(listener.local_addr().expect("is bound"));
-        drop(listener);
+        let address = blitz_http::Address::Tcp(refusing_address());
         run(io, async {
             let upstream = Pool::new(ClientOptions::default())
                 .upstream_with_protocol(&address, Protocol::Http2);

@@ -11,6 +11,7 @@ use blitz_http::{
     BodyLength, ClientError, ClientOptions, Connection, Counters, IoChoice, Limits, Pool, Protocol,
     Upstream,
 };
+use blitz_testing::refusing_address;
 
 use crate::support::{on_each_driver, run, scripted};
 
@@ -154,9 +155,7 @@ fn a_request_waits_for_a_bounded_time() {
 fn a_failed_connect_makes_room_for_the_next() {
     on_each_driver(|io| {
         run(io, async {
-            let free = TcpListener::bind("127.0.0.1:0").expect("binds");
-            let address = blitz_http::Address::Tcp(free.local_addr().expect("has one"));
-            drop(free);
+            let address = blitz_http::Address::Tcp(refusing_address());
             let options = ClientOptions {
                 limits: limits(1, 3, Duration::from_secs(5)),
                 ..ClientOptions::default()
