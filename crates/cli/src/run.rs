@@ -1,11 +1,12 @@
 //! `blitz run`: runs the gateway and the built-in site until a signal ends them.
 
 use std::fmt;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use blitz::log::{self, LogGuard};
 use blitz::serving::{self, EndError, ListenerConfig, Tick};
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
@@ -14,7 +15,6 @@ use blitz_http::{Address, Config, IoChoice, Limits, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::prelude::*;
 
 use crate::tls::{Tls, TlsArguments};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
@@ -101,6 +101,10 @@ pub(crate) struct RunArguments {
     /// Log level on standard error; debug logs the violated rule of each refused request
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Log::Info)]
     log: Log,
+
+    /// How often to log a summary of failures and refusals, if there were any: 30s, 1m, or 0 for never
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1m", allow_hyphen_values = true)]
+    log_summary: Duration,
 }
 
 /// How long a half-closed client is kept; `None` means without limit.
@@ -126,8 +130,10 @@ enum Log {
 
 /// Serves until a signal ends the process.
 pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
-    log_to_stderr(arguments.log.into());
-    match start_and_wait(arguments) {
+    let ended = log_to_stderr(arguments.log.into())
+        .map_err(failed)
+        .and_then(|_log| start_and_wait(arguments));
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.exit(),
     }
@@ -252,6 +258,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         h2c_upgrade: arguments.h2c_upgrade,
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
+        summary_interval: arguments.log_summary,
         limits: Limits {
             half_close_grace: arguments.half_close_grace.0,
             lingering_time: arguments.lingering_time,
@@ -353,17 +360,11 @@ fn failed(error: impl fmt::Display) -> RunError {
 }
 
 /// Logs events of Blitz at `level`, and those of libraries only from WARN on.
-fn log_to_stderr(level: LevelFilter) {
+fn log_to_stderr(level: LevelFilter) -> io::Result<LogGuard> {
     let filter = Targets::new()
         .with_default(level.min(LevelFilter::WARN))
         .with_target("blitz", level);
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-    tracing_subscriber::registry()
-        .with(lines)
-        .with(filter)
-        .init();
+    log::to_stderr(filter)
 }
 
 impl From<Io> for IoChoice {

@@ -70,6 +70,23 @@ pub(crate) fn edit_request(
     Ok(())
 }
 
+/// Makes sure that a request that ends here has an id that can be told.
+pub(crate) fn ensure_request_id(fields: &mut Fields) {
+    add_request_id(fields, blitz_http::random_u64, PresenceSet::of(fields));
+}
+
+/// Gives a response of the gateway's own the request's id, or a new one.
+pub(crate) fn add_request_id_to_response(request: &Fields, response: &mut ResponseHead) {
+    let mut id = Fields::new();
+    for value in request.get_all(Name::XRequestId) {
+        id.append(Name::XRequestId, value);
+    }
+    ensure_request_id(&mut id);
+    if let Some(id) = id.get(Name::XRequestId) {
+        response.fields.append(Name::XRequestId, id);
+    }
+}
+
 /// Prepares a response, final or interim, for the client. `scratch` is working memory.
 pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
     let present = PresenceSet::of(&head.fields);

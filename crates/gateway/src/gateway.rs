@@ -6,19 +6,22 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use blitz::serving::{self, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
-    Address, ClientTls, ClientTlsSlot, Config, Cores, H2cUpgrade, Peer, ServeOptions, Service,
-    Signals, TlsConfigError, TlsSlot, UpstreamTls,
+    Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, Fields, H2cUpgrade, Peer, Refusal,
+    ResponseHead, ServeOptions, Service, Signals, TlsConfigError, TlsSlot, UpstreamTls,
 };
 
 use crate::counters::{self, Counters};
+use crate::forward::add_request_id_to_response;
 use crate::grpc;
 use crate::options::Options;
+use crate::record::Observers;
 use crate::routes::{DuplicateRoute, Routes};
 use crate::service::GatewayService;
+use crate::summary::Summary;
 use crate::target::{Origin, Target};
 use crate::upstream::start_resolving;
 
@@ -43,6 +46,7 @@ pub struct Running {
     serving: Serving,
     routes: Routes<Target>,
     drain_timeout: Duration,
+    summary_interval: Duration,
 }
 
 /// A gateway on one core, until it is drained.
@@ -127,6 +131,7 @@ impl Gateway {
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
         let listeners = serving::reserve(self.listeners)?;
         let drain_timeout = self.options.drain_timeout;
+        let summary_interval = self.options.summary_interval;
         let config = Config {
             lingering: blitz_http::lingering(&self.options.limits),
             ..self.config
@@ -137,6 +142,7 @@ impl Gateway {
             serving,
             routes,
             drain_timeout,
+            summary_interval,
         })
     }
 
@@ -175,6 +181,10 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     let names = start_resolving(&names(routes), &options.name_servers);
     let names = names.map_err(StartError::Resolve)?;
     let https_port = options.redirect_https.then(|| https_port(listeners));
+    let observers = Arc::new(Observers {
+        hook: options.record_hook.clone(),
+        ..Observers::default()
+    });
     let options = Arc::new(options);
     let targets = routes.map(Target::clone);
     Ok(move || {
@@ -183,17 +193,24 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             &names,
             upstream_tls.as_ref(),
             Arc::clone(&options),
+            Arc::clone(&observers),
             https_port,
             fallback(),
         );
         let options = ServeOptions {
             limits: options.limits.clone(),
-            refusal: Some(Rc::new(grpc::refusal)),
+            refusal: Some(Rc::new(refuse)),
             h2c_upgrade: h2c_upgrade(&options),
             ..ServeOptions::default()
         };
         (Rc::new(service), options)
     })
+}
+
+/// Content and fields of a refusal that the gateway has no record of.
+fn refuse(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<Chunk> {
+    add_request_id_to_response(fields, head);
+    grpc::refusal(refusal, fields, head)
 }
 
 /// Whether a client may switch to HTTP/2 with `Upgrade`: all but trusted proxies, since later
@@ -290,7 +307,7 @@ impl Running {
     /// # Errors
     /// [`EndError`]: the gateway ended without a signal.
     pub fn run_until_signal(self, signals: &Signals) -> Result<(), EndError> {
-        self.serving.run_until_signal(signals, self.drain_timeout)
+        self.run_until_signal_with(signals, |_| ())
     }
 
     /// As [`Running::run_until_signal`], and calls `on_tick` on the calling thread, on HUP and at least
@@ -301,8 +318,13 @@ impl Running {
     pub fn run_until_signal_with(
         self,
         signals: &Signals,
-        on_tick: impl FnMut(Tick),
+        mut on_tick: impl FnMut(Tick),
     ) -> Result<(), EndError> {
+        let mut summary = Summary::new(self.summary_interval, Instant::now());
+        let on_tick = |cores: &Cores, tick| {
+            summary.tick(Instant::now(), || counters_of(cores));
+            on_tick(tick);
+        };
         self.serving
             .run_until_signal_with(signals, self.drain_timeout, on_tick)
     }
@@ -311,21 +333,25 @@ impl Running {
     /// not report within a second, are not included.
     #[must_use]
     pub fn counters(&self) -> (Counters, blitz_http::Counters) {
-        let (sender, receiver) = mpsc::channel();
-        self.cores().post_all(move |_| {
-            // Fails if the core is too late.
-            let _ = sender.send((counters::counters(), blitz_http::counters()));
-        });
-        let mut sums = (Counters::default(), blitz_http::Counters::default());
-        for _ in 0..self.cores().count() {
-            let Ok((gateway, http)) = receiver.recv_timeout(COUNTERS_TIMEOUT) else {
-                break;
-            };
-            sums.0.add(&gateway);
-            sums.1.add(&http);
-        }
-        sums
+        counters_of(self.cores())
     }
+}
+
+fn counters_of(cores: &Cores) -> (Counters, blitz_http::Counters) {
+    let (sender, receiver) = mpsc::channel();
+    cores.post_all(move |_| {
+        // Fails if the core is too late.
+        let _ = sender.send((counters::counters(), blitz_http::counters()));
+    });
+    let mut sums = (Counters::default(), blitz_http::Counters::default());
+    for _ in 0..cores.count() {
+        let Ok((gateway, http)) = receiver.recv_timeout(COUNTERS_TIMEOUT) else {
+            break;
+        };
+        sums.0.add(&gateway);
+        sums.1.add(&http);
+    }
+    sums
 }
 
 impl fmt::Display for StartError {

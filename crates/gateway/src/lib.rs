@@ -16,6 +16,7 @@ mod request;
 mod request_kind;
 mod routes;
 mod service;
+mod summary;
 mod target;
 mod translate;
 mod trusted;

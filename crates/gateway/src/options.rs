@@ -33,6 +33,9 @@ pub struct Options {
     /// Sends the client's certificate to upstreams in `Client-Cert` and `Client-Cert-Chain`
     /// (RFC 9440); no. The client's own fields of these names are removed in any case.
     pub client_cert_header: bool,
+    /// How often a log line at INFO summarizes failures and refusals, if there were any; 60 s. Zero
+    /// turns it off. Only programs that wait for signals have it.
+    pub summary_interval: Duration,
     /// A function that is called with the record of each request when it has ended; none.
     pub record_hook: Option<RecordHook>,
     /// Name servers for upstreams' names; none means those of `/etc/resolv.conf`.
@@ -50,6 +53,7 @@ impl Default for Options {
             h2c_upgrade: false,
             redirect_https: false,
             client_cert_header: false,
+            summary_interval: Duration::from_secs(60),
             record_hook: None,
             name_servers: Vec::new(),
         }

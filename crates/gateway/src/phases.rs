@@ -46,7 +46,7 @@ async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, exchange:
         return reject(&gateway, exchange, rejection);
     }
     let Some(route) = gateway.routes.find(exchange.request.path()) else {
-        record::emit_unrouted(gateway.options.record_hook.as_ref(), &exchange);
+        record::emit_unrouted(&gateway.observers, &exchange);
         if let Some(call) = Call::of(&exchange.request) {
             return respond_unrouted(&call, exchange);
         }

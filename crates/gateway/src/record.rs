@@ -3,19 +3,21 @@
 //! Every request has one record, and it is emitted exactly once: when the request ends, or when its
 //! future is dropped because the client left.
 
+mod log;
+
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_http::{
-    BodyError, BodyLength, Exchange, Method, Peer, RequestHead, Status, Upstream, Version,
+    BodyError, BodyLength, Exchange, LogLimit, Method, Peer, RequestHead, Status, Upstream, Version,
 };
 
 use crate::counters::{Counters, count};
 use crate::proxy_status::Failure;
 use crate::rejection::Rejection;
-use crate::target::Prefix;
+use crate::target::Target;
 
 /// What is known of a request when it ends.
 #[derive(Clone)]
@@ -32,8 +34,8 @@ pub struct Record<'a> {
     pub version: Version,
     /// The client's connection.
     pub client: Rc<Peer>,
-    /// Prefix of the target that matched.
-    pub route: Option<&'a Prefix>,
+    /// The target that matched.
+    pub target: Option<&'a Target>,
     /// Where the last attempt went.
     pub upstream: Option<Upstream>,
     /// How often the request was sent.
@@ -59,7 +61,22 @@ pub struct Record<'a> {
     pub ended: Ended,
     /// Declared length of the content that is sent to the client.
     response_length: BodyLength,
-    hook: Option<&'a RecordHook>,
+    observers: &'a Observers,
+}
+
+/// What is told of the records of a gateway, on all cores.
+#[derive(Debug, Default)]
+pub(crate) struct Observers {
+    pub(crate) hook: Option<RecordHook>,
+    /// The limit of lines about failures.
+    pub(crate) warnings: LogLimit,
+}
+
+impl Observers {
+    #[inline]
+    fn see_all(&self) -> bool {
+        self.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
+    }
 }
 
 /// How a request ended.
@@ -85,7 +102,7 @@ pub enum Ended {
 }
 
 /// A function that is called with each record, on the core of its request, and with the rest of the
-/// request's head: the path is the client's, or `/` if the head was too large to be kept.
+/// request's head: the path is the client's, or `/` if it was too long to be kept.
 #[derive(Clone)]
 pub struct RecordHook(Arc<Hook>);
 
@@ -110,8 +127,8 @@ impl<'a> Record<'a> {
     pub(crate) fn new(
         head: &RequestHead,
         client: Rc<Peer>,
-        route: Option<&'a Prefix>,
-        hook: Option<&'a RecordHook>,
+        target: Option<&'a Target>,
+        observers: &'a Observers,
     ) -> Record<'a> {
         let started = blitz_http::now();
         Record {
@@ -121,7 +138,7 @@ impl<'a> Record<'a> {
             method: head.method,
             version: head.version,
             client,
-            route,
+            target,
             upstream: None,
             attempts: 0,
             connect_failures: 0,
@@ -135,7 +152,7 @@ impl<'a> Record<'a> {
             // Stays if the future is dropped.
             ended: Ended::ClientGone,
             response_length: BodyLength::Unknown,
-            hook,
+            observers,
         }
     }
 
@@ -183,8 +200,13 @@ impl<'a> Record<'a> {
 /// Emits the record of a request that has ended. The caller emits no record twice.
 #[inline]
 pub(crate) fn emit(record: &Record<'_>, head: &RequestHead) {
-    count(|counters| add(counters, record));
-    if is_observed(record.hook) {
+    let is_plain = record.connect_failures == 0 && !record.is_retried;
+    let is_ordinary = is_plain && matches!(record.ended, Ended::Complete);
+    count(|counters| add(counters, record, is_ordinary));
+    if !is_ordinary {
+        log::log_failure(record, head);
+    }
+    if record.observers.see_all() {
         observe(record, head);
     }
 }
@@ -192,57 +214,40 @@ pub(crate) fn emit(record: &Record<'_>, head: &RequestHead) {
 /// Emits the record of a request that no target matched. It has only what the gateway knows, since
 /// the built-in site answers.
 #[inline]
-pub(crate) fn emit_unrouted(hook: Option<&RecordHook>, exchange: &Exchange) {
-    if is_observed(hook) {
-        return emit_observed(hook, exchange);
+pub(crate) fn emit_unrouted(observers: &Observers, exchange: &Exchange) {
+    if observers.see_all() {
+        return emit_observed(observers, exchange);
     }
     // The same without a record.
     count(|counters| counters.unrouted += 1);
 }
 
 #[cold]
-fn emit_observed(hook: Option<&RecordHook>, exchange: &Exchange) {
+fn emit_observed(observers: &Observers, exchange: &Exchange) {
     let head = &exchange.request;
-    let mut record = Record::new(head, Rc::clone(&exchange.peer), None, hook);
+    let mut record = Record::new(head, Rc::clone(&exchange.peer), None, observers);
     record.ended = Ended::Unrouted;
     emit(&record, head);
 }
 
-#[inline]
-fn is_observed(hook: Option<&RecordHook>) -> bool {
-    hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
-}
-
 #[cold]
 fn observe(record: &Record<'_>, head: &RequestHead) {
-    tracing::debug!(
-        method = record.method.as_str(),
-        path = head.raw_path(),
-        status = record.status.map(Status::code),
-        upstream = ?record.upstream.as_ref().map(Upstream::address),
-        attempts = record.attempts,
-        request_bytes = record.request_bytes,
-        response_bytes = record.response_bytes,
-        duration = ?record.duration(),
-        ended = ?record.ended,
-        "request ended"
-    );
-    if let Some(RecordHook(hook)) = record.hook {
+    log::log_end(record, head);
+    if let Some(RecordHook(hook)) = &record.observers.hook {
         hook(record, head);
     }
 }
 
 #[inline]
-fn add(counters: &mut Counters, record: &Record<'_>) {
-    if record.route.is_some() {
+fn add(counters: &mut Counters, record: &Record<'_>, is_ordinary: bool) {
+    if record.target.is_some() {
         counters.routed += 1;
     }
     if let (true, false, Some(status)) = (record.is_relayed, record.is_tunnel, record.status) {
         let class = usize::from(status.code() / 100).clamp(1, 5);
         counters.responses[class - 1] += 1;
     }
-    let is_plain = record.connect_failures == 0 && !record.is_retried;
-    if !is_plain || !matches!(record.ended, Ended::Complete) {
+    if !is_ordinary {
         add_rare(counters, record);
     }
 }

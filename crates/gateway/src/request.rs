@@ -35,12 +35,7 @@ impl<'a> Request<'a> {
             peer,
         } = exchange;
         let options = &gateway.options;
-        let record = Record::new(
-            &head,
-            peer,
-            Some(&route.target.prefix),
-            options.record_hook.as_ref(),
-        );
+        let record = Record::new(&head, peer, Some(&route.target), &gateway.observers);
         let kind = RequestKind::of(&head, &body, &responder);
         if kind.is_message_stream() {
             body.disable_min_rate();

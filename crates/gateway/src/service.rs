@@ -7,6 +7,7 @@ use std::sync::Arc;
 use blitz_http::{Address, ClientTlsSlot, Pool, UpstreamTls};
 
 use crate::options::Options;
+use crate::record::Observers;
 use crate::routes::Routes;
 use crate::target::{Origin, Target};
 use crate::upstream::{Balancer, Connector, ResolvedName};
@@ -15,6 +16,7 @@ use crate::upstream::{Balancer, Connector, ResolvedName};
 pub(crate) struct GatewayService<S> {
     pub(crate) routes: Routes<Route>,
     pub(crate) options: Arc<Options>,
+    pub(crate) observers: Arc<Observers>,
     /// Port of HTTPS that requests in clear text are redirected to, if they are.
     pub(crate) https_port: Option<u16>,
     /// Answers requests that no target matches.
@@ -38,6 +40,7 @@ impl<S> GatewayService<S> {
         names: &[Arc<ResolvedName>],
         tls: Option<&ClientTlsSlot>,
         options: Arc<Options>,
+        observers: Arc<Observers>,
         https_port: Option<u16>,
         fallback: Rc<S>,
     ) -> GatewayService<S> {
@@ -49,6 +52,7 @@ impl<S> GatewayService<S> {
         GatewayService {
             routes,
             options,
+            observers,
             https_port,
             fallback,
             scratch: RefCell::default(),

@@ -20,6 +20,7 @@ mod exchange;
 mod free_list;
 mod input;
 mod lifetime;
+mod log_limit;
 mod options;
 mod pool;
 mod problem;
@@ -39,6 +40,7 @@ pub use exchange::{
     Exchange, Part, Peer, RecvBody, Responder, Response, ResponseEvent, ResponseStream, Scheme,
     SendBody, Service, ServiceFn, Tunnel, service_fn,
 };
+pub use log_limit::LogLimit;
 pub use options::{ClientOptions, H2cUpgrade, RefusalContent, ServeOptions};
 pub use pool::{Pool, Upstream};
 pub use problem::accepts_problem;

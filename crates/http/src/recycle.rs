@@ -142,8 +142,8 @@ impl Pooled<RequestHead> {
         self.slot_mut().charge.replace(bytes, limits)
     }
 
-    /// Frees the memory of a large head except for its method and `Accept`, when only those are
-    /// still needed. A small head does not change.
+    /// Frees the memory of a large head, except for what responses and logs still need: method, a
+    /// short path, `Accept` and `X-Request-Id`. A small head does not change.
     #[inline]
     pub fn reduce(&mut self) {
         if !self.slot().charge.is_empty() {
@@ -153,10 +153,21 @@ impl Pooled<RequestHead> {
 
     #[cold]
     fn reduce_large(&mut self) {
+        /// The longest path that is kept.
+        const PATH_MAX: usize = 512;
         let mut left = Pooled::<RequestHead>::take();
-        left.method.clone_from(&self.method);
-        for value in self.fields.get_all(Name::Accept) {
-            left.fields.append(Name::Accept, value);
+        let path = match self.raw_path() {
+            path if path.len() > PATH_MAX => "/",
+            path => path,
+        };
+        match RequestHead::parse(self.method_str(), path) {
+            Ok(head) => *left = head,
+            Err(_) => left.method.clone_from(&self.method),
+        }
+        for name in [Name::Accept, Name::XRequestId] {
+            for value in self.fields.get_all(name) {
+                left.fields.append(name, value);
+            }
         }
         *self = left;
     }

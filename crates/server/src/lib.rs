@@ -22,6 +22,7 @@ mod certificates;
 mod error;
 pub mod extract;
 mod handler;
+pub mod log;
 pub mod middleware;
 mod outcome;
 mod problem;

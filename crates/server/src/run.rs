@@ -1,7 +1,7 @@
 //! Runs a built app: settings, environment variables, start message.
 
 use std::env::VarError;
-use std::io::{self, ErrorKind, IsTerminal};
+use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use blitz_http::{Address, Config, Cores, IoChoice, Limits, Peer, ServeOptions, Signals};
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::prelude::*;
 
 use crate::certificates::{CertificateReloader, Certificates};
 use crate::error::{Error, Result};
+use crate::log;
 use crate::service::Service;
 use crate::serving::{self, ListenerConfig, StartError};
 
@@ -49,7 +49,7 @@ impl Default for Settings {
 
 /// Serves until a signal ends the server.
 pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
-    log_to_stderr();
+    let _log = log::to_stderr(LevelFilter::WARN).map_err(|error| cannot("log", &error))?;
     // First, because until then a signal ends the program by the default action.
     let signals = Signals::install().map_err(|error| cannot("wait for signals", &error))?;
     apply_environment(&mut settings)?;
@@ -93,7 +93,7 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     let serving = serving::start(listeners, &config, make).map_err(cannot_start)?;
     announce(serving.listeners(), serving.cores());
     // After an error `main` returns, and the process ends together with its cores.
-    let on_tick = |tick| {
+    let on_tick = |_: &Cores, tick| {
         let now = signals.wall_clock();
         reloaders
             .iter_mut()
@@ -102,21 +102,6 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     serving
         .run_until_signal_with(&signals, drain_timeout, on_tick)
         .map_err(|error| Error::new(error.to_string()))
-}
-
-/// Writes warnings and errors to standard error, unless the program has set a subscriber of its own.
-fn log_to_stderr() {
-    if tracing::dispatcher::has_been_set() {
-        return;
-    }
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-    let subscriber = tracing_subscriber::registry()
-        .with(LevelFilter::WARN)
-        .with(lines);
-    // Another thread may have set one meanwhile.
-    let _ = subscriber.try_init();
 }
 
 /// Prints the listeners, the driver and the number of cores.

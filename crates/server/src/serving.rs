@@ -228,7 +228,7 @@ impl Serving {
         signals: &Signals,
         drain_timeout: Duration,
     ) -> Result<(), EndError> {
-        self.run_until_signal_with(signals, drain_timeout, |_| ())
+        self.run_until_signal_with(signals, drain_timeout, |_, _| ())
     }
 
     /// As [`Serving::run_until_signal`], and calls `on_tick` on the calling thread on HUP and at least
@@ -240,7 +240,7 @@ impl Serving {
         self,
         signals: &Signals,
         drain_timeout: Duration,
-        mut on_tick: impl FnMut(Tick),
+        mut on_tick: impl FnMut(&Cores, Tick),
     ) -> Result<(), EndError> {
         // Cores may also end without a signal.
         const CHECK: Duration = Duration::from_secs(1);
@@ -268,12 +268,12 @@ impl Serving {
                     Duration::ZERO
                 }
                 Some(Signal::Hangup) => {
-                    on_tick(Tick::Reload);
+                    on_tick(&self.cores, Tick::Reload);
                     continue;
                 }
                 Some(Signal::User1 | Signal::User2) => continue,
                 None => {
-                    on_tick(Tick::Periodic);
+                    on_tick(&self.cores, Tick::Periodic);
                     continue;
                 }
             };

@@ -8,6 +8,7 @@ use blitz_http::{
 };
 
 use super::preflight::https_location;
+use crate::forward;
 use crate::grpc::{Call, Code};
 use crate::proxy_status::Failure;
 use crate::record::{self, Ended, Record};
@@ -39,6 +40,7 @@ fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
     let Some(responder) = request.responder.take() else {
         return;
     };
+    forward::ensure_request_id(&mut request.head.fields);
     match ended {
         Ended::Rejected(rejection) => respond_rejected(request, responder, *rejection),
         Ended::Failed(failure) => respond_failed(request, responder, *failure),
@@ -55,13 +57,13 @@ fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
 #[cold]
 pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejection: Rejection) {
     let Exchange {
-        request,
+        mut request,
         responder,
         peer,
         ..
     } = exchange;
-    let hook = gateway.options.record_hook.as_ref();
-    let mut record = Record::new(&request, peer, None, hook);
+    forward::ensure_request_id(&mut request.fields);
+    let mut record = Record::new(&request, peer, None, &gateway.observers);
     record.ended = Ended::Rejected(rejection);
     let mut head = Pooled::response(rejection.status());
     let is_redirect = rejection == Rejection::HttpsOnly;
@@ -169,6 +171,9 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
     }
 
     fn send_content(self, responder: Responder, mut head: Pooled<ResponseHead>, content: Chunk) {
+        if let Some(id) = self.request_fields.get(Name::XRequestId) {
+            head.fields.append(Name::XRequestId, id);
+        }
         self.record.sent_own_response(head.status, content.len());
         responder.send(&mut head, content);
     }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use blitz_http::{
-    BodyError, BodyLength, Fields, Pooled, Response, ResponseHead, SendBody, Timer, Tunnel,
+    BodyError, BodyLength, Fields, Name, Pooled, Response, ResponseHead, SendBody, Timer, Tunnel,
 };
 
 use crate::flow::{Flow, FlowError};
@@ -157,9 +157,12 @@ async fn switch_protocols(
     request.record.opened_tunnel(head.status);
     let client = responder.upgrade(&mut head);
     drop(head);
-    // A tunnel may last for days; the memory of the request's fields is not kept for it.
+    // A tunnel may last for days; of the request's fields only the id is kept for it.
     request.head.reduce();
-    request.head.fields = Fields::default();
+    let fields = std::mem::take(&mut request.head.fields);
+    if let Some(id) = fields.get(Name::XRequestId) {
+        request.head.fields.append(Name::XRequestId, id);
+    }
     let mut up = Flow::new(client.recv, Some(upstream.send));
     let mut down = Flow::new(upstream.recv, Some(client.send));
     let mut is_taken = true;

@@ -19,6 +19,7 @@ pub(super) fn prepare_retry(request: &mut Request<'_>, error: &ClientError) -> R
     }
     tracing::debug!(%error, "request is sent again");
     request.record.is_retried = true;
+    request.record.connected = None;
     request.connect_failure = None;
     if let Some(upstream) = &request.record.upstream {
         request.tried.may_return_to(upstream);

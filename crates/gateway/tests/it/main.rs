@@ -11,6 +11,7 @@ mod allocations;
 mod closing;
 mod compression;
 mod expect;
+mod failure_log;
 mod failures;
 mod fields;
 mod grpc;

@@ -57,7 +57,7 @@ impl Recorder {
                 is_relayed: record.is_relayed,
                 is_tunnel: record.is_tunnel,
                 has_upstream: record.upstream.is_some(),
-                route: record.route.map(ToString::to_string),
+                route: record.target.map(|target| target.prefix.to_string()),
                 ended: record.ended.clone(),
             });
         }));

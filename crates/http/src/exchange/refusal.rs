@@ -1,14 +1,16 @@
 //! Responses that the core generates.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
-use blitz_proto::{Error, Fields, Status};
+use blitz_proto::{Error, Fields, Name, ResponseHead, Status};
 
 use super::framing::ServerFraming;
 use super::respond::send_response;
 use super::state::Body;
 use crate::counters::count_refused;
 use crate::error::{BodyError, Refusal, refusal_response};
+use crate::log_limit::LogLimit;
 
 /// Refuses a request for its content, or because the service did not respond. The service has its head.
 pub(super) fn refuse_content<F: ServerFraming>(framing: &mut F, id: F::Id, refusal: Refusal) {
@@ -28,13 +30,29 @@ pub(crate) fn refuse<F: ServerFraming>(
     as_problem: bool,
 ) {
     count_refused(refusal.rule);
-    let (status, peer) = (refusal.status.code(), framing.remote());
-    tracing::debug!(rule = refusal.rule, status, ?peer, "refused");
-    if !framing.is_response_started(id) {
+    let peer = framing.remote();
+    if framing.is_response_started(id) {
+        log(refusal, None, peer);
+    } else {
         let options = Rc::clone(framing.options());
         let (mut head, content) = refusal_response(refusal, fields, as_problem, &options);
+        log(refusal, Some(&head), peer);
         framing.close_if_exclusive();
         send_response(framing, id, &mut head, content);
+    }
+}
+
+/// Logs a refusal and its response, if there can be one. A status of 5xx is a warning.
+pub(super) fn log(refusal: Refusal, response: Option<&ResponseHead>, peer: Option<SocketAddr>) {
+    static WARNINGS: LogLimit = LogLimit::new();
+    let Refusal { status, rule } = refusal;
+    let status = status.code();
+    let request_id = response.and_then(|head| head.fields.get_str(Name::XRequestId));
+    if status < 500 {
+        tracing::debug!(request_id, status, cause = rule, ?peer, "refused");
+    } else if let Some(omitted) = WARNINGS.allow(rule, blitz_reactor::now()) {
+        let omitted = (omitted > 0).then_some(omitted);
+        tracing::warn!(request_id, status, cause = rule, ?peer, omitted, "refused");
     }
 }
 

@@ -1,0 +1,127 @@
+//! Log lines of requests, made from their records.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use blitz_http::{Name, RequestHead, Status, Upstream};
+
+use super::{Ended, Record};
+use crate::target::Target;
+
+/// Longest path in a line.
+const PATH_MAX: usize = 512;
+
+/// Logs the end of a request at DEBUG.
+pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
+    tracing::debug!(
+        request_id = request_id(head),
+        method = head.method_str(),
+        path = %path(head),
+        status = record.status.map(Status::code),
+        upstream = record.target.map(Target::url),
+        address = record.upstream.as_ref().map(address),
+        attempts = record.attempts,
+        request_bytes = record.request_bytes,
+        response_bytes = record.response_bytes,
+        duration = %Seconds(record.duration()),
+        ended = ?record.ended,
+        "request ended"
+    );
+}
+
+/// Logs a failure at WARN: a response of the gateway's own with 5xx or for a failed call, and a
+/// response that was cut off. At most ten lines a second of each cause.
+#[cold]
+pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
+    let Some(cause) = cause(record) else { return };
+    if !tracing::enabled!(tracing::Level::WARN) {
+        return;
+    }
+    let Some(omitted) = record.observers.warnings.allow(cause, blitz_http::now()) else {
+        return;
+    };
+    let since = |time: Option<Instant>| {
+        time.map(|time| tracing::field::display(Seconds(time.duration_since(record.started))))
+    };
+    let message = match record.is_relayed {
+        true => "response cut off",
+        false => "request failed",
+    };
+    tracing::warn!(
+        request_id = request_id(head),
+        method = head.method_str(),
+        path = %path(head),
+        status = record.status.map(Status::code),
+        route = record.target.map(|target| target.prefix.to_string()),
+        upstream = record.target.map(Target::url),
+        address = record.upstream.as_ref().map(address),
+        phase = phase(record),
+        cause,
+        attempts = record.attempts,
+        connected = since(record.connected),
+        responded = since(record.responded),
+        duration = %Seconds(record.duration()),
+        omitted = (omitted > 0).then_some(omitted),
+        "{message}"
+    );
+}
+
+/// Why the request failed; `None` if it did not, or if its client caused that.
+fn cause(record: &Record<'_>) -> Option<&'static str> {
+    match &record.ended {
+        Ended::Failed(failure) | Ended::CutOff(failure) => Some(failure.detail()),
+        Ended::Rejected(rejection) if is_server_error(record) => Some(rejection.detail()),
+        Ended::RequestContent(_) if is_server_error(record) => Some("no memory for the content"),
+        _ => None,
+    }
+}
+
+fn is_server_error(record: &Record<'_>) -> bool {
+    record.status.is_some_and(|status| status.code() >= 500)
+}
+
+/// The [phase](crate::phases) in which the request ended.
+fn phase(record: &Record<'_>) -> &'static str {
+    if record.is_relayed {
+        "relay"
+    } else if record.responded.is_some() {
+        "response_policy"
+    } else if record.connected.is_some() {
+        "await_response"
+    } else if record.upstream.is_some() {
+        "connect"
+    } else if matches!(record.ended, Ended::Rejected(_)) {
+        "admit"
+    } else {
+        "pick"
+    }
+}
+
+/// Empty if the request was rejected before it had one.
+fn request_id(head: &RequestHead) -> &str {
+    head.fields.get_str(Name::XRequestId).unwrap_or_default()
+}
+
+/// The path without control characters.
+fn path(head: &RequestHead) -> impl fmt::Display {
+    let path = head.raw_path();
+    let shown = match path.get(..PATH_MAX) {
+        Some(start) if path.len() > PATH_MAX => Cow::Owned(format!("{start}...")),
+        _ => Cow::Borrowed(path),
+    };
+    shown.escape_debug().to_string()
+}
+
+fn address(upstream: &Upstream) -> String {
+    upstream.address().to_string()
+}
+
+/// A duration in seconds with microseconds, which programs can read.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}", self.0.as_secs_f64())
+    }
+}

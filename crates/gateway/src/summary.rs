@@ -1,0 +1,115 @@
+//! A log line about what went wrong since the last one.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use crate::counters::Counters;
+use crate::proxy_status::Failure;
+
+/// Counts that are shown, with their names and those of their parts.
+type Counts = Vec<(&'static str, u64)>;
+
+/// Logs a line at INFO after each interval in which something was refused, failed or dropped.
+pub(crate) struct Summary {
+    interval: Duration,
+    due: Instant,
+    last: Counts,
+}
+
+impl Summary {
+    pub(crate) fn new(interval: Duration, now: Instant) -> Summary {
+        Summary {
+            interval,
+            due: now + interval,
+            last: Counts::new(),
+        }
+    }
+
+    /// Logs the line if it is due. `read` gives the counters of all cores.
+    pub(crate) fn tick(
+        &mut self,
+        now: Instant,
+        read: impl FnOnce() -> (Counters, blitz_http::Counters),
+    ) {
+        if self.interval.is_zero() || now < self.due {
+            return;
+        }
+        self.due = now + self.interval;
+        let (gateway, http) = read();
+        let counts = counts(&gateway, &http, blitz::log::dropped_lines());
+        if let Some(text) = changes(&self.last, &counts) {
+            tracing::info!("in the last {:?}: {text}", self.interval);
+        }
+        self.last = counts;
+    }
+}
+
+/// Everything that an operator should know of. Failures and refusals are listed by cause.
+fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -> Counts {
+    let failures = Failure::ALL
+        .iter()
+        .map(|&failure| (failure.token(), gateway.failed(failure)));
+    let refusals = http.refused.iter().copied();
+    let others = [
+        ("rejected", gateway.refused),
+        ("misdirected", gateway.misdirected),
+        ("cut_off", gateway.cut_off),
+        ("request_content_failed", gateway.client_faults),
+        ("connect_failures", gateway.connect_failures),
+        ("retries", gateway.retries),
+        ("streams_shed", http.streams_shed),
+        ("send_stalls", http.send_stalls),
+        ("tunnel_timeouts", http.tunnel_timeouts),
+        ("settings_timeouts", http.settings_timeouts),
+        ("log_lines_dropped", dropped_lines),
+    ];
+    let mut counts = Counts::new();
+    for (name, count) in failures.chain(refusals).chain(others) {
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += count,
+            None => counts.push((name, count)),
+        }
+    }
+    counts
+}
+
+/// The counts that have grown, as `name=difference`; `None` if there are none.
+fn changes(before: &Counts, after: &Counts) -> Option<String> {
+    let mut text = String::new();
+    for &(name, count) in after {
+        let known = before.iter().find(|(known, _)| *known == name);
+        let grown = count.saturating_sub(known.map_or(0, |(_, count)| *count));
+        if grown > 0 {
+            let separator = if text.is_empty() { "" } else { " " };
+            // Writing to memory cannot fail.
+            let _ = write!(text, "{separator}{name}={grown}");
+        }
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_grown_is_told() {
+        let mut gateway = Counters::default();
+        let mut http = blitz_http::Counters::default();
+        let nothing = counts(&gateway, &http, 0);
+        assert_eq!(changes(&Counts::new(), &nothing), None);
+        gateway.routed = 10;
+        gateway.failures[Failure::ConnectionLimitReached as usize] = 2;
+        gateway.failures[Failure::UpstreamQueueFull as usize] = 3;
+        http.refused = vec![("bare-lf", 4)];
+        let first = counts(&gateway, &http, 7);
+        assert_eq!(
+            changes(&nothing, &first).as_deref(),
+            Some("connection_limit_reached=5 bare-lf=4 log_lines_dropped=7")
+        );
+        http.refused.insert(0, ("host-missing", 1));
+        let second = counts(&gateway, &http, 7);
+        assert_eq!(changes(&first, &second).as_deref(), Some("host-missing=1"));
+        assert_eq!(changes(&second, &first), None);
+    }
+}

@@ -1,0 +1,488 @@
+//! The log line of each failure and rejection has the request's id, the upstream and the cause.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Mutex, Once};
+use std::time::Duration;
+
+use blitz_gateway::{Failure, Options};
+use blitz_http::{BodyLength, IoChoice, Limits, Method, RequestHead, Status};
+use blitz_testing::refusing_address;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::h2::{H2Upstream, h2};
+use crate::support::{Peer, Proxy, Upstream, eventually};
+use crate::tls_support::Authority;
+use crate::upstream_tls::TlsUpstream;
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Lines;
+
+impl io::Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8(line.to_vec()).unwrap();
+        LINES.lock().unwrap().push(text);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Keeps the lines of all tests of this process.
+fn keep_lines() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let filter = Targets::new()
+            .with_target("blitz_gateway::record", tracing::Level::DEBUG)
+            .with_target("blitz_http::exchange::refusal", tracing::Level::DEBUG);
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(|| Lines);
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(lines)
+            .init();
+    });
+}
+
+/// The line of this level that has the id. Waits for it.
+fn line_of(level: &str, id: &str) -> String {
+    let field = format!("request_id=\"{id}\"");
+    let mut found = None;
+    eventually(&field, || {
+        let lines = LINES.lock().unwrap();
+        let is_it = |line: &&String| line.contains(&field) && line.contains(level);
+        found = lines.iter().find(is_it).cloned();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// What a case does: it makes the upstream fail, and gives the upstream's URL.
+type Case = fn(IoChoice, &str) -> String;
+
+/// A request with this id, after which the connection is read to its end.
+fn send(proxy: &Proxy, method: &str, fields: &str, id: &str) -> String {
+    let mut peer = proxy.peer();
+    peer.send(format!(
+        "{method} /x HTTP/1.1\r\nHost: a\r\nX-Request-Id: {id}\r\nConnection: close\r\n{fields}\r\n"
+    ));
+    String::from_utf8_lossy(&peer.rest().0).into_owned()
+}
+
+/// Sends a POST to this upstream.
+fn post(io: IoChoice, url: String, id: &str) -> String {
+    post_with(io, url, id, Options::default())
+}
+
+fn post_with(io: IoChoice, url: String, id: &str, options: Options) -> String {
+    let proxy = Proxy::with(io, &[&url], options);
+    send(&proxy, "POST", "Content-Length: 0\r\n", id);
+    url
+}
+
+/// The upstream sends these bytes after the request, and closes.
+fn post_to(io: IoChoice, response: &'static str, id: &str) -> String {
+    let upstream = Upstream::scripted(move |_, peer| {
+        peer.request();
+        peer.send(response);
+    });
+    post(io, upstream.url(), id)
+}
+
+/// An upstream that reads requests and never responds.
+fn silent() -> Upstream {
+    Upstream::scripted(|_, peer| {
+        peer.request();
+        peer.is_closed_by_peer();
+    })
+}
+
+fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// The HTTP/2 upstream sends these bytes as soon as it has a request.
+fn h2_upstream_sends(bytes: Vec<u8>) -> String {
+    const HEADERS: u8 = 1;
+    let upstream = Upstream::scripted(move |_, peer| {
+        peer.send(h2_frame(4, 0, 0, &[]));
+        peer.exactly("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len());
+        while next_frame(peer).is_some_and(|kind| kind != HEADERS) {}
+        peer.send(&bytes);
+        peer.rest();
+    });
+    upstream.url().replace("http://", "h2c://")
+}
+
+fn next_frame(peer: &mut Peer) -> Option<u8> {
+    let head = peer.exactly(9)?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    peer.exactly(usize::try_from(length).unwrap())?;
+    Some(head[3])
+}
+
+fn flood(io: IoChoice, id: &str, count: usize, frame: &[u8]) -> String {
+    post(io, h2_upstream_sends(frame.repeat(count)), id)
+}
+
+/// A response has begun before the flood.
+fn flood_in_response(io: IoChoice, id: &str, count: usize, frame: &[u8]) -> String {
+    const STATUS_200: u8 = 0x88;
+    let mut bytes = h2_frame(1, 4, 1, &[STATUS_200]);
+    bytes.extend(frame.repeat(count));
+    post(io, h2_upstream_sends(bytes), id)
+}
+
+fn limited(io: IoChoice, id: &str, waiting_max: usize) -> String {
+    let upstream = silent();
+    let mut options = Options::default();
+    options.client.limits = Limits {
+        upstream_connections_max: 1,
+        upstream_waiting_max: waiting_max,
+        upstream_wait_timeout: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let proxy = Proxy::with(io, &[&upstream.url()], options);
+    let mut first = proxy.peer();
+    first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("the first is sent", || upstream.heads().len() == 1);
+    send(&proxy, "GET", "", id);
+    upstream.url()
+}
+
+/// A name that these name servers resolve, or do not.
+fn named(io: IoChoice, id: &str, server: SocketAddr) -> String {
+    let mut options = Options {
+        name_servers: vec![server],
+        ..Options::default()
+    };
+    options.client.limits.connect_timeout = Duration::from_millis(100);
+    post_with(io, "http://app.internal.example:80".to_owned(), id, options)
+}
+
+fn tls_to(io: IoChoice, id: &str, url: String) -> String {
+    let proxy = Proxy::to_tls(io, &[&url], &Authority::new());
+    send(&proxy, "GET", "", id);
+    url
+}
+
+const CASES: &[(Failure, Case)] = &[
+    (Failure::DnsError, |io, id| {
+        // Answers every query with REFUSED.
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = server.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let mut query = [0; 512];
+            while let Ok((length, client)) = server.recv_from(&mut query) {
+                (query[2], query[3]) = (0x81, 0x85);
+                let _ = server.send_to(&query[..length], client);
+            }
+        });
+        named(io, id, address)
+    }),
+    (Failure::DnsTimeout, |io, id| {
+        let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        named(io, id, silent.local_addr().unwrap())
+    }),
+    (Failure::ConnectionRefused, |io, id| {
+        post(io, format!("http://{}", refusing_address()), id)
+    }),
+    (Failure::ConnectionTimeout, |io, id| {
+        let listener = full_listener();
+        let url = format!("http://{}", listener.0);
+        post(io, url, id)
+    }),
+    (Failure::ConnectionTerminated, |io, id| post_to(io, "", id)),
+    (Failure::DestinationUnavailable, |io, id| {
+        let name = format!("blitz-log-{io:?}-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let _datagrams = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let url = post(io, format!("unix:{}", path.display()), id);
+        std::fs::remove_file(path).unwrap();
+        url
+    }),
+    (Failure::TlsCertificateError, |io, id| {
+        tls_to(io, id, TlsUpstream::echoing(&[]).url())
+    }),
+    (Failure::TlsAlertReceived, |io, id| {
+        let alert = "\x15\x03\x03\x00\x02\x02\x28";
+        tls_to(io, id, answering(alert).replace("http://", "https://"))
+    }),
+    (Failure::TlsProtocolError, |io, id| {
+        let response = "HTTP/1.1 400 Bad Request\r\n\r\n";
+        tls_to(io, id, answering(response).replace("http://", "https://"))
+    }),
+    (Failure::ConnectionLimitReached, |io, id| limited(io, id, 1)),
+    (Failure::UpstreamQueueFull, |io, id| limited(io, id, 0)),
+    (Failure::RequestHeadTooLarge, |io, id| {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            // SETTINGS_MAX_HEADER_LIST_SIZE of 256.
+            peer.out.extend(h2_frame(4, 0, 0, &[0, 6, 0, 0, 1, 0]));
+            while let Some((stream, _)) = peer.next() {
+                peer.answer(stream, Status::OK, "small enough");
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        proxy.client().get("/");
+        let field = format!("X-Large: {}\r\n", "x".repeat(1_000));
+        send(&proxy, "GET", &field, id);
+        upstream.url
+    }),
+    (Failure::DeadlineExceeded, |io, id| {
+        let url = silent().url();
+        let proxy = Proxy::to(io, &[&url]);
+        let fields = "Content-Type: application/grpc-web+proto\r\nGrpc-Timeout: 50m\r\n\
+                      Content-Length: 5\r\n\r\n\0\0\0\0\0";
+        send(&proxy, "POST", fields, id);
+        url
+    }),
+    (Failure::HttpResponseTimeout, |io, id| {
+        let mut options = Options::default();
+        options.client.response_timeout = Duration::from_millis(50);
+        post_with(io, silent().url(), id, options)
+    }),
+    (Failure::HttpResponseIncomplete, |io, id| {
+        post_to(io, "HTTP/1.1 200 OK\r\nA: b", id)
+    }),
+    (Failure::HttpResponseHeaderSectionSize, |io, id| {
+        let fields = "A: b\r\n".repeat(500);
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").leak();
+        post_to(io, head, id)
+    }),
+    (Failure::HttpProtocolError, |io, id| {
+        post_to(io, "SSH-2.0-OpenSSH_9.6\r\n\r\n", id)
+    }),
+    (Failure::HttpUpgradeFailed, |io, id| {
+        let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
+        post_to(io, switch, id)
+    }),
+    (Failure::NoExtendedConnect, |io, id| {
+        let url = h2_upstream_sends(Vec::new());
+        let proxy = Proxy::to(io, &[&url]);
+        let upgrade = "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        send(&proxy, "GET", upgrade, id);
+        url
+    }),
+    (Failure::GrpcUnsupported, |io, id| {
+        let url = Upstream::with_text("hello").url();
+        let proxy = Proxy::to(io, &[&url]);
+        let mut head = RequestHead::new(Method::Post, "/x");
+        head.set_authority("a");
+        for (name, value) in [("content-type", "application/grpc"), ("x-request-id", id)] {
+            head.fields.append(name, value);
+        }
+        let mut client = h2(&proxy);
+        let stream = client.send_head(&head, BodyLength::Empty);
+        client.answer(stream);
+        url
+    }),
+    (Failure::ContinuationFlood, |io, id| {
+        let mut bytes = h2_frame(1, 0, 1, &[0x88]);
+        bytes.extend(h2_frame(9, 0, 1, &[0x88]).repeat(100));
+        post(io, h2_upstream_sends(bytes), id)
+    }),
+    (Failure::SettingsFlood, |io, id| {
+        flood(io, id, 200, &h2_frame(4, 0, 0, &[]))
+    }),
+    (Failure::PingFlood, |io, id| {
+        flood(io, id, 2_000, &h2_frame(6, 0, 0, &[0; 8]))
+    }),
+    (Failure::PingAckFlood, |io, id| {
+        flood(io, id, 2_000, &h2_frame(6, 1, 0, &[0; 8]))
+    }),
+    (Failure::GoAwayFlood, |io, id| {
+        let frame = h2_frame(7, 0, 0, &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+        flood(io, id, 50, &frame)
+    }),
+    (Failure::EmptyFrameFlood, |io, id| {
+        flood_in_response(io, id, 300, &h2_frame(0, 0, 1, &[]))
+    }),
+    (Failure::SmallDataFlood, |io, id| {
+        flood_in_response(io, id, 20_000, &h2_frame(0, 0, 1, b"x"))
+    }),
+    (Failure::WindowUpdateFlood, |io, id| {
+        flood(io, id, 4_000, &h2_frame(8, 0, 0, &[0, 0, 0, 1]))
+    }),
+    (Failure::PriorityFlood, |io, id| {
+        flood(io, id, 1_000, &h2_frame(2, 0, 1, &[0, 0, 0, 3, 1]))
+    }),
+    (Failure::UnknownFrameFlood, |io, id| {
+        flood(io, id, 1_000, &h2_frame(0xfa, 0, 0, &[]))
+    }),
+];
+
+/// An upstream that sends these bytes to each connection, and waits for its end.
+fn answering(bytes: &'static str) -> String {
+    let upstream = Upstream::scripted(move |_, peer| {
+        peer.send(bytes);
+        peer.rest();
+    });
+    upstream.url()
+}
+
+/// A listener whose queue is full, so that further SYNs are dropped; and what keeps it so.
+fn full_listener() -> (SocketAddr, socket2::Socket, Vec<std::net::TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
+        .unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let patience = Duration::from_millis(100);
+    let mut waiting = Vec::new();
+    while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, patience) {
+        waiting.push(stream);
+    }
+    (address, socket, waiting)
+}
+
+/// No test makes these happen: the first needs a machine without a route, the second is a bug.
+const NOT_MADE: [Failure; 2] = [
+    Failure::DestinationIpUnroutable,
+    Failure::ProxyInternalError,
+];
+
+scenarios! {
+    fn each_failure_has_a_line(io) {
+        keep_lines();
+        for (failure, case) in CASES {
+            let id = format!("{failure:?}-{io:?}");
+            let upstream = case(io, &id);
+            let line = line_of("WARN", &id);
+            let cause = format!("cause=\"{}\"", failure.detail());
+            assert!(line.contains(&cause), "{id}: {line}");
+            assert!(line.contains(&format!("upstream=\"{upstream}\"")), "{id}: {line}");
+            assert!(line.contains("path=/x") && line.contains("phase="), "{id}: {line}");
+        }
+        let is_made = |failure: &&Failure| !CASES.iter().any(|(made, _)| made == *failure);
+        let missing: Vec<_> = Failure::ALL.iter().filter(is_made).copied().collect();
+        assert_eq!(missing, NOT_MADE);
+    }
+
+    fn the_response_has_the_id_of_the_line(io) {
+        keep_lines();
+        let upstream = silent();
+        let dead = format!("/dead=http://{}", refusing_address());
+        let proxy = Proxy::to(io, &[&dead, &upstream.url()]);
+        let mut client = proxy.client();
+        let failed = client.get("/dead");
+        let line = line_of("WARN", failed.field("x-request-id").unwrap());
+        assert!(line.contains("request failed") && line.contains("status=502"), "{line}");
+        assert!(line.contains("route=\"/dead\"") && line.contains("phase=\"connect\""), "{line}");
+        // Rejections are the client's fault, and have no warning.
+        client.send("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let rejected = client.response();
+        let line = line_of("DEBUG", rejected.field("x-request-id").unwrap());
+        assert!(line.contains("ended=Rejected(Method)") && line.contains("status=405"), "{line}");
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+        let refused = client.response();
+        let line = line_of("DEBUG", refused.field("x-request-id").unwrap());
+        assert!(line.contains("cause=\"host-repeated\""), "{line}");
+    }
+
+    fn a_slow_upload_has_a_line(io) {
+        keep_lines();
+        let upstream = silent();
+        let mut options = Options::default();
+        options.limits.body_rate_grace = Duration::from_millis(50);
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let id = format!("slow-{io:?}");
+        let answer = send(&proxy, "POST", "Content-Length: 9\r\n", &id);
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        let line = line_of("DEBUG", &id);
+        assert!(line.contains("ended=RequestContent(TimedOut)"), "{line}");
+    }
+
+    fn a_cut_off_response_has_a_line(io) {
+        keep_lines();
+        let part = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf";
+        let id = format!("cut-off-{io:?}");
+        let upstream = post_to(io, part, &id);
+        let line = line_of("WARN", &id);
+        assert!(line.contains("response cut off") && line.contains("phase=\"relay\""), "{line}");
+        assert!(line.contains(&upstream), "{line}");
+    }
+
+    fn a_tunnel_that_is_cut_off_has_a_line(io) {
+        keep_lines();
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.head();
+            peer.send(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n",
+            );
+            peer.exactly(1);
+        });
+        let mut options = Options::default();
+        options.client.limits.stream_idle_timeout = Duration::from_millis(50);
+        options.limits.stream_idle_timeout = Duration::from_millis(50);
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let id = format!("tunnel-{io:?}");
+        send(&proxy, "GET", "Upgrade: chat\r\nConnection: upgrade\r\n", &id);
+        line_of(" ", &id);
+    }
+
+    fn a_large_head_leaves_its_path_and_id(io) {
+        keep_lines();
+        let upstream = silent();
+        let mut options = Options::default();
+        options.client.response_timeout = Duration::from_millis(50);
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let id = format!("large-{io:?}");
+        let fields = format!("X-Large: {}\r\nContent-Length: 0\r\n", "x".repeat(20_000));
+        let answer = send(&proxy, "POST", &fields, &id);
+        assert!(answer.contains(&id), "{answer}");
+        let line = line_of("WARN", &id);
+        assert!(line.contains("path=/x") && line.contains("method=\"POST\""), "{line}");
+    }
+
+    fn the_lines_of_a_cause_are_limited(io) {
+        keep_lines();
+        let url = format!("http://{}", refusing_address());
+        let proxy = Proxy::to(io, &[&url]);
+        let mut client = proxy.client();
+        let begun = std::time::Instant::now();
+        for _ in 0..100 {
+            assert_eq!(client.get("/").status, 502);
+        }
+        // The hundredth may come in a later second.
+        let windows = usize::try_from(begun.elapsed().as_secs()).unwrap() + 1;
+        let of_this_upstream = format!("upstream=\"{url}\"");
+        let lines = LINES.lock().unwrap();
+        let is_it = |line: &&String| line.contains("WARN") && line.contains(&of_this_upstream);
+        let written = lines.iter().filter(is_it).count();
+        assert!((10..=10 * windows).contains(&written), "{written} in {windows} s");
+    }
+}
+
+#[test]
+fn memory_for_heads_that_ran_out_has_a_line() {
+    keep_lines();
+    let upstream = silent();
+    let mut options = Options::default();
+    options.limits.heads_bytes_max = 50_000;
+    let proxy = Proxy::with(IoChoice::Epoll, &[&upstream.url()], options);
+    let large = "x".repeat(20_000);
+    let request = format!("GET /x HTTP/1.1\r\nHost: a\r\nX-Large: {large}\r\n\r\n");
+    let mut first = proxy.peer();
+    first.send(&request);
+    eventually("the first is sent", || upstream.heads().len() == 1);
+    let mut client = proxy.client();
+    client.send(&request);
+    let refused = client.response();
+    assert_eq!(refused.status, 503);
+    let line = line_of("WARN", refused.field("x-request-id").unwrap());
+    assert!(line.contains("cause=\"heads-memory\""), "{line}");
+}

@@ -1,0 +1,234 @@
+//! The log on standard error.
+//!
+//! A thread of its own writes it. If nobody reads standard error, that thread waits and lines are
+//! dropped and counted, while the cores and the thread that handles signals go on.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Bytes that wait to be written; lines beyond them are dropped.
+const WAITING_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long the end of the program waits for the last lines.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long to wait before writing to a full pipe that does not block.
+const FULL_PAUSE: Duration = Duration::from_millis(10);
+
+static STDERR: LazyLock<Arc<Queue>> = LazyLock::new(Arc::default);
+
+/// Writes the waiting lines when it is dropped, for at most a second.
+#[derive(Debug)]
+#[must_use = "the last lines are written when it is dropped"]
+pub struct LogGuard(());
+
+/// Writes events that pass the filter to standard error, unless the program has set a subscriber.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn to_stderr<F>(filter: F) -> io::Result<LogGuard>
+where
+    F: Layer<tracing_subscriber::Registry> + Send + Sync,
+{
+    if !tracing::dispatcher::has_been_set() {
+        let queue = Arc::clone(&STDERR);
+        thread::Builder::new()
+            .name("blitz-log".into())
+            .spawn(move || queue.write_to(io::stderr()))?;
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(|| &**STDERR)
+            .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+        // Another thread may have set a subscriber meanwhile.
+        let _ = tracing_subscriber::registry()
+            .with(filter)
+            .with(lines)
+            .try_init();
+    }
+    Ok(LogGuard(()))
+}
+
+/// Lines that were dropped because standard error was not read.
+#[must_use]
+pub fn dropped_lines() -> u64 {
+    STDERR.dropped.load(Ordering::Relaxed)
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        STDERR.flush(FLUSH_TIMEOUT);
+    }
+}
+
+/// Lines between the threads that log and the one that writes.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+    dropped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    is_writing: bool,
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.waiting();
+        if waiting.lines.len() + line.len() > WAITING_BYTES_MAX {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let was_empty = waiting.lines.is_empty();
+        waiting.lines.extend_from_slice(line);
+        drop(waiting);
+        if was_empty {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Writes lines for as long as the process lives.
+    fn write_to(&self, mut output: impl Write) {
+        let mut lines = Vec::new();
+        loop {
+            let mut waiting = self.waiting();
+            waiting.is_writing = false;
+            self.changed.notify_all();
+            while waiting.lines.is_empty() {
+                waiting = match self.changed.wait(waiting) {
+                    Ok(waiting) => waiting,
+                    Err(error) => error.into_inner(),
+                };
+            }
+            waiting.is_writing = true;
+            mem::swap(&mut lines, &mut waiting.lines);
+            drop(waiting);
+            write_all(&mut output, &lines);
+            lines.clear();
+        }
+    }
+
+    fn flush(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let mut waiting = self.waiting();
+        while waiting.is_writing || !waiting.lines.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            waiting = match self.changed.wait_timeout(waiting, left) {
+                Ok((waiting, _)) => waiting,
+                Err(error) => error.into_inner().0,
+            };
+        }
+    }
+}
+
+/// Writes everything, to a pipe that another process has made non-blocking as well. There is nobody
+/// who could be told of other errors.
+fn write_all(output: &mut impl Write, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match output.write(bytes) {
+            Ok(0) => return,
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(FULL_PAUSE),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Each event arrives in one call.
+impl Write for &Queue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Queue {
+    type Writer = &'a Queue;
+
+    fn make_writer(&'a self) -> &'a Queue {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    use super::*;
+
+    /// An output that accepts a write only when the test receives it.
+    struct Slow(SyncSender<Vec<u8>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let part = &bytes[..bytes.len().min(100_000)];
+            self.0
+                .send(part.to_vec())
+                .map_err(|_| io::Error::from(ErrorKind::BrokenPipe))?;
+            Ok(part.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start() -> (Arc<Queue>, Receiver<Vec<u8>>) {
+        let queue = Arc::new(Queue::default());
+        let (sender, receiver) = sync_channel(0);
+        let writes = Arc::clone(&queue);
+        thread::spawn(move || writes.write_to(Slow(sender)));
+        (queue, receiver)
+    }
+
+    #[test]
+    fn lines_are_written_whole_and_in_order_or_dropped_and_counted() {
+        let (queue, output) = start();
+        let line = |number: usize| format!("{number:0>999}\n");
+        let lines = 3000;
+        (0..lines).for_each(|number| queue.push(line(number).as_bytes()));
+        let dropped = queue.dropped.load(Ordering::Relaxed) as usize;
+        assert!((1..lines).contains(&dropped), "{dropped}");
+        let mut written = Vec::new();
+        while written.len() < (lines - dropped) * 1000 {
+            written.extend(output.recv_timeout(Duration::from_secs(10)).unwrap());
+        }
+        let written = String::from_utf8(written).unwrap();
+        let numbers: Vec<usize> = written.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(numbers.len(), lines - dropped);
+        assert!(numbers.is_sorted());
+        queue.flush(Duration::from_secs(10));
+        assert!(queue.waiting().lines.is_empty());
+    }
+
+    #[test]
+    fn an_output_that_nobody_reads_holds_nothing_up() {
+        let (queue, _output) = start();
+        let before = Instant::now();
+        queue.push(b"a line\n");
+        queue.flush(Duration::from_millis(50));
+        let waited = before.elapsed();
+        assert!((50..5000).contains(&waited.as_millis()), "{waited:?}");
+    }
+}
