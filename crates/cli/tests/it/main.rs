@@ -4,6 +4,7 @@
 
 mod doctor;
 mod https;
+mod log;
 mod run;
 mod usage_errors;
 mod version;

@@ -1,0 +1,104 @@
+//! The log on standard error.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Instant;
+
+use blitz_testing::{Client, IO_TIMEOUT, refusing_address};
+
+/// A running `blitz`, killed when dropped.
+struct Running {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn start(flags: &[&str]) -> Running {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
+            .args(["run", "--listen", "127.0.0.1:0", "--cores", "1"])
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let address = stdout.lines().map_while(Result::ok).find_map(|line| {
+            let url = line.trim().strip_prefix("listening on")?.trim();
+            url.strip_prefix("http://")?.parse().ok()
+        });
+        Running {
+            child,
+            address: address.expect("the start message has the address"),
+        }
+    }
+
+    fn stderr(&mut self) -> ChildStderr {
+        self.child.stderr.take().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads lines in the background.
+fn lines_of(stderr: ChildStderr) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let read = BufReader::new(stderr).lines().map_while(Result::ok);
+        read.map_while(|line| sender.send(line).ok()).for_each(drop);
+    });
+    lines
+}
+
+/// The next line with this text.
+fn line_with(lines: &Receiver<String>, text: &str) -> String {
+    let deadline = Instant::now() + IO_TIMEOUT;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let line = lines.recv_timeout(left);
+        match line {
+            Ok(line) if line.contains(text) => return line,
+            Ok(_) => {}
+            Err(error) => panic!("no line with {text:?}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_failure_is_logged_and_counted_in_the_summary() {
+    let to = format!("http://{}", refusing_address());
+    let mut running = Running::start(&["--to", &to, "--log-summary", "1s"]);
+    let lines = lines_of(running.stderr());
+    let failed = Client::connect(running.address).get("/x");
+    assert_eq!(failed.status, 502);
+    let line = line_with(&lines, failed.field("x-request-id").unwrap());
+    assert!(line.contains(" WARN ") && line.contains(&to), "{line}");
+    let summary = line_with(&lines, "in the last 1s:");
+    assert!(summary.contains(" INFO "), "{summary}");
+    assert!(summary.contains(" connection_refused=1 "), "{summary}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_no_request_up() {
+    for io in ["auto", "epoll"] {
+        let flags = ["--io", io, "--log", "debug", "--log-summary", "1s"];
+        let mut running = Running::start(&flags);
+        let mut client = Client::connect(running.address);
+        // More than the pipe and the queue have room for.
+        for _ in 0..8_000 {
+            assert_eq!(client.get("/hello").status, 200);
+        }
+        let lines = lines_of(running.stderr());
+        line_with(&lines, "log_lines_dropped=");
+        // Later lines are written again.
+        client.get("/later");
+        line_with(&lines, "/later");
+    }
+}
