@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use alone::is_alone;
 pub use client::{Client, Response};
-pub use refusing::{refuse_connections_at, refusing_address};
+pub use refusing::refusing_address;
 pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};
 pub use upstream::{Request, Upstream};

@@ -1,25 +1,15 @@
-use std::io;
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 
-/// A loopback address that refuses connections until the process ends.
-///
-/// The port of a listener that was closed would do so only until another test gets the same port.
+/// A loopback address that refuses connections until the process ends: it is bound, and nobody
+/// listens there. The port of a closed listener could be given to another test.
 pub fn refusing_address() -> SocketAddr {
-    refuse_connections_at((Ipv4Addr::LOCALHOST, 0).into()).expect("a port is free")
-}
-
-/// Binds `address` until the process ends and does not listen there; returns it with its port.
-///
-/// # Errors
-///
-/// The port is in use.
-pub fn refuse_connections_at(address: SocketAddr) -> io::Result<SocketAddr> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.bind(&address.into())?;
-    let bound = socket.local_addr()?.as_socket();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&any.into()).expect("a port is free");
+    let address = socket.local_addr().expect("it is bound").as_socket();
     mem::forget(socket);
-    Ok(bound.expect("an IP address"))
+    address.expect("an IP address")
 }
