@@ -106,7 +106,7 @@ fn stalled_streams_hold_bounded_memory_and_others_continue() {
     on_each_driver(|io| {
         with_server(io, Limits::default(), async |upstream| {
             let mut stalled = stalled(&upstream).await;
-            assert!(held() < 46 << 20, "{} KiB are held", held() >> 10);
+            assert!(held() < 48 << 20, "the reserve is in use");
             let before = blitz_http::counters().streams_shed;
             others(&upstream).await;
             assert_eq!(blitz_http::counters().streams_shed, before);
