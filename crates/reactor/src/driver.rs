@@ -32,7 +32,7 @@ pub(crate) use self::notify::{Notifier, RingHandle};
 pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Event, Received};
 pub(crate) use self::system::{
-    Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener,
+    EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener,
     enlarge_descriptor_table, is_aborted_by_peer, is_cancelled, pin_to, processors,
     raise_descriptor_limit, reserve, set_processors, trim_heap,
 };

@@ -69,6 +69,7 @@ pub struct Cores {
     counters: Vec<Arc<CounterCells>>,
     driver: DriverKind,
     fallback: Option<String>,
+    sockets_max: usize,
 }
 
 /// The first message of a core's thread: its core is open, or the error.
@@ -123,12 +124,14 @@ where
         counters: Vec::new(),
         driver: DriverKind::Epoll,
         fallback: None,
+        sockets_max: 0,
     };
     // No core runs before all are open: on an error the senders are dropped, and the threads end.
     let mut starters = Vec::new();
     for index in 0..count {
         let settings = config.settings(index, count);
         cores.counters.push(Arc::clone(&settings.counters));
+        cores.sockets_max = settings.sockets_max;
         let processor = config.pin.then(|| processors[index % processors.len()]);
         let (opened, was_opened) = mpsc::sync_channel::<Opened>(1);
         let (starter, start) = mpsc::sync_channel::<()>(1);
@@ -175,6 +178,11 @@ impl Cores {
     /// Why [`IoChoice::Auto`] chose epoll, as a message for people; `None` if it did not.
     pub fn fallback_reason(&self) -> Option<&str> {
         self.fallback.as_deref()
+    }
+
+    /// The limit of sockets of each core (rule 20).
+    pub fn sockets_max(&self) -> usize {
+        self.sockets_max
     }
 
     /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
@@ -264,6 +272,11 @@ pub fn charge(bytes: usize) {
 /// Takes back a [`charge`]. Does nothing on a thread whose reactor has ended.
 pub fn discharge(bytes: usize) {
     core::try_with(|core| core.pool.discharge(bytes));
+}
+
+/// Whether the calling core is at its limit of sockets, or was recently (rule 20), and that limit.
+pub fn sockets_limit() -> (bool, usize) {
+    core::with(|core| (core.sockets().table.is_evicting(), core.sockets_max))
 }
 
 /// The number of open sockets of the calling core.

@@ -70,9 +70,16 @@ impl Server {
         io: IoChoice,
         options: impl Fn() -> ServeOptions + Send + Sync + 'static,
     ) -> Server {
+        Server::with_config(&config(io), options)
+    }
+
+    pub(crate) fn with_config(
+        config: &Config,
+        options: impl Fn() -> ServeOptions + Send + Sync + 'static,
+    ) -> Server {
         let (ready, is_ready) = mpsc::channel();
         let options = Arc::new(options);
-        let cores = blitz_http::start(&config(io), move |_| {
+        let cores = blitz_http::start(config, move |_| {
             let (options, ready) = (Arc::clone(&options), ready.clone());
             async move {
                 let listener = Listener::bind(&any_port()).expect("a port is free");

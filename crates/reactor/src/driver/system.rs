@@ -47,6 +47,9 @@ pub(crate) struct Listening {
 /// The error number of a socket that was shed for lack of receive buffers.
 pub(crate) const NO_BUFFERS: i32 = libc::ENOBUFS;
 
+/// The error of operations on a socket that was evicted.
+pub(crate) const EVICTED: i32 = libc::ECONNABORTED;
+
 /// Whether accepting failed because the peer closed the connection before it was accepted.
 pub(crate) fn is_aborted_by_peer(error: i32) -> bool {
     matches!(error, libc::ECONNABORTED | libc::EINTR | libc::EPROTO)
