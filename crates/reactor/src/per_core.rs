@@ -1,4 +1,4 @@
-//! One pinned thread per core; cores share no state.
+//! One thread per core; cores share no state.
 
 use std::future::Future;
 use std::io;
@@ -20,8 +20,8 @@ pub struct Config {
     pub io: IoChoice,
     /// Number of cores; 0 means one per processor that the process may run on.
     pub cores: usize,
-    /// Pin each thread to its processor.
-    pub pin: bool,
+    /// Whether each thread is pinned to a processor.
+    pub pin: Pinning,
     /// With this many sockets a core pauses accepting; 0 means 90 % of the descriptors that the process
     /// may open, divided by the number of cores (rule 20).
     pub sockets_max: usize,
@@ -31,12 +31,35 @@ pub struct Config {
     pub seed: Option<u64>,
 }
 
+/// Whether each core's thread runs on one processor only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pinning {
+    /// If the process has as many cores as processors that it may run on. With fewer, several processes
+    /// that start alike would share the same processors.
+    #[default]
+    Auto,
+    /// Always; cores beyond the number of processors share them.
+    On,
+    /// Never: the kernel moves threads between the processors that the process may run on.
+    Off,
+}
+
+impl Pinning {
+    fn applies(self, cores: usize, processors: usize) -> bool {
+        match self {
+            Pinning::Auto => cores == processors,
+            Pinning::On => true,
+            Pinning::Off => false,
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
             io: IoChoice::Auto,
             cores: 0,
-            pin: true,
+            pin: Pinning::Auto,
             sockets_max: 0,
             lingering: Lingering::default(),
             seed: None,
@@ -132,7 +155,8 @@ where
         let settings = config.settings(index, count);
         cores.counters.push(Arc::clone(&settings.counters));
         cores.sockets_max = settings.sockets_max;
-        let processor = config.pin.then(|| processors[index % processors.len()]);
+        let is_pinned = config.pin.applies(count, processors.len());
+        let processor = is_pinned.then(|| processors[index % processors.len()]);
         let (opened, was_opened) = mpsc::sync_channel::<Opened>(1);
         let (starter, start) = mpsc::sync_channel::<()>(1);
         let main = Arc::clone(main);

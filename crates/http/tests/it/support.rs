@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{
     Address, BodyLength, Chunk, Config, Cores, Counters, Drain, Exchange, IoChoice, Listener, Name,
-    Part, Pooled, ResponseHead, Scheme, ServeOptions, Status, counters, serve, service_fn,
+    Part, Pinning, Pooled, ResponseHead, Scheme, ServeOptions, Status, counters, serve, service_fn,
 };
 
 /// Maximum wait for an event that should happen at once.
@@ -37,7 +37,7 @@ pub(crate) fn config(io: IoChoice) -> Config {
     Config {
         io,
         cores: 1,
-        pin: false,
+        pin: Pinning::Off,
         ..Config::default()
     }
 }
