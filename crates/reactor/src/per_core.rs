@@ -117,7 +117,9 @@ where
         io,
         ..config.clone()
     };
-    match start_with(&with(IoChoice::Uring), &main) {
+    let on_uring =
+        driver::survives_io_uring().and_then(|()| start_with(&with(IoChoice::Uring), &main));
+    match on_uring {
         Ok(cores) => Ok(cores),
         Err(reason) => {
             let cores = start_with(&with(IoChoice::Epoll), &main)?;

@@ -4,6 +4,7 @@ mod address;
 mod event;
 mod memory;
 mod process;
+mod seccomp;
 mod send;
 mod unix;
 mod workers;
@@ -24,6 +25,7 @@ pub(crate) use self::memory::{Mapping, trim_heap};
 pub(crate) use self::process::{
     enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
 };
+pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors};
 pub(crate) use self::unix::UnixListener;
 pub(crate) use self::workers::{Job, set_processors, submit};
