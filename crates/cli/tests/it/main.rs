@@ -4,6 +4,7 @@
 
 mod doctor;
 mod https;
+mod process_limits;
 mod run;
 mod usage_errors;
 mod version;

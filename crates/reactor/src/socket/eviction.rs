@@ -220,5 +220,7 @@ fn may_be_idle(entry: &SocketEntry) -> bool {
         Role::Owned => entry.awaits_request,
         Role::Finishing { .. } | Role::Resetting | Role::Closing => false,
     };
-    waits && !entry.is_evicted && (entry.sending.fin == Fin::No || !matches!(entry.role, Role::Owned))
+    waits
+        && !entry.is_evicted
+        && (entry.sending.fin == Fin::No || !matches!(entry.role, Role::Owned))
 }

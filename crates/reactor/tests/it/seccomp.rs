@@ -33,7 +33,10 @@ fn filters_that_kill_for_io_uring_are_survived() {
 /// Docker's profile: the kernel answers EPERM.
 #[test]
 fn filters_that_do_not_kill_are_left_to_the_driver() {
-    let ran = run_filtered(libc::SYS_io_uring_setup, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    let ran = run_filtered(
+        libc::SYS_io_uring_setup,
+        libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+    );
     assert!(ran.contains("io_uring is forbidden here"), "{ran}");
     let ran = run_filtered(libc::SYS_io_uring_setup, libc::SECCOMP_RET_ALLOW);
     assert!(ran.contains("driver: io_uring"), "{ran}");
@@ -41,7 +44,12 @@ fn filters_that_do_not_kill_are_left_to_the_driver() {
 
 fn run_filtered(call: libc::c_long, action: u32) -> String {
     let ran = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "seccomp::a_process_with_a_filter", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "seccomp::a_process_with_a_filter",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(FILTERED, call.to_string())
         .env(ACTION, action.to_string())
         .output()
@@ -85,7 +93,10 @@ fn a_process_with_a_filter() {
         client.read_exact(&mut [0; 2]).unwrap();
     }
     println!("driver: {} {:?}", cores.driver(), cores.fallback_reason());
-    let kills = !matches!(action & 0xffff_0000, libc::SECCOMP_RET_ERRNO | libc::SECCOMP_RET_ALLOW);
+    let kills = !matches!(
+        action & 0xffff_0000,
+        libc::SECCOMP_RET_ERRNO | libc::SECCOMP_RET_ALLOW
+    );
     if kills {
         assert_eq!(cores.driver(), DriverKind::Epoll);
         let reason = cores.fallback_reason().unwrap();
@@ -119,7 +130,11 @@ fn install(call: u32, action: u32) {
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(
-            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter),
+            libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const filter
+            ),
             0
         );
     }

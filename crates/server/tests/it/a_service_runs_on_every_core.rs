@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use blitz::serving::{self, EndError, ListenerConfig, StartError};
 use blitz_http::{
-    Address, Config, Drain, Exchange, Pinning, Pooled, ServeOptions, Service, Signals, Status, service_fn,
+    Address, Config, Drain, Exchange, Pinning, Pooled, ServeOptions, Service, Signals, Status,
+    service_fn,
 };
 use blitz_testing::{Client, IO_TIMEOUT};
 

@@ -49,7 +49,12 @@ pub(crate) async fn run_exchanges<S: Service>(
     let mut served: u32 = 0;
     loop {
         let mut since = None;
-        let arrived = poll_fn(|cx| conn.driver.borrow_mut().poll_request(&mut since, served != 0, cx)).await;
+        let arrived = poll_fn(|cx| {
+            conn.driver
+                .borrow_mut()
+                .poll_request(&mut since, served != 0, cx)
+        })
+        .await;
         let (request, length) = match arrived {
             Arrived::Request(request, length) => (request, length),
             Arrived::Switch(switch) => return Disposition::Switch(switch),

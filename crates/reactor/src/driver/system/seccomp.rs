@@ -101,7 +101,9 @@ fn outcome_of(child: libc::pid_t, descriptor: &OwnedFd) -> io::Result<()> {
         check(libc::waitpid(child, &raw mut status, libc::__WALL))
     };
     if !is_over {
-        return Err(refused("a trial of io_uring in a child process did not end"));
+        return Err(refused(
+            "a trial of io_uring in a child process did not end",
+        ));
     }
     match waited {
         Ok(_) if libc::WIFEXITED(status) => Ok(()),
@@ -135,6 +137,8 @@ impl BlockedSignals {
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
         // SAFETY: the set is live.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
+        };
     }
 }
