@@ -11,7 +11,7 @@ use blitz::serving::{self, EndError, ListenerConfig, Tick};
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
-use blitz_http::{Address, Config, IoChoice, Limits, Signals};
+use blitz_http::{Address, Config, IoChoice, Limits, Pinning, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -94,6 +94,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
     cores: Option<usize>,
 
+    /// Pin each core's thread to a processor; auto does so if there are as many cores as processors that
+    /// the process may use
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Pin::Auto)]
+    pin: Pin,
+
     /// I/O driver; auto chooses io_uring if the kernel allows it
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     io: Io,
@@ -110,6 +115,13 @@ pub(crate) struct RunArguments {
 /// How long a half-closed client is kept; `None` means without limit.
 #[derive(Debug, Clone, Copy)]
 struct Grace(Option<Duration>);
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Pin {
+    Auto,
+    On,
+    Off,
+}
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Io {
@@ -251,6 +263,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
     let config = Config {
         io: arguments.io.into(),
         cores: arguments.cores.unwrap_or_default(),
+        pin: arguments.pin.into(),
         ..Config::default()
     };
     let options = Options {
@@ -365,6 +378,16 @@ fn log_to_stderr(level: LevelFilter) -> io::Result<LogGuard> {
         .with_default(level.min(LevelFilter::WARN))
         .with_target("blitz", level);
     log::to_stderr(filter)
+}
+
+impl From<Pin> for Pinning {
+    fn from(pin: Pin) -> Pinning {
+        match pin {
+            Pin::Auto => Pinning::Auto,
+            Pin::On => Pinning::On,
+            Pin::Off => Pinning::Off,
+        }
+    }
 }
 
 impl From<Io> for IoChoice {

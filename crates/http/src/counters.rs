@@ -37,6 +37,8 @@ pub struct Counters {
     pub heads_refused: u64,
     /// Idle connections closed at their deadline.
     pub idle_timeouts: u64,
+    /// Idle client connections closed in favour of new ones, at the limit of sockets (rule 20).
+    pub evicted: u64,
     /// Request bodies below the minimum rate (408).
     pub body_timeouts: u64,
     /// Connections closed because the peer took no bytes for too long.
@@ -89,6 +91,7 @@ impl Counters {
         streams_shed: 0,
         heads_refused: 0,
         idle_timeouts: 0,
+        evicted: 0,
         body_timeouts: 0,
         send_stalls: 0,
         tunnel_timeouts: 0,
@@ -124,6 +127,7 @@ impl Counters {
         self.streams_shed += other.streams_shed;
         self.heads_refused += other.heads_refused;
         self.idle_timeouts += other.idle_timeouts;
+        self.evicted += other.evicted;
         self.body_timeouts += other.body_timeouts;
         self.send_stalls += other.send_stalls;
         self.tunnel_timeouts += other.tunnel_timeouts;

@@ -579,7 +579,7 @@ impl Resume for Endpoint {
                 return Upstream(self).resume(conn, idle.parked.unpark(socket), cause);
             }
         };
-        let is_late = matches!(cause, Cause::Expired);
+        let is_lost = !matches!(cause, Cause::Expired | Cause::Evicted);
         if let Some(transport) = Endpoint::receive_idle(idle.parked, socket, cause) {
             let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self);
             let parked = transport.park(resume, tag, self.pool.options.idle_timeout);
@@ -592,7 +592,7 @@ impl Resume for Endpoint {
         }
         drop(all);
         self.pool.decrement_idle();
-        if !is_late {
+        if is_lost {
             count(|counters| counters.upstream_idle_lost += 1);
         }
     }

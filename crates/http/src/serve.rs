@@ -5,6 +5,7 @@
 
 mod preface;
 mod secure;
+mod shortage;
 mod streams;
 
 use std::cell::RefCell;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use blitz_reactor::{Address, Cause, Listener, Parked, Resume, Slice, Socket, TaskKey};
 use slab::Slab;
 
+use self::shortage::count_idle_end;
 use self::streams::IS_MULTIPLEXED;
 use crate::conn::{exclusive, first_bytes, multiplexed};
 use crate::counters::count;
@@ -98,7 +100,11 @@ impl<S: Service> Acceptor<S> {
         let mut accept = pin!(listener.accept());
         poll_fn(|cx| match self.options.drain.poll_changed(cx, None) {
             Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => accept.as_mut().poll(cx).map(Some),
+            Poll::Pending => {
+                let accepted = accept.as_mut().poll(cx).map(Some);
+                shortage::warn_at_limit();
+                accepted
+            }
         })
         .await
     }
@@ -166,9 +172,7 @@ impl<S: Service> Acceptor<S> {
     fn close_plain(&self, socket: Socket, key: usize, cause: &Cause) {
         // Other causes are FIN, after which the last response may still be in the socket's queue
         // (rule 16), and errors, after which nothing can be sent.
-        if matches!(cause, Cause::Expired) {
-            count(|counters| counters.idle_timeouts += 1);
-        }
+        count_idle_end(cause);
         self.remove(key);
         socket.finish();
     }

@@ -138,6 +138,13 @@ impl Transport {
         self.socket().note_held(bytes);
     }
 
+    /// Declares that the rest of a request's head is awaited, of the next request since the connection
+    /// was parked if `is_next`: it may be evicted (rule 20).
+    #[cold]
+    pub(crate) fn await_request(&self, is_next: bool) {
+        self.socket().await_request(is_next);
+    }
+
     /// The time at which the kernel last took a byte, or the oldest queued byte was queued.
     pub(crate) fn send_progress(&self) -> Instant {
         self.socket().send_progress()
@@ -244,7 +251,27 @@ impl Transport {
         }
     }
 
-    /// As [`Transport::park`], but at most until the deadline of the previous parking.
+    /// As [`Transport::park`], for a connection that has been idle since before (rule 20).
+    #[cold]
+    pub(crate) fn park_idle(
+        self,
+        resume: Rc<dyn Resume>,
+        tag: u64,
+        within: Duration,
+    ) -> ParkedTransport {
+        match self {
+            Transport::Plain(socket) => {
+                ParkedTransport::Plain(socket.park_idle(resume, tag, within))
+            }
+            Transport::Tls(mut secure) => {
+                let parked = secure.take_socket().park_idle(resume, tag, within);
+                secure.socket = SocketState::Parked(parked);
+                ParkedTransport::Tls(secure)
+            }
+        }
+    }
+
+    /// As [`Transport::park_idle`], but at most until the deadline of the previous parking.
     #[cold]
     pub(crate) fn park_again(
         self,

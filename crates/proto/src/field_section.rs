@@ -26,6 +26,7 @@ pub(crate) use policy::{is_malformed, line_problem};
 pub(crate) struct FieldSectionLimits {
     pub(crate) head_bytes_max: usize,
     pub(crate) fields_max: usize,
+    pub(crate) response_fields_max: usize,
     path_bytes_max: usize,
     pub(crate) trailer_bytes_max: usize,
     pub(crate) trailer_fields_max: usize,
@@ -36,6 +37,7 @@ impl FieldSectionLimits {
         FieldSectionLimits {
             head_bytes_max: limits.head_bytes_max,
             fields_max: limits.fields_max,
+            response_fields_max: limits.response_fields_max,
             path_bytes_max: limits.request_line_bytes_max,
             trailer_bytes_max: limits.trailer_bytes_max,
             trailer_fields_max: limits.trailer_fields_max,

@@ -8,8 +8,10 @@ use std::time::Duration;
 pub struct Limits {
     /// Bytes of a header section, the request line not included; beyond: 431.
     pub head_bytes_max: usize,
-    /// Field lines of a header section; beyond: 431.
+    /// Field lines of a request's header section; beyond: 431.
     pub fields_max: usize,
+    /// Field lines of a response's header section; beyond: 502.
+    pub response_fields_max: usize,
     /// Bytes of a request or status line; beyond: 414 or 502.
     pub request_line_bytes_max: usize,
     /// Empty lines tolerated before a request line (RFC 9112, section 2.2); beyond: 400.
@@ -173,6 +175,7 @@ impl Default for Limits {
         Limits {
             head_bytes_max: 32 * KIB,
             fields_max: 100,
+            response_fields_max: 200,
             request_line_bytes_max: 8 * KIB,
             empty_lines_max: 2,
             chunk_line_bytes_max: 256,

@@ -299,11 +299,27 @@ impl Core {
 
     /// Resumes the sockets that were readable when they were parked, each at most once per turn.
     fn resume_waiting(&self) {
+        if self.sockets.borrow().is_eviction_due() {
+            self.evict_idle();
+        }
         let waiting = self.sockets.borrow().resumes_waiting();
         for _ in 0..waiting {
             let action = self.sockets().next_parked_readable();
             self.guard(|| action.run());
         }
+    }
+
+    /// Evicts sockets in favour of new ones (rule 20).
+    #[cold]
+    fn evict_idle(&self) {
+        let due = self.sockets().evictions_due();
+        for _ in 0..due {
+            let Some(action) = self.sockets().evict_next() else {
+                break;
+            };
+            self.guard(|| action.run());
+        }
+        self.sockets().end_evictions();
     }
 
     fn fire_timers(&self) {

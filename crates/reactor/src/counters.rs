@@ -66,6 +66,8 @@ counters! {
     accepted,
     /// Pauses of accepting, at the limit of sockets or for lack of descriptors.
     accept_paused,
+    /// Idle connections that were closed in favour of new ones.
+    evicted,
     /// Bytes received.
     received_bytes,
     /// Bytes that the kernel accepted for sending.

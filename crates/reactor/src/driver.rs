@@ -32,9 +32,9 @@ pub(crate) use self::notify::{Notifier, RingHandle};
 pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Event, Received};
 pub(crate) use self::system::{
-    Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener,
+    EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener,
     enlarge_descriptor_table, is_aborted_by_peer, is_cancelled, pin_to, processors,
-    raise_descriptor_limit, reserve, set_processors, trim_heap,
+    raise_descriptor_limit, reserve, set_processors, survives_io_uring, trim_heap,
 };
 pub(crate) use self::wait_policy::WaitPolicy;
 
@@ -126,7 +126,12 @@ macro_rules! if_simulated {
 impl Driver {
     /// Opens the chosen driver.
     pub(crate) fn open(choice: IoChoice, pool: &Rc<Pool>, mailbox: &Mailbox) -> io::Result<Driver> {
-        if choice != IoChoice::Epoll {
+        let may_try = match choice {
+            IoChoice::Auto => survives_io_uring().is_ok(),
+            IoChoice::Uring => true,
+            IoChoice::Epoll => false,
+        };
+        if may_try {
             match uring::Uring::open(pool, mailbox) {
                 Ok(uring) => return Ok(Driver::Uring(Box::new(uring))),
                 Err(error) if choice == IoChoice::Uring => return Err(error),

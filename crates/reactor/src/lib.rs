@@ -62,8 +62,8 @@ pub use executor::{
     PoolFuture, TaskKey, blocking, consume_admission, poll_admission, spawn, spawn_now, yield_now,
 };
 pub use per_core::{
-    Config, Cores, block_on, charge, core_index, counters, discharge, fair_share, sockets_open,
-    start,
+    Config, Cores, Pinning, block_on, charge, core_index, counters, discharge, fair_share,
+    sockets_limit, sockets_open, start,
 };
 pub use signal::{Signal, Signals};
 pub use socket::{Address, Cause, Lingering, Listener, Parked, Resume, Socket};

@@ -1,4 +1,4 @@
-//! One pinned thread per core; cores share no state.
+//! One thread per core; cores share no state.
 
 use std::future::Future;
 use std::io;
@@ -20,8 +20,8 @@ pub struct Config {
     pub io: IoChoice,
     /// Number of cores; 0 means one per processor that the process may run on.
     pub cores: usize,
-    /// Pin each thread to its processor.
-    pub pin: bool,
+    /// Whether each thread is pinned to a processor.
+    pub pin: Pinning,
     /// With this many sockets a core pauses accepting; 0 means 90 % of the descriptors that the process
     /// may open, divided by the number of cores (rule 20).
     pub sockets_max: usize,
@@ -31,12 +31,35 @@ pub struct Config {
     pub seed: Option<u64>,
 }
 
+/// Whether each core's thread runs on one processor only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pinning {
+    /// If the process has as many cores as processors that it may run on. With fewer, several processes
+    /// that start alike would share the same processors.
+    #[default]
+    Auto,
+    /// Always; cores beyond the number of processors share them.
+    On,
+    /// Never: the kernel moves threads between the processors that the process may run on.
+    Off,
+}
+
+impl Pinning {
+    fn applies(self, cores: usize, processors: usize) -> bool {
+        match self {
+            Pinning::Auto => cores == processors,
+            Pinning::On => true,
+            Pinning::Off => false,
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
             io: IoChoice::Auto,
             cores: 0,
-            pin: true,
+            pin: Pinning::Auto,
             sockets_max: 0,
             lingering: Lingering::default(),
             seed: None,
@@ -69,6 +92,7 @@ pub struct Cores {
     counters: Vec<Arc<CounterCells>>,
     driver: DriverKind,
     fallback: Option<String>,
+    sockets_max: usize,
 }
 
 /// The first message of a core's thread: its core is open, or the error.
@@ -93,7 +117,9 @@ where
         io,
         ..config.clone()
     };
-    match start_with(&with(IoChoice::Uring), &main) {
+    let on_uring =
+        driver::survives_io_uring().and_then(|()| start_with(&with(IoChoice::Uring), &main));
+    match on_uring {
         Ok(cores) => Ok(cores),
         Err(reason) => {
             let cores = start_with(&with(IoChoice::Epoll), &main)?;
@@ -123,13 +149,16 @@ where
         counters: Vec::new(),
         driver: DriverKind::Epoll,
         fallback: None,
+        sockets_max: 0,
     };
     // No core runs before all are open: on an error the senders are dropped, and the threads end.
     let mut starters = Vec::new();
     for index in 0..count {
         let settings = config.settings(index, count);
         cores.counters.push(Arc::clone(&settings.counters));
-        let processor = config.pin.then(|| processors[index % processors.len()]);
+        cores.sockets_max = settings.sockets_max;
+        let is_pinned = config.pin.applies(count, processors.len());
+        let processor = is_pinned.then(|| processors[index % processors.len()]);
         let (opened, was_opened) = mpsc::sync_channel::<Opened>(1);
         let (starter, start) = mpsc::sync_channel::<()>(1);
         let main = Arc::clone(main);
@@ -175,6 +204,11 @@ impl Cores {
     /// Why [`IoChoice::Auto`] chose epoll, as a message for people; `None` if it did not.
     pub fn fallback_reason(&self) -> Option<&str> {
         self.fallback.as_deref()
+    }
+
+    /// The limit of sockets of each core (rule 20).
+    pub fn sockets_max(&self) -> usize {
+        self.sockets_max
     }
 
     /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
@@ -264,6 +298,11 @@ pub fn charge(bytes: usize) {
 /// Takes back a [`charge`]. Does nothing on a thread whose reactor has ended.
 pub fn discharge(bytes: usize) {
     core::try_with(|core| core.pool.discharge(bytes));
+}
+
+/// Whether the calling core is at its limit of sockets, or was recently (rule 20), and that limit.
+pub fn sockets_limit() -> (bool, usize) {
+    core::with(|core| (core.sockets().table.is_evicting(), core.sockets_max))
 }
 
 /// The number of open sockets of the calling core.

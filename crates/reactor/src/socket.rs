@@ -4,6 +4,7 @@ mod address;
 mod commands;
 mod entry;
 mod events;
+mod eviction;
 mod key;
 mod lingering;
 mod listener;
@@ -177,6 +178,13 @@ impl Socket {
         std::mem::forget(self);
     }
 
+    /// Declares that the owner waits for the rest of a request's head, until it receives again. The
+    /// socket counts as idle since it was last parked or accepted, or since now if `is_next` (rule 20).
+    /// If it is evicted, its operations fail with ECONNABORTED.
+    pub fn await_request(&self, is_next: bool) {
+        core::with(|core| core.sockets().await_request(self.key, is_next));
+    }
+
     /// Parks the socket: the core owns it until bytes, FIN or an error arrive, or the time `within` is
     /// over; then `resume` gets it back, once (rule 5).
     #[inline]
@@ -187,7 +195,16 @@ impl Socket {
         parked
     }
 
-    /// As [`Socket::park`], but at most until the deadline of the previous time.
+    /// As [`Socket::park`], for a socket that has been idle since it was last parked or accepted
+    /// (rule 20).
+    pub fn park_idle(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Parked {
+        core::with(|core| core.sockets().park_idle(self.key, resume, tag, within));
+        let parked = Parked(self.key);
+        std::mem::forget(self);
+        parked
+    }
+
+    /// As [`Socket::park_idle`], but at most until the deadline of the previous time.
     pub fn park_again(self, resume: Rc<dyn Resume>, tag: u64, within: Duration) -> Parked {
         core::with(|core| core.sockets().park_again(self.key, resume, tag, within));
         let parked = Parked(self.key);
@@ -218,6 +235,8 @@ pub enum Cause {
     Ended,
     /// The deadline has passed.
     Expired,
+    /// The core needs the socket's descriptor: the handler closes it (rule 20).
+    Evicted,
 }
 
 /// The key of a parked socket. Dropping the key does not affect the socket.

@@ -22,6 +22,9 @@ use blitz_http::{
 
 pub use crate::certificates::{ValidityWatch, unusable_reason};
 
+/// With a lower limit of sockets per core the start warns.
+const SOCKETS_FEW: usize = 1024;
+
 /// The address and the protocols of a listener.
 #[derive(Debug, Clone)]
 pub struct ListenerConfig {
@@ -145,7 +148,19 @@ pub fn start<S: Service>(
             return Err(error);
         }
     }
+    warn_of_few_sockets(&serving.cores);
     Ok(serving)
+}
+
+fn warn_of_few_sockets(cores: &Cores) {
+    let limit = cores.sockets_max();
+    if limit < SOCKETS_FEW {
+        tracing::warn!(
+            limit,
+            "each core may have few open sockets; raise the limit of open files: LimitNOFILE=65536 in \
+             the unit, --ulimit nofile=65536 for a container, or ulimit -Hn 65536"
+        );
+    }
 }
 
 /// A running service. Dropping this value does not stop it.

@@ -1,4 +1,4 @@
-"""Without free descriptors accepting pauses, uses little CPU, and resumes by itself."""
+"""Without free descriptors new connections replace idle ones, at little CPU, and are served at once."""
 
 import asyncio
 
@@ -27,8 +27,11 @@ async def exhaust(server):
     await asyncio.sleep(1)
     used = server.cpu_seconds() - before
     assert used < 0.3, f"{used:.2f} s of CPU while no connection can be accepted"
-    # Accepted connections are still served.
-    assert await clients[0].get("/hello") == (200, b"Hello, World!")
+    # The newest connections are still served, and another one is.
+    assert await clients[-1].get("/hello") == (200, b"Hello, World!")
+    async with asyncio.timeout(1):
+        async with Client.connected(server.port) as client:
+            assert await client.get("/hello") == (200, b"Hello, World!")
     for client in clients:
         client.writer.close()
     async with asyncio.timeout(5):

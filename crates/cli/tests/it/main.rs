@@ -5,6 +5,7 @@
 mod doctor;
 mod https;
 mod log;
+mod process_limits;
 mod run;
 mod usage_errors;
 mod version;

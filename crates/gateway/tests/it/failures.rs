@@ -3,9 +3,25 @@
 use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
+use blitz_http::{BodyLength, Limits, ResponseHead, Status};
 use blitz_testing::refusing_address;
 
+use crate::h2::H2Upstream;
+use crate::h2_client::Client;
+use crate::h2_peer::H2Peer;
 use crate::support::{Proxy, Upstream, eventually};
+
+/// Responds to each request with `Content-Length` and so many other fields.
+fn many_fields(peer: &mut H2Peer, count: usize) {
+    while let Some((stream, _)) = peer.request() {
+        let mut head = ResponseHead::new(Status::OK);
+        for _ in 0..count {
+            head.fields.append("a", "b");
+        }
+        peer.start(stream, &head, BodyLength::Empty);
+        peer.flush();
+    }
+}
 
 /// Status and `Proxy-Status` if the upstream responds with these bytes and closes.
 fn result_for(io: blitz_http::IoChoice, bytes: &'static str) -> (u16, Option<String>) {
@@ -90,9 +106,42 @@ scenarios! {
     }
 
     fn the_response_has_too_many_fields(io) {
-        let fields = "A: b\r\n".repeat(101);
+        let fields = "A: b\r\n".repeat(201);
         let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").leak();
         assert_eq!(result_for(io, head), error(502, "http_response_header_section_size"));
+        let upstream = H2Upstream::scripted(|_, mut peer| many_fields(&mut peer, 200));
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let answer = proxy.client().get("/");
+        assert_eq!(answer.status, 502);
+        let expected = "blitz; error=http_response_header_section_size";
+        assert!(answer.field("proxy-status").unwrap().starts_with(expected));
+    }
+
+    fn a_response_may_have_more_fields_than_a_request(io) {
+        let fields = "A: b\r\n".repeat(199);
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n");
+        let h1 = Upstream::with_response(head);
+        let h2 = H2Upstream::scripted(|_, mut peer| many_fields(&mut peer, 200 - 1));
+        for (url, count) in [(h1.url(), 199), (h2.url.clone(), 199)] {
+            let proxy = Proxy::to(io, &[&url]);
+            let answer = proxy.client().get("/");
+            assert_eq!(answer.status, 200, "{answer:?}");
+            // Blitz adds Via.
+            let limits = Limits {
+                response_fields_max: 300,
+                ..Limits::default()
+            };
+            let mut client = Client::connect_with(proxy.address, &limits);
+            let answer = client.get("/");
+            assert_eq!(answer.status, Some(Status::OK), "{url}");
+            let received = answer.fields.iter().filter(|(name, _)| name.is("a")).count();
+            assert_eq!(received, count, "{url}");
+        }
+        // Requests keep their limit.
+        let proxy = Proxy::to(io, &[&h1.url()]);
+        let mut client = proxy.client();
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(100)));
+        assert_eq!(client.response().status, 431);
     }
 
     fn an_unrequested_switch_of_protocols_is_a_bad_gateway(io) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use blitz_gateway::{Counters, Gateway, Options, Running};
 use blitz_http::{
-    Address, ClientTls, Config, Exchange, IoChoice, Pooled, Status, TlsSlot, service_fn,
+    Address, ClientTls, Config, Exchange, IoChoice, Pinning, Pooled, Status, TlsSlot, service_fn,
 };
 use blitz_testing::{Client, IO_TIMEOUT};
 use rustls::{ServerConnection, StreamOwned};
@@ -143,7 +143,7 @@ fn config(io: IoChoice) -> Config {
     Config {
         io,
         cores: 1,
-        pin: false,
+        pin: Pinning::Off,
         ..Config::default()
     }
 }

@@ -181,7 +181,7 @@ impl Upstream {
     pub(super) fn resume(self, conn: Rc<Conn<Client>>, mut transport: Transport, cause: Cause) {
         let received = match cause {
             Cause::Received(received) => received,
-            Cause::Expired => return conn.finish(transport),
+            Cause::Expired | Cause::Evicted => return conn.finish(transport),
             Cause::Ended => return count(|counters| counters.upstream_idle_lost += 1),
         };
         let first = match transport.secure_parts() {

@@ -42,6 +42,7 @@ impl<S: Service> Acceptor<S> {
 /// Appends received bytes until they identify the protocol or the peer has closed.
 async fn read_until_detected(socket: &Socket, bytes: &mut Vec<u8>) {
     while first_bytes::may_be_multiplexed(bytes) {
+        socket.await_request(false);
         let Ok(Some(slice)) = socket.recv().await else {
             return;
         };

@@ -4,9 +4,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use blitz_reactor::{Cause, Slice, Socket};
+use blitz_reactor::{Cause, Resume, Slice, Socket};
 
-use super::{Acceptor, ParkedState};
+use super::{Acceptor, ParkedState, count_idle_end};
 use crate::counters::{count, count_refused};
 use crate::exchange::Service;
 use crate::tls::{ReadOutcome, Tls, TlsError};
@@ -40,6 +40,19 @@ impl<S: Service> Acceptor<S> {
         }
         let within = self.idle_timeout(&transport);
         self.park(transport, key, key as u64, within);
+    }
+
+    /// Parks a connection whose handshake is incomplete, or has just been completed.
+    #[inline(never)]
+    fn park_in_handshake(self: &Rc<Self>, transport: Transport, key: usize) {
+        if self.options.drain.is_triggered() || transport.has_ended() {
+            self.remove(key);
+            return transport.finish();
+        }
+        let within = self.idle_timeout(&transport);
+        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
+        let parked = transport.park_idle(me, key as u64, within);
+        self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(parked);
     }
 
     #[inline(always)]
@@ -85,6 +98,12 @@ impl<S: Service> Acceptor<S> {
             }
             (transport, Cause::Received(slice)) => {
                 self.handle_records(transport, key, empty_lines, slice)
+            }
+            (transport, cause @ Cause::Evicted) => {
+                count_idle_end(&cause);
+                self.remove(key);
+                transport.finish();
+                None
             }
             (transport, cause) => {
                 self.count_end(&transport, matches!(cause, Cause::Expired));
@@ -140,7 +159,7 @@ impl<S: Service> Acceptor<S> {
             // Records without content do not restart the idle timeout.
             self.park_again(transport, key, empty_lines);
         } else {
-            self.park_idle(transport, key);
+            self.park_in_handshake(transport, key);
         }
         None
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use blitz_reactor::{Cause, Resume, Slice, Socket};
 
-use super::{Acceptor, ConnectionGuard, ParkedState};
+use super::{Acceptor, ConnectionGuard, ParkedState, count_idle_end};
 use crate::conn::exclusive::Switch;
 use crate::conn::multiplexed;
 use crate::counters::count;
@@ -78,11 +78,16 @@ impl<S: Service> Acceptor<S> {
             self.remove(key);
             return conn.finish(transport);
         }
+        let was_idle = conn.is_idle_since_before();
         let idle = self.idle_timeout(&transport);
         let idle = idle.min(conn.idle_left(self.options.limits.idle_timeout));
         let within = conn.settings_left().map_or(idle, |left| idle.min(left));
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
-        conn.park(transport.park(me, key as u64 | IS_MULTIPLEXED, within));
+        let tag = key as u64 | IS_MULTIPLEXED;
+        conn.park(match was_idle {
+            true => transport.park_idle(me, tag, within),
+            false => transport.park(me, tag, within),
+        });
         self.connections.borrow_mut()[key].parked_state = ParkedState::Multiplexed(conn);
     }
 
@@ -111,9 +116,7 @@ impl<S: Service> Acceptor<S> {
                 conn.close_for_settings_timeout(transport);
             }
             (cause, _) => {
-                if matches!(cause, Cause::Expired) {
-                    count(|counters| counters.idle_timeouts += 1);
-                }
+                count_idle_end(&cause);
                 self.remove(key);
                 conn.finish(transport);
             }

@@ -11,6 +11,7 @@ mod client_exchange;
 mod deadlines;
 mod drain;
 mod early_response;
+mod eviction;
 mod expect_continue;
 mod h2_client;
 #[allow(dead_code, reason = "tests of other crates use the rest")]

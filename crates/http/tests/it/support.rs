@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{
     Address, BodyLength, Chunk, Config, Cores, Counters, Drain, Exchange, IoChoice, Listener, Name,
-    Part, Pooled, ResponseHead, Scheme, ServeOptions, Status, counters, serve, service_fn,
+    Part, Pinning, Pooled, ResponseHead, Scheme, ServeOptions, Status, counters, serve, service_fn,
 };
 
 /// Maximum wait for an event that should happen at once.
@@ -37,7 +37,7 @@ pub(crate) fn config(io: IoChoice) -> Config {
     Config {
         io,
         cores: 1,
-        pin: false,
+        pin: Pinning::Off,
         ..Config::default()
     }
 }
@@ -70,9 +70,16 @@ impl Server {
         io: IoChoice,
         options: impl Fn() -> ServeOptions + Send + Sync + 'static,
     ) -> Server {
+        Server::with_config(&config(io), options)
+    }
+
+    pub(crate) fn with_config(
+        config: &Config,
+        options: impl Fn() -> ServeOptions + Send + Sync + 'static,
+    ) -> Server {
         let (ready, is_ready) = mpsc::channel();
         let options = Arc::new(options);
-        let cores = blitz_http::start(&config(io), move |_| {
+        let cores = blitz_http::start(config, move |_| {
             let (options, ready) = (Arc::clone(&options), ready.clone());
             async move {
                 let listener = Listener::bind(&any_port()).expect("a port is free");

@@ -46,7 +46,7 @@ impl Client {
     pub fn new(limits: &Limits) -> Client {
         Client {
             limits: limits.clone(),
-            section: SectionBuffer::new(LineLimits::of_heads(limits)),
+            section: SectionBuffer::new(LineLimits::of_responses(limits)),
             reading: Reading::Idle,
             sending: Outgoing::Done,
             method: Method::Get,

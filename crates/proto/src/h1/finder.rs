@@ -33,6 +33,13 @@ impl LineLimits {
         }
     }
 
+    pub(crate) fn of_responses(limits: &Limits) -> LineLimits {
+        LineLimits {
+            fields_max: limits.response_fields_max,
+            ..LineLimits::of_heads(limits)
+        }
+    }
+
     pub(crate) fn of_trailers(limits: &Limits) -> LineLimits {
         LineLimits {
             first_line_max: None,

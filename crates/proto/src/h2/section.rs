@@ -76,7 +76,12 @@ fn new_response(
     limits: &FieldSectionLimits,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
-    let mut lines = BlockLines::new(decoder, block, limits.head_bytes_max, limits.fields_max);
+    let mut lines = BlockLines::new(
+        decoder,
+        block,
+        limits.head_bytes_max,
+        limits.response_fields_max,
+    );
     let length = receive::response_head(&mut lines, head)?;
     head.version = Version::Http2;
     Ok(length)

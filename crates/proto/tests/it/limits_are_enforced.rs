@@ -1,8 +1,8 @@
 //! Every limit: a message at the limit is accepted, a message one beyond it is refused.
 
-use blitz_proto::Limits;
+use blitz_proto::{Limits, Method, RequestHead};
 
-use crate::support::requests_with;
+use crate::support::{requests_with, responses_to};
 
 const LINE: &str = "GET / HTTP/1.1\r\n";
 
@@ -70,6 +70,20 @@ fn there_may_be_exactly_as_many_fields_as_the_limit() {
         requests_with(request(4).as_bytes(), &limits),
         "refused 431 too-many-fields"
     );
+}
+
+#[test]
+fn responses_may_have_more_fields_than_requests() {
+    let limits = Limits::default();
+    let response = |fields: usize| {
+        let raw = format!(
+            "HTTP/1.1 204 No Content\r\n{}\r\n",
+            "X: y\r\n".repeat(fields)
+        );
+        responses_to(&RequestHead::new(Method::Get, "/"), raw.as_bytes(), &limits)
+    };
+    assert_eq!(response(200), "204 | end | reusable");
+    assert_eq!(response(201), "refused 502 too-many-fields");
 }
 
 #[test]

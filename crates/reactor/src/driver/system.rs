@@ -4,6 +4,7 @@ mod address;
 mod event;
 mod memory;
 mod process;
+mod seccomp;
 mod send;
 mod unix;
 mod workers;
@@ -24,6 +25,7 @@ pub(crate) use self::memory::{Mapping, trim_heap};
 pub(crate) use self::process::{
     enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
 };
+pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors};
 pub(crate) use self::unix::UnixListener;
 pub(crate) use self::workers::{Job, set_processors, submit};
@@ -46,6 +48,9 @@ pub(crate) struct Listening {
 
 /// The error number of a socket that was shed for lack of receive buffers.
 pub(crate) const NO_BUFFERS: i32 = libc::ENOBUFS;
+
+/// The error of operations on a socket that was evicted.
+pub(crate) const EVICTED: i32 = libc::ECONNABORTED;
 
 /// Whether accepting failed because the peer closed the connection before it was accepted.
 pub(crate) fn is_aborted_by_peer(error: i32) -> bool {

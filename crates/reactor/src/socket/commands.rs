@@ -22,6 +22,9 @@ const FINISH_TIME: Duration = Duration::from_secs(60);
 /// The methods of [`Socket`](super::Socket) are documented there.
 impl Sockets<'_> {
     pub(super) fn connect(&mut self, address: &Address) -> io::Result<SocketKey> {
+        if self.at_limit() {
+            self.request_room(1);
+        }
         let handle = self.table.driver.open_socket(address)?;
         let key = self.adopt(handle);
         self.table.entry(key).pending.add(Pending::CONNECT);
@@ -82,6 +85,7 @@ impl Sockets<'_> {
         let entry = self.table.entry(key);
         let receiving = &mut entry.receiving;
         if let Some(slice) = receiving.pop() {
+            entry.awaits_request = false;
             if !entry.pending.has(Pending::RECEIVE) {
                 self.arm_receive(key);
             }
@@ -197,7 +201,21 @@ impl Sockets<'_> {
         within: Duration,
     ) {
         let deadline = self.deadline(within);
-        self.table.entry(key).deadline = deadline;
+        let idle_since = self.core.clock.tick();
+        let entry = self.table.entry(key);
+        entry.deadline = deadline;
+        entry.idle_since = idle_since;
+        self.park_until_deadline(key, resume, tag);
+    }
+
+    pub(super) fn park_idle(
+        &mut self,
+        key: SocketKey,
+        resume: Rc<dyn Resume>,
+        tag: u64,
+        within: Duration,
+    ) {
+        self.table.entry(key).deadline = self.deadline(within);
         self.park_until_deadline(key, resume, tag);
     }
 
@@ -220,6 +238,7 @@ impl Sockets<'_> {
     fn park_until_deadline(&mut self, key: SocketKey, resume: Rc<dyn Resume>, tag: u64) {
         let entry = self.table.entry(key);
         entry.held = 0;
+        entry.awaits_request = false;
         entry.receiving.waker = None;
         entry.sending.waker = None;
         entry.role = Role::Parked(Parking { resume, tag });
@@ -233,6 +252,21 @@ impl Sockets<'_> {
         }
         if !is_armed {
             self.arm_receive(key);
+        }
+        if self.table.eviction.is_tracking {
+            self.note_idle(key);
+        }
+    }
+
+    pub(super) fn await_request(&mut self, key: SocketKey, is_next: bool) {
+        let now = self.core.clock.tick();
+        let entry = self.table.entry(key);
+        entry.awaits_request = true;
+        if is_next {
+            entry.idle_since = now;
+        }
+        if self.table.eviction.is_tracking {
+            self.note_idle(key);
         }
     }
 
@@ -258,7 +292,11 @@ impl Sockets<'_> {
         }
         let discard_left = DISCARD_MAX.saturating_sub(discarded);
         entry.role = Role::Finishing { discard_left };
-        self.set_deadline(key, FINISH_TIME);
+        let within = match entry.is_evicted {
+            true => RESET_TIME,
+            false => FINISH_TIME,
+        };
+        self.set_deadline(key, within);
         self.list_for_sending(key);
     }
 

@@ -27,6 +27,13 @@ pub(crate) struct SocketEntry {
     /// stays scheduled while the socket is in use and the deadline moves on, so that a connection that
     /// is parked after each request does not access the timer wheel.
     pub(super) timer: Option<(TimerKey, u64)>,
+    /// The tick since which it has no request: of its last parking that began or ended one, or of its
+    /// acceptance (rule 20).
+    pub(super) idle_since: u64,
+    /// Its owner waits for the rest of a request's head; reading ends that.
+    pub(super) awaits_request: bool,
+    /// It is closed in favour of a new socket, without lingering.
+    pub(super) is_evicted: bool,
     /// The last tick in which it received.
     pub(super) active_tick: u64,
     /// Bytes that the owner holds for this socket, as reported with `note_held`.
@@ -262,7 +269,7 @@ impl Sending {
 
 impl SocketEntry {
     /// A socket that is owned by its handle.
-    pub(crate) fn new(handle: Handle, now: Instant) -> SocketEntry {
+    pub(crate) fn new(handle: Handle, now: Instant, tick: u64) -> SocketEntry {
         SocketEntry {
             handle,
             role: Role::Owned,
@@ -272,6 +279,9 @@ impl SocketEntry {
             peer: None,
             deadline: 0,
             timer: None,
+            idle_since: tick,
+            awaits_request: false,
+            is_evicted: false,
             active_tick: 0,
             held: 0,
             order: Order::Any,

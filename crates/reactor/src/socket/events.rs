@@ -78,7 +78,9 @@ impl Sockets<'_> {
         }
         if let Role::Finishing { .. } = entry.role {
             match entry.receiving.end {
-                End::Open if !self.core.lingering.time.is_zero() => self.linger(key),
+                End::Open if !self.core.lingering.time.is_zero() && !entry.is_evicted => {
+                    self.linger(key);
+                }
                 _ => self.close(key),
             }
         }

@@ -56,7 +56,13 @@ impl Sockets<'_> {
         self.table.lingering.open += 1;
         self.table.lingering.keys.push_back(key);
         let until = self.deadline(limits.time);
-        self.table.entry(key).role = Role::Lingering { until };
+        let now = self.core.clock.tick();
+        let entry = self.table.entry(key);
+        entry.role = Role::Lingering { until };
+        entry.idle_since = now;
+        if self.table.eviction.is_tracking {
+            self.note_idle(key);
+        }
         self.set_deadline(key, limits.silence.min(limits.time));
         self.arm_receive(key);
     }

@@ -13,12 +13,13 @@ use super::table::Sockets;
 use super::{Address, Socket};
 use crate::core;
 use crate::driver::{self, Driver, Handle, UnixListener};
-use crate::timer::sleep;
+use crate::timer::timeout;
 
 /// Most connections that are accepted ahead of [`Listener::accept`]; then accepting stops.
 const AHEAD_MAX: usize = 256;
 
-/// How long accepting is paused when the core or the process has no room for another socket.
+/// The longest pause of accepting while the core or the process has no room for another socket. It ends
+/// earlier when a socket closes; the process may also have closed other descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// A listening socket of this core.
@@ -69,24 +70,27 @@ impl Listener {
     /// The next connection.
     ///
     /// While the core has as many sockets as it may (rule 20), or the process has no descriptor left,
-    /// accepting is paused and retried; new connections wait in the kernel's backlog.
+    /// accepting is paused, and the sockets that have been idle longest are evicted. If none is idle, new
+    /// connections wait in the kernel's backlog.
     pub async fn accept(&self) -> Socket {
         loop {
-            if !core::with(|core| core.sockets().at_limit()) {
-                let accepted =
-                    poll_fn(|cx| core::with(|core| core.sockets().poll_accept(self.index, cx)));
-                match accepted.await {
-                    Ok(socket) => return socket,
-                    // The client has closed the connection before it was accepted.
-                    Err(error) if driver::is_aborted_by_peer(error) => continue,
-                    Err(_) => {}
-                }
+            let accepted =
+                poll_fn(|cx| core::with(|core| core.sockets().poll_accept(self.index, cx)));
+            match accepted.await {
+                Accepted::Socket(socket) => return socket,
+                // The client has closed the connection before it was accepted.
+                Accepted::Failed(error) if driver::is_aborted_by_peer(error) => continue,
+                Accepted::Failed(_) | Accepted::NoRoom => {}
             }
-            core::with(|core| {
+            let since = core::with(|core| {
                 core.counters.accept_paused.add(1);
-                core.sockets().stop_accepting(self.index);
+                let mut sockets = core.sockets();
+                sockets.stop_accepting(self.index);
+                sockets.request_room_for_many()
             });
-            sleep(ACCEPT_PAUSE).await;
+            let room = poll_fn(|cx| core::with(|core| core.sockets().poll_room(since, cx)));
+            // Without room in time, the loop looks again.
+            let _ = timeout(ACCEPT_PAUSE, room).await;
         }
     }
 }
@@ -95,6 +99,15 @@ impl Drop for Listener {
     fn drop(&mut self) {
         core::try_with(|core| core.sockets().close_listener(self.index));
     }
+}
+
+/// What accepting has come to.
+enum Accepted {
+    Socket(Socket),
+    /// A connection waits, and the core has as many sockets as it may.
+    NoRoom,
+    /// The error number of `accept(2)`.
+    Failed(i32),
 }
 
 /// The listeners of a core. They are few, so their indexes are not reused.
@@ -145,7 +158,7 @@ impl Sockets<'_> {
             .core
             .sockets_max
             .saturating_sub(self.table.len())
-            .min(AHEAD_MAX);
+            .clamp(1, AHEAD_MAX);
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
         entry.armed = more;
@@ -173,18 +186,19 @@ impl Sockets<'_> {
         }
     }
 
-    /// Whether the core has as many sockets as it may.
-    fn at_limit(&self) -> bool {
-        self.table.len() >= self.core.sockets_max
-    }
-
-    fn poll_accept(&mut self, index: u32, cx: &Context<'_>) -> Poll<Result<Socket, i32>> {
+    /// At the limit one connection is accepted nevertheless: idle ones are evicted only if there is one.
+    fn poll_accept(&mut self, index: u32, cx: &Context<'_>) -> Poll<Accepted> {
+        let at_limit = self.at_limit();
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
+        if at_limit && let Some(Ok(_)) = entry.ahead.front() {
+            return Poll::Ready(Accepted::NoRoom);
+        }
         let next = entry.ahead.pop_front();
+        let ahead_max = if at_limit { 1 } else { AHEAD_MAX / 2 };
         if !entry.armed
             && !entry.closing
-            && entry.ahead.len() < AHEAD_MAX / 2
+            && entry.ahead.len() < ahead_max
             && let Some(handle) = entry.handle
         {
             entry.armed = true;
@@ -195,9 +209,9 @@ impl Sockets<'_> {
                 self.core.counters.accepted.add(1);
                 let key = self.adopt(handle);
                 self.arm_receive(key);
-                Poll::Ready(Ok(Socket::new(key)))
+                Poll::Ready(Accepted::Socket(Socket::new(key)))
             }
-            Some(Err(error)) => Poll::Ready(Err(error)),
+            Some(Err(error)) => Poll::Ready(Accepted::Failed(error)),
             None => {
                 entry.waker = Some(cx.waker().clone());
                 Poll::Pending

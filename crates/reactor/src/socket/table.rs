@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::entry::{Parking, Role, SocketEntry};
+use super::eviction::Eviction;
 use super::lingering::LingeringSockets;
 use super::listener::Listeners;
 use super::outgoing::Outgoing;
@@ -52,6 +53,7 @@ pub(crate) struct SocketTable {
     pub(crate) to_drop: Vec<Chunk>,
     pub(super) activity: Activity,
     pub(super) lingering: LingeringSockets,
+    pub(super) eviction: Eviction,
 }
 
 /// The number of sockets that receive, by millisecond, for the driver's wait policy.
@@ -106,6 +108,7 @@ impl SocketTable {
             to_drop: Vec::new(),
             activity: Activity::default(),
             lingering: LingeringSockets::default(),
+            eviction: Eviction::default(),
         }
     }
 
@@ -124,9 +127,22 @@ impl SocketTable {
         self.to_resume.len()
     }
 
+    /// Whether the core is at its limit of sockets, or was recently.
+    pub(crate) fn is_evicting(&self) -> bool {
+        self.eviction.is_tracking
+    }
+
+    /// Whether the next turn has to evict idle sockets.
+    pub(crate) fn is_eviction_due(&self) -> bool {
+        self.eviction.is_due()
+    }
+
     /// Whether the loop has work before it may wait.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.to_send.is_empty() || !self.large_sends.is_empty() || !self.to_resume.is_empty()
+        !self.to_send.is_empty()
+            || !self.large_sends.is_empty()
+            || !self.to_resume.is_empty()
+            || self.eviction.is_due()
     }
 
     pub(super) fn entry(&mut self, key: SocketKey) -> &mut SocketEntry {
@@ -159,10 +175,9 @@ pub(crate) struct Sockets<'a> {
 impl Sockets<'_> {
     /// Adds an accepted or connecting socket.
     pub(super) fn adopt(&mut self, handle: Handle) -> SocketKey {
-        let key = self
-            .table
-            .slab
-            .insert(SocketEntry::new(handle, self.core.clock.now()));
+        let clock = &self.core.clock;
+        let entry = SocketEntry::new(handle, clock.now(), clock.tick());
+        let key = self.table.slab.insert(entry);
         self.table.driver.register(key, handle);
         key
     }
@@ -249,6 +264,9 @@ impl Sockets<'_> {
             keep(&mut table.queues, queue);
         }
         table.driver.close(entry.handle);
+        if table.eviction.is_tracking {
+            self.note_closed(entry.is_evicted);
+        }
     }
 
     pub(super) fn list_for_sending(&mut self, key: SocketKey) {

@@ -8,6 +8,7 @@ mod deadlines;
 mod fairness;
 mod lingering;
 mod parking;
+mod seccomp;
 #[cfg(feature = "simulation")]
 mod simulated;
 mod streams;

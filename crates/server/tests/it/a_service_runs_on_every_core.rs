@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use blitz::serving::{self, EndError, ListenerConfig, StartError};
 use blitz_http::{
-    Address, Config, Drain, Exchange, Pooled, ServeOptions, Service, Signals, Status, service_fn,
+    Address, Config, Drain, Exchange, Pinning, Pooled, ServeOptions, Service, Signals, Status,
+    service_fn,
 };
 use blitz_testing::{Client, IO_TIMEOUT};
 
@@ -18,7 +19,7 @@ fn any_port() -> [ListenerConfig; 1] {
 fn two_cores() -> Config {
     Config {
         cores: 2,
-        pin: false,
+        pin: Pinning::Off,
         ..Config::default()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use blitz::{App, IoChoice, Service};
-use blitz_http::{Address, Config, Cores, Drain, Listener, ServeOptions, serve, start};
+use blitz_http::{Address, Config, Cores, Drain, Listener, Pinning, ServeOptions, serve, start};
 
 /// Runs the test against the app on either driver (twice on epoll if io_uring is forbidden).
 pub(crate) fn on_both_drivers(app: impl Fn() -> App, test: impl Fn(SocketAddr)) {
@@ -24,7 +24,7 @@ fn run(io: IoChoice, service: Service) -> (Cores, SocketAddr) {
     let config = Config {
         io,
         cores: 1,
-        pin: false,
+        pin: Pinning::Off,
         ..Config::default()
     };
     let cores = start(&config, move |_| {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use blitz_proto::{BodyLength, Method, RequestHead};
-use blitz_reactor::{Buffer, Chunk, Config, IoChoice, Slice};
+use blitz_reactor::{Buffer, Chunk, Config, IoChoice, Pinning, Slice};
 use blitz_testing::{REQUESTS, RESPONSES};
 
 use super::client::Client;
@@ -133,7 +133,7 @@ fn on_a_core(test: impl FnOnce()) {
     let config = Config {
         io: IoChoice::Epoll,
         cores: 1,
-        pin: false,
+        pin: Pinning::Off,
         ..Config::default()
     };
     blitz_reactor::block_on(&config, async { test() }).expect("epoll works everywhere");

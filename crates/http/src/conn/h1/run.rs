@@ -49,7 +49,12 @@ pub(crate) async fn run_exchanges<S: Service>(
     let mut served: u32 = 0;
     loop {
         let mut since = None;
-        let arrived = poll_fn(|cx| conn.driver.borrow_mut().poll_request(&mut since, cx)).await;
+        let arrived = poll_fn(|cx| {
+            conn.driver
+                .borrow_mut()
+                .poll_request(&mut since, served != 0, cx)
+        })
+        .await;
         let (request, length) = match arrived {
             Arrived::Request(request, length) => (request, length),
             Arrived::Switch(switch) => return Disposition::Switch(switch),
@@ -205,8 +210,14 @@ impl ServerConn {
 
 impl Driver<Server> {
     /// Waits for a request head, whose first byte came when this is first called: `since`, which
-    /// is noted only if there is something to wait for.
-    fn poll_request(&mut self, since: &mut Option<Instant>, cx: &mut Context<'_>) -> Poll<Arrived> {
+    /// is noted only if there is something to wait for. `is_next` if a request came before it since
+    /// the connection was parked.
+    fn poll_request(
+        &mut self,
+        since: &mut Option<Instant>,
+        is_next: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Arrived> {
         loop {
             match self.step() {
                 Ok(Step::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
@@ -227,6 +238,9 @@ impl Driver<Server> {
                     return Poll::Ready(Arrived::Refused(Refusal::heads_memory()));
                 }
                 Poll::Pending => {
+                    if let Some(socket) = &self.socket {
+                        socket.await_request(is_next && since.is_none());
+                    }
                     let since = *since.get_or_insert_with(blitz_reactor::now);
                     return self.poll_head_deadline(since, cx);
                 }

@@ -333,6 +333,9 @@ impl<R: Role> Driver<R> {
             count(|counters| counters.header_timeouts += 1);
             return Poll::Ready(self.abort());
         }
+        if is_idle {
+            R::await_request(self);
+        }
         self.note_held();
         note(&mut self.task, cx);
         Poll::Pending

@@ -130,6 +130,9 @@ pub(crate) trait Role: Sized + 'static {
     /// Looks at deadlines and announcements before the connection's task waits.
     fn before_waiting(_: &mut Driver<Self>, _: &mut Context<'_>) {}
 
+    /// The connection waits for the rest of a frame or head, and has no stream.
+    fn await_request(_: &mut Driver<Self>) {}
+
     /// Whether exchanges are about to begin.
     fn is_reserved(&self) -> bool {
         false

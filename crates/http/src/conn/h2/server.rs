@@ -91,6 +91,11 @@ impl Conn<Server> {
         is_open.then(|| due.saturating_duration_since(blitz_reactor::now()))
     }
 
+    /// Whether a connection that is about to be parked has had no stream since it was last parked.
+    pub(crate) fn is_idle_since_before(&self) -> bool {
+        self.driver.borrow().role.idle_since.is_some()
+    }
+
     /// How long a connection that is about to be parked may still be idle: only streams renew that
     /// time, PING does not (rule 18).
     pub(crate) fn idle_left(&self, idle_timeout: Duration) -> Duration {
@@ -328,6 +333,17 @@ impl Role for Server {
         let as_problem = accepts_problem(fields) == Some(true);
         refuse(driver, stream, refusal_of(error), fields, as_problem);
         driver.close_stream(stream, None);
+    }
+
+    /// The connection may be evicted (rule 20).
+    #[cold]
+    fn await_request(driver: &mut Driver<Server>) {
+        let idle_since = &mut driver.role.idle_since;
+        let had_streams = idle_since.is_none();
+        idle_since.get_or_insert_with(blitz_reactor::now);
+        if let Some(socket) = &driver.socket {
+            socket.await_request(had_streams);
+        }
     }
 
     fn stream_reset(_: &mut Driver<Server>, reason: &ResetReason) {

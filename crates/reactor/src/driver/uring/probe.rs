@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use io_uring::{IoUring, opcode};
 
 use super::operation::{Operation, capped_multishot_receive};
+use crate::driver::survives_io_uring;
 
 /// Whether the kernel has io_uring and this process may use it.
 pub(super) fn is_permitted() -> bool {
@@ -54,6 +55,7 @@ pub(super) fn capped_multishot(ring: &IoUring, group: u16) -> io::Result<bool> {
 /// # Errors
 /// The reason why it cannot be used, with the remedy.
 pub(crate) fn probe() -> Result<String, String> {
+    survives_io_uring().map_err(|error| error.to_string())?;
     let ring = super::build(8, 16).map_err(|error| explain(&error).to_string())?;
     let mut kernel = io_uring::Probe::new();
     ring.submitter()

@@ -1,0 +1,226 @@
+//! Eviction of idle sockets at the limit of sockets (rule 20): those that have been idle longest are
+//! closed in favour of new ones.
+//!
+//! While the core has room nothing is recorded. At the limit all idle sockets are listed once, sorted by
+//! the time since which they are idle; from then on each socket that becomes idle is appended. Entries of
+//! sockets that were used since are skipped, so the list never has to be searched.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use super::SocketKey;
+use super::entry::{Action, Fin, Role, SocketEntry};
+use super::table::{Sockets, wake};
+use crate::driver::EVICTED;
+
+/// Most sockets that are evicted at once, so that a burst of connections is accepted in a few turns.
+const EVICTED_AT_ONCE_MAX: usize = 32;
+
+/// The share of the limit that is evicted at once.
+const EVICTED_AT_ONCE_SHARE: usize = 32;
+
+/// The state of a core at its limit of sockets.
+#[derive(Default)]
+pub(super) struct Eviction {
+    /// Whether the core is, or was recently, at the limit, so that sockets that become idle are listed.
+    pub(super) is_tracking: bool,
+    demand: Demand,
+    /// Idle sockets and the tick since which they are, in this order. Entries may be outdated.
+    idle: VecDeque<(SocketKey, u64)>,
+    /// The number of open sockets at which tracking began.
+    began_at: usize,
+    /// Evicted sockets that are not closed yet.
+    closing: usize,
+    /// The number of sockets closed while tracking.
+    closed: u64,
+    wakers: Vec<Waker>,
+}
+
+/// Whether new sockets need room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Demand {
+    #[default]
+    None,
+    /// The next turn evicts this many.
+    New(usize),
+    /// No socket was idle: the next one that becomes idle is evicted.
+    Unmet,
+}
+
+impl Eviction {
+    /// Whether the next turn evicts.
+    pub(super) fn is_due(&self) -> bool {
+        matches!(self.demand, Demand::New(_))
+    }
+}
+
+impl Sockets<'_> {
+    /// Whether the core has as many sockets as it may.
+    pub(super) fn at_limit(&self) -> bool {
+        self.table.len() >= self.core.sockets_max
+    }
+
+    /// Requests room for connections to accept. Returns the number to pass to [`Sockets::poll_room`].
+    pub(super) fn request_room_for_many(&mut self) -> u64 {
+        let share = self.core.sockets_max / EVICTED_AT_ONCE_SHARE;
+        self.request_room(share.clamp(1, EVICTED_AT_ONCE_MAX));
+        self.table.eviction.closed
+    }
+
+    /// Requests room for so many sockets: the next turn evicts idle ones.
+    #[cold]
+    pub(super) fn request_room(&mut self, count: usize) {
+        if !self.table.eviction.is_tracking {
+            self.begin_tracking();
+        }
+        let eviction = &mut self.table.eviction;
+        eviction.demand = match eviction.demand {
+            Demand::New(others) => Demand::New(others.max(count)),
+            Demand::None | Demand::Unmet => Demand::New(count),
+        };
+    }
+
+    /// Ready once a socket has closed since [`Sockets::request_room_for_many`] returned `since`.
+    pub(super) fn poll_room(&mut self, since: u64, cx: &Context<'_>) -> Poll<()> {
+        let eviction = &mut self.table.eviction;
+        if eviction.closed != since || !eviction.is_tracking {
+            return Poll::Ready(());
+        }
+        if !eviction.wakers.iter().any(|w| w.will_wake(cx.waker())) {
+            eviction.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn begin_tracking(&mut self) {
+        let table = &mut *self.table;
+        let mut idle: Vec<_> = table
+            .slab
+            .keys()
+            .into_iter()
+            .filter_map(|key| {
+                let entry = table.slab.get(key)?;
+                may_be_idle(entry).then_some((key, entry.idle_since))
+            })
+            .collect();
+        idle.sort_by_key(|&(_, since)| since);
+        table.eviction.idle = idle.into();
+        table.eviction.is_tracking = true;
+        table.eviction.began_at = table.len();
+    }
+
+    /// Lists a socket that has become idle.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_idle(&mut self, key: SocketKey) {
+        let since = self.table.entry(key).idle_since;
+        let bound = self.table.len() * 2;
+        let mut idle = std::mem::take(&mut self.table.eviction.idle);
+        if idle.len() >= bound {
+            idle.retain(|&(key, since)| self.is_idle_since(key, since));
+        }
+        idle.push_back((key, since));
+        let eviction = &mut self.table.eviction;
+        eviction.idle = idle;
+        if eviction.demand == Demand::Unmet {
+            eviction.demand = Demand::New(1);
+        }
+    }
+
+    fn is_idle_since(&self, key: SocketKey, since: u64) -> bool {
+        let entry = self.table.slab.get(key);
+        entry.is_some_and(|entry| entry.idle_since == since && may_be_idle(entry))
+    }
+
+    /// The number of sockets that this turn evicts.
+    pub(crate) fn evictions_due(&mut self) -> usize {
+        let eviction = &self.table.eviction;
+        match eviction.demand {
+            Demand::New(count) => count.saturating_sub(eviction.closing),
+            Demand::None | Demand::Unmet => 0,
+        }
+    }
+
+    /// Ends the evictions of a turn.
+    pub(crate) fn end_evictions(&mut self) {
+        let eviction = &mut self.table.eviction;
+        if eviction.is_due() {
+            eviction.demand = match eviction.closing {
+                0 => Demand::Unmet,
+                _ => Demand::None,
+            };
+        }
+    }
+
+    /// Evicts the socket that has been idle longest. `None` if no socket is idle.
+    pub(crate) fn evict_next(&mut self) -> Option<Action> {
+        for _ in 0..self.table.eviction.idle.len() {
+            let (key, since) = self.table.eviction.idle.pop_front()?;
+            if !self.is_idle_since(key, since) {
+                continue;
+            }
+            let entry = self.table.entry(key);
+            if entry.receiving.is_readable() {
+                continue;
+            }
+            // The end of a response waits for the peer to read.
+            if entry.sending.queue.is_some() {
+                self.table.eviction.idle.push_back((key, since));
+                continue;
+            }
+            return Some(self.evict(key));
+        }
+        None
+    }
+
+    fn evict(&mut self, key: SocketKey) -> Action {
+        let entry = self.table.entry(key);
+        entry.is_evicted = true;
+        let is_lingering = matches!(entry.role, Role::Lingering { .. });
+        self.table.eviction.closing += 1;
+        if is_lingering {
+            self.core.counters.lingering_cut.add(1);
+            self.close(key);
+            return Action::None;
+        }
+        self.core.counters.evicted.add(1);
+        match self.take_parking(key) {
+            Some(parking) => Action::Resume(parking, key, super::Cause::Evicted),
+            None => {
+                self.fail(key, EVICTED);
+                Action::None
+            }
+        }
+    }
+
+    /// Notes that a socket was closed while tracking.
+    #[cold]
+    pub(super) fn note_closed(&mut self, was_evicted: bool) {
+        let table = &mut *self.table;
+        let len = table.len();
+        let eviction = &mut table.eviction;
+        eviction.closing -= usize::from(was_evicted);
+        eviction.closed += 1;
+        for waker in eviction.wakers.drain(..) {
+            wake(&mut Some(waker));
+        }
+        let has_room = len < eviction.began_at.min(self.core.sockets_max) * 3 / 4;
+        if has_room && eviction.closing == 0 {
+            eviction.is_tracking = false;
+            eviction.demand = Demand::None;
+            eviction.idle = VecDeque::new();
+        }
+    }
+}
+
+/// Whether a socket has no request, apart from what it still has to send.
+fn may_be_idle(entry: &SocketEntry) -> bool {
+    let waits = match entry.role {
+        Role::Parked(_) | Role::Lingering { .. } => true,
+        Role::Owned => entry.awaits_request,
+        Role::Finishing { .. } | Role::Resetting | Role::Closing => false,
+    };
+    waits
+        && !entry.is_evicted
+        && (entry.sending.fin == Fin::No || !matches!(entry.role, Role::Owned))
+}
