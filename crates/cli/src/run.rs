@@ -169,13 +169,16 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&secure, &error))?;
     announce::announce(&running, tls.as_ref());
+    let has_names = running.has_names();
     let on_tick = |tick| {
         if let Some(tls) = &mut tls {
             tls.on_tick(tick);
         }
         upstream_tls.on_tick(tick);
-        if tick == Tick::Reload && tls.is_none() && !upstream_tls.has_files() {
-            tracing::info!("nothing to reload: no certificate is in use");
+        if tick == Tick::Reload && tls.is_none() && !upstream_tls.has_files() && !has_names {
+            tracing::info!(
+                "nothing to reload: no certificate is in use, and no name of an upstream"
+            );
         }
     };
     let ended = running.run_until_signal_with(signals, on_tick);

@@ -11,7 +11,8 @@ macro_rules! failures {
     (
         $(
             $(#[$doc:meta])*
-            $variant:ident $token:literal $status:ident $detail:literal $([$rule_of:literal])?
+            $variant:ident $token:literal $status:ident $detail:literal
+                $([$parameter:literal])?
         )*
         ; limits: $($limit:ident $rule:literal)*
     ) => {
@@ -61,7 +62,7 @@ macro_rules! failures {
             pub(crate) fn proxy_status(self) -> &'static str {
                 match self {
                     $(Failure::$variant => concat!(
-                        "blitz; error=", $token $(, "; details=\"", $rule_of, "\"")?
+                        "blitz; error=", $token $(, "; ", $parameter)?
                     ),)*
                     $(Failure::$limit => concat!(
                         "blitz; error=http_protocol_error; details=\"", $rule, "\""
@@ -85,10 +86,20 @@ macro_rules! failures {
 }
 
 failures! {
-    /// The upstream's name does not exist, has no address, or its servers refuse to answer.
+    /// The upstream's name could not be resolved for another reason than the following.
     DnsError "dns_error" BAD_GATEWAY "the upstream's name could not be resolved"
+    /// The upstream's name does not exist.
+    DnsNoSuchName "dns_error" BAD_GATEWAY "the upstream's name does not exist" ["rcode=\"NXDOMAIN\""]
+    /// The upstream's name exists without an address.
+    DnsNoAddress "dns_error" BAD_GATEWAY "the upstream's name has no address" ["rcode=\"NOERROR\""]
+    /// The name server could not resolve the upstream's name.
+    DnsServerFailed "dns_error" BAD_GATEWAY "the name server failed to resolve the upstream's name" ["rcode=\"SERVFAIL\""]
+    /// The name server does not answer queries of this machine.
+    DnsServerRefused "dns_error" BAD_GATEWAY "the name server refused to resolve the upstream's name" ["rcode=\"REFUSED\""]
+    /// No name server could be reached.
+    DnsUnreachable "dns_error" BAD_GATEWAY "the name server of the upstream's name cannot be reached"
     /// The name servers did not answer in time.
-    DnsTimeout "dns_timeout" GATEWAY_TIMEOUT "resolving the upstream's name took too long"
+    DnsTimeout "dns_timeout" GATEWAY_TIMEOUT "the name server did not answer the query for the upstream's name in time"
     /// Nothing listens on the upstream's address.
     ConnectionRefused "connection_refused" BAD_GATEWAY "the upstream refused the connection"
     /// No connection within the connect timeout.
@@ -110,7 +121,7 @@ failures! {
     /// Too many requests wait for a connection to the upstream.
     UpstreamQueueFull "connection_limit_reached" SERVICE_UNAVAILABLE "too many requests wait for the upstream"
     /// The request's head is larger than the upstream accepts.
-    RequestHeadTooLarge "http_request_error" REQUEST_HEADER_FIELDS_TOO_LARGE "the header section is larger than the upstream accepts: max-header-list-size" ["max-header-list-size"]
+    RequestHeadTooLarge "http_request_error" REQUEST_HEADER_FIELDS_TOO_LARGE "the header section is larger than the upstream accepts: max-header-list-size" ["details=\"max-header-list-size\""]
     /// The deadline that the client of a call has set has passed.
     DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
     /// The response head did not come in time.
@@ -146,6 +157,11 @@ failures! {
 impl From<NameFailure> for Failure {
     fn from(failure: NameFailure) -> Failure {
         match failure {
+            NameFailure::NoSuchName => Failure::DnsNoSuchName,
+            NameFailure::NoAddress => Failure::DnsNoAddress,
+            NameFailure::ServerFailed => Failure::DnsServerFailed,
+            NameFailure::ServerRefused => Failure::DnsServerRefused,
+            NameFailure::Unreachable => Failure::DnsUnreachable,
             NameFailure::Error => Failure::DnsError,
             NameFailure::Timeout => Failure::DnsTimeout,
         }
