@@ -28,6 +28,9 @@ const LISTEN_TLS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCA
 /// The exit code after a second INT: 128 + SIGINT, as in shells.
 const INTERRUPTED: u8 = 130;
 
+/// The exit code after a second TERM if a core does not end: 128 + SIGTERM.
+const TERMINATED: u8 = 143;
+
 /// The exit code for usage errors, the same as clap's.
 const USAGE: u8 = 2;
 
@@ -170,7 +173,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let listeners = Listeners::of(arguments).map_err(usage)?;
     check_upstream_tls(arguments).map_err(usage)?;
     // First, because until then a signal ends the process by the default action; and until the process
-    // ends, so that a second TERM does not change the exit code.
+    // ends, so that a second TERM never ends it by the default action.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
     let mut tls = match listeners.tls.as_slice() {
         [] => None,
@@ -184,13 +187,16 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&secure, &error))?;
     announce::announce(&running, tls.as_ref());
+    let has_names = running.has_names();
     let on_tick = |tick| {
         if let Some(tls) = &mut tls {
             tls.on_tick(tick);
         }
         upstream_tls.on_tick(tick);
-        if tick == Tick::Reload && tls.is_none() && !upstream_tls.has_files() {
-            tracing::info!("nothing to reload: no certificate is in use");
+        if tick == Tick::Reload && tls.is_none() && !upstream_tls.has_files() && !has_names {
+            tracing::info!(
+                "nothing to reload: no certificate is in use, and no name of an upstream"
+            );
         }
     };
     let ended = running.run_until_signal_with(signals, on_tick);
@@ -358,6 +364,10 @@ fn end_failure(error: &EndError) -> RunError {
         EndError::Interrupted => RunError {
             text: error.to_string(),
             code: INTERRUPTED,
+        },
+        EndError::Terminated => RunError {
+            text: error.to_string(),
+            code: TERMINATED,
         },
         EndError::ListenersEnded | EndError::Failed(_) => failed(format!(
             "{error}\n  the log above has the reason; `blitz doctor` checks this machine"

@@ -10,7 +10,7 @@ use blitz_http::core_local;
 use crate::proxy_status::Failure;
 
 /// Counts of one core since its start. A request counts when it has ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters {
     /// Requests that a target matched.
     pub routed: u64,
@@ -36,6 +36,12 @@ pub struct Counters {
     pub client_faults: u64,
     /// Connections that became tunnels, counted when they do.
     pub tunnels: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters::NONE
+    }
 }
 
 impl Counters {

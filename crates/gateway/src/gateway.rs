@@ -23,7 +23,7 @@ use crate::routes::{DuplicateRoute, Routes};
 use crate::service::GatewayService;
 use crate::summary::Summary;
 use crate::target::{Origin, Target};
-use crate::upstream::start_resolving;
+use crate::upstream::{RefreshRequests, ResolvedName, start_resolving};
 
 /// How long to wait for the counters of a core; later ones are not included.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -47,6 +47,7 @@ pub struct Running {
     routes: Routes<Target>,
     drain_timeout: Duration,
     summary_interval: Duration,
+    names: Vec<Arc<RefreshRequests>>,
 }
 
 /// A gateway on one core, until it is drained.
@@ -136,13 +137,24 @@ impl Gateway {
             lingering: blitz_http::lingering(&self.options.limits),
             ..self.config
         };
-        let make = service_maker(&routes, upstream_tls, self.options, &listeners, fallback)?;
+        let resolved = resolve(&routes, &self.options)?;
+        let names = resolved.iter().map(|name| name.requests()).collect();
+        let options = self.options;
+        let make = service_maker(
+            &routes,
+            resolved,
+            upstream_tls,
+            options,
+            &listeners,
+            fallback,
+        );
         let serving = serving::start(listeners, &config, make)?;
         Ok(Running {
             serving,
             routes,
             drain_timeout,
             summary_interval,
+            names,
         })
     }
 
@@ -159,7 +171,9 @@ impl Gateway {
         let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
         let listeners = self.listeners;
-        let make = service_maker(&routes, upstream_tls, self.options, &listeners, fallback)?;
+        let names = resolve(&routes, &self.options)?;
+        let options = self.options;
+        let make = service_maker(&routes, names, upstream_tls, options, &listeners, fallback);
         let make = Rc::new(make);
         Ok(move || {
             let (listeners, make) = (listeners.clone(), Rc::clone(&make));
@@ -172,14 +186,12 @@ impl Gateway {
 /// A function that makes the service of a core and its options.
 fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     routes: &Routes<Target>,
+    names: Vec<Arc<ResolvedName>>,
     upstream_tls: Option<ClientTlsSlot>,
     options: Options,
     listeners: &[ListenerConfig],
     fallback: F,
-) -> Result<impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F>, StartError>
-{
-    let names = start_resolving(&names(routes), &options.name_servers);
-    let names = names.map_err(StartError::Resolve)?;
+) -> impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F> {
     let https_port = options.redirect_https.then(|| https_port(listeners));
     let observers = Arc::new(Observers {
         hook: options.record_hook.clone(),
@@ -187,7 +199,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     });
     let options = Arc::new(options);
     let targets = routes.map(Target::clone);
-    Ok(move || {
+    move || {
         let service = GatewayService::new(
             &targets,
             &names,
@@ -204,7 +216,15 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             ..ServeOptions::default()
         };
         (Rc::new(service), options)
-    })
+    }
+}
+
+/// Starts to resolve the names of all targets.
+fn resolve(
+    routes: &Routes<Target>,
+    options: &Options,
+) -> Result<Vec<Arc<ResolvedName>>, StartError> {
+    start_resolving(&names(routes), &options.name_servers).map_err(StartError::Resolve)
 }
 
 /// Content and fields of a refusal that the gateway has no record of.
@@ -302,7 +322,7 @@ impl Running {
     }
 
     /// Runs until a signal: TERM and QUIT let requests complete within the options'
-    /// `drain_timeout`, INT drops them.
+    /// `drain_timeout`, INT and a second TERM drop them. HUP resolves the names of targets again.
     ///
     /// # Errors
     /// [`EndError`]: the gateway ended without a signal.
@@ -320,13 +340,27 @@ impl Running {
         signals: &Signals,
         mut on_tick: impl FnMut(Tick),
     ) -> Result<(), EndError> {
-        let mut summary = Summary::new(self.summary_interval, Instant::now());
-        let on_tick = |cores: &Cores, tick| {
+        let Running {
+            serving,
+            drain_timeout,
+            summary_interval,
+            names,
+            ..
+        } = self;
+        let mut summary = Summary::new(summary_interval, Instant::now());
+        serving.run_until_signal_with(signals, drain_timeout, |cores, tick| {
+            if tick == Tick::Reload {
+                names.iter().for_each(|name| name.reload());
+            }
             summary.tick(Instant::now(), || counters_of(cores));
             on_tick(tick);
-        };
-        self.serving
-            .run_until_signal_with(signals, self.drain_timeout, on_tick)
+        })
+    }
+
+    /// Whether targets have names, which HUP resolves again.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        !self.names.is_empty()
     }
 
     /// The counters of the gateway and of HTTP, summed over the cores. Cores that have ended, or do

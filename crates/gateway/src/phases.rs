@@ -15,7 +15,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use blitz_http::{Exchange, PoolFuture, Response, Service};
+use blitz_http::{ClientError, Exchange, PoolFuture, Response, Service};
 
 use crate::grpc::{Call, poll_deadline};
 use crate::record::{self, Ended};
@@ -93,7 +93,12 @@ async fn attempt<S>(
         match await_response(gateway, request, &mut stream).await {
             Ok(response) => return Ok(response),
             Err(NoResponse::Client(ended)) => return Err(ended),
-            Err(NoResponse::Upstream(error)) => prepare_retry(request, &error)?,
+            Err(NoResponse::Upstream(error)) => {
+                if matches!(error, ClientError::Reset { .. }) {
+                    route.balancer.without_response(blitz_http::now());
+                }
+                prepare_retry(request, &error)?;
+            }
         }
     }
 }

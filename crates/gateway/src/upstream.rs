@@ -4,4 +4,4 @@ mod balancer;
 mod resolve;
 
 pub(crate) use balancer::{Balancer, Connector, Pick, Tried};
-pub(crate) use resolve::{NameFailure, ResolvedName, start as start_resolving};
+pub(crate) use resolve::{NameFailure, RefreshRequests, ResolvedName, start as start_resolving};

@@ -249,8 +249,8 @@ impl App {
         self.build()
     }
 
-    /// Serves until a signal ends the server: TERM and QUIT let running requests finish, INT does not. HUP
-    /// reads the files of [`Certificates`] again.
+    /// Serves until a signal ends the server: TERM and QUIT let running requests finish, INT and a second
+    /// TERM do not. HUP reads the files of [`Certificates`] again.
     ///
     /// If the program has set no `tracing` subscriber, warnings and errors are written to standard error.
     ///

@@ -184,11 +184,19 @@ pub enum StartError {
 pub enum EndError {
     /// A second INT arrived; running requests are dropped with the process.
     Interrupted,
+    /// TERM or QUIT arrived during the shutdown, and a core did not end at once.
+    Terminated,
     /// The listeners of all cores have ended without a signal.
     ListenersEnded,
     /// A core failed, or waiting for signals failed.
     Failed(io::Error),
 }
+
+/// Time between checks whether the cores have ended, after a signal.
+const CHECK_WHILE_DRAINING: Duration = Duration::from_millis(10);
+
+/// How long cores have to end after a second TERM.
+const END_AT_ONCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An event on the thread that waits for signals, at which it may do other work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,7 +242,8 @@ impl Serving {
     }
 
     /// Serves until a signal ends the service: TERM and QUIT let requests finish within
-    /// `drain_timeout`, INT drops them. Other signals have no effect.
+    /// `drain_timeout`, INT drops them. A second TERM or QUIT, at least 10 ms later, drops them as
+    /// well, and ends the service within a second. Other signals have no effect.
     ///
     /// # Errors
     /// [`EndError`]: the service ended without such a signal.
@@ -259,8 +268,9 @@ impl Serving {
     ) -> Result<(), EndError> {
         // Cores may also end without a signal.
         const CHECK: Duration = Duration::from_secs(1);
-        const CHECK_WHILE_DRAINING: Duration = Duration::from_millis(10);
         let (mut check, mut draining, mut interrupted, mut missing) = (CHECK, false, false, 0);
+        // timeout(1) and others send TERM to the process and to its group, which is one TERM.
+        let mut is_repeated = false;
         loop {
             let ended = self.ended();
             if ended == self.cores.count() {
@@ -276,6 +286,10 @@ impl Serving {
                 );
             }
             let limit = match signals.wait(Some(check)).map_err(EndError::Failed)? {
+                Some(Signal::Terminate | Signal::Quit) if is_repeated => {
+                    self.end_at_once(signals)?;
+                    break;
+                }
                 Some(Signal::Terminate | Signal::Quit) => drain_timeout,
                 Some(Signal::Interrupt) if interrupted => return Err(EndError::Interrupted),
                 Some(Signal::Interrupt) => {
@@ -288,6 +302,7 @@ impl Serving {
                 }
                 Some(Signal::User1 | Signal::User2) => continue,
                 None => {
+                    is_repeated = draining;
                     on_tick(&self.cores, Tick::Periodic);
                     continue;
                 }
@@ -301,6 +316,26 @@ impl Serving {
         } else {
             Err(EndError::ListenersEnded)
         }
+    }
+
+    /// Drops running requests and waits until every core has ended.
+    ///
+    /// # Errors
+    /// [`EndError::Terminated`] if a core does not end, for example because a handler blocks it.
+    fn end_at_once(&self, signals: &Signals) -> Result<(), EndError> {
+        self.drain(Duration::ZERO);
+        let checks = END_AT_ONCE_TIMEOUT.as_millis() / CHECK_WHILE_DRAINING.as_millis();
+        for _ in 0..checks {
+            if self.ended() == self.cores.count() {
+                return Ok(());
+            }
+            match signals.wait(Some(CHECK_WHILE_DRAINING)) {
+                Ok(Some(Signal::Interrupt)) => return Err(EndError::Interrupted),
+                Ok(_) => {}
+                Err(error) => return Err(EndError::Failed(error)),
+            }
+        }
+        Err(EndError::Terminated)
     }
 }
 
@@ -438,6 +473,7 @@ impl fmt::Display for EndError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EndError::Interrupted => f.write_str("interrupted"),
+            EndError::Terminated => f.write_str("terminated"),
             EndError::ListenersEnded => {
                 f.write_str("every core has stopped listening without a signal")
             }

@@ -186,6 +186,23 @@ fn terminate_finishes_the_running_request() {
 }
 
 #[test]
+fn a_second_terminate_drops_the_running_request() {
+    for second in ["TERM", "QUIT"] {
+        let mut running = Running::start(&[]);
+        let mut client = running.connect();
+        client.send("GET /delay?ms=30000 HTTP/1.1\r\nHost: test\r\n\r\n");
+        thread::sleep(Duration::from_millis(100));
+        running.signal("TERM");
+        thread::sleep(Duration::from_millis(200));
+        assert!(running.child.try_wait().unwrap().is_none(), "it drains");
+        running.signal(second);
+        let start = Instant::now();
+        assert_eq!(running.wait().code(), Some(0));
+        assert!(start.elapsed() < Duration::from_secs(5), "{second}");
+    }
+}
+
+#[test]
 fn interrupt_does_not_wait_for_requests() {
     let mut running = Running::start(&[]);
     let mut client = running.connect();

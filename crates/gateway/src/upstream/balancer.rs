@@ -13,6 +13,11 @@ use super::resolve::{LookupResult, NameFailure, ResolvedName};
 const COOLDOWN: Duration = Duration::from_secs(1);
 /// Addresses tried for one request.
 const TRIES_MAX: usize = 3;
+/// Connections to a name that end without a response, within [`RESETS_PERIOD`], after which the name is
+/// resolved again. A restarted upstream resets one or two.
+const RESETS_MAX: u32 = 3;
+/// See [`RESETS_MAX`].
+const RESETS_PERIOD: Duration = Duration::from_secs(10);
 
 /// The addresses of an upstream, used in turn, and the connections to them.
 pub(crate) struct Balancer {
@@ -25,6 +30,8 @@ pub(crate) struct Balancer {
     /// Addresses that failed lately, and the end of their cooldown. Never longer than the list of
     /// addresses.
     cooldowns: RefCell<Vec<(SocketAddr, Instant)>>,
+    /// Number of connections that ended without a response, and since when they are counted.
+    resets: Cell<Option<(u32, Instant)>>,
 }
 
 /// How connections to an upstream are made.
@@ -112,6 +119,7 @@ impl Balancer {
             round_robin: Cell::new(0),
             upstreams: RefCell::default(),
             cooldowns: RefCell::default(),
+            resets: Cell::default(),
         }
     }
 
@@ -137,13 +145,35 @@ impl Balancer {
     }
 
     /// Notes that no connection to an address could be made.
+    #[cold]
     pub(crate) fn failed(&self, upstream: &Upstream, now: Instant) {
+        if let AddressSource::Name(name) = &self.source {
+            name.refresh_after_failure();
+        }
         let Address::Tcp(address) = *upstream.address() else {
             return;
         };
         let mut cooldowns = self.cooldowns.borrow_mut();
         cooldowns.retain(|&(other, until)| other != address && until > now);
         cooldowns.push((address, now + COOLDOWN));
+    }
+
+    /// Notes that a connection ended, or was silent for too long, before a response. If this is
+    /// repeated, the name is resolved again: another machine may have its address now.
+    #[cold]
+    pub(crate) fn without_response(&self, now: Instant) {
+        let AddressSource::Name(name) = &self.source else {
+            return;
+        };
+        let (count, since) = match self.resets.take() {
+            Some((count, since)) if now < since + RESETS_PERIOD => (count + 1, since),
+            _ => (1, now),
+        };
+        if count < RESETS_MAX {
+            self.resets.set(Some((count, since)));
+        } else {
+            name.refresh_after_failure();
+        }
     }
 
     fn pick_of(&self, all: &[SocketAddr], tried: &mut Tried, now: Instant) -> Pick {

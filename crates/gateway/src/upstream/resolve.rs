@@ -1,31 +1,36 @@
 //! Resolution of upstream names on the control thread, as long as the gateway runs.
 //!
-//! One thread with a current-thread runtime queries the system's name servers and its hosts file
-//! whenever a TTL expires, and publishes each result as an immutable snapshot. Cores only load
-//! snapshots: no request waits for a query, except for the first one.
+//! One thread with a current-thread runtime queries the system's name servers and its hosts file, and
+//! publishes each result as an immutable snapshot. Cores only load snapshots: no request waits for a
+//! query, except for the first one. A name is queried when its TTL expires, soon after an address could
+//! not be connected to, and at once on a reload.
 
+mod lookup;
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
-};
-use hickory_resolver::net::NetError;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use tokio::sync::Notify;
+
+use lookup::{Found, NotFound, look_up};
+
+pub(crate) use lookup::NameFailure;
 
 /// Shortest time between queries, if the TTL is shorter.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
 /// Longest time between queries: changes of the hosts file apply within five minutes.
 const REFRESH_MAX: Duration = Duration::from_secs(300);
-/// Pause after the first failure; it doubles with each further one.
-const RETRY_MIN: Duration = Duration::from_secs(1);
-/// Longest pause between failures.
-const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Pause before a query after the first failure of a query or of a connection; it doubles with each
+/// further one that changes nothing.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Longest of these pauses.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A name and a port, with the newest result for them.
 #[derive(Debug)]
@@ -33,6 +38,16 @@ pub(crate) struct ResolvedName {
     name: String,
     port: u16,
     latest: ArcSwap<LookupResult>,
+    requests: Arc<RefreshRequests>,
+}
+
+/// Requests to query a name again before its TTL expires. Equal ones count as one.
+#[derive(Debug, Default)]
+pub(crate) struct RefreshRequests {
+    /// No connection to one of its addresses could be made: soon.
+    failure: Notify,
+    /// The settings are reloaded: at once.
+    reload: Notify,
 }
 
 /// Outcome of the last look-up.
@@ -46,15 +61,6 @@ pub(crate) enum LookupResult {
     Failed(NameFailure),
 }
 
-/// Why a name has no address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameFailure {
-    /// The name does not exist, has no address, or its servers refuse to answer.
-    Error,
-    /// No name server answered in time.
-    Timeout,
-}
-
 impl ResolvedName {
     /// The newest result; costs a few nanoseconds and never waits.
     pub(crate) fn latest(&self) -> arc_swap::Guard<Arc<LookupResult>> {
@@ -66,6 +72,17 @@ impl ResolvedName {
         self.name == name && self.port == port
     }
 
+    /// Queries the name again within about a second, or later if the last such query changed
+    /// nothing. The known addresses stay in use meanwhile.
+    pub(crate) fn refresh_after_failure(&self) {
+        self.requests.failure.notify_one();
+    }
+
+    /// To query the name again at once.
+    pub(crate) fn requests(&self) -> Arc<RefreshRequests> {
+        Arc::clone(&self.requests)
+    }
+
     /// A name with a result that never changes.
     #[cfg(test)]
     pub(crate) fn fixed(result: LookupResult) -> ResolvedName {
@@ -73,23 +90,86 @@ impl ResolvedName {
             name: String::new(),
             port: 0,
             latest: ArcSwap::from_pointee(result),
+            requests: Arc::default(),
         }
     }
 
-    fn publish(&self, result: LookupResult) {
-        if **self.latest.load() != result {
-            // Failures have a warning of their own.
-            if let LookupResult::Addresses(addresses) = &result {
-                tracing::info!(
-                    name = self.name,
-                    port = self.port,
-                    ?addresses,
-                    "upstream name resolved"
-                );
+    /// Makes the addresses known to the cores; returns whether they are new.
+    fn publish(&self, addresses: Vec<SocketAddr>, is_news: bool) -> bool {
+        let (name, port) = (&self.name, self.port);
+        let before = self.latest();
+        let before = match &**before {
+            LookupResult::Addresses(before) => before.as_slice(),
+            _ => &[],
+        };
+        let is_changed = before != addresses;
+        if is_changed {
+            tracing::info!(name, port, ?addresses, ?before, "upstream name resolved");
+        } else if is_news {
+            tracing::info!(name, port, ?addresses, "upstream name resolved, no change");
+        } else {
+            tracing::debug!(name, port, ?addresses, "upstream name resolved, no change");
+        }
+        if is_changed {
+            self.latest
+                .store(Arc::new(LookupResult::Addresses(addresses)));
+        }
+        is_changed
+    }
+
+    /// Reports that a query had no result. Earlier addresses stay in use.
+    fn publish_failure(&self, not_found: &NotFound, is_news: bool) {
+        let (name, reason) = (&self.name, &not_found.reason);
+        let failed = LookupResult::Failed(not_found.failure);
+        let latest = self.latest();
+        match &**latest {
+            LookupResult::Addresses(in_use) if is_news => {
+                tracing::warn!(name, reason, ?in_use, "upstream name not resolved again");
             }
-            self.latest.store(Arc::new(result));
+            _ if is_news => tracing::warn!(name, reason, "upstream name not resolved"),
+            _ => tracing::debug!(name, reason, "upstream name not resolved"),
+        }
+        if !matches!(**latest, LookupResult::Addresses(_)) && **latest != failed {
+            self.latest.store(Arc::new(failed));
         }
     }
+}
+
+impl RefreshRequests {
+    /// Queries the name again at once.
+    pub(crate) fn reload(&self) {
+        self.reload.notify_one();
+    }
+
+    /// Waits until the name is to be queried again: when its result `expires`, at once on a reload,
+    /// and after `pause` if there was a failure to connect.
+    async fn next(&self, pause: Duration, expires: Duration) -> Trigger {
+        let failure = async {
+            tokio::time::sleep(pause).await;
+            self.failure.notified().await;
+        };
+        tokio::select! {
+            () = self.reload.notified() => return Trigger::Reload,
+            () = failure => return Trigger::Failure,
+            () = tokio::time::sleep(expires) => {}
+        }
+        // A failure during the pause, which is longer than the result was valid.
+        match tokio::time::timeout(Duration::ZERO, self.failure.notified()).await {
+            Ok(()) => Trigger::Failure,
+            Err(_) => Trigger::Expiry,
+        }
+    }
+}
+
+/// Why a name is queried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trigger {
+    /// The last result has expired, or the last query failed.
+    Expiry,
+    /// No connection to one of its addresses could be made.
+    Failure,
+    /// The settings are reloaded.
+    Reload,
 }
 
 /// Starts to resolve names; without names there is no thread.
@@ -109,6 +189,7 @@ pub(crate) fn start(
             name: name.clone(),
             port: *port,
             latest,
+            requests: Arc::default(),
         })
     };
     let resolved: Vec<Arc<ResolvedName>> = names.iter().map(make).collect();
@@ -138,97 +219,135 @@ pub(crate) fn start(
 }
 
 async fn keep_fresh(watched: Weak<ResolvedName>, servers: Arc<[SocketAddr]>) {
-    let mut retry = RETRY_MIN;
+    let mut trigger = Trigger::Expiry;
+    let mut failure = None;
+    let mut pause = PAUSE_MIN;
     while let Some(resolved) = watched.upgrade() {
-        let wait = match look_up(&resolved, &servers).await {
-            Ok((addresses, ttl)) => {
-                resolved.publish(LookupResult::Addresses(addresses));
-                retry = RETRY_MIN;
+        let requests = resolved.requests();
+        let is_reload = trigger == Trigger::Reload;
+        let looked_up = look_up(&resolved.name, resolved.port, &servers).await;
+        let expires = match looked_up {
+            Ok(Found { addresses, ttl }) => {
+                let is_news = is_reload || failure.take().is_some();
+                let is_changed = resolved.publish(addresses, is_news);
+                pause = match trigger {
+                    Trigger::Failure if !is_changed => (pause * 2).min(PAUSE_MAX),
+                    _ => PAUSE_MIN,
+                };
                 ttl.clamp(REFRESH_MIN, REFRESH_MAX)
             }
-            Err((failure, reason)) => {
-                tracing::warn!(name = resolved.name, reason, "upstream name not resolved");
-                if !matches!(**resolved.latest(), LookupResult::Addresses(_)) {
-                    resolved.publish(LookupResult::Failed(failure));
-                }
-                let wait = retry;
-                retry = (retry * 2).min(RETRY_MAX);
-                wait
+            Err(not_found) => {
+                // One warning for each change of the reason.
+                let known = failure.replace(not_found.failure);
+                resolved.publish_failure(&not_found, is_reload || known != failure);
+                pause = match known {
+                    Some(_) if !is_reload => (pause * 2).min(PAUSE_MAX),
+                    _ => PAUSE_MIN,
+                };
+                with_jitter(pause)
             }
         };
         drop(resolved);
-        tokio::time::sleep(wait).await;
+        trigger = requests.next(with_jitter(pause), expires).await;
     }
 }
 
-/// One query. Reads the hosts file and `resolv.conf` again, so that edits need no restart.
-async fn look_up(
-    resolved: &ResolvedName,
-    servers: &[SocketAddr],
-) -> Result<(Vec<SocketAddr>, Duration), (NameFailure, String)> {
-    let resolver = resolver(servers).map_err(|error| (NameFailure::Error, error.to_string()))?;
-    let found = resolver
-        .lookup_ip(resolved.name.as_str())
-        .await
-        .map_err(|error| {
-            let failure = match error {
-                NetError::Timeout => NameFailure::Timeout,
-                _ => NameFailure::Error,
+/// Up to a quarter longer, so that many gateways do not query at the same moment.
+fn with_jitter(pause: Duration) -> Duration {
+    let random = RandomState::new().hash_one(()) % 256;
+    pause + pause / 4 * random as u32 / 256
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Log lines of this thread.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines from INFO on that `f` logs.
+    fn logged(f: impl FnOnce()) -> String {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        tracing::subscriber::with_default(subscriber.finish(), f);
+        let bytes = log.0.lock().unwrap();
+        String::from_utf8(bytes.clone()).unwrap()
+    }
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn old_and_new_addresses_are_logged_when_they_change() {
+        let name = ResolvedName::fixed(LookupResult::Pending);
+        let publish = |texts: &[&str], is_news| {
+            let text = logged(|| {
+                name.publish(addresses(texts), is_news);
+            });
+            text.split_once("upstream name")
+                .map(|(_, rest)| rest.to_owned())
+        };
+        let first = publish(&["10.0.0.1:80"], false).unwrap();
+        assert!(
+            first.contains("addresses=[10.0.0.1:80] before=[]"),
+            "{first}"
+        );
+        assert_eq!(publish(&["10.0.0.1:80"], false), None);
+        let again = publish(&["10.0.0.1:80"], true).unwrap();
+        assert!(again.contains("resolved, no change"), "{again}");
+        let changed = publish(&["10.0.0.2:80"], false).unwrap();
+        assert!(
+            changed.contains("addresses=[10.0.0.2:80] before=[10.0.0.1:80]"),
+            "{changed}"
+        );
+    }
+
+    #[test]
+    fn a_failure_is_logged_once_and_keeps_the_addresses() {
+        let name = ResolvedName::fixed(LookupResult::Pending);
+        let fail = |is_news| {
+            let not_found = NotFound {
+                failure: NameFailure::NoSuchName,
+                reason: String::from("for a reason"),
             };
-            (failure, error.to_string())
-        })?;
-    let mut addresses: Vec<SocketAddr> = found
-        .iter()
-        .map(|ip| SocketAddr::new(ip, resolved.port))
-        .collect();
-    // Servers rotate their answers. In ascending order an unchanged set is equal.
-    addresses.sort_unstable();
-    addresses.dedup();
-    if addresses.is_empty() {
-        return Err((NameFailure::Error, String::from("the name has no address")));
+            logged(|| name.publish_failure(&not_found, is_news))
+        };
+        let text = fail(true);
+        assert!(text.contains("WARN"), "{text}");
+        assert!(text.contains("upstream name not resolved name="), "{text}");
+        assert!(text.contains("reason=\"for a reason\""), "{text}");
+        assert_eq!(fail(false), "");
+        let failed = LookupResult::Failed(NameFailure::NoSuchName);
+        assert_eq!(**name.latest(), failed);
+        name.publish(addresses(&["10.0.0.1:80"]), false);
+        let text = fail(true);
+        assert!(text.contains("in_use=[10.0.0.1:80]"), "{text}");
+        assert_ne!(**name.latest(), failed);
     }
-    let ttl = found
-        .as_lookup()
-        .answers()
-        .iter()
-        .map(|record| record.ttl)
-        .min();
-    Ok((
-        addresses,
-        Duration::from_secs(ttl.unwrap_or_default().into()),
-    ))
-}
 
-fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
-    let (config, mut options) = if servers.is_empty() {
-        // resolv.conf(5): without the file, only a name server on this machine is used.
-        hickory_resolver::system_conf::read_system_conf().unwrap_or_else(|_| {
-            let local = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
-            (
-                ResolverConfig::from_name_servers(vec![local]),
-                ResolverOpts::default(),
-            )
-        })
-    } else {
-        let servers = servers.iter().map(name_server).collect();
-        (
-            ResolverConfig::from_name_servers(servers),
-            ResolverOpts::default(),
-        )
-    };
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    // Results are kept here; a second cache would only delay the refresh.
-    options.cache_size = 0;
-    let provider = TokioRuntimeProvider::default();
-    TokioResolver::builder_with_config(config, provider)
-        .with_options(options)
-        .build()
-}
-
-fn name_server(address: &SocketAddr) -> NameServerConfig {
-    let mut connections = vec![ConnectionConfig::udp(), ConnectionConfig::tcp()];
-    for connection in &mut connections {
-        connection.port = address.port();
+    #[test]
+    fn pauses_are_at_most_a_quarter_longer() {
+        for _ in 0..100 {
+            let pause = with_jitter(PAUSE_MAX);
+            assert!(pause >= PAUSE_MAX && pause < PAUSE_MAX + PAUSE_MAX / 4);
+        }
     }
-    NameServerConfig::new(address.ip(), true, connections)
 }

@@ -1,42 +1,81 @@
-//! Names of upstreams are resolved, and again when the TTL expires.
+//! Names of upstreams are resolved, and again when the TTL expires, when their addresses fail, and on HUP.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use blitz_gateway::Options;
+use blitz_http::Signals;
 
 use crate::support::{Proxy, Upstream, eventually};
 
-/// A name server that gives every name one address in 127.0.0.0/8, with a TTL of one second.
+/// RFC 1035, section 4.1.1.
+const SERVER_FAILURE: u8 = 2;
+const NAME_ERROR: u8 = 3;
+const REFUSED: u8 = 5;
+
+/// Longer than a test.
+const LONG_TTL: u8 = 200;
+
+/// A name server that gives every name one address in 127.0.0.0/8.
 struct NameServer {
     address: SocketAddr,
-    /// The last octet of its answers; 0 for "no such name".
-    octet: Arc<AtomicU8>,
+    answer: Arc<Answer>,
     received: Arc<AtomicUsize>,
 }
 
+struct Answer {
+    /// The last octet of the address; 0 for no address.
+    octet: AtomicU8,
+    /// The response code.
+    code: AtomicU8,
+    /// In seconds.
+    ttl: u8,
+}
+
 impl NameServer {
+    /// With a TTL of one second.
     fn start(octet: u8) -> NameServer {
+        NameServer::with_ttl(octet, 1)
+    }
+
+    fn with_ttl(octet: u8, ttl: u8) -> NameServer {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
-        let octet = Arc::new(AtomicU8::new(octet));
+        let answer = Arc::new(Answer {
+            octet: AtomicU8::new(octet),
+            code: AtomicU8::new(0),
+            ttl,
+        });
         let received = Arc::new(AtomicUsize::new(0));
-        let (answered, counted) = (Arc::clone(&octet), Arc::clone(&received));
+        let (answered, counted) = (Arc::clone(&answer), Arc::clone(&received));
         thread::spawn(move || {
             let mut query = [0; 512];
             while let Ok((length, client)) = socket.recv_from(&mut query) {
                 counted.fetch_add(1, Ordering::SeqCst);
-                let answer = answer(&query[..length], answered.load(Ordering::SeqCst));
-                let _ = socket.send_to(&answer, client);
+                let _ = socket.send_to(&answered.to(&query[..length]), client);
             }
         });
         NameServer {
             address,
-            octet,
+            answer,
             received,
         }
+    }
+
+    fn set_octet(&self, octet: u8) {
+        self.answer.octet.store(octet, Ordering::SeqCst);
+    }
+
+    fn set_code(&self, code: u8) {
+        self.answer.code.store(code, Ordering::SeqCst);
+    }
+
+    fn received(&self) -> usize {
+        self.received.load(Ordering::SeqCst)
     }
 
     fn options(&self) -> Options {
@@ -47,61 +86,134 @@ impl NameServer {
     }
 }
 
-/// RFC 1035 section 4: the question, and for type A one record that refers to its name.
-fn answer(query: &[u8], octet: u8) -> Vec<u8> {
-    let name_end = 12 + query[12..].iter().position(|&byte| byte == 0).unwrap() + 1;
-    let is_a = query[name_end..name_end + 2] == [0, 1];
-    let exists = octet != 0;
-    let mut answer = query[..2].to_vec();
-    answer.extend([0x81, if exists { 0x80 } else { 0x83 }, 0, 1]);
-    answer.extend([0, u8::from(exists && is_a), 0, 0, 0, 0]);
-    answer.extend(&query[12..name_end + 4]);
-    if exists && is_a {
-        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 127, 0, 0, octet]);
+impl Answer {
+    /// RFC 1035 section 4: the question, and for type A one record that refers to its name.
+    fn to(&self, query: &[u8]) -> Vec<u8> {
+        let octet = self.octet.load(Ordering::SeqCst);
+        let code = self.code.load(Ordering::SeqCst);
+        let name_end = 12 + query[12..].iter().position(|&byte| byte == 0).unwrap() + 1;
+        let is_a = query[name_end..name_end + 2] == [0, 1];
+        let has_record = octet != 0 && code == 0 && is_a;
+        let mut answer = query[..2].to_vec();
+        answer.extend([0x81, 0x80 + code, 0, 1]);
+        answer.extend([0, u8::from(has_record), 0, 0, 0, 0]);
+        answer.extend(&query[12..name_end + 4]);
+        if has_record {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, self.ttl]);
+            answer.extend([0, 4, 127, 0, 0, octet]);
+        }
+        answer
     }
-    answer
+}
+
+fn target(upstream: &Upstream) -> String {
+    format!("http://app.internal.example:{}", upstream.port())
 }
 
 scenarios! {
     fn a_request_waits_for_the_first_lookup(io) {
         let names = NameServer::start(1);
         let upstream = Upstream::with_text("found");
-        let target = format!("http://app.internal.example:{}", upstream.port());
-        let proxy = Proxy::with(io, &[&target], names.options());
+        let proxy = Proxy::with(io, &[&target(&upstream)], names.options());
         assert_eq!(proxy.client().get("/").text(), "found");
     }
 
     fn a_new_address_is_used_when_the_ttl_expires(io) {
         let names = NameServer::start(2);
         let upstream = Upstream::with_text("found");
-        let target = format!("http://app.internal.example:{}", upstream.port());
-        let proxy = Proxy::with(io, &[&target], names.options());
+        let proxy = Proxy::with(io, &[&target(&upstream)], names.options());
         let mut client = proxy.client();
         let answer = client.get("/");
         assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_refused"));
-        names.octet.store(1, Ordering::SeqCst);
+        names.set_octet(1);
         eventually("the new address is used", || client.get("/").status == 200);
     }
 
     fn a_name_that_does_not_exist_is_a_bad_gateway(io) {
-        let names = NameServer::start(0);
-        let proxy = Proxy::with(io, &["http://nobody.internal.example"], names.options());
-        let mut client = proxy.client();
-        let answer = client.get("/");
-        assert_eq!(answer.status, 502);
-        assert_eq!(answer.field("proxy-status"), Some("blitz; error=dns_error"));
+        for (code, rcode, detail) in [
+            (NAME_ERROR, "NXDOMAIN", "does not exist"),
+            (SERVER_FAILURE, "SERVFAIL", "server failed"),
+            (REFUSED, "REFUSED", "server refused"),
+            (0, "NOERROR", "has no address"),
+        ] {
+            let names = NameServer::start(0);
+            names.set_code(code);
+            let proxy = Proxy::with(io, &["http://nobody.internal.example"], names.options());
+            let answer = proxy.client().get("/");
+            assert_eq!(answer.status, 502);
+            let expected = format!("blitz; error=dns_error; rcode=\"{rcode}\"");
+            assert_eq!(answer.field("proxy-status"), Some(expected.as_str()));
+            assert!(answer.text().contains(detail), "{}", answer.text());
+        }
     }
 
     fn the_last_address_stays_in_use_while_lookups_fail(io) {
         let names = NameServer::start(1);
         let upstream = Upstream::with_text("found");
-        let target = format!("http://app.internal.example:{}", upstream.port());
-        let proxy = Proxy::with(io, &[&target], names.options());
+        let proxy = Proxy::with(io, &[&target(&upstream)], names.options());
         let mut client = proxy.client();
         assert_eq!(client.get("/").text(), "found");
-        let received = names.received.load(Ordering::SeqCst);
-        names.octet.store(0, Ordering::SeqCst);
-        eventually("it was received again", || names.received.load(Ordering::SeqCst) >= received + 2);
+        let received = names.received();
+        names.set_code(NAME_ERROR);
+        eventually("it was received again", || names.received() >= received + 2);
         assert_eq!(client.get("/").text(), "found");
+    }
+
+    fn a_refused_address_is_resolved_again_before_its_ttl_ends(io) {
+        let names = NameServer::with_ttl(2, LONG_TTL);
+        let upstream = Upstream::with_text("found");
+        let proxy = Proxy::with(io, &[&target(&upstream)], names.options());
+        let mut client = proxy.client();
+        assert_eq!(client.get("/").status, 502);
+        names.set_octet(1);
+        eventually("the new address is used", || client.get("/").status == 200);
+    }
+
+    fn a_name_is_resolved_seldom_while_its_addresses_refuse(io) {
+        let names = NameServer::with_ttl(2, LONG_TTL);
+        let upstream = Upstream::with_text("unreachable");
+        let proxy = Proxy::with(io, &[&target(&upstream)], names.options());
+        let mut client = proxy.client();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(2500) {
+            assert_eq!(client.get("/").status, 502);
+        }
+        // One look-up at the start and one after a second, each for both types of addresses.
+        assert_eq!(names.received(), 4);
+    }
+
+    fn an_address_that_resets_connections_repeatedly_is_resolved_again(io) {
+        let names = NameServer::with_ttl(1, LONG_TTL);
+        let closing = Upstream::scripted(|_, peer| drop(peer.request()));
+        let proxy = Proxy::with(io, &[&target(&closing)], names.options());
+        let mut client = proxy.client();
+        for _ in 0..3 {
+            assert_eq!(client.get("/").status, 502);
+        }
+        eventually("it was received again", || names.received() > 2);
+    }
+
+    fn hup_resolves_names_again(io) {
+        // Signals belong to the process.
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock();
+        let names = NameServer::with_ttl(1, LONG_TTL);
+        let upstream = Upstream::with_text("found");
+        let mut proxy = Proxy::with(io, &[&target(&upstream)], names.options());
+        assert_eq!(proxy.client().get("/").text(), "found");
+        let received = names.received();
+        let signals = Signals::install().unwrap();
+        let kill = |signal| {
+            let kill = format!("kill -{signal} {}", std::process::id());
+            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        };
+        let running = proxy.take();
+        thread::scope(|scope| {
+            let ended = scope.spawn(|| running.run_until_signal(&signals));
+            kill("HUP");
+            eventually("it was received again", || names.received() > received);
+            kill("INT");
+            ended.join().unwrap().unwrap();
+        });
     }
 }

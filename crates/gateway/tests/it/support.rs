@@ -110,6 +110,11 @@ impl Proxy {
         self.running.as_ref().unwrap().drain(limit);
     }
 
+    /// The gateway, which does not stop with this value any more.
+    pub(crate) fn take(&mut self) -> Running {
+        self.running.take().unwrap()
+    }
+
     /// Waits until it has ended.
     pub(crate) fn join(&mut self) {
         let Some(running) = self.running.take() else {

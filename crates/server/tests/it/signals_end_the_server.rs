@@ -115,6 +115,49 @@ fn term_and_quit_finish_running_requests_and_stop_accepting() {
     }
 }
 
+#[test]
+fn a_second_term_drops_running_requests() {
+    for second in ["TERM", "QUIT"] {
+        let mut served = Served::start();
+        let _client = slow_request(served.address, 20_000);
+        served.signal("TERM");
+        std::thread::sleep(Duration::from_millis(100));
+        served.signal(second);
+        let (code, took) = served.wait();
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_millis(500), "{took:?}");
+    }
+}
+
+/// A server whose handler blocks its core.
+#[test]
+#[ignore = "it is the process that the next test starts"]
+fn a_process_with_a_blocked_core() {
+    let block = || {
+        std::thread::sleep(Duration::from_secs(60));
+        "late"
+    };
+    let app = blitz::App::new().get("/ping", || "pong");
+    let served = app.get("/delay", block).run();
+    let error = served.expect_err("the core cannot end").to_string();
+    std::process::exit(if error.contains("terminated") { 77 } else { 1 });
+}
+
+#[test]
+fn a_second_term_ends_a_program_whose_core_is_blocked() {
+    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    let name = "signals_end_the_server::a_process_with_a_blocked_core";
+    let mut served = Served::of(command.args(["--exact", name, "--ignored", "--nocapture"]));
+    let _client = slow_request(served.address, 1);
+    for _ in 0..2 {
+        served.signal("TERM");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (code, took) = served.wait();
+    assert_eq!(code, Some(77));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
 /// A server in a process that has other threads, which block no signal: those of the test harness,
 /// and one that blocks, as the threads of other libraries do.
 #[test]

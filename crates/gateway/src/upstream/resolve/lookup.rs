@@ -1,0 +1,234 @@
+//! One look-up of a name, and the reasons why it has no result.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use tokio::time::Instant;
+
+/// Why a name has no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameFailure {
+    /// The name does not exist: NXDOMAIN.
+    NoSuchName,
+    /// The name exists and has no address.
+    NoAddress,
+    /// A name server failed: SERVFAIL.
+    ServerFailed,
+    /// A name server refuses the query: REFUSED.
+    ServerRefused,
+    /// No name server can be reached, because nothing listens there or there is no route.
+    Unreachable,
+    /// Another error.
+    Error,
+    /// No name server answered in time.
+    Timeout,
+}
+
+/// Addresses in ascending order, and for how long they are valid.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) ttl: Duration,
+}
+
+/// A failure with its description for the log.
+#[derive(Debug)]
+pub(super) struct NotFound {
+    pub(super) failure: NameFailure,
+    pub(super) reason: String,
+}
+
+/// One query. Reads the hosts file and `resolv.conf` again, so that edits need no restart. `servers`
+/// replaces the name servers of `resolv.conf`.
+pub(super) async fn look_up(
+    name: &str,
+    port: u16,
+    servers: &[SocketAddr],
+) -> Result<Found, NotFound> {
+    let (config, options) = settings(servers);
+    let servers = Servers::of(&config);
+    let provider = TokioRuntimeProvider::default();
+    let resolver = TokioResolver::builder_with_config(config, provider)
+        .with_options(options)
+        .build()
+        .map_err(|error| servers.not_found(&error, Duration::ZERO))?;
+    let start = Instant::now();
+    let found = resolver.lookup_ip(name).await;
+    let found = found.map_err(|error| servers.not_found(&error, start.elapsed()))?;
+    let addresses = found.iter().map(|ip| SocketAddr::new(ip, port));
+    let mut addresses: Vec<SocketAddr> = addresses.collect();
+    // Servers rotate their answers. In ascending order an unchanged set is equal.
+    addresses.sort_unstable();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Err(servers.described(NameFailure::NoAddress, String::new()));
+    }
+    let records = found.as_lookup().answers().iter();
+    let ttl = records.map(|record| record.ttl).min().unwrap_or_default();
+    Ok(Found {
+        addresses,
+        ttl: Duration::from_secs(ttl.into()),
+    })
+}
+
+/// The addresses of the name servers, for the log.
+struct Servers(Vec<SocketAddr>);
+
+impl Servers {
+    fn of(config: &ResolverConfig) -> Servers {
+        let address = |server: &NameServerConfig| {
+            let port = server.connections.first().map_or(53, |udp| udp.port);
+            SocketAddr::new(server.ip, port)
+        };
+        let mut servers: Vec<_> = config.name_servers().iter().map(address).collect();
+        servers.dedup();
+        Servers(servers)
+    }
+
+    fn not_found(&self, error: &NetError, took: Duration) -> NotFound {
+        let failure = failure(error);
+        let detail = match failure {
+            NameFailure::Timeout => format!("{:.0} s", took.as_secs_f64().max(1.0)),
+            _ => error.to_string(),
+        };
+        self.described(failure, detail)
+    }
+
+    fn described(&self, failure: NameFailure, detail: String) -> NotFound {
+        let plural = if self.0.len() == 1 { "" } else { "s" };
+        let reason = match failure {
+            NameFailure::NoSuchName => {
+                format!("the name does not exist: {self} answered NXDOMAIN")
+            }
+            NameFailure::NoAddress => format!("the name has no address, according to {self}"),
+            NameFailure::ServerFailed => {
+                format!("{self} could not resolve it and answered SERVFAIL")
+            }
+            NameFailure::ServerRefused => {
+                format!("{self} refused the query and answered REFUSED")
+            }
+            NameFailure::Unreachable => {
+                format!("the name server{plural} {self} cannot be reached: {detail}")
+            }
+            NameFailure::Timeout => {
+                format!("the name server{plural} {self} did not answer within {detail}")
+            }
+            NameFailure::Error => detail,
+        };
+        NotFound { failure, reason }
+    }
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, server) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { ", " };
+            write!(f, "{separator}{server}")?;
+        }
+        Ok(())
+    }
+}
+
+fn failure(error: &NetError) -> NameFailure {
+    match error {
+        NetError::Timeout => NameFailure::Timeout,
+        NetError::Io(_) | NetError::NoConnections => NameFailure::Unreachable,
+        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+            ResponseCode::NXDomain => NameFailure::NoSuchName,
+            ResponseCode::NoError => NameFailure::NoAddress,
+            code => failure_of_code(code),
+        },
+        NetError::Dns(DnsError::ResponseCode(code)) => failure_of_code(*code),
+        _ => NameFailure::Error,
+    }
+}
+
+fn failure_of_code(code: ResponseCode) -> NameFailure {
+    match code {
+        ResponseCode::ServFail => NameFailure::ServerFailed,
+        ResponseCode::Refused => NameFailure::ServerRefused,
+        _ => NameFailure::Error,
+    }
+}
+
+fn settings(servers: &[SocketAddr]) -> (ResolverConfig, ResolverOpts) {
+    let (config, mut options) = if servers.is_empty() {
+        // resolv.conf(5): without the file, only a name server on this machine is used.
+        hickory_resolver::system_conf::read_system_conf().unwrap_or_else(|_| {
+            let local = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
+            (
+                ResolverConfig::from_name_servers(vec![local]),
+                ResolverOpts::default(),
+            )
+        })
+    } else {
+        let servers = servers.iter().map(name_server).collect();
+        (
+            ResolverConfig::from_name_servers(servers),
+            ResolverOpts::default(),
+        )
+    };
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    // Results are kept by the caller; a second cache would only delay the refresh.
+    options.cache_size = 0;
+    // The caller repeats a query that failed. Within one, datagrams are sent again.
+    options.attempts = 0;
+    (config, options)
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let mut connections = vec![ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    for connection in &mut connections {
+        connection.port = address.port();
+    }
+    NameServerConfig::new(address.ip(), true, connections)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_name_server_is_named_with_the_time_it_was_silent() {
+        let servers = |texts: &[&str]| {
+            let all: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            let (config, _) = settings(&all);
+            Servers::of(&config)
+        };
+        let reason = |texts: &[&str], took| {
+            let took = Duration::from_millis(took);
+            servers(texts).not_found(&NetError::Timeout, took).reason
+        };
+        assert_eq!(
+            reason(&["10.0.0.2:53"], 5003),
+            "the name server 10.0.0.2:53 did not answer within 5 s"
+        );
+        assert_eq!(
+            reason(&["10.0.0.2:53", "[::1]:5353"], 10_100),
+            "the name servers 10.0.0.2:53, [::1]:5353 did not answer within 10 s"
+        );
+    }
+
+    #[test]
+    fn a_query_without_an_answer_ends_after_the_timeout_of_one_attempt() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let look_up = look_up("app.internal.example", 80, std::slice::from_ref(&address));
+        let not_found = runtime.block_on(look_up).unwrap_err();
+        assert_eq!(not_found.failure, NameFailure::Timeout, "{not_found:?}");
+        let reason = format!("the name server {address} did not answer within 5 s");
+        assert_eq!(not_found.reason, reason);
+    }
+}
