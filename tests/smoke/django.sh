@@ -8,7 +8,7 @@ export PYTHONPATH="$tools/django:$here" PYTHONDONTWRITEBYTECODE=1
 
 upstream=$(free_port)
 start gunicorn "$upstream" python3 -m gunicorn --bind "127.0.0.1:$upstream" --threads 4 --no-control-socket \
-  --worker-tmp-dir "$scratch" django_site:application
+  --forwarded-allow-ips 192.0.2.1 --worker-tmp-dir "$scratch" django_site:application
 "$BLITZ" cert --out "$scratch" localhost >/dev/null
 head -c 8000000 /dev/urandom >"$scratch/ünïcode file.bin"
 digest=$(sha256sum <"$scratch/ünïcode file.bin")
