@@ -40,7 +40,6 @@ pub(crate) use framing::{ClientSide, ExchangeId, ServerSide, Side, Transmission}
 pub(crate) use handle::Link;
 pub(crate) use outcome::{Conclusion, Outcome, conclude, poll_outcome};
 pub(crate) use refusal::{refusal_of, refuse};
-#[cfg(test)]
 pub(crate) use respond::send_response;
 pub(crate) use send::{complete_message, conclude_sent};
 pub(crate) use state::{Body, ExchangeState, Message, note, wake};

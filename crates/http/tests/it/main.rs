@@ -14,6 +14,7 @@ mod early_response;
 mod eviction;
 mod expect_continue;
 mod h2_client;
+mod h2_long_heads;
 #[allow(dead_code, reason = "tests of other crates use the rest")]
 mod h2_peer;
 mod h2_server;

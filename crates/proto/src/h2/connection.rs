@@ -68,6 +68,8 @@ pub struct Connection {
     peer_last: Option<u32>,
     /// Streams above `peer_last` were not all reported yet.
     refusing: bool,
+    /// A header block was too long to be decoded, so that later ones cannot be decoded either.
+    has_lost_block: bool,
     prioritizes: bool,
     /// Priorities of streams that were not opened yet (RFC 9218, section 7.1).
     early_priorities: Vec<(u32, Priority)>,
@@ -180,6 +182,7 @@ impl Connection {
             closing: Closing::No,
             peer_last: None,
             refusing: false,
+            has_lost_block: false,
             prioritizes: is_server,
             early_priorities: Vec::new(),
         }
@@ -293,6 +296,20 @@ impl Connection {
             self.closing = Closing::Final;
             frame::write_go_away(self.last_accepted, Code::NO_ERROR, out);
         }
+    }
+
+    /// Whether a request was refused because its header block was too long to be decoded. Later header
+    /// blocks are ignored; the caller answers and then calls [`Connection::announce_lost_block`].
+    #[must_use]
+    pub fn has_lost_block(&self) -> bool {
+        self.has_lost_block
+    }
+
+    /// Sends GOAWAY after a response to a header block that was too long: open streams continue, and the
+    /// connection then ends.
+    #[cold]
+    pub fn announce_lost_block(&mut self, out: &mut Vec<u8>) {
+        frame::write_go_away(self.last_accepted, Code::NO_ERROR, out);
     }
 
     /// Appends a PING; its acknowledgement causes [`Event::Pong`].

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use blitz_proto::h2::StreamId;
-use blitz_proto::{BodyLength, Error, Limits, ResponseHead};
+use blitz_proto::{BodyLength, Error, Limits, ResponseHead, Status};
 
 use crate::h2_frames::*;
 use crate::h2_support::{End, settle};
@@ -195,12 +195,52 @@ fn endless_header_blocks_close_the_connection() {
         (17, "continuation-flood")
     );
     let large = |_| frame(CONTINUATION, 0, 1, vec![0; 16_384]);
-    assert_eq!(frames_until_close(&start, large), (4, "continuation-flood"));
+    assert_eq!(
+        frames_until_close(&start, large),
+        (17, "continuation-flood")
+    );
+    // Trailers get no response of their own.
+    let trailers = [headers(EH, 1, POST), frame(HEADERS, END, 1, "")].concat();
+    assert_eq!(
+        frames_until_close(&trailers, large),
+        (5, "continuation-flood")
+    );
     let empty = |_| frame(CONTINUATION, 0, 1, "");
     assert_eq!(
         frames_until_close(&start, empty),
         (17, "continuation-flood")
     );
+}
+
+/// RFC 9113, section 10.5.1. The decoder has lost its state: requests that are complete still get their
+/// response, and nothing is decoded any more.
+#[test]
+fn a_header_block_that_is_too_long_is_the_last_one() {
+    let mut server = End::server(&Limits {
+        header_block_bytes_max: 64,
+        ..Limits::default()
+    });
+    server.receive(PREFACE);
+    server.receive(&frame(SETTINGS, 0, 0, []));
+    server.receive(&headers(EH, 1, POST));
+    server.receive(&headers(EH, 3, POST));
+    server.receive(&headers(END, 5, GET));
+    server.receive(&frame(CONTINUATION, 0, 5, [0xff; 100]));
+    assert!(server.refused.is_empty(), "its end is awaited");
+    server.receive(&frame(CONTINUATION, EH, 5, [0xff; 10]));
+    assert_eq!(server.refused.len(), 1);
+    assert_eq!(server.refused[0].1, Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    assert!(server.connection.has_lost_block());
+    // A request beyond the GOAWAY, which a client may send elsewhere.
+    server.receive(&frame(HEADERS, END | EH, 7, [0xff; 10]));
+    server.receive(&frame(DATA, END, 1, "hi"));
+    server.receive(&frame(HEADERS, END | EH, 3, [0xff; 10]));
+    assert!(server.failure.is_none(), "{:?}", server.failure);
+    assert_eq!(server.refused.len(), 1);
+    let [first, second] = [1, 3].map(|id| server.messages[&StreamId::new(id)].clone());
+    assert_eq!((first.content, first.reset), (b"hi".to_vec(), None));
+    assert_eq!(second.reset, Some("compression"));
+    assert!(!server.connection.is_drained());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use blitz_proto::h2::{self, Code, Received, StreamId, UpgradeSettings};
 use blitz_proto::{
     BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status,
 };
+use blitz_reactor::Chunk;
 
 use super::drive::{Disposition, STREAMS_KEPT};
 use super::driver::{Conn, Driver, Role, Shared};
@@ -21,9 +22,10 @@ use super::shortage::is_short;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused};
 use crate::date::http_date;
+use crate::error::Refusal;
 use crate::exchange::{
     Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, ServerFraming,
-    ServerSide, Service, conclude, poll_outcome, refusal_of, refuse, wake,
+    ServerSide, Service, conclude, poll_outcome, refusal_of, refuse, send_response, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -281,6 +283,19 @@ impl Driver<Server> {
         None
     }
 
+    /// Answers a request whose header block was too long to be decoded, and announces that it is the
+    /// last one. The response has no content, because the method is unknown.
+    #[cold]
+    fn refuse_lost_head(&mut self, stream: StreamId, refusal: Refusal) {
+        count_refused(refusal.rule);
+        tracing::debug!(rule = refusal.rule, peer = ?self.role.peer.remote, "refused");
+        let mut head = Pooled::response(refusal.status);
+        send_response(self, stream, &mut head, Chunk::from(""));
+        self.close_stream(stream, Some(Code::NO_ERROR));
+        let (machine, out) = self.machine();
+        machine.announce_lost_block(out);
+    }
+
     /// `Date` and `Server`, where they are missing.
     fn add_default_headers(&self, head: &mut ResponseHead) {
         let options = &self.shared.options;
@@ -331,6 +346,9 @@ impl Role for Server {
         driver.role.idle_since = None;
         let fields = &received.request.fields;
         let as_problem = accepts_problem(fields) == Some(true);
+        if driver.machine.has_lost_block() {
+            return driver.refuse_lost_head(stream, refusal_of(error));
+        }
         refuse(driver, stream, refusal_of(error), fields, as_problem);
         driver.close_stream(stream, None);
     }

@@ -54,6 +54,7 @@ impl Connection {
             end_stream,
             continuations: 0,
             bytes: block.to_vec(),
+            is_too_long: false,
         });
         Ok(None)
     }
@@ -71,11 +72,22 @@ impl Connection {
             return Err(ErrorKind::FrameUnexpected);
         };
         block.continuations += 1;
-        let is_too_long = block.bytes.len() + payload.len() > self.receive_limits.block_bytes_max;
-        if is_too_long || block.continuations > self.receive_limits.continuations_max {
+        if block.continuations > self.receive_limits.continuations_max {
             return Err(ErrorKind::ContinuationFlood);
         }
-        block.bytes.extend_from_slice(payload);
+        let is_too_long = block.bytes.len() + payload.len() > self.receive_limits.block_bytes_max;
+        if is_too_long && !self.may_open(block.stream) {
+            return Err(ErrorKind::ContinuationFlood);
+        }
+        if is_too_long || block.is_too_long {
+            block.is_too_long = true;
+            block.bytes = Vec::new();
+        } else {
+            block.bytes.extend_from_slice(payload);
+        }
+        if header.has(flag::END_HEADERS) && block.is_too_long {
+            return Ok(Some(self.refuse_too_long(&block, received)));
+        }
         if header.has(flag::END_HEADERS) {
             return self.head(
                 block.stream,
@@ -91,6 +103,77 @@ impl Connection {
         }
         self.input.block = Some(block);
         Ok(None)
+    }
+
+    /// Whether a request may open this stream.
+    fn may_open(&self, id: u32) -> bool {
+        let is_new = self.is_server() && id > self.last_seen && !id.is_multiple_of(2);
+        is_new && !self.is_full() && self.closing != Closing::Final
+    }
+
+    fn is_full(&self) -> bool {
+        self.streams.len() >= self.own.concurrent_streams_max as usize
+    }
+
+    /// Refuses a request whose header block was too long. Its fields are unknown and the state of the
+    /// decoder is lost, so that it is the last request of the connection.
+    ///
+    /// RFC 9113, section 10.5.1: "The field block MUST be processed to ensure a consistent connection
+    /// state, unless the connection is closed."
+    #[cold]
+    fn refuse_too_long(&mut self, block: &OpenBlock, received: &mut Received) -> Event {
+        self.last_seen = block.stream;
+        self.last_accepted = block.stream;
+        self.floods.stream_opened();
+        self.closing = Closing::Final;
+        self.has_lost_block = true;
+        received.request.clear();
+        self.refused(
+            block.stream,
+            block.end_stream,
+            ErrorKind::HeadTooLarge,
+            &received.request,
+        )
+    }
+
+    /// Opens a stream for the response to a refused request.
+    fn refused(&mut self, id: u32, end: bool, kind: ErrorKind, head: &RequestHead) -> Event {
+        let receiving = if end {
+            Receiving::Done
+        } else {
+            Receiving::Discarded
+        };
+        let mut stream = self.new_stream(id, receiving, Sending::Head);
+        stream.request = RequestKind::of(head);
+        self.streams.insert(stream);
+        Event::Refused {
+            stream: StreamId(id),
+            error: Error::new(kind, self.side()),
+        }
+    }
+
+    /// Handles a header block on a known stream that can no longer be decoded.
+    #[cold]
+    fn undecodable_head(
+        &mut self,
+        slot: Slot,
+        end: bool,
+        now: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ErrorKind> {
+        let stream = self.streams.at(slot);
+        let id = stream.id;
+        match stream.receiving {
+            Receiving::Discarded if end => {
+                stream.receiving = Receiving::Done;
+                self.remove_if_closed(slot);
+                Ok(None)
+            }
+            Receiving::Head | Receiving::Body => self
+                .stream_error(id, ErrorKind::Compression, now, out)
+                .map(Some),
+            _ => self.count_stray_frame(now).map(|()| None),
+        }
     }
 
     /// Handles a complete header block.
@@ -112,6 +195,7 @@ impl Connection {
         };
         match self.streams.at(slot).receiving {
             Receiving::Head => self.response(slot, end, block, now, received, out),
+            _ if self.has_lost_block => self.undecodable_head(slot, end, now, out),
             Receiving::Body => self
                 .trailers(slot, end, block, now, received, out)
                 .map(Some),
@@ -148,7 +232,7 @@ impl Connection {
         if self.is_idle_id(id) {
             return Err(ErrorKind::StreamId);
         }
-        section::ignored(&mut self.decoder, block)?;
+        self.ignore_block(block)?;
         match self.streams.end_of(id) {
             Some(End::ByUs) => self.count_stray_frame(now).map(|()| None),
             Some(End::ByPeer) => Err(ErrorKind::StreamClosed),
@@ -177,8 +261,7 @@ impl Connection {
         }
         self.last_seen = id;
         self.floods.stream_opened();
-        let is_full = self.streams.len() >= self.own.concurrent_streams_max as usize;
-        if is_full || self.closing == Closing::Final {
+        if self.is_full() || self.closing == Closing::Final {
             return self.refuse_request(id, block, now, out);
         }
         self.last_accepted = id;
@@ -187,21 +270,7 @@ impl Connection {
         match section::request(decoder, repeat, block, &self.receive_limits.section, head)? {
             Ok(facts) => self.accept(id, end, facts, head, now, out).map(Some),
             Err(kind) if is_malformed(kind) => self.stream_error(id, kind, now, out).map(Some),
-            Err(kind) => {
-                let receiving = if end {
-                    Receiving::Done
-                } else {
-                    Receiving::Discarded
-                };
-                let mut stream = self.new_stream(id, receiving, Sending::Head);
-                stream.request = RequestKind::of(head);
-                self.streams.insert(stream);
-                let error = Error::new(kind, self.side());
-                Ok(Some(Event::Refused {
-                    stream: StreamId(id),
-                    error,
-                }))
-            }
+            Err(kind) => Ok(Some(self.refused(id, end, kind, head))),
         }
     }
 
@@ -263,7 +332,7 @@ impl Connection {
         now: Duration,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
-        section::ignored(&mut self.decoder, block)?;
+        self.ignore_block(block)?;
         if self.closing == Closing::Final {
             // The GOAWAY already covers this stream.
             self.streams.note_closed(id, End::ByUs);
@@ -271,6 +340,14 @@ impl Connection {
         }
         self.stream_error(id, ErrorKind::StreamLimit, now, out)
             .map(Some)
+    }
+
+    /// Decodes a block for the sake of the decoder's table.
+    fn ignore_block(&mut self, block: &[u8]) -> Result<(), ErrorKind> {
+        match self.has_lost_block {
+            true => Ok(()),
+            false => Ok(section::ignored(&mut self.decoder, block)?),
+        }
     }
 
     /// Handles a response head, in a client.

@@ -26,6 +26,8 @@ pub(super) struct OpenBlock {
     pub(super) end_stream: bool,
     pub(super) continuations: u32,
     pub(super) bytes: Vec<u8>,
+    /// It exceeds the limit: its bytes are discarded.
+    pub(super) is_too_long: bool,
 }
 
 #[derive(Debug)]
