@@ -16,6 +16,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
+use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
 use crate::{announce, listen, tls};
@@ -63,6 +64,9 @@ pub(crate) struct RunArguments {
 
     #[command(flatten)]
     upstream_tls: UpstreamTlsArguments,
+
+    #[command(flatten)]
+    timeouts: TimeoutArguments,
 
     /// Proxies in front of this one whose X-Forwarded-* and Forwarded fields are trusted and extended;
     /// those of other clients are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
@@ -247,7 +251,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         cores: arguments.cores.unwrap_or_default(),
         ..Config::default()
     };
-    let options = Options {
+    let mut options = Options {
         trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
         h2c_upgrade: arguments.h2c_upgrade,
         redirect_https: arguments.redirect_https,
@@ -260,6 +264,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         },
         ..Options::default()
     };
+    arguments.timeouts.apply(&mut options);
     let gateway = Gateway::new().config(config).options(options);
     let gateway = listeners.plain.into_iter().fold(gateway, Gateway::listen);
     let slots = tls.into_iter().cycle().map(Tls::slot);
@@ -285,21 +290,7 @@ fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
 }
 
 fn grace(value: &str) -> Result<Grace, String> {
-    match value {
-        "forever" => Ok(Grace(None)),
-        "0" => Ok(Grace(Some(Duration::ZERO))),
-        _ => humantime::parse_duration(value)
-            .map(|grace| Grace(Some(grace)))
-            .map_err(|_| "this is not a duration\n  write 500ms, 1s, 5m, 0 or forever".to_owned()),
-    }
-}
-
-fn duration(value: &str) -> Result<Duration, String> {
-    match value {
-        "0" => Ok(Duration::ZERO),
-        _ => humantime::parse_duration(value)
-            .map_err(|_| "this is not a duration\n  write 500ms, 1s, 5m or 0".to_owned()),
-    }
+    duration_or_forever(value).map(Grace)
 }
 
 fn cores(value: &str) -> Result<usize, String> {

@@ -14,8 +14,9 @@ pub struct Options {
     /// Limits and deadlines towards clients.
     pub limits: Limits,
     /// Limits and deadlines towards upstreams: connecting 1 s, response head 60 s, silence within a
-    /// response body 60 s (for gRPC calls 300 s without a byte in either direction instead of both),
-    /// idle in the pool 55 s.
+    /// response body 60 s, idle in the pool 55 s. For gRPC calls 300 s without a byte in either
+    /// direction (`stream_idle_timeout`) replace those for head and body, and for a body of type
+    /// `text/event-stream` they replace that for the body.
     pub client: ClientOptions,
     /// How long the gateway waits for an upstream to answer `Expect: 100-continue` before it sends
     /// `100 Continue` itself; 1 s. Old servers never send it, and careful clients wait for it.

@@ -5,6 +5,7 @@
 mod doctor;
 mod https;
 mod run;
+mod timeouts;
 mod usage_errors;
 mod version;
 mod without_flags;

@@ -9,7 +9,7 @@ use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 use crate::{blitz, stderr};
 
 /// A running `blitz`, killed when dropped.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     /// Its start message.
     announced: Vec<String>,
@@ -17,7 +17,7 @@ struct Running {
 
 impl Running {
     /// Starts on a free port of this machine and waits for the last line of the start message.
-    fn start(flags: &[&str]) -> Running {
+    pub(crate) fn start(flags: &[&str]) -> Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--listen", "127.0.0.1:0", "--cores", "1"])
             .args(flags)
@@ -38,7 +38,7 @@ impl Running {
         Running { child, announced }
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         let line = self
             .announced
             .iter()
@@ -49,12 +49,12 @@ impl Running {
             .expect("an address follows")
     }
 
-    fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address())
     }
 
     /// Sends a signal with the shell's `kill`.
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(
             Command::new("sh")
@@ -65,7 +65,7 @@ impl Running {
         );
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + IO_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {

@@ -35,6 +35,7 @@ mod retries;
 mod routing;
 mod smuggling;
 mod streaming;
+mod timeouts;
 #[path = "../../../http/tests/it/tls_support.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod tls_support;
