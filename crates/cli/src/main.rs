@@ -10,6 +10,7 @@ mod doctor;
 mod issue;
 mod listen;
 mod run;
+mod size;
 mod timeouts;
 mod tls;
 mod upstream_tls;

@@ -16,6 +16,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
+use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
@@ -73,6 +74,11 @@ pub(crate) struct RunArguments {
     /// clients of a unix socket; may be repeated [default: none]
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy)]
     trusted_proxies: Vec<TrustedProxy>,
+
+    /// The most content that a request may have: bytes, or 512k, 10m, 1g; 413 beyond. WebSockets are not
+    /// limited [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
+    body_max: Option<u64>,
 
     /// How long to keep a half-closed HTTP/1.1 client while no byte of its response is sent: 500ms, 1s,
     /// 5m, 0 to cancel immediately, or forever
@@ -252,6 +258,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         ..Config::default()
     };
     let mut options = Options {
+        body_bytes_max: arguments.body_max,
         trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
         h2c_upgrade: arguments.h2c_upgrade,
         redirect_https: arguments.redirect_https,

@@ -23,6 +23,10 @@ pub struct Options {
     pub continue_timeout: Duration,
     /// How long running requests may take when the gateway stops; 30 s.
     pub drain_timeout: Duration,
+    /// Bytes of the content of a request, also of one that no target matches; beyond: 413, or the
+    /// exchange is cut off if its response has begun. `None` is no limit, and the default. Tunnels
+    /// have none.
+    pub body_bytes_max: Option<u64>,
     /// Clients whose forwarding fields are trusted; none.
     pub trusted_proxies: TrustedProxies,
     /// Lets clients in clear text switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2); no.
@@ -47,6 +51,7 @@ impl Default for Options {
             client: ClientOptions::default(),
             continue_timeout: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(30),
+            body_bytes_max: None,
             trusted_proxies: TrustedProxies::default(),
             h2c_upgrade: false,
             redirect_https: false,

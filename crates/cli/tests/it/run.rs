@@ -263,3 +263,23 @@ fn fields_of_a_trusted_proxy_are_kept_and_those_of_others_replaced() {
         );
     }
 }
+
+#[test]
+fn body_max_limits_the_content_of_requests() {
+    let upstream = Upstream::start(|request| answer(&request.body.len().to_string()));
+    let target = format!("/up={}", upstream.url());
+    let running = Running::start(&["--to", &target, "--body-max", "1k"]);
+    let chunk = "x".repeat(1025);
+    for path in ["/up", "/echo"] {
+        let mut client = running.connect();
+        let post = format!("POST {path} HTTP/1.1\r\nHost: test\r\n");
+        client.send(format!("{post}Content-Length: 1024\r\n\r\n{}", &chunk[1..]));
+        assert_eq!(client.response().status, 200, "{path}");
+        client.send(format!(
+            "{post}Transfer-Encoding: chunked\r\n\r\n401\r\n{chunk}\r\n0\r\n\r\n"
+        ));
+        assert_eq!(client.response().status, 413, "{path}");
+        client.send(format!("{post}Content-Length: 1025\r\n\r\n{chunk}"));
+        assert_eq!(client.response().status, 413, "{path}");
+    }
+}

@@ -26,6 +26,13 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "500ms, 1s",
     ),
     (
+        &["--body-max", "0"],
+        "--body-max",
+        "refuse all content",
+        "leave the flag out",
+    ),
+    (&["--body-max", "10mb"], "10mb", "not a size", "10m, 1g"),
+    (
         &["--timeout-connect", "0"],
         "'0'",
         "end every request",
