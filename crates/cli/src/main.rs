@@ -11,6 +11,8 @@ mod doctor;
 mod issue;
 mod listen;
 mod run;
+mod size;
+mod timeouts;
 mod tls;
 mod upstream_tls;
 mod version;

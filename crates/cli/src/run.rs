@@ -17,6 +17,8 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 use crate::conflicts::Listening;
+use crate::size::size;
+use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
 use crate::{announce, conflicts, listen, tls};
@@ -68,11 +70,19 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     upstream_tls: UpstreamTlsArguments,
 
+    #[command(flatten)]
+    timeouts: TimeoutArguments,
+
     /// Proxies in front of this one whose X-Forwarded-* and Forwarded fields are trusted and extended;
     /// those of other clients are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
     /// clients of a unix socket; may be repeated [default: none]
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy)]
     trusted_proxies: Vec<TrustedProxy>,
+
+    /// The most content that a request may have: bytes, or 512k, 10m, 1g; 413 beyond. WebSockets are not
+    /// limited [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
+    body_max: Option<u64>,
 
     /// How long to keep a half-closed HTTP/1.1 client while no byte of its response is sent: 500ms, 1s,
     /// 5m, 0 to cancel immediately, or forever
@@ -314,7 +324,8 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         pin: arguments.pin.into(),
         ..Config::default()
     };
-    let options = Options {
+    let mut options = Options {
+        body_bytes_max: arguments.body_max,
         trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
         h2c_upgrade: arguments.h2c_upgrade,
         redirect_https: arguments.redirect_https,
@@ -328,6 +339,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         },
         ..Options::default()
     };
+    arguments.timeouts.apply(&mut options);
     let gateway = Gateway::new().config(config).options(options);
     let gateway = listeners.plain.into_iter().fold(gateway, Gateway::listen);
     let slots = tls.into_iter().cycle().map(Tls::slot);
@@ -353,21 +365,7 @@ fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
 }
 
 fn grace(value: &str) -> Result<Grace, String> {
-    match value {
-        "forever" => Ok(Grace(None)),
-        "0" => Ok(Grace(Some(Duration::ZERO))),
-        _ => humantime::parse_duration(value)
-            .map(|grace| Grace(Some(grace)))
-            .map_err(|_| "this is not a duration\n  write 500ms, 1s, 5m, 0 or forever".to_owned()),
-    }
-}
-
-fn duration(value: &str) -> Result<Duration, String> {
-    match value {
-        "0" => Ok(Duration::ZERO),
-        _ => humantime::parse_duration(value)
-            .map_err(|_| "this is not a duration\n  write 500ms, 1s, 5m or 0".to_owned()),
-    }
+    duration_or_forever(value).map(Grace)
 }
 
 fn cores(value: &str) -> Result<usize, String> {

@@ -14,14 +14,19 @@ pub struct Options {
     /// Limits and deadlines towards clients.
     pub limits: Limits,
     /// Limits and deadlines towards upstreams: connecting 1 s, response head 60 s, silence within a
-    /// response body 60 s (for gRPC calls 300 s without a byte in either direction instead of both),
-    /// idle in the pool 55 s.
+    /// response body 60 s, idle in the pool 55 s. For gRPC calls 300 s without a byte in either
+    /// direction (`stream_idle_timeout`) replace those for head and body, and for a body of type
+    /// `text/event-stream` they replace that for the body.
     pub client: ClientOptions,
     /// How long the gateway waits for an upstream to answer `Expect: 100-continue` before it sends
     /// `100 Continue` itself; 1 s. Old servers never send it, and careful clients wait for it.
     pub continue_timeout: Duration,
     /// How long running requests may take when the gateway stops; 30 s.
     pub drain_timeout: Duration,
+    /// Bytes of the content of a request, also of one that no target matches; beyond: 413, or the
+    /// exchange is cut off if its response has begun. `None` is no limit, and the default. Tunnels
+    /// have none.
+    pub body_bytes_max: Option<u64>,
     /// Clients whose forwarding fields are trusted; none.
     pub trusted_proxies: TrustedProxies,
     /// Lets clients in clear text switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2); no.
@@ -49,6 +54,7 @@ impl Default for Options {
             client: ClientOptions::default(),
             continue_timeout: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(30),
+            body_bytes_max: None,
             trusted_proxies: TrustedProxies::default(),
             h2c_upgrade: false,
             redirect_https: false,

@@ -41,8 +41,8 @@ impl<S: Service> Service for GatewayService<S> {
 ///
 /// When the client leaves, the future is dropped, and with it the connection to the upstream. The
 /// record is emitted in any case.
-async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, exchange: Exchange) {
-    if let Err(rejection) = preflight(&gateway, &exchange) {
+async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut exchange: Exchange) {
+    if let Err(rejection) = preflight(&gateway, &mut exchange) {
         return reject(&gateway, exchange, rejection);
     }
     let Some(route) = gateway.routes.find(exchange.request.path()) else {

@@ -21,6 +21,8 @@ pub enum Rejection {
     WebSocketKey,
     /// The content of a gRPC-Web call is not base64, although its type requires it.
     Base64,
+    /// The content is larger than [`Options::body_bytes_max`](crate::Options).
+    ContentTooLarge,
     /// With the target's own path in front, the path would contain a dot segment.
     Path,
 }
@@ -34,6 +36,7 @@ impl Rejection {
             Rejection::Misdirected => Status::MISDIRECTED_REQUEST,
             Rejection::Method => Status::METHOD_NOT_ALLOWED,
             Rejection::LastHop => Status::NO_CONTENT,
+            Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
             Rejection::NoHost
             | Rejection::ConnectionOptions
             | Rejection::WebSocketKey
@@ -54,6 +57,7 @@ impl Rejection {
             Rejection::ConnectionOptions => "the Connection field names too many options",
             Rejection::WebSocketKey => "the Sec-WebSocket-Key is not 16 bytes in base64",
             Rejection::Base64 => "the content is not base64, although its type requires it",
+            Rejection::ContentTooLarge => "the content is larger than this server accepts",
             Rejection::Path => "the path leads out of the target's path",
         }
     }

@@ -4,7 +4,8 @@
 //! neither gRPC nor WebSockets.
 
 use blitz_http::{
-    BodyLength, Capabilities, Chunk, Method, RecvBody, RequestHead, Responder, ResponseHead, Timer,
+    BodyLength, Capabilities, Chunk, Fields, Method, Name, RecvBody, RequestHead, Responder,
+    ResponseHead, Timer,
 };
 
 use crate::grpc::Call;
@@ -149,11 +150,23 @@ impl RequestKind {
         if let RequestKind::Call(call) = self {
             return call_content(call, head, body);
         }
-        match body.take_whole() {
-            Some(content) => ResponseContent::Whole(Chunk::from(content)),
-            None => ResponseContent::Streamed(body.length(), None),
+        if let Some(content) = body.take_whole() {
+            return ResponseContent::Whole(Chunk::from(content));
         }
+        if is_event_stream(&head.fields) {
+            body.disable_min_rate();
+        }
+        ResponseContent::Streamed(body.length(), None)
     }
+}
+
+/// Whether the content is a stream of events, whose sender is silent while nothing happens (HTML,
+/// section 9.2).
+fn is_event_stream(fields: &Fields) -> bool {
+    let content_type = fields.get(Name::ContentType).unwrap_or_default();
+    let media_type = content_type.split(|&byte| byte == b';').next();
+    let media_type = media_type.unwrap_or_default().trim_ascii();
+    media_type.eq_ignore_ascii_case(b"text/event-stream")
 }
 
 fn call_content(call: &Call, head: &mut ResponseHead, body: &RecvBody) -> ResponseContent {
@@ -165,4 +178,29 @@ fn call_content(call: &Call, head: &mut ResponseHead, body: &RecvBody) -> Respon
         return ResponseContent::Whole(encoder.end_of_response(None));
     }
     ResponseContent::Streamed(BodyLength::Unknown, Some(Box::new(encoder)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_streams_are_recognised_in_any_case_and_with_parameters() {
+        let is_event_stream = |content_type: &str| {
+            let mut fields = Fields::new();
+            fields.append(Name::ContentType, content_type);
+            is_event_stream(&fields)
+        };
+        for content_type in [
+            "text/event-stream",
+            "Text/Event-Stream;charset=utf-8",
+            "text/event-stream ; charset=utf-8",
+        ] {
+            assert!(is_event_stream(content_type), "{content_type}");
+        }
+        for content_type in ["", "text/event-streams", "text/plain;x=text/event-stream"] {
+            assert!(!is_event_stream(content_type), "{content_type}");
+        }
+        assert!(!super::is_event_stream(&Fields::new()));
+    }
 }

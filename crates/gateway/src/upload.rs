@@ -94,6 +94,9 @@ impl Upload {
         }
         match ready!(self.flow.poll(cx, |sent| self.replay.note(sent))) {
             Ok(()) => Poll::Ready(Ok(())),
+            Err(FlowError::From(BodyError::TooLarge)) => {
+                Poll::Ready(Err(Ended::Rejected(Rejection::ContentTooLarge)))
+            }
             Err(FlowError::From(error)) => Poll::Ready(Err(Ended::RequestContent(error))),
             Err(FlowError::NotBase64) => Poll::Ready(Err(Ended::Rejected(Rejection::Base64))),
             Err(FlowError::To(_)) => {

@@ -22,8 +22,9 @@ pub enum BodyError {
     Malformed(Error),
     /// The sender was too slow: below the minimum rate, or silent for too long.
     TimedOut,
-    /// The body exceeds the caller's maximum ([`RecvBody::read_to_end`]).
+    /// The body exceeds the caller's maximum ([`RecvBody::limit`], [`RecvBody::read_to_end`]).
     ///
+    /// [`RecvBody::limit`]: crate::RecvBody::limit
     /// [`RecvBody::read_to_end`]: crate::RecvBody::read_to_end
     TooLarge,
     /// The exchange is over on our side, so its body can no longer be read.

@@ -54,8 +54,9 @@ pub use tls::{
 pub use websocket::WebSocketKey;
 
 pub use blitz_proto::{
-    AsName, Blame, BodyLength, Error, ErrorKind, FieldName, Fields, InvalidField, InvalidTarget,
-    Limits, Method, Name, RequestHead, ResponseHead, Side, Status, TargetForm, Version, path,
+    AsName, Blame, BodyLength, Error, ErrorKind, FOREVER, FieldName, Fields, InvalidField,
+    InvalidTarget, Limits, Method, Name, RequestHead, ResponseHead, Side, Status, TargetForm,
+    Version, path,
 };
 
 /// The reactor's own counters: system calls, operations, bytes.

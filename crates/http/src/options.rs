@@ -69,9 +69,12 @@ impl Default for ServeOptions {
 pub struct ClientOptions {
     /// Limits for responses, buffers, idle connections and connecting.
     pub limits: Limits,
-    /// Maximum silence before the response head, counted from the last byte that the server took.
+    /// Maximum silence before the response head, counted from the last byte of the request that the
+    /// server took. While the client still owes content and the server has taken all that came, at
+    /// least [`Limits::body_idle_timeout`]: the server is not to blame for a slow client. Each attempt
+    /// has its own time, which begins when the request has a connection.
     pub response_timeout: Duration,
-    /// Maximum silence within a response body.
+    /// Maximum silence within a response body that a reader waits for.
     pub body_timeout: Duration,
     /// Maximum idle time of a connection; shorter than the idle timeouts of common servers.
     pub idle_timeout: Duration,

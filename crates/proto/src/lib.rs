@@ -32,7 +32,7 @@ mod priority;
 mod scan;
 
 pub use error::{Blame, Error, ErrorKind, Side};
-pub use limits::Limits;
+pub use limits::{FOREVER, Limits};
 pub use message::{
     AsName, BodyLength, FieldName, Fields, InvalidField, InvalidTarget, Method, Name, RequestHead,
     ResponseHead, Status, TargetForm, Version,

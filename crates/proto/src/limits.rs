@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+/// A timeout that never passes in practice: a hundred years, which can be added to any time of a clock.
+pub const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// The limits. The description of each names the outcome of reaching it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -75,15 +78,16 @@ pub struct Limits {
     pub body_rate_min: u64,
     /// Time before `body_rate_min` is enforced.
     pub body_rate_grace: Duration,
-    /// Time without a byte of a body that a reader waits for; for a request body it applies after the
-    /// response has begun; beyond: the exchange is aborted.
+    /// Time without a byte of a request body that a reader waits for, after the response has begun;
+    /// beyond: the exchange is aborted. Also the time before `body_rate_min` is enforced on a response
+    /// body, and the shortest wait for a response while the client has not sent all of its request.
     pub body_idle_timeout: Duration,
     /// Time without a byte sent to an HTTP/1.1 client that has closed its sending side; beyond: the
     /// client counts as disconnected and the exchange is cancelled. `None`: never.
     pub half_close_grace: Option<Duration>,
     /// Time during which a peer accepts no byte of pending output; beyond: closed.
     pub send_stall_timeout: Duration,
-    /// Time without a byte in a tunnel or long-lived stream; beyond: closed.
+    /// Time without a byte in a tunnel, a gRPC call or a stream of events; beyond: closed.
     pub stream_idle_timeout: Duration,
 
     /// Time for the peer to acknowledge SETTINGS on an HTTP/2 connection (RFC 9113, section 6.5.3);
@@ -159,7 +163,8 @@ pub struct Limits {
     /// Age at which an upstream connection gets no new requests and closes after its last one. It is
     /// shortened at random by up to a tenth, so that connections opened together do not close together.
     pub connection_age_max: Duration,
-    /// Time to connect to an upstream; beyond: 504.
+    /// Time to connect to an address of an upstream, without the TLS handshake; beyond: the next address,
+    /// or 504. Also the time to wait for the first result of its name.
     pub connect_timeout: Duration,
 
     /// Time from the first byte of a connection, or from accepting it, to the end of its TLS

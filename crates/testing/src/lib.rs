@@ -10,6 +10,7 @@ mod client;
 mod refusing;
 mod requests;
 mod responses;
+mod silent;
 mod upstream;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use client::{Client, Response};
 pub use refusing::refusing_address;
 pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};
+pub use silent::silent_address;
 pub use upstream::{Request, Upstream};
 
 /// The timeout of a read or write.

@@ -7,6 +7,7 @@ mod https;
 mod log;
 mod process_limits;
 mod run;
+mod timeouts;
 mod usage_errors;
 mod version;
 mod without_flags;

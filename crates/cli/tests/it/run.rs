@@ -9,7 +9,7 @@ use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 use crate::{blitz, stderr};
 
 /// A running `blitz`, killed when dropped.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     /// Its start message.
     announced: Vec<String>,
@@ -17,7 +17,7 @@ struct Running {
 
 impl Running {
     /// Starts on a free port of this machine and waits for the last line of the start message.
-    fn start(flags: &[&str]) -> Running {
+    pub(crate) fn start(flags: &[&str]) -> Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--listen", "127.0.0.1:0", "--cores", "1"])
             .args(flags)
@@ -38,7 +38,7 @@ impl Running {
         Running { child, announced }
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         let line = self
             .announced
             .iter()
@@ -49,12 +49,12 @@ impl Running {
             .expect("an address follows")
     }
 
-    fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address())
     }
 
     /// Sends a signal with the shell's `kill`.
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(
             Command::new("sh")
@@ -65,7 +65,7 @@ impl Running {
         );
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + IO_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
@@ -278,5 +278,25 @@ fn fields_of_a_trusted_proxy_are_kept_and_those_of_others_replaced() {
             seen,
             "--trusted-proxies {trusted}"
         );
+    }
+}
+
+#[test]
+fn body_max_limits_the_content_of_requests() {
+    let upstream = Upstream::start(|request| answer(&request.body.len().to_string()));
+    let target = format!("/up={}", upstream.url());
+    let running = Running::start(&["--to", &target, "--body-max", "1k"]);
+    let chunk = "x".repeat(1025);
+    for path in ["/up", "/echo"] {
+        let mut client = running.connect();
+        let post = format!("POST {path} HTTP/1.1\r\nHost: test\r\n");
+        client.send(format!("{post}Content-Length: 1024\r\n\r\n{}", &chunk[1..]));
+        assert_eq!(client.response().status, 200, "{path}");
+        client.send(format!(
+            "{post}Transfer-Encoding: chunked\r\n\r\n401\r\n{chunk}\r\n0\r\n\r\n"
+        ));
+        assert_eq!(client.response().status, 413, "{path}");
+        client.send(format!("{post}Content-Length: 1025\r\n\r\n{chunk}"));
+        assert_eq!(client.response().status, 413, "{path}");
     }
 }

@@ -26,6 +26,43 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "500ms, 1s",
     ),
     (
+        &["--body-max", "0"],
+        "--body-max",
+        "refuse all content",
+        "leave the flag out",
+    ),
+    (&["--body-max", "10mb"], "10mb", "not a size", "10m, 1g"),
+    (
+        &["--timeout-connect", "0"],
+        "'0'",
+        "end every request",
+        "500ms, 1s",
+    ),
+    (
+        &["--timeout-connect", "forever"],
+        "forever",
+        "not a duration",
+        "500ms, 1s or 5m",
+    ),
+    (
+        &["--timeout-response", "0"],
+        "'0'",
+        "end every request",
+        "forever",
+    ),
+    (
+        &["--timeout-idle", "0s"],
+        "0s",
+        "end every request",
+        "forever",
+    ),
+    (
+        &["--timeout-drain", "-1s"],
+        "-1s",
+        "not a duration",
+        "5m or 0",
+    ),
+    (
         &["--cores", "none"],
         "none",
         "not a number of cores",

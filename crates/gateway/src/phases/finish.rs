@@ -203,6 +203,7 @@ mod tests {
             Rejection::ConnectionOptions,
             Rejection::WebSocketKey,
             Rejection::Base64,
+            Rejection::ContentTooLarge,
             Rejection::Path,
         ];
         assert!(rejections.iter().all(|one| is_plain(one.detail())));

@@ -1,5 +1,5 @@
-//! Phase `preflight`: checks before routing. Clear text goes to HTTPS if that is configured, and a
-//! certificate has to cover the request's host.
+//! Phase `preflight`: checks before routing. Clear text goes to HTTPS if that is configured, a
+//! certificate has to cover the request's host, and the content has to be within its limit.
 
 use blitz_http::{Exchange, Method, Name, Peer, RequestHead};
 
@@ -13,13 +13,28 @@ const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
 /// Default port of `https` URLs.
 const HTTPS_PORT: u16 = 443;
 
-/// Checks how the request came in. Requests of a trusted proxy with `X-Forwarded-Proto: https` came
-/// over HTTPS.
+/// Checks how the request came in, and the length of its content.
 #[inline]
 pub(super) fn preflight<S>(
     gateway: &GatewayService<S>,
-    exchange: &Exchange,
+    exchange: &mut Exchange,
 ) -> Result<(), Rejection> {
+    check_connection(gateway, exchange)?;
+    match gateway.options.body_bytes_max {
+        Some(bytes_max) => limit_content(exchange, bytes_max),
+        None => Ok(()),
+    }
+}
+
+/// Content whose length is not declared is counted while it is read.
+fn limit_content(exchange: &mut Exchange, bytes_max: u64) -> Result<(), Rejection> {
+    let limited = exchange.body.limit(bytes_max);
+    limited.map_err(|_| Rejection::ContentTooLarge)
+}
+
+/// Requests of a trusted proxy with `X-Forwarded-Proto: https` came over HTTPS.
+#[inline]
+fn check_connection<S>(gateway: &GatewayService<S>, exchange: &Exchange) -> Result<(), Rejection> {
     match (&exchange.peer.tls, gateway.https_port) {
         (Some(_), _) => check_certificate(&exchange.request, &exchange.peer),
         (None, Some(_)) if !is_forwarded_https(&gateway.options.trusted_proxies, exchange) => {

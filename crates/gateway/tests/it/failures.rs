@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
 use blitz_http::{BodyLength, Limits, ResponseHead, Status};
-use blitz_testing::refusing_address;
+use blitz_testing::{refusing_address, silent_address};
 
 use crate::h2::H2Upstream;
 use crate::h2_client::Client;
@@ -210,17 +210,7 @@ scenarios! {
     }
 
     fn a_connection_that_is_never_accepted_times_out(io) {
-        // A listener whose queue is full drops further SYNs.
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-        socket.listen(0).unwrap();
-        let address = socket.local_addr().unwrap().as_socket().unwrap();
-        let patience = Duration::from_millis(100);
-        let mut waiting = Vec::new();
-        while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, patience) {
-            waiting.push(stream);
-        }
-        let proxy = Proxy::to(io, &[&format!("http://{address}")]);
+        let proxy = Proxy::to(io, &[&format!("http://{}", silent_address())]);
         let answer = proxy.client().get("/");
         assert_eq!(answer.status, 504);
         assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_timeout"));

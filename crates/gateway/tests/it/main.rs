@@ -8,6 +8,7 @@ mod support;
 
 mod age;
 mod allocations;
+mod body_max;
 mod closing;
 mod compression;
 mod expect;
@@ -36,6 +37,7 @@ mod retries;
 mod routing;
 mod smuggling;
 mod streaming;
+mod timeouts;
 #[path = "../../../http/tests/it/tls_support.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod tls_support;

@@ -180,6 +180,23 @@ scenarios! {
         assert_eq!((seen.status, seen.attempts), (Some(504), 1));
     }
 
+    fn a_request_whose_content_is_too_large(io) {
+        for (framing, attempts) in [("Content-Length: 8", 0), ("Transfer-Encoding: chunked", 1)] {
+            let upstream = Upstream::scripted(|_, peer| {
+                peer.request();
+            });
+            let options = Options { body_bytes_max: Some(5), ..Options::default() };
+            let recorder = Recorder::with(io, &upstream.url(), options);
+            let mut peer = recorder.send_request(&format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n"));
+            peer.send("5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n");
+            assert!(peer.head().unwrap().line.contains(" 413 "));
+            let seen = recorder.only();
+            assert!(matches!(seen.ended, Ended::Rejected(Rejection::ContentTooLarge)), "{seen:?}");
+            assert_eq!((seen.status, seen.attempts, seen.is_relayed), (Some(413), attempts, false));
+            assert!(seen.request_bytes <= 5, "{seen:?}");
+        }
+    }
+
     fn the_client_leaves_within_its_content(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.request();

@@ -1,7 +1,7 @@
 //! The deadlines of an exchange.
 
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_proto::Limits;
 
@@ -127,7 +127,8 @@ fn earlier(
     }
 }
 
-/// Ready when a server has been silent for too long before its response head.
+/// Ready when a server has been silent for too long before its response head, counted from the last
+/// byte of the request that it took.
 pub(super) fn poll_response_deadline<F: ClientFraming>(
     framing: &mut F,
     id: F::Id,
@@ -145,12 +146,31 @@ pub(super) fn poll_response_deadline<F: ClientFraming>(
     if exchange.timer.poll_due(started + timeout, cx).is_pending() {
         return Poll::Pending;
     }
-    // The server may have taken some of the request since.
-    let progress = framing.transmission(id).progress;
-    let Some(exchange) = framing.exchange(id) else {
+    poll_later_response_deadline(framing, id, started, timeout, cx)
+}
+
+/// The server may have taken some of the request since it was begun, or wait for the rest of it.
+#[cold]
+fn poll_later_response_deadline<F: ClientFraming>(
+    framing: &mut F,
+    id: F::Id,
+    started: Instant,
+    timeout: Duration,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let transmission = framing.transmission(id);
+    let awaits_content = transmission.unsent == 0 && framing.awaits_content(id);
+    let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
     };
-    let since = progress.map_or(started, |progress| progress.max(started));
+    // The request's sender has its own deadline.
+    let timeout = match awaits_content {
+        true => timeout.max(limits.body_idle_timeout),
+        false => timeout,
+    };
+    let since = transmission
+        .progress
+        .map_or(started, |progress| progress.max(started));
     exchange.timer.poll_due(since + timeout, cx)
 }
 

@@ -128,6 +128,9 @@ pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Received, ClientError>>;
 
+    /// Whether content of the request is still to come.
+    fn awaits_content(&self, id: Self::Id) -> bool;
+
     /// Whether a final response has begun, so that it can be read although the request is truncated.
     fn has_response(&mut self, id: Self::Id) -> bool;
 

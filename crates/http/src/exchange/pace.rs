@@ -65,13 +65,14 @@ impl Pace {
     }
 
     /// When a response's body will have been silent for `timeout` or, if it has a declared length,
-    /// will be below the minimum rate after a grace of the same time. One without may be a stream of
-    /// events, which is slow by nature.
+    /// will be below the minimum rate, for which it has at least `body_idle_timeout`. One without may
+    /// be a stream of events, which is slow by nature.
     pub(crate) fn response_due(&self, timeout: Duration, limits: &Limits) -> Instant {
         let silence = self.silence_due(timeout);
         match self.waiting_since {
             Some(since) if self.bytes_declared > 0 => {
-                silence.min(since + self.allowed(timeout, limits))
+                let grace = timeout.max(limits.body_idle_timeout);
+                silence.min(since + self.allowed(grace, limits))
             }
             _ => silence,
         }

@@ -31,6 +31,8 @@ pub struct RecvBody {
     length: BodyLength,
     /// `None` when nothing more is to come.
     source: Option<Handle<dyn MessageOps>>,
+    /// One more than the bytes of content that may still come; 0 if more have come.
+    bytes_left: u64,
 }
 
 impl RecvBody {
@@ -45,6 +47,7 @@ impl RecvBody {
         RecvBody {
             length,
             source: None,
+            bytes_left: u64::MAX,
         }
     }
 
@@ -56,7 +59,21 @@ impl RecvBody {
         RecvBody {
             length,
             source: Some(Handle::new(connection, id)),
+            bytes_left: u64::MAX,
         }
+    }
+
+    /// Limits the content that is still to come to `bytes_max`. A reader gets all parts within the
+    /// limit, then [`BodyError::TooLarge`]; the rest is discarded as if the body had no reader.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLarge`] if the declared length exceeds the limit.
+    pub fn limit(&mut self, bytes_max: u64) -> Result<(), BodyError> {
+        if matches!(self.length, BodyLength::Known(length) if length > bytes_max) {
+            return Err(BodyError::TooLarge);
+        }
+        self.bytes_left = bytes_max.saturating_add(1);
+        Ok(())
     }
 
     /// What the head declared, whatever was read since.
@@ -70,7 +87,7 @@ impl RecvBody {
     #[inline]
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.source.is_none()
+        self.source.is_none() && self.bytes_left > 0
     }
 
     /// Holds the sender to no minimum rate: the body is a stream of messages, which may be far apart
@@ -106,13 +123,31 @@ impl RecvBody {
     /// As [`RecvBody::next`].
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, BodyError>> {
         let Some(Handle { connection, id }) = &self.source else {
-            return Poll::Ready(Ok(None));
+            return Poll::Ready(match self.bytes_left {
+                0 => Err(BodyError::TooLarge),
+                _ => Ok(None),
+            });
         };
         let polled = connection.poll_part(*id, cx);
-        if let Poll::Ready(Ok(None)) = polled {
-            self.release();
+        match &polled {
+            Poll::Ready(Ok(Some(Part::Data(slice)))) => {
+                let bytes = slice.len() as u64;
+                if bytes >= self.bytes_left {
+                    return Poll::Ready(Err(self.exceed_limit()));
+                }
+                self.bytes_left -= bytes;
+            }
+            Poll::Ready(Ok(None)) => self.release(),
+            _ => {}
         }
         polled
+    }
+
+    #[cold]
+    fn exceed_limit(&mut self) -> BodyError {
+        self.bytes_left = 0;
+        self.drop_source();
+        BodyError::TooLarge
     }
 
     /// All of the content, if nothing was taken yet and it was received in one piece; the body is
@@ -129,6 +164,14 @@ impl RecvBody {
 
     fn release(&mut self) {
         if let Some(source) = self.source.take() {
+            source.release();
+        }
+    }
+
+    /// What is left is discarded.
+    fn drop_source(&mut self) {
+        if let Some(source) = self.source.take() {
+            source.connection.drop_reader(source.id);
             source.release();
         }
     }
@@ -158,10 +201,7 @@ impl RecvBody {
 
 impl Drop for RecvBody {
     fn drop(&mut self) {
-        if let Some(source) = self.source.take() {
-            source.connection.drop_reader(source.id);
-            source.release();
-        }
+        self.drop_source();
     }
 }
 

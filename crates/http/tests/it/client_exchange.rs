@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use blitz_http::{
     Address, BodyError, BodyLength, ClientError, ClientOptions, Connection, Fields, IoChoice,
-    Method, Name, Part, RecvBody, RequestHead, Response, ResponseEvent, SendError, Status,
+    Limits, Method, Name, Part, RecvBody, RequestHead, Response, ResponseEvent, SendError, Status,
 };
 use blitz_testing::refusing_address;
 
@@ -21,6 +21,10 @@ fn against<T>(
         let options = Rc::new(ClientOptions {
             response_timeout: Duration::from_millis(300),
             body_timeout: Duration::from_millis(300),
+            limits: Limits {
+                body_idle_timeout: Duration::from_millis(300),
+                ..Limits::default()
+            },
             ..ClientOptions::default()
         });
         client(

@@ -535,6 +535,10 @@ fn the_minimum_rate_applies_to_bodies_of_known_length_but_not_to_event_streams()
             };
             let options = ClientOptions {
                 body_timeout: Duration::from_millis(300),
+                limits: Limits {
+                    body_idle_timeout: Duration::from_millis(300),
+                    ..Limits::default()
+                },
                 ..ClientOptions::default()
             };
             with_script(io, options, script, async |_, upstream| {

@@ -281,6 +281,10 @@ impl ClientFraming for Driver<Client> {
         }
     }
 
+    fn awaits_content(&self, _: u64) -> bool {
+        !self.role.machine.request_done()
+    }
+
     fn has_response(&mut self, _: u64) -> bool {
         self.role.machine.response_started()
     }

@@ -471,6 +471,12 @@ impl ClientFraming for Driver<Client> {
         Poll::Pending
     }
 
+    /// CONNECT has no content: its stream stays open for the tunnel.
+    fn awaits_content(&self, id: StreamId) -> bool {
+        let is_connect = self.streams.get(&id).is_some_and(|state| state.is_connect);
+        !is_connect && self.machine.sends_body(id)
+    }
+
     fn has_response(&mut self, id: StreamId) -> bool {
         self.stream(id)
             .is_some_and(|state| state.response.has_final || state.response.failed.is_some())

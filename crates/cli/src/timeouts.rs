@@ -1,0 +1,137 @@
+//! The timeouts of `blitz run`: the flags, and the options that they set.
+
+use std::time::Duration;
+
+use blitz_gateway::Options;
+use blitz_http::FOREVER;
+use clap::Args;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TimeoutArguments {
+    /// How long to connect to an address of an upstream: 500ms, 1s, 5m; a TLS handshake has 10s more
+    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s", allow_hyphen_values = true)]
+    timeout_connect: Duration,
+
+    /// How long to wait for the head of an upstream's response after the request: 500ms, 60s, 5m, or
+    /// forever
+    #[arg(long, value_name = "DURATION", value_parser = positive_or_forever, default_value = "60s", allow_hyphen_values = true)]
+    timeout_response: Duration,
+
+    /// The longest silence of an upstream within the content of its response: 500ms, 60s, 5m, or
+    /// forever. Tunnels such as WebSockets, text/event-stream and gRPC have at least 300s
+    #[arg(long, value_name = "DURATION", value_parser = positive_or_forever, default_value = "60s", allow_hyphen_values = true)]
+    timeout_idle: Duration,
+
+    /// How long running requests and tunnels may take after TERM: 500ms, 30s, 5m, or 0 to end them
+    /// immediately
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s", allow_hyphen_values = true)]
+    timeout_drain: Duration,
+}
+
+impl TimeoutArguments {
+    pub(crate) fn apply(&self, options: &mut Options) {
+        options.drain_timeout = self.timeout_drain;
+        let client = &mut options.client;
+        client.response_timeout = self.timeout_response;
+        client.body_timeout = self.timeout_idle;
+        client.limits.connect_timeout = self.timeout_connect;
+        // Other requests wait for a connection that is being made.
+        let wait = &mut client.limits.upstream_wait_timeout;
+        *wait = self.timeout_connect.max(*wait);
+        for limits in [&mut options.limits, &mut client.limits] {
+            limits.stream_idle_timeout = self.timeout_idle.max(limits.stream_idle_timeout);
+        }
+    }
+}
+
+/// A duration, which may be 0.
+pub(crate) fn duration(value: &str) -> Result<Duration, String> {
+    parse(value).ok_or_else(|| error("this is not a duration", "write 500ms, 1s, 5m or 0"))
+}
+
+/// A duration, 0, or `forever`: `None`.
+pub(crate) fn duration_or_forever(value: &str) -> Result<Option<Duration>, String> {
+    match value {
+        "forever" => Ok(None),
+        _ => parse(value).map(Some).ok_or_else(|| {
+            error(
+                "this is not a duration",
+                "write 500ms, 1s, 5m, 0 or forever",
+            )
+        }),
+    }
+}
+
+fn positive(value: &str) -> Result<Duration, String> {
+    at_least_some(value, "write 500ms, 1s or 5m")
+}
+
+fn positive_or_forever(value: &str) -> Result<Duration, String> {
+    match value {
+        "forever" => Ok(FOREVER),
+        _ => at_least_some(value, "write 500ms, 1s, 5m or forever"),
+    }
+}
+
+fn at_least_some(value: &str, remedy: &str) -> Result<Duration, String> {
+    match parse(value) {
+        Some(Duration::ZERO) => Err(error("a timeout of 0 would end every request", remedy)),
+        Some(duration) => Ok(duration),
+        None => Err(error("this is not a duration", remedy)),
+    }
+}
+
+/// At most [`FOREVER`], since more could not be added to a time.
+fn parse(value: &str) -> Option<Duration> {
+    match value {
+        "0" => Some(Duration::ZERO),
+        _ => humantime::parse_duration(value)
+            .ok()
+            .map(|duration| duration.min(FOREVER)),
+    }
+}
+
+fn error(problem: &str, remedy: &str) -> String {
+    format!("{problem}\n  {remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(connect: u64, idle: u64) -> Options {
+        let arguments = TimeoutArguments {
+            timeout_connect: Duration::from_secs(connect),
+            timeout_response: Duration::from_secs(2),
+            timeout_idle: Duration::from_secs(idle),
+            timeout_drain: Duration::from_secs(4),
+        };
+        let mut options = Options::default();
+        arguments.apply(&mut options);
+        options
+    }
+
+    #[test]
+    fn streams_have_their_own_timeout_unless_the_idle_timeout_is_longer() {
+        for (idle, stream_idle) in [(3, 300), (600, 600)] {
+            let options = applied(1, idle);
+            for limits in [&options.limits, &options.client.limits] {
+                assert_eq!(limits.stream_idle_timeout.as_secs(), stream_idle);
+            }
+        }
+    }
+
+    #[test]
+    fn requests_wait_as_long_as_connecting_may_take() {
+        for (connect, wait) in [(1, 5), (20, 20)] {
+            let limits = applied(connect, 60).client.limits;
+            assert_eq!(limits.upstream_wait_timeout.as_secs(), wait);
+        }
+    }
+
+    #[test]
+    fn durations_of_any_length_can_be_added_to_a_time() {
+        assert_eq!(duration("1000000000years"), Ok(FOREVER));
+        assert_eq!(positive_or_forever("forever"), Ok(FOREVER));
+    }
+}
