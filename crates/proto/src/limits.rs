@@ -164,7 +164,8 @@ pub struct Limits {
     /// shortened at random by up to a tenth, so that connections opened together do not close together.
     pub connection_age_max: Duration,
     /// Time to connect to an address of an upstream, without the TLS handshake; beyond: the next address,
-    /// or 504. Also the time to wait for the first result of its name.
+    /// or 504. Also the time to wait for the first result of its name, and for the SETTINGS that allow
+    /// WebSockets.
     pub connect_timeout: Duration,
 
     /// Time from the first byte of a connection, or from accepting it, to the end of its TLS

@@ -50,6 +50,15 @@ fn with_idle_timeout() -> Options {
     options
 }
 
+/// The head of an extended CONNECT.
+fn websocket() -> RequestHead {
+    let mut head = RequestHead::new(Method::Get, "/");
+    head.set_authority("a");
+    head.set_protocol(Some("websocket"));
+    head.fields.append(Name::SecWebSocketVersion, "13");
+    head
+}
+
 fn took(since: Instant, range: Range<Duration>) {
     let took = since.elapsed();
     assert!(range.contains(&took), "it took {took:?}, not {range:?}");
@@ -176,12 +185,8 @@ scenarios! {
         let proxy = Proxy::with(io, &[&upstream.url], with_response_timeout());
         let mut client = h2(&proxy);
         assert_eq!(client.get("/").status, Some(Status::GATEWAY_TIMEOUT));
-        let mut head = RequestHead::new(Method::Get, "/");
-        head.set_authority("a");
-        head.set_protocol(Some("websocket"));
-        head.fields.append(Name::SecWebSocketVersion, "13");
         let began = Instant::now();
-        let stream = client.send_head(&head, BodyLength::Unknown);
+        let stream = client.send_head(&websocket(), BodyLength::Unknown);
         let answer = client.answer(stream);
         took(began, SHORT..LONG);
         assert_eq!(answer.status, Some(Status::GATEWAY_TIMEOUT));
@@ -344,5 +349,29 @@ scenarios! {
         assert!(peer.head().unwrap().line.contains("101"));
         assert_eq!(peer.rest().0, b"late");
         took(began, 7 * SHORT..LONG);
+    }
+
+    fn a_tunnel_over_http2_may_be_silent_for_longer_than_a_response(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, head)) = peer.next() {
+                if head.protocol().is_none() {
+                    peer.answer(stream, Status::OK, "plain");
+                    continue;
+                }
+                peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
+                peer.wait(2 * SHORT);
+                peer.send(stream, b"late", false);
+                peer.until(stream, |request| request.reset.is_some());
+            }
+        });
+        let proxy = Proxy::with(io, &[&upstream.url], with_idle_timeout());
+        let mut client = h2(&proxy);
+        assert_eq!(client.get("/").content, b"plain");
+        let began = Instant::now();
+        let stream = client.send_head(&websocket(), BodyLength::Unknown);
+        let answer = client.answer(stream);
+        took(began, 7 * SHORT..LONG);
+        assert_eq!(answer.content, b"late");
+        assert_eq!(proxy.http_counters().tunnel_timeouts, 1);
     }
 }

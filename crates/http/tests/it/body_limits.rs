@@ -58,3 +58,26 @@ fn a_reader_that_stops_reading_stalls_the_sender() {
         assert!(all.is_err(), "the echo is not read, so writing must stall");
     });
 }
+
+#[test]
+fn a_limited_body_ends_with_an_error_beyond_its_limit() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        let chunked = "POST /limited HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        client.send([chunked, "5\r\nhello\r\n0\r\n\r\n"].concat());
+        client.head();
+        client.expect("hello, end true, end true");
+        client.send([chunked, "5\r\nhello\r\n1\r\n!\r\n"].concat());
+        client.head();
+        let error = "the body is too large false";
+        client.expect(format!("hello, {error}, {error}"));
+        // The rest is discarded, and the connection continues.
+        client
+            .send("0\r\n\r\nPOST /limited HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nhello!");
+        let head = client.head();
+        assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
+        client.expect("declared");
+        assert_eq!(server.counters().accepted, 1);
+    });
+}

@@ -172,6 +172,7 @@ async fn answer(mut exchange: Exchange) {
         "/echo" => echo(exchange).await,
         "/identity" => identity(exchange),
         "/whole" => whole(exchange).await,
+        "/limited" => limited(exchange).await,
         "/patient" => {
             exchange.body.disable_min_rate();
             whole(exchange).await;
@@ -276,6 +277,28 @@ async fn whole(mut exchange: Exchange) {
             .send(&mut Pooled::response(Status::OK), content),
         Err(_) => drop(exchange.responder),
     }
+}
+
+/// Responds with the content, at most five bytes, and what a reader gets after it: twice.
+async fn limited(mut exchange: Exchange) {
+    if exchange.body.limit(5).is_err() {
+        return say_status(exchange, Status::CONTENT_TOO_LARGE, "declared");
+    }
+    let mut text = String::new();
+    for _ in 0..2 {
+        let end = loop {
+            match exchange.body.next().await {
+                Ok(Some(Part::Data(slice))) => text.push_str(&String::from_utf8_lossy(&slice)),
+                Ok(Some(Part::Trailers(_))) => {}
+                Ok(None) => break "end".to_owned(),
+                Err(error) => break error.to_string(),
+            }
+        };
+        text = format!("{text}, {end} {}", exchange.body.is_done());
+    }
+    exchange
+        .responder
+        .send(&mut Pooled::response(Status::OK), text);
 }
 
 async fn stream(exchange: Exchange) {
