@@ -18,7 +18,7 @@ CONTINUED = [
     Attack("CONTINUATION of a field", lambda _: h2.frame(
         h2.CONTINUATION, 0, 1, h2.literal("a", "b")), 16, setup=OPEN, marker=False),
     Attack("CONTINUATION of 16 KiB", lambda _: h2.frame(
-        h2.CONTINUATION, 0, 1, bytes(16_384)), 3, setup=OPEN, marker=False),
+        h2.CONTINUATION, 0, 1, bytes(16_384)), 16, setup=OPEN, marker=False),
     Attack("CONTINUATION without bytes", lambda _: h2.frame(h2.CONTINUATION, 0, 1), 16,
            setup=OPEN, marker=False, flood=False),
     Attack("an index outside the tables", lambda n: h2.headers(h2.client_stream(n), h2.indexed(100)), 0,
@@ -50,6 +50,8 @@ async def bombs(binary):
     for name, bomb in BOMBS.items():
         async with binary.running() as server:
             await asyncio.to_thread(refused, server.port, name, h2.block(PATTERN) + bomb)
+    async with binary.running() as server:
+        await asyncio.to_thread(refused_at_last, server.port)
     rows = []
     for name, fields in [
         ("HPACK: a large field, 12,000 times", h2.block(PATTERN) + NEWEST * MANY),
@@ -66,13 +68,25 @@ async def bombs(binary):
 def refused(port, name, fields):
     """Asserts that the head gets 431 and that the connection stays usable."""
     with h2.Peer(port) as peer:
-        peer.send(h2.client_preface())
-        head, *rest = (fields[at:at + 16_384] for at in range(0, len(fields), 16_384))
-        peer.send(h2.headers(1, head, h2.END_STREAM if rest else h2.WHOLE))
-        for part in rest:
-            flags = h2.END_HEADERS if part is rest[-1] else 0
-            peer.send(h2.frame(h2.CONTINUATION, flags, 1, part))
-        response = peer.response(1)
+        response = response_to(peer, fields)
         assert response and h2.status_of(response[0]) == 431, f"{name}: {response}"
         peer.send(h2.get(3))
         assert peer.response(3)[1] == b"Hello, World!", name
+
+
+def refused_at_last(port):
+    """Asserts that a block too long to be decoded gets 431, and that the connection then ends."""
+    with h2.Peer(port) as peer:
+        response = response_to(peer, h2.block(PATTERN) + h2.literal("x", "a" * (70 << 10)))
+        assert response and h2.status_of(response[0]) == 431, response
+        assert peer.is_closed(), "the connection continues"
+
+
+def response_to(peer, fields):
+    peer.send(h2.client_preface())
+    head, *rest = (fields[at:at + 16_384] for at in range(0, len(fields), 16_384))
+    peer.send(h2.headers(1, head, h2.END_STREAM if rest else h2.WHOLE))
+    for part in rest:
+        flags = h2.END_HEADERS if part is rest[-1] else 0
+        peer.send(h2.frame(h2.CONTINUATION, flags, 1, part))
+    return peer.response(1)
