@@ -6,25 +6,33 @@ use blitz_gateway::Options;
 use blitz_http::FOREVER;
 use clap::Args;
 
+use crate::heading;
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TimeoutArguments {
-    /// How long to connect to an address of an upstream: 500ms, 1s, 5m; a TLS handshake has 10s more
-    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s", allow_hyphen_values = true)]
+    /// How long to connect to an address of an upstream
+    ///
+    /// Write 500ms, 1s or 5m. A TLS handshake has 10s more.
+    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     timeout_connect: Duration,
 
-    /// How long to wait for the head of an upstream's response after the request: 500ms, 60s, 5m, or
-    /// forever
-    #[arg(long, value_name = "DURATION", value_parser = positive_or_forever, default_value = "60s", allow_hyphen_values = true)]
+    /// How long to wait for the head of an upstream's response after the request
+    ///
+    /// Write 500ms, 60s, 5m or forever.
+    #[arg(long, value_name = "DURATION", value_parser = positive_or_forever, default_value = "60s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     timeout_response: Duration,
 
-    /// The longest silence of an upstream within the content of its response: 500ms, 60s, 5m, or
-    /// forever. Tunnels such as WebSockets, text/event-stream and gRPC have at least 300s
-    #[arg(long, value_name = "DURATION", value_parser = positive_or_forever, default_value = "60s", allow_hyphen_values = true)]
+    /// The longest silence of an upstream within the content of its response
+    ///
+    /// Write 500ms, 60s, 5m or forever. Tunnels such as WebSockets, text/event-stream and gRPC have at
+    /// least 300s.
+    #[arg(long, value_name = "DURATION", value_parser = positive_or_forever, default_value = "60s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     timeout_idle: Duration,
 
-    /// How long running requests and tunnels may take after TERM: 500ms, 30s, 5m, or 0 to end them
-    /// immediately
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s", allow_hyphen_values = true)]
+    /// How long running requests and tunnels may take after TERM
+    ///
+    /// Write 500ms, 30s, 5m, or 0 to end them immediately.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     timeout_drain: Duration,
 }
 
