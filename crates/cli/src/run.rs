@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use blitz::serving::{self, EndError, ListenerConfig, Tick};
 use blitz_gateway::{
-    Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
+    Gateway, LoopId, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
 use blitz_http::{Address, Config, IoChoice, Limits, Signals};
 use clap::{Args, ValueEnum};
@@ -55,6 +55,15 @@ pub(crate) struct RunArguments {
     /// Send the client's certificate to upstreams: Client-Cert, Client-Cert-Chain (RFC 9440)
     #[arg(long, requires = "client_ca")]
     client_cert_header: bool,
+
+    /// Add Via to forwarded requests and responses; many upstreams do not compress for proxies then
+    #[arg(long)]
+    via: bool,
+
+    /// Identifier of this proxy in CDN-Loop (RFC 8586), by which it finds requests that come back to it
+    /// and answers 502; at most 64 characters [default: random]
+    #[arg(long, value_name = "TOKEN")]
+    loop_id: Option<LoopId>,
 
     /// Target of requests: URL, or PREFIX=URL for paths below PREFIX; may be repeated. URL is
     /// http://HOST:PORT, https://HOST, h2c://HOST:PORT for HTTP/2, or unix:/PATH
@@ -252,6 +261,8 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         h2c_upgrade: arguments.h2c_upgrade,
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
+        via: arguments.via,
+        loop_id: arguments.loop_id.clone(),
         limits: Limits {
             half_close_grace: arguments.half_close_grace.0,
             lingering_time: arguments.lingering_time,

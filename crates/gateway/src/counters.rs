@@ -10,7 +10,7 @@ use blitz_http::core_local;
 use crate::proxy_status::Failure;
 
 /// Counts of one core since its start. A request counts when it has ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters {
     /// Requests that a target matched.
     pub routed: u64,
@@ -79,6 +79,12 @@ impl Counters {
         responses
             .chain(failures)
             .for_each(|(sum, count)| *sum += count);
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters::NONE
     }
 }
 

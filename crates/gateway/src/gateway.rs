@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use blitz::serving::{self, EndError, ListenerConfig, Serving, Tick};
@@ -15,6 +15,7 @@ use blitz_http::{
 };
 
 use crate::counters::{self, Counters};
+use crate::forward::LoopId;
 use crate::grpc;
 use crate::options::Options;
 use crate::routes::{DuplicateRoute, Routes};
@@ -177,13 +178,18 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     let https_port = options.redirect_https.then(|| https_port(listeners));
     let options = Arc::new(options);
     let targets = routes.map(Target::clone);
+    let random_id = OnceLock::new();
     Ok(move || {
+        let loop_id = options.loop_id.as_ref();
+        let loop_id = loop_id
+            .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
         let service = GatewayService::new(
             &targets,
             &names,
             upstream_tls.as_ref(),
             Arc::clone(&options),
             https_port,
+            loop_id.clone(),
             fallback(),
         );
         let options = ServeOptions {
