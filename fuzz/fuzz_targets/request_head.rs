@@ -86,6 +86,8 @@ fn drain(
 
 /// Checks that the encoded form of an accepted head is accepted and parsed in the same way.
 fn check_forwarding(head: &RequestHead, length: BodyLength) {
+    let is_raw = |byte: &u8| !byte.is_ascii_graphic() || b"\"<>^`{|}\\#".contains(byte);
+    assert!(!head.path_and_query().as_bytes().iter().any(is_raw));
     let mut wire = Vec::new();
     Client::new(&Limits::default()).send_request(head, length, &mut wire);
     // The encoder may lengthen names to their canonical spelling and add framing fields.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use blitz::log::{self, LogGuard};
 use blitz::serving::{self, EndError, ListenerConfig, Tick};
 use blitz_gateway::{
-    Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
+    Gateway, LoopId, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
 use blitz_http::{Address, Config, IoChoice, Limits, Pinning, Signals};
 use clap::{Args, ValueEnum};
@@ -96,6 +96,18 @@ pub(crate) struct RunArguments {
     /// The chain is sent in Client-Cert-Chain.
     #[arg(long, requires = "client_ca", help_heading = heading::FIELDS)]
     client_cert_header: bool,
+
+    /// Add Via to forwarded requests and responses
+    ///
+    /// Many upstreams do not compress for proxies then.
+    #[arg(long, help_heading = heading::FIELDS)]
+    via: bool,
+
+    /// Identifier of this proxy in CDN-Loop (RFC 8586) [default: random]
+    ///
+    /// A request that comes back with it gets 502. At most 64 characters.
+    #[arg(long, value_name = "TOKEN", help_heading = heading::FIELDS)]
+    loop_id: Option<LoopId>,
 
     /// The most content that a request may have: bytes, or 512k, 10m, 1g; 413 beyond
     ///
@@ -349,6 +361,8 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
         summary_interval: arguments.log_summary,
+        via: arguments.via,
+        loop_id: arguments.loop_id.clone(),
         limits: Limits {
             half_close_grace: arguments.half_close_grace.0,
             lingering_time: arguments.lingering_time,

@@ -38,12 +38,6 @@ pub struct Counters {
     pub tunnels: u64,
 }
 
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters::NONE
-    }
-}
-
 impl Counters {
     /// Written out because `default` is not a constant function: otherwise each count would first
     /// check whether the thread's counters are initialized.
@@ -85,6 +79,12 @@ impl Counters {
         responses
             .chain(failures)
             .for_each(|(sum, count)| *sum += count);
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters::NONE
     }
 }
 

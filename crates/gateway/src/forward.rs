@@ -5,9 +5,11 @@
 //! that encodes the head writes them from target, length and its own state. The client's `Host` is
 //! kept, because applications build links from it or serve several sites.
 
+mod cdn_loop;
 mod connection_options;
 mod forwarding_headers;
 mod presence;
+mod quoted;
 
 use blitz_http::{Fields, Name, RequestHead, ResponseHead, Version};
 
@@ -18,16 +20,31 @@ use presence::{
     is_other_forwarding, is_spoofed, set_of,
 };
 
-pub(crate) use connection_options::{TooManyConnectionOptions, contains_token};
+pub use cdn_loop::{InvalidLoopId, LoopId};
+pub(crate) use connection_options::contains_token;
 pub(crate) use forwarding_headers::ForwardedClient;
+
+/// Why a request is not forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotForwarded {
+    /// `Connection` names more fields than any legitimate client needs: 400.
+    TooManyConnectionOptions,
+    /// `CDN-Loop` has this gateway's identifier: 502.
+    Loop,
+}
 
 /// Prepares a request for its upstream. `scratch` is working memory.
 pub(crate) fn edit_request(
     head: &mut RequestHead,
     client: &ForwardedClient<'_>,
     scratch: &mut Vec<u8>,
-) -> Result<(), TooManyConnectionOptions> {
+) -> Result<(), NotForwarded> {
     let present = PresenceSet::of(&head.fields);
+    // RFC 8586, section 2: "If a CDN receives a request whose CDN-Loop header field contains the cdn-id
+    // it uses, it has likely looped".
+    if present.has(Name::CdnLoop) && client.loop_id.is_in(&head.fields) {
+        return Err(NotForwarded::Loop);
+    }
     if present.has(Name::Connection) {
         remove_named_by_connection(&mut head.fields, scratch)?;
     }
@@ -62,6 +79,10 @@ pub(crate) fn edit_request(
         names: present.names & !removed,
         ..present
     };
+    if client.sends_via {
+        head.fields.append(Name::Via, via(head.version));
+    }
+    head.fields.append(Name::CdnLoop, client.loop_id.as_str());
     add_forwarding(head, client.peer, left, scratch);
     if client.sends_certificate {
         add_client_certificate(&mut head.fields, client.peer);
@@ -88,7 +109,7 @@ pub(crate) fn add_request_id_to_response(request: &Fields, response: &mut Respon
 }
 
 /// Prepares a response, final or interim, for the client. `scratch` is working memory.
-pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
+pub(crate) fn edit_response(head: &mut ResponseHead, sends_via: bool, scratch: &mut Vec<u8>) {
     let present = PresenceSet::of(&head.fields);
     if present.has(Name::Connection)
         && remove_named_by_connection(&mut head.fields, scratch).is_err()
@@ -98,7 +119,7 @@ pub(crate) fn edit_response(head: &mut ResponseHead, scratch: &mut Vec<u8>) {
     if present.names & RESPONSE_HOP != 0 {
         head.fields.retain(|name, _| !is_in(RESPONSE_HOP, name));
     }
-    if !head.status.is_informational() {
+    if sends_via && !head.status.is_informational() {
         head.fields.append(Name::Via, via(head.version));
     }
 }

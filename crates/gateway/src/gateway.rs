@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use blitz::serving::{self, EndError, ListenerConfig, Serving, Tick};
@@ -15,7 +15,7 @@ use blitz_http::{
 };
 
 use crate::counters::{self, Counters};
-use crate::forward::add_request_id_to_response;
+use crate::forward::{LoopId, add_request_id_to_response};
 use crate::grpc;
 use crate::options::Options;
 use crate::record::Observers;
@@ -199,7 +199,11 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     });
     let options = Arc::new(options);
     let targets = routes.map(Target::clone);
+    let random_id = OnceLock::new();
     move || {
+        let loop_id = options.loop_id.as_ref();
+        let loop_id = loop_id
+            .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
         let service = GatewayService::new(
             &targets,
             &names,
@@ -207,6 +211,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             Arc::clone(&options),
             Arc::clone(&observers),
             https_port,
+            loop_id.clone(),
             fallback(),
         );
         let options = ServeOptions {

@@ -25,6 +25,7 @@ mod upstream;
 mod websocket;
 
 pub use counters::{Counters, counters};
+pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running, StartError};
 pub use options::Options;
 pub use proxy_status::Failure;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use blitz_http::{ClientOptions, Limits};
 
+use crate::forward::LoopId;
 use crate::record::RecordHook;
 use crate::trusted::TrustedProxies;
 
@@ -35,6 +36,12 @@ pub struct Options {
     /// Redirects requests in clear text to the first TLS listener, or to port 443 if there is none,
     /// except ACME challenges (RFC 8555, section 8.3); no.
     pub redirect_https: bool,
+    /// Adds `Via` to requests and responses (RFC 9110, section 7.6.3); no, because many upstreams
+    /// compress nothing for proxies.
+    pub via: bool,
+    /// What identifies this gateway in `CDN-Loop`, by which it finds requests that it has forwarded to
+    /// itself (RFC 8586); random. Gateways that share a name take each other's requests for their own.
+    pub loop_id: Option<LoopId>,
     /// Sends the client's certificate to upstreams in `Client-Cert` and `Client-Cert-Chain`
     /// (RFC 9440); no. The client's own fields of these names are removed in any case.
     pub client_cert_header: bool,
@@ -58,6 +65,8 @@ impl Default for Options {
             trusted_proxies: TrustedProxies::default(),
             h2c_upgrade: false,
             redirect_https: false,
+            via: false,
+            loop_id: None,
             client_cert_header: false,
             summary_interval: Duration::from_secs(60),
             record_hook: None,

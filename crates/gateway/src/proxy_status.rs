@@ -153,6 +153,8 @@ failures! {
     NoExtendedConnect "http_upgrade_failed" BAD_GATEWAY "the upstream does not support WebSockets over HTTP/2 (RFC 8441): configure it with http://"
     /// Connections to the upstream of a call carry no trailers.
     GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs HTTP/2, but the connection to the upstream uses HTTP/1.1: configure the upstream with h2c:// instead of http://, or with https:// if it offers h2 by ALPN"
+    /// The request has passed this gateway before: `CDN-Loop` has its identifier (RFC 8586).
+    ProxyLoopDetected "proxy_loop_detected" BAD_GATEWAY "the request came back to this proxy: a target leads to the proxy itself"
     /// The gateway failed.
     ProxyInternalError "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway failed"
     ; limits:

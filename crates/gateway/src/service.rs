@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use blitz_http::{Address, ClientTlsSlot, Pool, UpstreamTls};
 
+use crate::forward::LoopId;
 use crate::options::Options;
 use crate::record::Observers;
 use crate::routes::Routes;
@@ -19,6 +20,8 @@ pub(crate) struct GatewayService<S> {
     pub(crate) observers: Arc<Observers>,
     /// Port of HTTPS that requests in clear text are redirected to, if they are.
     pub(crate) https_port: Option<u16>,
+    /// What identifies this gateway in `CDN-Loop`, the same on all cores.
+    pub(crate) loop_id: LoopId,
     /// Answers requests that no target matches.
     pub(crate) fallback: Rc<S>,
     /// Working memory for field values; never borrowed across an await.
@@ -42,6 +45,7 @@ impl<S> GatewayService<S> {
         options: Arc<Options>,
         observers: Arc<Observers>,
         https_port: Option<u16>,
+        loop_id: LoopId,
         fallback: Rc<S>,
     ) -> GatewayService<S> {
         let pool = Pool::new(options.client.clone());
@@ -54,6 +58,7 @@ impl<S> GatewayService<S> {
             options,
             observers,
             https_port,
+            loop_id,
             fallback,
             scratch: RefCell::default(),
             path: RefCell::default(),

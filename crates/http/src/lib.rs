@@ -25,6 +25,7 @@ mod options;
 mod pool;
 mod problem;
 mod recycle;
+mod request_id;
 mod serve;
 mod timer;
 mod tls;
@@ -45,6 +46,7 @@ pub use options::{ClientOptions, H2cUpgrade, RefusalContent, ServeOptions};
 pub use pool::{Pool, Upstream};
 pub use problem::accepts_problem;
 pub use recycle::{Pooled, Recycle};
+pub use request_id::{REQUEST_ID_BYTES_MAX, is_request_id};
 pub use serve::serve;
 pub use tls::{
     CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,

@@ -31,7 +31,7 @@ pub struct ServeOptions {
     /// Decides which clients may switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2;
     /// RFC 9113 removed it). By default none. Requests on a switched connection bypass the access
     /// rules of a proxy in front. Therefore clients of unix sockets, and requests with `Via`,
-    /// `Forwarded`, `X-Real-IP` or `X-Forwarded-*`, never switch.
+    /// `Forwarded`, `CDN-Loop`, `X-Real-IP` or `X-Forwarded-*`, never switch.
     pub h2c_upgrade: Option<Rc<H2cUpgrade>>,
     /// Makes the content of responses that the core generates, for example to malformed requests,
     /// from the fields received so far. It may change the status and add fields such as

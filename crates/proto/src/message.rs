@@ -10,6 +10,7 @@ mod request;
 mod response;
 mod status;
 pub(crate) mod target;
+mod target_encoding;
 
 use crate::error::ErrorKind;
 
@@ -22,6 +23,7 @@ pub use request::{InvalidTarget, RequestHead, TargetForm};
 pub(crate) use request::{RequestTarget, Span};
 pub use response::ResponseHead;
 pub use status::Status;
+pub(crate) use target_encoding::encode_refused;
 
 /// The version of HTTP with which a message was received or will be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

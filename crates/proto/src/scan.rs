@@ -88,14 +88,17 @@ pub(crate) fn common_in_path(chunk: &[u8; 16]) -> u32 {
     common.to_bitmask()
 }
 
-/// A mask of the bytes that are allowed in a query, see `target::CLASS`.
+/// A mask of the bytes that are allowed in a query, see `target::CLASS`, except `~`.
 #[inline]
-pub(crate) fn allowed_in_query(chunk: &[u8; 16]) -> u32 {
+pub(crate) fn common_in_query(chunk: &[u8; 16]) -> u32 {
     let bytes = u8x16::new(*chunk);
-    // `"` and `#` differ in one bit, as do `<` and `>`.
+    // `"` and `#` differ in one bit, as do `<` and `>`, `\` and `^`.
+    let upper = bytes | u8x16::splat(2);
     let refused = (bytes | u8x16::splat(1)).simd_eq(u8x16::splat(b'#'))
-        | (bytes | u8x16::splat(2)).simd_eq(u8x16::splat(b'>'));
-    (is_up_to(bytes, b'!', b'~') & !refused).to_bitmask()
+        | upper.simd_eq(u8x16::splat(b'>'))
+        | upper.simd_eq(u8x16::splat(b'^'))
+        | bytes.simd_eq(u8x16::splat(b'`'));
+    (is_up_to(bytes, b'!', b'z') & !refused).to_bitmask()
 }
 
 /// All bits set where a byte is in the range.
@@ -183,8 +186,8 @@ mod tests {
             assert_eq!(digits, bit(byte.is_ascii_digit()), "{byte}");
             let is_in_path = is_word || byte == b'/' || byte == b'_';
             assert_eq!(common_in_path(&chunk), bit(is_in_path), "{byte}");
-            let is_in_query = byte.is_ascii_graphic() && !b"\"#<>".contains(&byte);
-            assert_eq!(allowed_in_query(&chunk), bit(is_in_query), "{byte}");
+            let is_in_query = byte.is_ascii_graphic() && !b"\"#<>\\^`{|}~".contains(&byte);
+            assert_eq!(common_in_query(&chunk), bit(is_in_query), "{byte}");
         }
     }
 

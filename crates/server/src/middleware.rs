@@ -19,7 +19,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_http::{Name, random_u64};
+use blitz_http::{Name, is_request_id, random_u64};
 
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -98,11 +98,4 @@ pub fn default_header(
             response
         })
     }
-}
-
-/// Whether an identifier is safe for logs and upstreams: short, and of harmless characters.
-fn is_request_id(id: &[u8]) -> bool {
-    const ID_BYTES_MAX: usize = 128;
-    let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
-    !id.is_empty() && id.len() <= ID_BYTES_MAX && id.iter().all(harmless)
 }

@@ -81,6 +81,7 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "not a number of cores",
         "to 4096",
     ),
+    (&["--loop-id", "a b"], "a b", "not a token", "edge-1"),
     (
         &["--listen", "8080"],
         "8080",

@@ -5,21 +5,18 @@ use std::collections::HashSet;
 
 use blitz_http::{Fields, Name};
 
+use super::NotForwarded;
 use super::presence::{END_TO_END, HOP, has_forwarding_prefix, set_of};
 
 /// Options that `Connection` may name. A request with more is rejected; in a response, the fields of
 /// all of them are removed.
 pub(super) const CONNECTION_OPTIONS_MAX: usize = 16;
 
-/// `Connection` names more fields than any legitimate client needs: 400.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooManyConnectionOptions;
-
 /// Removes the fields that `Connection` names, except those for every recipient.
 pub(super) fn remove_named_by_connection(
     fields: &mut Fields,
     scratch: &mut Vec<u8>,
-) -> Result<(), TooManyConnectionOptions> {
+) -> Result<(), NotForwarded> {
     let names_nothing = |value: &[u8]| {
         value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close")
     };
@@ -36,7 +33,7 @@ pub(super) fn remove_named_by_connection(
         .filter(|option| !option.is_empty());
     for (at, option) in options.enumerate() {
         if at == CONNECTION_OPTIONS_MAX {
-            return Err(TooManyConnectionOptions);
+            return Err(NotForwarded::TooManyConnectionOptions);
         }
         if names_removable_field(option) {
             scratch.extend_from_slice(option);

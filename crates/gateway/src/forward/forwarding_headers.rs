@@ -4,8 +4,9 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
-use blitz_http::{Fields, Name, Peer, RequestHead, Version};
+use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, Version, is_request_id};
 
+use super::cdn_loop::LoopId;
 use super::presence::PresenceSet;
 
 /// The client, as forwarding fields describe it to the upstream.
@@ -18,17 +19,17 @@ pub(crate) struct ForwardedClient<'a> {
     pub(crate) is_websocket: bool,
     /// Host and port to send if the client named none.
     pub(crate) default_authority: &'a str,
+    /// What identifies this gateway in `CDN-Loop`.
+    pub(crate) loop_id: &'a LoopId,
+    /// Whether the upstream gets `Via`.
+    pub(crate) sends_via: bool,
     /// Whether the client's certificate is sent to the upstream.
     pub(crate) sends_certificate: bool,
     /// Unpredictable numbers, for the request's id.
     pub(crate) random: fn() -> u64,
 }
 
-/// Longest `X-Request-Id` that is kept.
-pub(super) const REQUEST_ID_MAX: usize = 128;
-
-/// "An intermediary … MUST send an appropriate Via header field" (RFC 9110 section 7.6.3). The
-/// version is that of the message as it was received.
+/// Value of `Via`. The version is that of the message as it was received (RFC 9110, section 7.6.3).
 pub(super) fn via(received: Version) -> &'static str {
     match received {
         Version::Http10 => "1.0 blitz",
@@ -38,7 +39,7 @@ pub(super) fn via(received: Version) -> &'static str {
     }
 }
 
-/// Adds `Via`, `Forwarded` and `X-Forwarded-*`. `left` are the fields that were not removed:
+/// Adds `Forwarded` and `X-Forwarded-*`. `left` are the fields that were not removed:
 /// forwarding fields only of a trusted proxy. The client of this connection is appended to them.
 pub(super) fn add_forwarding(
     head: &mut RequestHead,
@@ -46,7 +47,6 @@ pub(super) fn add_forwarding(
     left: PresenceSet,
     scratch: &mut Vec<u8>,
 ) {
-    head.fields.append(Name::Via, via(head.version));
     let scheme = peer.scheme.as_str();
     let remote = peer.remote.map(|remote| remote.ip().to_canonical());
     // `Forwarded` contains the text of all the others, so each is written once.
@@ -65,8 +65,9 @@ pub(super) fn add_forwarding(
     if !left.has(Name::XForwardedProto) {
         head.fields.append(Name::XForwardedProto, scheme);
     }
-    if let (Some(listener), false) = (peer.listener, left.has(Name::XForwardedPort)) {
-        add_port(&mut head.fields, listener.port());
+    if !left.has(Name::XForwardedPort) {
+        let port = port_of(&scratch[host.clone()]).unwrap_or(default_port(peer.scheme));
+        head.fields.append(Name::XForwardedPort, port);
     }
     if !left.has(Name::XForwardedHost) {
         head.fields.append(Name::XForwardedHost, &scratch[host]);
@@ -172,16 +173,21 @@ const fn octet_digits(octet: u8) -> usize {
     1 + (octet >= 10) as usize + (octet >= 100) as usize
 }
 
-fn add_port(fields: &mut Fields, port: u16) {
-    let mut digits = [b'0'; 5];
-    let mut start = digits.len();
-    let mut rest = port;
-    while rest > 0 || start == digits.len() {
-        start -= 1;
-        digits[start] += (rest % 10) as u8;
-        rest /= 10;
+/// The port of a valid authority, unless it is the scheme's default one. The listener's port would be
+/// wrong behind a port mapping.
+#[inline]
+fn port_of(authority: &[u8]) -> Option<&[u8]> {
+    let digits = authority.iter().rev();
+    let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
+    let (host, port) = authority.split_at(authority.len() - digits);
+    (digits > 0 && host.ends_with(b":")).then_some(port)
+}
+
+fn default_port(scheme: Scheme) -> &'static [u8] {
+    match scheme {
+        Scheme::Http => b"80",
+        Scheme::Https => b"443",
     }
-    fields.append(Name::XForwardedPort, &digits[start..]);
 }
 
 /// Adds the client's certificate, if it has sent one (RFC 9440).
@@ -195,14 +201,13 @@ pub(super) fn add_client_certificate(fields: &mut Fields, peer: &Peer) {
     }
 }
 
-/// Keeps the client's id if it is short and printable, or makes one of 128 random bits.
+/// Keeps the client's id if it is safe, or makes one of 128 random bits. Any client may choose the id:
+/// it relates log lines and grants nothing.
 pub(super) fn add_request_id(fields: &mut Fields, random: fn() -> u64, left: PresenceSet) {
-    let usable =
-        |id: &[u8]| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
     if left.has(Name::XRequestId) {
         let mut given = fields.get_all(Name::XRequestId);
         // Of two ids, others may log either.
-        if given.next().is_some_and(usable) && given.next().is_none() {
+        if given.next().is_some_and(is_request_id) && given.next().is_none() {
             return;
         }
     }
@@ -219,18 +224,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_ports_are_written_as_by_the_formatter() {
+    fn addresses_are_written_as_by_the_formatter() {
         for octet in 0..=255_u8 {
             let address = Ipv4Addr::new(octet, 255 - octet, octet / 3, 7);
             let mut text = Vec::new();
             push_ip(&mut text, address.into());
             assert_eq!(text, address.to_string().as_bytes());
         }
-        for port in [0, 1, 9, 10, 99, 100, 999, 1000, 8080, 9999, 10_000, 65_535] {
-            let mut fields = Fields::new();
-            add_port(&mut fields, port);
-            let text = port.to_string();
-            assert_eq!(fields.get_str(Name::XForwardedPort), Some(text.as_str()));
+    }
+
+    #[test]
+    fn ports_are_those_of_authorities() {
+        for (authority, port) in [
+            ("a", None),
+            ("a:80", Some("80")),
+            ("a:65535", Some("65535")),
+            ("a:", None),
+            ("a1", None),
+            ("127.0.0.1", None),
+            ("127.0.0.1:1", Some("1")),
+            ("[::1]", None),
+            ("[::1]:443", Some("443")),
+            ("[::1]:", None),
+            ("", None),
+            ("1", None),
+        ] {
+            assert_eq!(
+                port_of(authority.as_bytes()),
+                port.map(str::as_bytes),
+                "{authority}"
+            );
         }
     }
 }

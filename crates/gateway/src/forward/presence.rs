@@ -54,6 +54,7 @@ pub(super) const FORWARDING: NameSet = set_of(&[
 const HEAD_ONLY: NameSet = set_of(&[
     Name::Authorization,
     Name::CacheControl,
+    Name::CdnLoop,
     Name::ContentEncoding,
     Name::ContentLength,
     Name::ContentRange,

@@ -1,7 +1,6 @@
-use blitz_http::{Peer, Scheme, Status, Version};
+use blitz_http::{Peer, REQUEST_ID_BYTES_MAX, Scheme, Status, Version};
 
 use super::connection_options::CONNECTION_OPTIONS_MAX;
-use super::forwarding_headers::REQUEST_ID_MAX;
 use super::*;
 use crate::websocket::WebSocket;
 
@@ -25,17 +24,25 @@ fn peer(remote: &str) -> Peer {
     }
 }
 
-fn edit(
+fn edit(head: &mut RequestHead, peer: &Peer, trusted: bool) -> Result<(), NotForwarded> {
+    edit_with(head, peer, trusted, false)
+}
+
+fn edit_with(
     head: &mut RequestHead,
     peer: &Peer,
     trusted: bool,
-) -> Result<(), TooManyConnectionOptions> {
+    sends_via: bool,
+) -> Result<(), NotForwarded> {
+    let loop_id = "this-proxy".parse().unwrap();
     let client = ForwardedClient {
         peer,
         is_trusted: trusted,
         is_websocket: WebSocket::requested(head).is_some(),
         default_authority: "upstream:80",
         random: || 255,
+        loop_id: &loop_id,
+        sends_via,
         sends_certificate: false,
     };
     edit_request(head, &client, &mut b"leftover".to_vec())
@@ -74,7 +81,7 @@ fn value_of(lines: &[(String, String)], name: &str) -> Option<String> {
 }
 
 const ADDED: [&str; 7] = [
-    "via",
+    "cdn-loop",
     "x-forwarded-for",
     "x-forwarded-proto",
     "x-forwarded-port",
@@ -87,7 +94,7 @@ const ADDED: [&str; 7] = [
 fn the_upstream_gets_the_clients_address_scheme_and_host() {
     let lines = forwarded(&[]);
     let value = |name| value_of(&lines, name).unwrap();
-    assert_eq!(value("via"), "1.1 blitz");
+    assert_eq!(value("cdn-loop"), "this-proxy");
     assert_eq!(value("x-forwarded-for"), "198.51.100.7");
     assert_eq!(value("x-forwarded-proto"), "http");
     assert_eq!(value("x-forwarded-port"), "8080");
@@ -131,7 +138,7 @@ fn a_client_on_a_unix_socket_has_no_address() {
     };
     edit(&mut head, &unix_client, false).unwrap();
     assert!(!head.fields.contains(Name::XForwardedFor));
-    assert!(!head.fields.contains(Name::XForwardedPort));
+    assert_eq!(head.fields.get_str(Name::XForwardedPort), Some("8080"));
     assert!(
         head.fields
             .get_str(Name::Forwarded)
@@ -260,7 +267,7 @@ fn too_many_connection_options_are_rejected() {
     let options = vec!["x"; CONNECTION_OPTIONS_MAX + 1].join(",");
     let mut head = request("/", &[("Connection", &options)]);
     let result = edit(&mut head, &peer("192.0.2.1:1"), false);
-    assert_eq!(result, Err(TooManyConnectionOptions));
+    assert_eq!(result, Err(NotForwarded::TooManyConnectionOptions));
     let empties = ",".repeat(1000);
     let mut head = request("/", &[("Connection", &empties)]);
     assert_eq!(edit(&mut head, &peer("192.0.2.1:1"), false), Ok(()));
@@ -296,12 +303,22 @@ fn te_is_kept_for_trailers_only() {
 }
 
 #[test]
-fn a_short_printable_request_id_is_kept() {
+fn a_safe_request_id_is_kept() {
     let id = |value| value_of(&forwarded(&[("X-Request-Id", value)]), "x-request-id").unwrap();
     assert_eq!(id("abc-123"), "abc-123");
-    assert_eq!(id("with blank"), FIXED_ID);
-    assert_eq!(id(""), FIXED_ID);
-    assert_eq!(id(&"x".repeat(REQUEST_ID_MAX + 1)), FIXED_ID);
+    for refused in [
+        "with blank",
+        "",
+        "a\"b",
+        "a,b",
+        "a;b=c",
+        "<script>",
+        "{id}",
+        "\u{e9}",
+    ] {
+        assert_eq!(id(refused), FIXED_ID, "{refused}");
+    }
+    assert_eq!(id(&"x".repeat(REQUEST_ID_BYTES_MAX + 1)), FIXED_ID);
 }
 
 #[test]
@@ -311,13 +328,13 @@ fn the_clients_host_is_kept_and_a_missing_one_is_the_targets() {
     assert_eq!(head.authority(), Some("app.example:8080"));
     let mut head = RequestHead::parse("GET", "/").unwrap();
     head.version = Version::Http10;
-    edit(&mut head, &peer("192.0.2.1:1"), false).unwrap();
+    edit_with(&mut head, &peer("192.0.2.1:1"), false, true).unwrap();
     assert_eq!(head.authority(), Some("upstream:80"));
     assert_eq!(head.fields.get_str(Name::Via), Some("1.0 blitz"));
 }
 
 #[test]
-fn responses_get_via_and_no_hop_by_hop_fields() {
+fn responses_get_no_hop_by_hop_fields_and_via_by_choice() {
     let mut head = ResponseHead::new(Status::OK);
     for (name, value) in [
         ("Connection", "close, X-Hop, Set-Cookie"),
@@ -333,12 +350,13 @@ fn responses_get_via_and_no_hop_by_hop_fields() {
     ] {
         head.fields.append(name, value);
     }
-    edit_response(&mut head, &mut Vec::new());
+    edit_response(&mut head, false, &mut Vec::new());
     let names: Vec<_> = lines(&head.fields)
         .into_iter()
         .map(|(name, _)| name)
         .collect();
-    assert_eq!(names, ["set-cookie", "server", "date", "via", "via"]);
+    assert_eq!(names, ["set-cookie", "server", "date", "via"]);
+    edit_response(&mut head, true, &mut Vec::new());
     let vias: Vec<_> = head.fields.get_all(Name::Via).collect();
     assert_eq!(vias, [b"1.1 inner".as_slice(), b"1.1 blitz"]);
 }
@@ -355,6 +373,7 @@ fn trailers_cannot_contain_fields_of_a_head() {
         "X-Forwarded-For",
         "X-Forwarded-Prefix",
         "Forwarded",
+        "CDN-Loop",
         "If-Match",
         "Location",
         "Origin",
@@ -441,6 +460,46 @@ fn connection_cannot_remove_fields_of_a_trusted_proxy() {
 }
 
 #[test]
+fn the_port_is_that_of_the_request() {
+    for (scheme, authority, port) in [
+        (Scheme::Http, "a.example", "80"),
+        (Scheme::Https, "a.example", "443"),
+        (Scheme::Https, "a.example:8443", "8443"),
+        (Scheme::Http, "a.example:443", "443"),
+        (Scheme::Http, "a.example:", "80"),
+        (Scheme::Https, "[2001:db8::1]", "443"),
+        (Scheme::Https, "[2001:db8::1]:8443", "8443"),
+        (Scheme::Http, "192.0.2.1", "80"),
+    ] {
+        let mut head = request("/", &[]);
+        head.set_authority(authority);
+        let peer = Peer {
+            scheme,
+            ..peer("198.51.100.7:5000")
+        };
+        edit(&mut head, &peer, false).unwrap();
+        let sent = head.fields.get_str(Name::XForwardedPort);
+        assert_eq!(sent, Some(port), "{authority}");
+    }
+}
+
+#[test]
+fn a_loop_is_found_and_other_members_are_kept() {
+    let mut head = request("/", &[("CDN-Loop", "a, this-proxy; v=1")]);
+    let edited = edit(&mut head, &peer("192.0.2.1:1"), false);
+    assert_eq!(edited, Err(NotForwarded::Loop));
+    let fields = [
+        ("CDN-Loop", "a; x=\"this-proxy\", this-proxy-2"),
+        ("Connection", "CDN-Loop"),
+        ("CDN-Loop", "b"),
+    ];
+    let mut head = request("/", &fields);
+    edit(&mut head, &peer("192.0.2.1:1"), false).unwrap();
+    let members: Vec<_> = head.fields.get_all(Name::CdnLoop).collect();
+    assert_eq!(members, [fields[0].1, "b", "this-proxy"].map(str::as_bytes));
+}
+
+#[test]
 fn two_request_ids_are_replaced_by_one() {
     let fields = [("X-Request-Id", "one"), ("X-Request-Id", "two")];
     assert_eq!(
@@ -461,9 +520,9 @@ fn all_fields_that_connection_names_in_a_response_are_removed() {
         for name in ["x-first", "X-LAST", "X-0", "Set-Cookie", "X-Other"] {
             head.fields.append(name, "1");
         }
-        edit_response(&mut head, &mut Vec::new());
+        edit_response(&mut head, false, &mut Vec::new());
         let names = lines(&head.fields).into_iter().map(|(name, _)| name);
-        assert_eq!(names.collect::<Vec<_>>(), ["set-cookie", "x-other", "via"]);
+        assert_eq!(names.collect::<Vec<_>>(), ["set-cookie", "x-other"]);
     }
 }
 

@@ -41,6 +41,8 @@ impl Code {
         match failure {
             Failure::DeadlineExceeded | Failure::HttpResponseTimeout => Code::DeadlineExceeded,
             Failure::GrpcUnsupported => Code::Unimplemented,
+            // A client that tries again gets the same.
+            Failure::ProxyLoopDetected => Code::Internal,
             _ => Code::of_status(failure.status()),
         }
     }

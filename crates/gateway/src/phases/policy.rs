@@ -4,7 +4,8 @@
 
 use blitz_http::{Response, ResponseHead};
 
-use crate::forward::{self, ForwardedClient, TooManyConnectionOptions};
+use crate::forward::{self, ForwardedClient, NotForwarded};
+use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::rejection::Rejection;
 use crate::request::Request;
@@ -22,12 +23,17 @@ pub(super) fn request_policy<S>(
         is_trusted: gateway.options.trusted_proxies.contains(peer),
         is_websocket: request.kind.is_websocket(),
         default_authority: &route.target.authority,
+        loop_id: &gateway.loop_id,
+        sends_via: gateway.options.via,
         sends_certificate: gateway.options.client_cert_header,
         random: blitz_http::random_u64,
     };
     let scratch = &mut gateway.scratch.borrow_mut();
-    forward::edit_request(&mut request.head, &client, scratch)
-        .map_err(|TooManyConnectionOptions| Ended::Rejected(Rejection::ConnectionOptions))
+    let edited = forward::edit_request(&mut request.head, &client, scratch);
+    edited.map_err(|problem| match problem {
+        NotForwarded::TooManyConnectionOptions => Ended::Rejected(Rejection::ConnectionOptions),
+        NotForwarded::Loop => Ended::Failed(Failure::ProxyLoopDetected),
+    })
 }
 
 /// Checks the final response and edits its head for the client.
@@ -49,5 +55,6 @@ pub(super) fn response_policy<S>(
 
 /// Edits any response head for the client: interim, final, or the one that opens a tunnel.
 pub(super) fn edit_response<S>(gateway: &GatewayService<S>, head: &mut ResponseHead) {
-    forward::edit_response(head, &mut gateway.scratch.borrow_mut());
+    let scratch = &mut gateway.scratch.borrow_mut();
+    forward::edit_response(head, gateway.options.via, scratch);
 }

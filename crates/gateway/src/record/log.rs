@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use blitz_http::{Name, RequestHead, Status, Upstream};
 
 use super::{Ended, Record};
+use crate::proxy_status::Failure;
 use crate::target::Target;
 
 /// Longest path in a line.
@@ -91,10 +92,12 @@ fn phase(record: &Record<'_>) -> &'static str {
         "await_response"
     } else if record.upstream.is_some() {
         "connect"
-    } else if matches!(record.ended, Ended::Rejected(_)) {
-        "admit"
     } else {
-        "pick"
+        match record.ended {
+            Ended::Rejected(_) => "admit",
+            Ended::Failed(Failure::ProxyLoopDetected) => "request_policy",
+            _ => "pick",
+        }
     }
 }
 

@@ -336,6 +336,16 @@ const CASES: &[(Failure, Case)] = &[
         client.answer(stream);
         url
     }),
+    (Failure::ProxyLoopDetected, |io, id| {
+        let url = silent().url();
+        let options = Options {
+            loop_id: Some("edge-1".parse().unwrap()),
+            ..Options::default()
+        };
+        let proxy = Proxy::with(io, &[&url], options);
+        send(&proxy, "GET", "CDN-Loop: edge-1\r\n", id);
+        url
+    }),
     (Failure::ContinuationFlood, |io, id| {
         let mut bytes = h2_frame(1, 0, 1, &[0x88]);
         bytes.extend(h2_frame(9, 0, 1, &[0x88]).repeat(100));

@@ -1,8 +1,12 @@
 //! Fields that are added, kept and removed for upstreams and clients.
 
-use blitz_gateway::Options;
+use std::net::{Ipv4Addr, TcpListener};
 
-use crate::support::{Proxy, Upstream};
+use blitz_gateway::{Failure, Gateway, Options};
+use blitz_http::{Address, BodyLength, Method, Name, RequestHead, Status};
+
+use crate::h2::h2;
+use crate::support::{Proxy, Upstream, config};
 
 scenarios! {
     fn the_upstream_sees_the_clients_host_and_address(io) {
@@ -15,18 +19,106 @@ scenarios! {
         );
         assert_eq!(client.response().status, 200);
         let head = upstream.head();
-        let port = proxy.address.port().to_string();
         for (name, value) in [
             ("host", "shop.example:99"),
-            ("via", "1.1 blitz"),
             ("x-forwarded-for", "127.0.0.1"),
             ("x-forwarded-proto", "http"),
             ("x-forwarded-host", "shop.example:99"),
-            ("x-forwarded-port", &port),
+            ("x-forwarded-port", "99"),
             ("forwarded", "for=127.0.0.1;host=\"shop.example:99\";proto=http"),
             ("x-request-id", "abc"),
         ] {
             assert_eq!(head.field(name), Some(value), "{name}");
+        }
+    }
+
+    fn via_is_added_to_requests_and_responses_by_choice(io) {
+        for (via, on_request, on_response) in
+            [(false, None, None), (true, Some("2 blitz"), Some("1.1 blitz"))]
+        {
+            let upstream = Upstream::with_text("");
+            let options = Options { via, ..Options::default() };
+            let proxy = Proxy::with(io, &[&upstream.url()], options);
+            let mut client = h2(&proxy);
+            let stream = client.request(Method::Get, "/", BodyLength::Empty);
+            let answer = client.answer(stream);
+            assert_eq!(answer.fields.get_str(Name::Via), on_response);
+            assert_eq!(upstream.head().field("via"), on_request);
+        }
+    }
+
+    fn a_request_that_comes_back_gets_502(io) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let gateway = Gateway::new().listen(Address::Tcp(address)).config(config(io));
+        let proxy = Proxy::start(gateway, &[&format!("http://{address}")]);
+        let answer = proxy.client().get("/");
+        assert_eq!(answer.status, 502);
+        assert_eq!(answer.field("proxy-status"), Some("blitz; error=proxy_loop_detected"));
+        assert!(answer.text().contains("came back to this proxy"), "{}", answer.text());
+        assert_eq!(proxy.counters().failed(Failure::ProxyLoopDetected), 1);
+    }
+
+    fn only_a_member_of_cdn_loop_is_a_loop(io) {
+        let upstream = Upstream::with_text("");
+        let options = Options { loop_id: Some("edge-1".parse().unwrap()), ..Options::default() };
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let mut client = proxy.client();
+        for (fields, status) in [
+            ("", 200),
+            ("CDN-Loop: edge-11, a; by=edge-1, b; x=\"edge-1, edge-1\"\r\n", 200),
+            ("CDN-Loop: a\r\nConnection: cdn-loop\r\ncdn-loop: b;v=1 , Edge-1;v=1\r\n", 502),
+            ("CDN-Loop: a;x=\", edge-1\r\n", 502),
+        ] {
+            client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+            assert_eq!(client.response().status, status, "{fields}");
+        }
+        let [first, second] = &upstream.heads()[..] else { panic!() };
+        assert_eq!(first.field("cdn-loop"), Some("edge-1"));
+        let values = second.fields.iter().filter(|(name, _)| name == "cdn-loop");
+        let values: Vec<_> = values.map(|(_, value)| value.as_str()).collect();
+        assert_eq!(values, ["edge-11, a; by=edge-1, b; x=\"edge-1, edge-1\"", "edge-1"]);
+        let mut client = h2(&proxy);
+        let mut head = RequestHead::new(Method::Get, "/");
+        head.set_authority("a");
+        head.fields.append(Name::CdnLoop, "edge-1");
+        let stream = client.send_head(&head, BodyLength::Empty);
+        assert_eq!(client.answer(stream).status, Some(Status::BAD_GATEWAY));
+        head.set_method(Method::Post);
+        head.fields.append(Name::ContentType, "application/grpc");
+        let stream = client.send_head(&head, BodyLength::Empty);
+        assert_eq!(client.answer(stream).fields.get_str("grpc-status"), Some("13"));
+    }
+
+    fn the_identifier_for_loops_is_random(io) {
+        let upstream = Upstream::with_text("");
+        for _ in 0..2 {
+            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let mut client = proxy.client();
+            client.get("/");
+            client.get("/");
+        }
+        let ids: Vec<_> = upstream.heads();
+        let ids: Vec<_> = ids.iter().map(|head| head.field("cdn-loop").unwrap()).collect();
+        assert!(ids[0] == ids[1] && ids[2] == ids[3] && ids[0] != ids[2], "{ids:?}");
+        assert!(ids[0].starts_with("blitz-"));
+    }
+
+    fn unsafe_request_ids_are_replaced(io) {
+        let upstream = Upstream::with_text("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut client = proxy.client();
+        let long = "x".repeat(129);
+        for (id, is_kept) in
+            [("a-Z_0.:/+=@", true), ("a b", false), ("a\"b", false), ("{a}", false), (&long, false)]
+        {
+            let before = upstream.heads().len();
+            client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: {id}\r\n\r\n"));
+            assert_eq!(client.response().status, 200);
+            let heads = upstream.heads();
+            let sent = heads[before].field("x-request-id").unwrap();
+            assert_eq!(sent == id, is_kept, "{sent}");
         }
     }
 
@@ -142,7 +234,7 @@ scenarios! {
         assert_eq!(answer.field("x-kept"), Some("1"));
         assert_eq!(answer.field("priority"), Some("u=1"));
         assert_eq!(answer.field("server"), Some("inner"));
-        assert_eq!(answer.field("via"), Some("1.1 blitz"));
+        assert_eq!(answer.field("via"), None);
         assert!(answer.field("date").is_some(), "the gateway has a clock");
         assert_eq!(client.get("/").status, 200, "the connection continues");
     }

@@ -1,6 +1,6 @@
 //! The upstream of a request, and the path that it gets.
 
-use crate::support::{Proxy, Upstream, unix_upstream};
+use crate::support::{Proxy, Upstream, eventually, unix_upstream};
 
 scenarios! {
     fn the_longest_prefix_of_whole_segments_wins(io) {
@@ -140,6 +140,8 @@ scenarios! {
             "/api/%2e%2e/%2e%2e/x",
             "/api\t",
             "/api#x",
+            "/\u{e9}\\x",
+            "/api/<..\\x",
             "/api/..%2Fsecret",
             "/api/..%5csecret",
             "/api/..;/secret",
@@ -149,6 +151,66 @@ scenarios! {
             peer.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert!(peer.head().unwrap().line.contains(" 400 "), "{path}");
         }
+    }
+
+    fn raw_bytes_are_encoded_and_match_like_their_escapes(io) {
+        let (open, closed) = (Upstream::with_text("open"), Upstream::with_text("closed"));
+        let targets = [
+            open.url(),
+            format!("/caf%C3%A9={}", closed.url()),
+            format!("/a%7Cb={}/moved", closed.url()),
+        ];
+        let proxy = Proxy::to(io, &targets.each_ref().map(String::as_str));
+        let mut client = proxy.client();
+        for (path, sent) in [
+            ("/caf\u{e9}", "/caf%C3%A9"),
+            ("/caf%C3%A9", "/caf%C3%A9"),
+            ("/caf%c3%a9/x", "/caf%c3%a9/x"),
+            ("/caf%c3\u{e9}/../caf\u{e9}/<x>?\u{e9}", "/caf%C3%A9/%3Cx%3E?%C3%A9"),
+            ("/x/../c\u{61}f\u{e9}/%7e", "/caf%C3%A9/%7e"),
+            ("http://a/caf\u{e9}", "/caf%C3%A9"),
+            ("/a|b/{x}", "/moved/%7Bx%7D"),
+            ("/a%7cb/%7bx}", "/moved/%7bx%7D"),
+            ("/a|b?\"^`\\", "/moved?%22%5E%60%5C"),
+        ] {
+            let before = closed.heads().len();
+            assert_eq!(client.get(path).text(), "closed", "{path}");
+            assert_eq!(closed.heads()[before].line, format!("GET {sent} HTTP/1.1"));
+        }
+        for path in ["/caf\u{e8}", "/caf\u{e9}x", "/a\u{7c}", "/cafe\u{301}"] {
+            assert_eq!(client.get(path).text(), "open", "{path}");
+        }
+        let latin1 = b"GET /caf\xe9?\xff HTTP/1.1\r\nHost: a\r\n\r\n";
+        let before = open.heads().len();
+        let mut peer = proxy.peer();
+        peer.send(latin1);
+        assert!(peer.head().unwrap().line.contains(" 200 "));
+        assert_eq!(open.heads()[before].line, "GET /caf%E9?%FF HTTP/1.1");
+    }
+
+    fn raw_bytes_of_http2_paths_are_encoded(io) {
+        let (open, closed) = (Upstream::with_text("open"), Upstream::with_text("closed"));
+        let proxy = Proxy::to(io, &[&open.url(), &format!("/caf%C3%A9={}", closed.url())]);
+        let path = "/caf\u{e9}/|?<\u{65e5}>";
+        // GET, http, an authority of one byte, and the path as a literal without Huffman coding.
+        let block = [b"\x82\x86\x01\x01a\x04", &[path.len() as u8][..], path.as_bytes()].concat();
+        let headers = [b"\x00\x00", &[block.len() as u8][..], b"\x01\x05\x00\x00\x00\x01", &block].concat();
+        let settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+        let mut peer = proxy.peer();
+        peer.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], settings, &headers].concat());
+        eventually("the request is forwarded", || !closed.heads().is_empty());
+        assert_eq!(closed.head().line, "GET /caf%C3%A9/%7C?%3C%E6%97%A5%3E HTTP/1.1");
+    }
+
+    fn a_target_that_is_too_long_when_encoded_gets_414(io) {
+        let upstream = Upstream::with_text("");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        for (raw_bytes, status) in [(2700, " 200 "), (2750, " 414 ")] {
+            let mut peer = proxy.peer();
+            peer.send(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "<".repeat(raw_bytes)));
+            assert!(peer.head().unwrap().line.contains(status), "{raw_bytes}");
+        }
+        assert_eq!(upstream.head().line.len(), "GET / HTTP/1.1".len() + 3 * 2700);
     }
 
     fn absolute_targets_are_sent_in_origin_form_with_their_host(io) {

@@ -144,7 +144,7 @@ fn any_port() -> Address {
     Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())
 }
 
-fn config(io: IoChoice) -> Config {
+pub(crate) fn config(io: IoChoice) -> Config {
     Config {
         io,
         cores: 1,

@@ -176,6 +176,7 @@ fn a_forwarded_request_does_not_switch() {
         let server = Server::with(io, allowing);
         for field in [
             "Via: 1.1 a",
+            "CDN-Loop: a",
             "Forwarded: for=192.0.2.1",
             "X-Forwarded-For: 192.0.2.1",
             "x-forwarded-port: 80",

@@ -239,7 +239,8 @@ impl Section {
             return Err(ErrorKind::RequestLineTooLong);
         }
         let host = self.host.map(|host| host.value_in(&fields.block));
-        head.method = target::parse_pseudo_headers(&mut head.target, &parts, host)?;
+        let path_max = limits.path_bytes_max - parts.method.len();
+        head.method = target::parse_pseudo_headers(&mut head.target, &parts, host, path_max)?;
         if head.method == Method::Connect && self.content_length.is_some() {
             return Err(ErrorKind::ConnectWithContent);
         }

@@ -17,7 +17,7 @@ pub(crate) fn request_line(line: &[u8]) -> Option<ErrorKind> {
     let Some(target) = target.filter(|target| !target.is_empty()) else {
         return Some(ErrorKind::RequestLine);
     };
-    if !target.iter().all(u8::is_ascii_graphic) {
+    if target.iter().any(u8::is_ascii_control) {
         return Some(ErrorKind::Target);
     }
     let Some(version) = version else {

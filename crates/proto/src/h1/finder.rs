@@ -121,6 +121,11 @@ impl Finder {
         finder
     }
 
+    /// Bytes that the first line may have; 0 without one.
+    pub(crate) fn first_line_max(&self) -> usize {
+        self.limits.first_line_max.unwrap_or(0)
+    }
+
     /// Begins a new section.
     #[inline]
     pub(crate) fn restart(&mut self) {

@@ -4,9 +4,10 @@ use super::diagnose;
 use super::framing::Framing;
 use super::section::SectionBuffer;
 use crate::error::ErrorKind;
+use crate::message::target::parse_encoded_target;
 use crate::message::{
     BodyLength, Method, Name, RequestHead, ResponseHead, Status, TargetForm, Version,
-    is_valid_value, target,
+    encode_refused, is_valid_value, target,
 };
 use crate::scan;
 
@@ -50,6 +51,11 @@ pub(crate) fn parse_request(
         ..
     } = parts;
     target::parse_target(&mut head.target, method, method_text, target, host)
+        .or_else(|kind| {
+            let target_max = target.len() + section.first_line_max() - line.len();
+            let encoded = encode_refused(kind, target, target_max)?;
+            parse_encoded_target(&mut head.target, method, method_text, &encoded, host)
+        })
         .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
     apply_target_host(head, framing)?;
     request_facts(head, framing)

@@ -62,6 +62,12 @@ impl SectionBuffer {
         self.finder.first_line_end
     }
 
+    /// Bytes that the first line of a head may have.
+    #[inline]
+    pub(crate) fn first_line_max(&self) -> usize {
+        self.finder.first_line_max()
+    }
+
     /// The framing that the fields of that head declare.
     #[inline]
     pub(crate) fn framing(&self) -> &Framing {

@@ -178,8 +178,8 @@ impl RequestHead {
         }
     }
 
-    /// The path as it is forwarded: as it was received, without dot segments. Segment by segment it
-    /// identifies the same resource as [`path`](RequestHead::path).
+    /// The path as it is forwarded: as it was received, without dot segments, with raw bytes encoded.
+    /// Segment by segment it identifies the same resource as [`path`](RequestHead::path).
     #[inline]
     #[must_use]
     pub fn sent_path(&self) -> &str {
@@ -190,7 +190,7 @@ impl RequestHead {
         }
     }
 
-    /// The path as it was received, for logs.
+    /// The path as it was received, but with raw bytes encoded, for logs.
     #[inline]
     #[must_use]
     pub fn raw_path(&self) -> &str {

@@ -4,23 +4,27 @@ use std::net::Ipv6Addr;
 
 use crate::copy::{push_front, push_text};
 use crate::error::ErrorKind;
-use crate::message::{Method, RequestTarget, Span, TargetForm, is_token};
+use crate::message::{Method, RequestTarget, Span, TargetForm, encode_refused, is_token};
 use crate::path::{normalize, remove_dot_segments};
 use crate::scan;
 
-/// Fills `target` from the text of a method and a target; returns the method.
+/// Fills `target` from the text of a method and a target; returns the method. Bytes that clients send
+/// raw are encoded.
 pub(crate) fn parse_method_and_target(
     target: &mut RequestTarget,
     method: &[u8],
     text: &[u8],
 ) -> Result<Method, ErrorKind> {
     let known = Method::parse(method);
-    parse_target(target, known, method, text, None)?;
+    parse_target(target, known, method, text, None).or_else(|kind| {
+        let encoded = encode_refused(kind, text, u32::MAX as usize)?;
+        parse_encoded_target(target, known, method, &encoded, None)
+    })?;
     Ok(known)
 }
 
 /// Fills `target` from the first two parts of a request line and, if present, the value of a valid
-/// `Host`.
+/// `Host`. Bytes that need an escape are refused with [`ErrorKind::Target`].
 #[inline]
 pub(crate) fn parse_target(
     target: &mut RequestTarget,
@@ -54,6 +58,18 @@ pub(crate) fn parse_target(
         return parse_path_and_query(target, 0, text.len());
     }
     parse_other_target(target, method, method_text, text.len())
+}
+
+/// The same for a target whose raw bytes were encoded.
+#[cold]
+pub(crate) fn parse_encoded_target(
+    target: &mut RequestTarget,
+    method: Method,
+    method_text: &[u8],
+    encoded: &[u8],
+    host: Option<&[u8]>,
+) -> Result<(), ErrorKind> {
+    parse_target(target, method, method_text, encoded, host)
 }
 
 /// A target that is not in origin form, or has an unregistered method.
@@ -93,7 +109,35 @@ pub(crate) struct PseudoHeaders<'a> {
 }
 
 /// Fills `target` from pseudo-header fields and the value of `Host`, if present; returns the method.
+/// Bytes that clients send raw are encoded, up to `path_max` bytes of the path.
+#[inline]
 pub(crate) fn parse_pseudo_headers(
+    target: &mut RequestTarget,
+    parts: &PseudoHeaders<'_>,
+    host: Option<&[u8]>,
+    path_max: usize,
+) -> Result<Method, ErrorKind> {
+    parse_pseudo_headers_once(target, parts, host).or_else(|kind| {
+        let path = encode_refused(kind, parts.path.unwrap_or(b""), path_max)?;
+        parse_with_path(target, parts, &path, host)
+    })
+}
+
+/// The same with another path.
+#[cold]
+fn parse_with_path(
+    target: &mut RequestTarget,
+    parts: &PseudoHeaders<'_>,
+    path: &[u8],
+    host: Option<&[u8]>,
+) -> Result<Method, ErrorKind> {
+    let path = Some(path);
+    parse_pseudo_headers_once(target, &PseudoHeaders { path, ..*parts }, host)
+}
+
+/// Bytes that need an escape are refused with [`ErrorKind::Target`].
+#[inline]
+fn parse_pseudo_headers_once(
     target: &mut RequestTarget,
     parts: &PseudoHeaders<'_>,
     host: Option<&[u8]>,
@@ -422,10 +466,10 @@ pub(crate) fn is_query(text: &[u8]) -> bool {
 fn begins_with_query(text: &[u8], len: usize) -> bool {
     let mut at = 0;
     while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
-        let allowed = (!scan::allowed_in_query(chunk)).trailing_zeros() as usize;
-        at += allowed;
-        if allowed < 16 || at >= len {
-            return at >= len;
+        let common = (!scan::common_in_query(chunk)).trailing_zeros() as usize;
+        at += common;
+        if common < 16 || at >= len {
+            break;
         }
     }
     is_query(text.get(at..len).unwrap_or(b""))
@@ -556,9 +600,8 @@ const HOST: u8 = 4;
 
 /// The classes of each byte. `%`, `.` and `?` in paths are checked one by one.
 ///
-/// Beyond RFC 3986, the table allows characters that browsers send unescaped: `[`, `]` and `|` in
-/// paths, and in queries every visible character but `"`, `#`, `<` and `>` (the URL standard's query
-/// percent-encode set).
+/// Beyond RFC 3986, the table allows `[` and `]`, which browsers send unescaped. Other characters
+/// that they send so are encoded, see `target_encoding`.
 static CLASS: [u8; 256] = {
     let mut class = [0; 256];
     let mut byte = 0x21;
@@ -570,11 +613,11 @@ static CLASS: [u8; 256] = {
             b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
         );
         let in_path =
-            unreserved || sub_delimiter || matches!(here, b'/' | b':' | b'@' | b'[' | b']' | b'|');
+            unreserved || sub_delimiter || matches!(here, b'/' | b':' | b'@' | b'[' | b']');
         if in_path && here != b'.' {
             class[byte] |= PATH;
         }
-        if !matches!(here, b'"' | b'#' | b'<' | b'>') {
+        if in_path || matches!(here, b'%' | b'?') {
             class[byte] |= QUERY;
         }
         if unreserved {

@@ -170,6 +170,9 @@ fn requests_that_cannot_be_served_are_refused_with_a_status() {
         (to("/%zz"), "400 target-escape-malformed"),
         (to("/%00"), "400 target-nul"),
         (to("/a b"), "400 target-malformed"),
+        (to("/\u{e9}\\b"), "400 target-malformed"),
+        (to("/\u{e9}#b"), "400 target-malformed"),
+        (to("/\u{e9}/../.."), "400 target-above-root"),
         (to("x"), "400 target-malformed"),
         (to("*"), "400 target-malformed"),
         (to("http://a/"), "400 target-malformed"),
@@ -186,6 +189,10 @@ fn requests_that_cannot_be_served_are_refused_with_a_status() {
         ),
         (
             to(&format!("/{}", "a".repeat(8200))),
+            "414 request-line-too-long",
+        ),
+        (
+            to(&format!("/{}", "<".repeat(2800))),
             "414 request-line-too-long",
         ),
         (with(&"a: b\n".repeat(97)), "431 too-many-fields"),

@@ -31,7 +31,7 @@ fn a_wrong_first_byte_is_refused_after_empty_lines_too() {
 }
 
 #[test]
-fn bytes_above_ascii_belong_in_values_only() {
+fn bytes_above_ascii_belong_in_targets_and_values_only() {
     for (raw, expected) in [
         (
             &b"GET / HTTP/1.1\r\nHost: a\r\nX: \xff\xfe\r\n\r\n"[..],
@@ -39,10 +39,14 @@ fn bytes_above_ascii_belong_in_values_only() {
         ),
         (
             b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
-            "refused 400 target-malformed",
+            "GET /%FF @a | end",
         ),
         (
-            b"GET /?\xff HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET /?\xff\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /?%FF%C3%A9 @a | end",
+        ),
+        (
+            b"GET http://\xff/ HTTP/1.1\r\nHost: a\r\n\r\n",
             "refused 400 target-malformed",
         ),
         (

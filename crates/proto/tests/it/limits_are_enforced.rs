@@ -30,6 +30,26 @@ fn the_request_line_may_be_exactly_as_long_as_its_limit() {
 }
 
 #[test]
+fn an_encoded_target_counts_as_it_is_sent() {
+    let limits = Limits {
+        request_line_bytes_max: 40,
+        ..Limits::default()
+    };
+    let request = |raw: usize, plain: usize| {
+        let path = format!("{}{}", "<".repeat(raw), "a".repeat(plain));
+        requests_with(
+            format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes(),
+            &limits,
+        )
+    };
+    let room = 40 - "GET / HTTP/1.1".len();
+    assert!(request(5, room - 15).ends_with("| end"));
+    let refused = "refused 414 request-line-too-long";
+    assert_eq!(request(5, room - 14), refused);
+    assert_eq!(request(room, 0), refused);
+}
+
+#[test]
 fn the_header_section_may_be_exactly_as_large_as_its_limit() {
     let limits = Limits {
         head_bytes_max: 100,

@@ -155,6 +155,39 @@ fn raw_path_and_query_survive_normalising() {
 }
 
 #[test]
+fn raw_bytes_and_their_escapes_are_one_path() {
+    for (raw, encoded) in [
+        ("/caf\u{e9}?q=\u{e9}", "/caf%C3%A9?q=%C3%A9"),
+        (
+            "/<a>\"{b}|^`/\u{1f600}",
+            "/%3Ca%3E%22%7Bb%7D%7C%5E%60/%F0%9F%98%80",
+        ),
+        ("/?a\\b<", "/?a%5Cb%3C"),
+        ("/%61/./\u{e9}%2f?%", "/%61/%C3%A9%2f?%"),
+        ("http://h/\u{e9}?|", "http://h/%C3%A9?%7C"),
+    ] {
+        let raw = RequestHead::parse("GET", raw).expect("raw bytes are accepted");
+        let encoded = RequestHead::parse("GET", encoded).expect("a good target");
+        assert_eq!(raw.path(), encoded.path());
+        assert_eq!(raw.path_and_query(), encoded.path_and_query());
+        assert_eq!(raw.query(), encoded.query());
+    }
+    let head = RequestHead::parse("GET", "/\u{e9}/../x").expect("raw bytes are accepted");
+    assert_eq!(head.raw_path(), "/%C3%A9/../x");
+    assert_eq!((head.path(), head.sent_path()), ("/x", "/x"));
+    for target in [
+        "/a\\b",
+        "/\u{e9}\\",
+        "/<\\?",
+        "/\u{7f}\u{e9}",
+        "/\u{e9} x",
+        "http://\u{e9}/",
+    ] {
+        assert!(RequestHead::parse("GET", target).is_err(), "{target:?}");
+    }
+}
+
+#[test]
 fn parts_of_a_target_are_replaced_one_by_one() {
     let mut head = RequestHead::new(Method::Get, "/a?b=c");
     head.set_path("/x/y");
@@ -234,6 +267,33 @@ proptest! {
             prop_assert!(head.sent_path()[len..].starts_with('/'));
             prop_assert_eq!(normal(&head.sent_path()[..len]), Ok(String::from("/a")));
         }
+    }
+
+    /// Whether a client or Blitz encodes a byte, routes match the same path, and upstreams receive it.
+    #[test]
+    fn every_raw_target_is_one_with_its_encoded_spelling(
+        pieces in prop::collection::vec(
+            prop::sample::select(&[
+                "/", ".", "..", "a", "%2e", "%2F", ";", "?", "[", "\u{e9}", "\u{65e5}", "<", "\"", "|", "^",
+                "%3C", "%c3%a9",
+            ][..]),
+            0..12,
+        ),
+    ) {
+        let raw = format!("/{}", pieces.concat());
+        let is_raw = |c: char| !c.is_ascii() || "<\"|^".contains(c);
+        let encode = |c: char| {
+            let mut utf8 = [0; 4];
+            let bytes = c.encode_utf8(&mut utf8).bytes();
+            bytes.map(|byte| format!("%{byte:02X}")).collect::<String>()
+        };
+        let encoded: String =
+            raw.chars().map(|c| if is_raw(c) { encode(c) } else { c.to_string() }).collect();
+        let parts = |target: &str| {
+            let head = RequestHead::parse("GET", target).map_err(|error| error.rule())?;
+            Ok::<_, &str>((head.path().to_owned(), head.path_and_query().to_owned()))
+        };
+        prop_assert_eq!(parts(&raw), parts(&encoded));
     }
 
     #[test]

@@ -43,6 +43,7 @@ fn echo_returns_paths_and_content() {
     on_both_drivers(builtin::app, |address| {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/echo/a/%7Eb?c=d").text(), "/echo/a/~b\n");
+        assert_eq!(client.get("/echo/\u{e9}|").text(), "/echo/%C3%A9%7C\n");
         client.send(
             "POST /echo HTTP/1.1\r\nHost: test\r\nContent-Type: text/x\r\nContent-Length: 5\r\n\r\n",
         );

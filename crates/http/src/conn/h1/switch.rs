@@ -75,7 +75,7 @@ fn allows_h2c(options: &ServeOptions, peer: &Peer, fields: &Fields) -> bool {
 /// Whether a proxy writes this field. `X_Forwarded_For` and `X.Forwarded.For` count as well: some
 /// proxies and applications take them for the same name.
 fn is_of_proxy(name: FieldName<'_>) -> bool {
-    const EXACT: [&[u8]; 3] = [b"via", b"forwarded", b"x-real-ip"];
+    const EXACT: [&[u8]; 4] = [b"via", b"forwarded", b"cdn-loop", b"x-real-ip"];
     const PREFIX: &[u8] = b"x-forwarded";
     let name = name.as_bytes();
     let is_exact = EXACT.iter().any(|exact| is_spelling_of(name, exact));
