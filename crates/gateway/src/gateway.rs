@@ -1,5 +1,6 @@
 //! A gateway: its settings, its start, and its running cores.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -20,7 +21,7 @@ use crate::grpc;
 use crate::options::Options;
 use crate::record::Observers;
 use crate::routes::{RouteConflict, Routes};
-use crate::service::GatewayService;
+use crate::service::{GatewayService, routes_on_core};
 use crate::summary::Summary;
 use crate::target::{Origin, Target};
 use crate::upstream::{RefreshRequests, ResolvedName, start_resolving};
@@ -204,16 +205,16 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
         let loop_id = options.loop_id.as_ref();
         let loop_id = loop_id
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
-        let service = GatewayService::new(
-            &targets,
-            &names,
-            upstream_tls.as_ref(),
-            Arc::clone(&options),
-            Arc::clone(&observers),
+        let service = GatewayService {
+            routes: routes_on_core(&targets, &names, upstream_tls.as_ref(), &options),
+            options: Arc::clone(&options),
+            observers: Arc::clone(&observers),
             https_port,
-            loop_id.clone(),
-            fallback(),
-        );
+            loop_id: loop_id.clone(),
+            fallback: fallback(),
+            scratch: RefCell::default(),
+            path: RefCell::default(),
+        };
         let options = ServeOptions {
             limits: options.limits.clone(),
             refusal: Some(Rc::new(refuse)),

@@ -36,34 +36,18 @@ pub(crate) struct Route {
     pub(crate) balancer: Balancer,
 }
 
-impl<S> GatewayService<S> {
-    /// `names` are those of all targets, already being resolved.
-    pub(crate) fn new(
-        targets: &Routes<Target>,
-        names: &[Arc<ResolvedName>],
-        tls: Option<&ClientTlsSlot>,
-        options: Arc<Options>,
-        observers: Arc<Observers>,
-        https_port: Option<u16>,
-        loop_id: LoopId,
-        fallback: Rc<S>,
-    ) -> GatewayService<S> {
-        let pool = Pool::new(options.client.clone());
-        let routes = targets.map(|target| Route {
-            target: target.clone(),
-            balancer: balancer(target, names, tls, &pool),
-        });
-        GatewayService {
-            routes,
-            options,
-            observers,
-            https_port,
-            loop_id,
-            fallback,
-            scratch: RefCell::default(),
-            path: RefCell::default(),
-        }
-    }
+/// The targets with their upstreams. `names` are those of all targets, already being resolved.
+pub(crate) fn routes_on_core(
+    targets: &Routes<Target>,
+    names: &[Arc<ResolvedName>],
+    tls: Option<&ClientTlsSlot>,
+    options: &Options,
+) -> Routes<Route> {
+    let pool = Pool::new(options.client.clone());
+    targets.map(|target| Route {
+        target: target.clone(),
+        balancer: balancer(target, names, tls, &pool),
+    })
 }
 
 fn balancer(
