@@ -48,7 +48,8 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     tls: TlsArguments,
 
-    /// Redirect clear-text requests to HTTPS, except /.well-known/acme-challenge/
+    /// Redirect clear-text requests to HTTPS, except /.well-known/acme-challenge/: to port 443, or if the
+    /// request names a port, to that of --listen-tls
     #[arg(long)]
     redirect_https: bool,
 

@@ -19,7 +19,7 @@ use crate::forward::LoopId;
 use crate::grpc;
 use crate::options::Options;
 use crate::routes::{DuplicateRoute, Routes};
-use crate::service::GatewayService;
+use crate::service::{GatewayService, HttpsRedirect};
 use crate::target::{Origin, Target};
 use crate::upstream::start_resolving;
 
@@ -175,7 +175,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
 {
     let names = start_resolving(&names(routes), &options.name_servers);
     let names = names.map_err(StartError::Resolve)?;
-    let https_port = options.redirect_https.then(|| https_port(listeners));
+    let redirect = options.redirect_https.then(|| https_redirect(listeners));
     let options = Arc::new(options);
     let targets = routes.map(Target::clone);
     let random_id = OnceLock::new();
@@ -188,7 +188,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             &names,
             upstream_tls.as_ref(),
             Arc::clone(&options),
-            https_port,
+            redirect,
             loop_id.clone(),
             fallback(),
         );
@@ -210,17 +210,20 @@ fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<H2cUpgrade>> {
     options.h2c_upgrade.then(|| Rc::new(is_allowed) as _)
 }
 
-/// The port of the first TLS listener; 443 if a proxy in front terminates TLS.
-fn https_port(listeners: &[ListenerConfig]) -> u16 {
-    let mut ports = listeners.iter().filter_map(|listener| match listener {
-        ListenerConfig {
-            address: Address::Tcp(address),
-            tls: Some(_),
-            ..
-        } => Some(address.port()),
-        _ => None,
-    });
-    ports.next().unwrap_or(443)
+fn https_redirect(listeners: &[ListenerConfig]) -> HttpsRedirect {
+    let ports = |is_tls| {
+        let ports = listeners
+            .iter()
+            .map(move |listener| match &listener.address {
+                Address::Tcp(address) => (listener.tls.is_some() == is_tls).then(|| address.port()),
+                Address::Unix(_) => None,
+            });
+        ports.flatten()
+    };
+    HttpsRedirect {
+        tls_port: ports(true).next().unwrap_or(443),
+        listens_on_http_port: ports(false).any(|port| port == 80),
+    }
 }
 
 /// The TLS settings if a target needs them. They are used once for each target, so that errors occur

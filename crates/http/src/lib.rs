@@ -55,7 +55,8 @@ pub use websocket::WebSocketKey;
 
 pub use blitz_proto::{
     AsName, Blame, BodyLength, Error, ErrorKind, FieldName, Fields, InvalidField, InvalidTarget,
-    Limits, Method, Name, RequestHead, ResponseHead, Side, Status, TargetForm, Version, path,
+    Limits, Method, Name, RequestHead, ResponseHead, Side, Status, TargetForm, Version,
+    is_authority, path,
 };
 
 /// The reactor's own counters: system calls, operations, bytes.
