@@ -56,7 +56,8 @@ pub(crate) struct RunArguments {
 
     /// Redirect clear-text requests to HTTPS
     ///
-    /// Paths below /.well-known/acme-challenge/ are not redirected.
+    /// To port 443, or if the request names a port, to that of --listen-tls. Paths below
+    /// /.well-known/acme-challenge/ are not redirected.
     #[arg(long, help_heading = heading::LISTENERS)]
     redirect_https: bool,
 

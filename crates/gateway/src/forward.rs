@@ -7,8 +7,10 @@
 
 mod cdn_loop;
 mod connection_options;
+mod forwarded;
 mod forwarding_headers;
 mod presence;
+mod proxy_facts;
 mod quoted;
 
 use blitz_http::{Fields, Name, RequestHead, ResponseHead, Version};
@@ -19,10 +21,12 @@ use presence::{
     FORWARDING, NOT_IN_TRAILERS, PresenceSet, REQUEST_HOP, RESPONSE_HOP, is_in,
     is_other_forwarding, is_spoofed, set_of,
 };
+use proxy_facts::{FACTS, add_forwarding_of_proxy};
 
 pub use cdn_loop::{InvalidLoopId, LoopId};
 pub(crate) use connection_options::contains_token;
 pub(crate) use forwarding_headers::ForwardedClient;
+pub(crate) use proxy_facts::ProxyFacts;
 
 /// Why a request is not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +87,11 @@ pub(crate) fn edit_request(
         head.fields.append(Name::Via, via(head.version));
     }
     head.fields.append(Name::CdnLoop, client.loop_id.as_str());
-    add_forwarding(head, client.peer, left, scratch);
+    if left.names & FACTS == 0 {
+        add_forwarding(head, client.peer, scratch);
+    } else {
+        add_forwarding_of_proxy(head, client.peer, client.trusted_proxies);
+    }
     if client.sends_certificate {
         add_client_certificate(&mut head.fields, client.peer);
     }

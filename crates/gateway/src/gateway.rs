@@ -21,7 +21,7 @@ use crate::grpc;
 use crate::options::Options;
 use crate::record::Observers;
 use crate::routes::{RouteConflict, Routes};
-use crate::service::{GatewayService, routes_on_core};
+use crate::service::{GatewayService, HttpsRedirect, routes_on_core};
 use crate::summary::Summary;
 use crate::target::{Origin, Target};
 use crate::upstream::{RefreshRequests, ResolvedName, start_resolving};
@@ -193,7 +193,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     listeners: &[ListenerConfig],
     fallback: F,
 ) -> impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F> {
-    let https_port = options.redirect_https.then(|| https_port(listeners));
+    let redirect = options.redirect_https.then(|| https_redirect(listeners));
     let observers = Arc::new(Observers {
         hook: options.record_hook.clone(),
         ..Observers::default()
@@ -209,7 +209,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             routes: routes_on_core(&targets, &names, upstream_tls.as_ref(), &options),
             options: Arc::clone(&options),
             observers: Arc::clone(&observers),
-            https_port,
+            https_redirect: redirect,
             loop_id: loop_id.clone(),
             fallback: fallback(),
             scratch: RefCell::default(),
@@ -247,17 +247,20 @@ fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<H2cUpgrade>> {
     options.h2c_upgrade.then(|| Rc::new(is_allowed) as _)
 }
 
-/// The port of the first TLS listener; 443 if a proxy in front terminates TLS.
-fn https_port(listeners: &[ListenerConfig]) -> u16 {
-    let mut ports = listeners.iter().filter_map(|listener| match listener {
-        ListenerConfig {
-            address: Address::Tcp(address),
-            tls: Some(_),
-            ..
-        } => Some(address.port()),
-        _ => None,
-    });
-    ports.next().unwrap_or(443)
+fn https_redirect(listeners: &[ListenerConfig]) -> HttpsRedirect {
+    let ports = |is_tls| {
+        let ports = listeners
+            .iter()
+            .map(move |listener| match &listener.address {
+                Address::Tcp(address) => (listener.tls.is_some() == is_tls).then(|| address.port()),
+                Address::Unix(_) => None,
+            });
+        ports.flatten()
+    };
+    HttpsRedirect {
+        tls_port: ports(true).next().unwrap_or(443),
+        listens_on_http_port: ports(false).any(|port| port == 80),
+    }
 }
 
 /// The TLS settings if a target needs them. They are used once for each target, so that errors occur

@@ -33,8 +33,9 @@ pub struct Options {
     /// Lets clients in clear text switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2); no.
     /// Trusted proxies, clients of unix sockets and forwarded requests never switch.
     pub h2c_upgrade: bool,
-    /// Redirects requests in clear text to the first TLS listener, or to port 443 if there is none,
-    /// except ACME challenges (RFC 8555, section 8.3); no.
+    /// Redirects requests in clear text to HTTPS, except ACME challenges (RFC 8555, section 8.3); no.
+    /// A request for a host without a port is redirected to port 443, and any other to the port of the
+    /// first TLS listener, or to 443 if there is none.
     pub redirect_https: bool,
     /// Adds `Via` to requests and responses (RFC 9110, section 7.6.3); no, because many upstreams
     /// compress nothing for proxies.

@@ -18,8 +18,8 @@ pub(crate) struct GatewayService<S> {
     pub(crate) routes: Routes<Route>,
     pub(crate) options: Arc<Options>,
     pub(crate) observers: Arc<Observers>,
-    /// Port of HTTPS that requests in clear text are redirected to, if they are.
-    pub(crate) https_port: Option<u16>,
+    /// Where requests in clear text are redirected to, if they are.
+    pub(crate) https_redirect: Option<HttpsRedirect>,
     /// What identifies this gateway in `CDN-Loop`, the same on all cores.
     pub(crate) loop_id: LoopId,
     /// Answers requests that no target matches.
@@ -28,6 +28,15 @@ pub(crate) struct GatewayService<S> {
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The same for paths.
     pub(crate) path: RefCell<String>,
+}
+
+/// The ports that decide about redirects to HTTPS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HttpsRedirect {
+    /// Port of the TLS listener; 443 if a proxy in front terminates TLS.
+    pub(crate) tls_port: u16,
+    /// Whether a listener for clear text has port 80.
+    pub(crate) listens_on_http_port: bool,
 }
 
 /// A target and its upstream.

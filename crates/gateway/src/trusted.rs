@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use blitz_http::Peer;
 
-/// Clients whose `X-Forwarded-*` and `Forwarded` fields are kept; by default none.
+/// Clients whose `X-Forwarded-*` and `Forwarded` fields are believed; by default none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Vec<Network>,
@@ -38,14 +38,17 @@ impl TrustedProxies {
         match peer.remote {
             // The usual case, checked for every request.
             Some(_) if self.networks.is_empty() => false,
-            Some(remote) => {
-                let address = bits(remote.ip());
-                self.networks
-                    .iter()
-                    .any(|network| address & network.mask == network.address)
-            }
+            Some(remote) => self.contains_address(remote.ip()),
             None => self.unix,
         }
+    }
+
+    /// Whether a proxy with this address is trusted.
+    pub(crate) fn contains_address(&self, ip: IpAddr) -> bool {
+        let address = bits(ip);
+        self.networks
+            .iter()
+            .any(|network| address & network.mask == network.address)
     }
 }
 

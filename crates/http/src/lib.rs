@@ -58,7 +58,7 @@ pub use websocket::WebSocketKey;
 pub use blitz_proto::{
     AsName, Blame, BodyLength, Error, ErrorKind, FOREVER, FieldName, Fields, InvalidField,
     InvalidTarget, Limits, Method, Name, RequestHead, ResponseHead, Side, Status, TargetForm,
-    Version, path,
+    Version, is_authority, path,
 };
 
 /// The reactor's own counters: system calls, operations, bytes.

@@ -35,5 +35,5 @@ pub use error::{Blame, Error, ErrorKind, Side};
 pub use limits::{FOREVER, Limits};
 pub use message::{
     AsName, BodyLength, FieldName, Fields, InvalidField, InvalidTarget, Method, Name, RequestHead,
-    ResponseHead, Status, TargetForm, Version,
+    ResponseHead, Status, TargetForm, Version, is_authority,
 };

@@ -23,6 +23,7 @@ pub use request::{InvalidTarget, RequestHead, TargetForm};
 pub(crate) use request::{RequestTarget, Span};
 pub use response::ResponseHead;
 pub use status::Status;
+pub use target::is_authority;
 pub(crate) use target_encoding::encode_refused;
 
 /// The version of HTTP with which a message was received or will be sent.

@@ -346,13 +346,23 @@ fn hup_applies_valid_files_to_new_connections_and_ignores_invalid_ones() {
 fn clear_text_is_redirected_to_https() {
     let folder = Folder::new();
     let running = Running::start(&folder, &["--listen", "127.0.0.1:0", "--redirect-https"]);
-    let port = running.address("https://").port();
-    let mut client = Client::connect(running.address("http://"));
-    client.send("GET /x?y=1 HTTP/1.1\r\nHost: a.example:80\r\n\r\n");
-    let answer = client.response();
-    let location = answer.field("location").map(str::to_owned);
-    assert_eq!(answer.status, 308);
-    assert_eq!(location, Some(format!("https://a.example:{port}/x?y=1")));
+    let (own, tls) = (
+        running.address("http://"),
+        running.address("https://").port(),
+    );
+    let mut client = Client::connect(own);
+    for (host, expected) in [
+        ("a.example".to_owned(), "https://a.example/x?y=1".to_owned()),
+        (
+            format!("a.example:{}", own.port()),
+            format!("https://a.example:{tls}/x?y=1"),
+        ),
+    ] {
+        client.send(format!("GET /x?y=1 HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let answer = client.response();
+        assert_eq!(answer.status, 308);
+        assert_eq!(answer.field("location"), Some(expected.as_str()));
+    }
     let challenge = client.get("/.well-known/acme-challenge/token");
     assert_eq!(challenge.status, 404);
     client.send("GET / HTTP/1.0\r\n\r\n");
@@ -398,9 +408,8 @@ fn client_certificates_are_verified_and_sent_to_the_upstream() {
         let development = folder.0.join("blitz/ca.pem");
         let mut known = connect(address, "localhost", &config(&development, Some(&own)));
         let answer = get(&mut known, "localhost", "/").unwrap();
-        let end = format!(": https {}", address.port());
         assert!(
-            answer.contains("\r\n\r\n:MII") && answer.ends_with(&end),
+            answer.contains("\r\n\r\n:MII") && answer.ends_with(": https 443"),
             "{answer}"
         );
         let mut unknown = connect(address, "localhost", &config(&development, None));

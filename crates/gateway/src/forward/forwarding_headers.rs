@@ -8,6 +8,7 @@ use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, Version, is_request_id
 
 use super::cdn_loop::LoopId;
 use super::presence::PresenceSet;
+use crate::trusted::TrustedProxies;
 
 /// The client, as forwarding fields describe it to the upstream.
 pub(crate) struct ForwardedClient<'a> {
@@ -15,6 +16,8 @@ pub(crate) struct ForwardedClient<'a> {
     pub(crate) peer: &'a Peer,
     /// Whether the client is a proxy whose forwarding fields are trusted.
     pub(crate) is_trusted: bool,
+    /// All trusted proxies.
+    pub(crate) trusted_proxies: &'a TrustedProxies,
     /// Whether the request is for a WebSocket that the client may open.
     pub(crate) is_websocket: bool,
     /// Host and port to send if the client named none.
@@ -39,18 +42,12 @@ pub(super) fn via(received: Version) -> &'static str {
     }
 }
 
-/// Adds `Forwarded` and `X-Forwarded-*`. `left` are the fields that were not removed:
-/// forwarding fields only of a trusted proxy. The client of this connection is appended to them.
-pub(super) fn add_forwarding(
-    head: &mut RequestHead,
-    peer: &Peer,
-    left: PresenceSet,
-    scratch: &mut Vec<u8>,
-) {
+/// Adds `Forwarded` and `X-Forwarded-*` about the client of this connection.
+pub(super) fn add_forwarding(head: &mut RequestHead, peer: &Peer, scratch: &mut Vec<u8>) {
     let scheme = peer.scheme.as_str();
     let remote = peer.remote.map(|remote| remote.ip().to_canonical());
     // `Forwarded` contains the text of all the others, so each is written once.
-    begin_list(&head.fields, Name::Forwarded, left, scratch);
+    scratch.clear();
     let ip = push_forwarded_for(scratch, remote);
     scratch.extend_from_slice(b";host=\"");
     let host_start = scratch.len();
@@ -58,38 +55,15 @@ pub(super) fn add_forwarding(
     let host = host_start..scratch.len();
     scratch.extend_from_slice(b"\";proto=");
     scratch.extend_from_slice(scheme.as_bytes());
-    let has_proxies = left.has(Name::XForwardedFor);
-    if remote.is_some() && !has_proxies {
+    if remote.is_some() {
         head.fields.append(Name::XForwardedFor, &scratch[ip]);
     }
-    if !left.has(Name::XForwardedProto) {
-        head.fields.append(Name::XForwardedProto, scheme);
-    }
-    if !left.has(Name::XForwardedPort) {
-        let port = port_of(&scratch[host.clone()]).unwrap_or(default_port(peer.scheme));
-        head.fields.append(Name::XForwardedPort, port);
-    }
-    if !left.has(Name::XForwardedHost) {
-        head.fields.append(Name::XForwardedHost, &scratch[host]);
-    }
-    set(&mut head.fields, Name::Forwarded, left, scratch);
-    if let (Some(remote), true) = (remote, has_proxies) {
-        begin_list(&head.fields, Name::XForwardedFor, left, scratch);
-        push_ip(scratch, remote);
-        head.fields.set(Name::XForwardedFor, &*scratch);
-    }
-}
-
-/// Starts the new value of a list with the present one.
-#[inline]
-fn begin_list(fields: &Fields, name: Name, left: PresenceSet, scratch: &mut Vec<u8>) {
-    scratch.clear();
-    if left.has(name) {
-        for value in fields.get_all(name) {
-            scratch.extend_from_slice(value);
-            scratch.extend_from_slice(b", ");
-        }
-    }
+    head.fields.append(Name::XForwardedProto, scheme);
+    let host = &scratch[host];
+    let port = port_of(host).unwrap_or(default_port(peer.scheme));
+    head.fields.append(Name::XForwardedPort, port);
+    head.fields.append(Name::XForwardedHost, host);
+    head.fields.append(Name::Forwarded, &*scratch);
 }
 
 #[inline]
@@ -103,7 +77,7 @@ fn set(fields: &mut Fields, name: Name, left: PresenceSet, value: &[u8]) {
 
 /// Writes a node identifier of RFC 7239 section 6: IPv6 quoted and in brackets. Gives the range of
 /// the address in it.
-fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) -> Range<usize> {
+pub(super) fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) -> Range<usize> {
     let (before, after): (&[u8], &[u8]) = match remote {
         Some(IpAddr::V4(_)) => (b"for=", b""),
         Some(IpAddr::V6(_)) => (b"for=\"[", b"]\""),
@@ -119,7 +93,7 @@ fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) -> Range<usize>
     start..end
 }
 
-fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
+pub(super) fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
     match ip {
         IpAddr::V4(v4) => push_v4(out, v4),
         IpAddr::V6(v6) => {
@@ -173,10 +147,9 @@ const fn octet_digits(octet: u8) -> usize {
     1 + (octet >= 10) as usize + (octet >= 100) as usize
 }
 
-/// The port of a valid authority, unless it is the scheme's default one. The listener's port would be
-/// wrong behind a port mapping.
+/// The port that a valid authority names. A listener's port would be wrong behind a port mapping.
 #[inline]
-fn port_of(authority: &[u8]) -> Option<&[u8]> {
+pub(super) fn port_of(authority: &[u8]) -> Option<&[u8]> {
     let digits = authority.iter().rev();
     let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
     let (host, port) = authority.split_at(authority.len() - digits);

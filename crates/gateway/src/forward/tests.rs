@@ -2,6 +2,7 @@ use blitz_http::{Peer, REQUEST_ID_BYTES_MAX, Scheme, Status, Version};
 
 use super::connection_options::CONNECTION_OPTIONS_MAX;
 use super::*;
+use crate::trusted::TrustedProxies;
 use crate::websocket::WebSocket;
 
 const FIXED_ID: &str = "00000000000000ff00000000000000ff";
@@ -38,6 +39,7 @@ fn edit_with(
     let client = ForwardedClient {
         peer,
         is_trusted: trusted,
+        trusted_proxies: &TrustedProxies::default(),
         is_websocket: WebSocket::requested(head).is_some(),
         default_authority: "upstream:80",
         random: || 255,
@@ -200,7 +202,9 @@ fn forwarding_fields_of_a_trusted_proxy_are_extended_by_its_address() {
     assert_eq!(value("x-forwarded-prefix"), "/shop");
     assert_eq!(
         value("forwarded"),
-        "for=203.0.113.9;proto=https, for=10.0.0.1;host=\"app.example:8080\";proto=http"
+        "for=203.0.113.9, for=203.0.113.10, for=203.0.113.11;host=\"shop.example\";proto=https, \
+         for=10.0.0.1;host=\"app.example:8080\";proto=http",
+        "X-Forwarded-For has other addresses"
     );
     assert_eq!(
         value_of(&lines, "client-cert"),

@@ -67,9 +67,8 @@ pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejecti
     record.ended = Ended::Rejected(rejection);
     let mut head = Pooled::response(rejection.status());
     let is_redirect = rejection == Rejection::HttpsOnly;
-    if let (true, Some(port)) = (is_redirect, gateway.https_port) {
-        head.fields
-            .append(Name::Location, https_location(&request, port));
+    if is_redirect && let Some(location) = https_location(gateway, &request, &record.client) {
+        head.fields.append(Name::Location, location);
     }
     // Browsers follow redirects, and send gRPC-Web; gRPC has no redirects.
     let call = Call::of(&request).filter(|call| call.is_message_stream() || !is_redirect);

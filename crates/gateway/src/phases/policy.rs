@@ -20,6 +20,7 @@ pub(super) fn request_policy<S>(
     let peer = &*request.record.client;
     let client = ForwardedClient {
         peer,
+        trusted_proxies: &gateway.options.trusted_proxies,
         is_trusted: gateway.options.trusted_proxies.contains(peer),
         is_websocket: request.kind.is_websocket(),
         default_authority: &route.target.authority,

@@ -1,16 +1,18 @@
 //! Phase `preflight`: checks before routing. Clear text goes to HTTPS if that is configured, a
 //! certificate has to cover the request's host, and the content has to be within its limit.
 
-use blitz_http::{Exchange, Method, Name, Peer, RequestHead};
+use blitz_http::{Exchange, Method, Peer, RequestHead, Scheme};
 
+use crate::forward::ProxyFacts;
 use crate::rejection::Rejection;
-use crate::service::GatewayService;
+use crate::service::{GatewayService, HttpsRedirect};
 use crate::trusted::TrustedProxies;
 
 /// Authorities fetch the proof for a name in clear text (RFC 8555, section 8.3).
 const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
 
-/// Default port of `https` URLs.
+/// Default ports of `http` and `https` URLs.
+const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
 /// Checks how the request came in, and the length of its content.
@@ -32,10 +34,10 @@ fn limit_content(exchange: &mut Exchange, bytes_max: u64) -> Result<(), Rejectio
     limited.map_err(|_| Rejection::ContentTooLarge)
 }
 
-/// Requests of a trusted proxy with `X-Forwarded-Proto: https` came over HTTPS.
+/// Requests that came over HTTPS according to a trusted proxy need no redirect.
 #[inline]
 fn check_connection<S>(gateway: &GatewayService<S>, exchange: &Exchange) -> Result<(), Rejection> {
-    match (&exchange.peer.tls, gateway.https_port) {
+    match (&exchange.peer.tls, gateway.https_redirect) {
         (Some(_), _) => check_certificate(&exchange.request, &exchange.peer),
         (None, Some(_)) if !is_forwarded_https(&gateway.options.trusted_proxies, exchange) => {
             check_encryption(&exchange.request)
@@ -45,9 +47,8 @@ fn check_connection<S>(gateway: &GatewayService<S>, exchange: &Exchange) -> Resu
 }
 
 fn is_forwarded_https(trusted: &TrustedProxies, exchange: &Exchange) -> bool {
-    let scheme = exchange.request.fields.get(Name::XForwardedProto);
-    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
-        && trusted.contains(&exchange.peer)
+    let facts = ProxyFacts::of(&exchange.request, &exchange.peer, trusted);
+    facts.is_some_and(|facts| facts.scheme == Scheme::Https)
 }
 
 /// RFC 9110, section 15.5.20: the certificate in use decides, also without SNI (rule 23).
@@ -79,20 +80,43 @@ fn check_encryption(head: &RequestHead) -> Result<(), Rejection> {
     }
 }
 
-/// URL of the same resource over HTTPS. The host is the client's: the gateway knows no other name
-/// of its own.
-pub(super) fn https_location(head: &RequestHead, port: u16) -> String {
-    let host = host_of(head.authority().unwrap_or_default());
-    let port = match port {
+/// URL of the same resource over HTTPS, if requests are redirected there. The host is the client's: the
+/// gateway knows no other name of its own.
+pub(super) fn https_location<S>(
+    gateway: &GatewayService<S>,
+    head: &RequestHead,
+    peer: &Peer,
+) -> Option<String> {
+    let redirect = gateway.https_redirect?;
+    let told = ProxyFacts::of(head, peer, &gateway.options.trusted_proxies);
+    let told = told.map(|facts| facts.authority());
+    let authority = told.as_deref().or(head.authority()).unwrap_or_default();
+    Some(https_url(redirect, authority, head.path_and_query()))
+}
+
+fn https_url(redirect: HttpsRedirect, authority: &str, target: &str) -> String {
+    let host = host_of(authority);
+    let port = match https_port(redirect, authority) {
         HTTPS_PORT => String::new(),
         port => format!(":{port}"),
     };
     // `OPTIONS *` is about the server, not about a path.
-    let path = match head.path_and_query() {
+    let path = match target {
         "*" => "/",
         path => path,
     };
     format!("https://{host}{port}{path}")
+}
+
+/// A client that named no port has reached port 80, so that HTTPS is on 443, whichever ports of ours
+/// these are mapped to. A client that named a port will reach the port of our TLS listener.
+fn https_port(redirect: HttpsRedirect, authority: &str) -> u16 {
+    let port = authority[host_of(authority).len()..].trim_start_matches(':');
+    match port.parse() {
+        Err(_) => HTTPS_PORT,
+        Ok(HTTP_PORT) if !redirect.listens_on_http_port => HTTPS_PORT,
+        Ok(_) => redirect.tls_port,
+    }
 }
 
 /// The authority without its port; an IPv6 address keeps its brackets.
@@ -124,21 +148,54 @@ mod tests {
 
     #[test]
     fn redirects_to_https_keep_host_path_and_query() {
-        for (authority, target, port, location) in [
-            ("a.example", "/x?y=1", 443, "https://a.example/x?y=1"),
-            ("a.example:8080", "/", 8443, "https://a.example:8443/"),
-            ("[::1]:80", "/x", 443, "https://[::1]/x"),
-            ("[::1]", "/x", 8443, "https://[::1]:8443/x"),
-            (
-                "a.example",
-                "//b.example/",
-                443,
-                "https://a.example//b.example/",
-            ),
+        for (authority, target, location) in [
+            ("a.example", "/x?y=1", "https://a.example/x?y=1"),
+            ("[::1]", "/x", "https://[::1]/x"),
+            ("a.example", "//b.example/", "https://a.example//b.example/"),
+            ("a.example", "/\u{e9}?<", "https://a.example/%C3%A9?%3C"),
         ] {
             let head = head(authority, target);
             assert_eq!(check_encryption(&head), Err(Rejection::HttpsOnly));
-            assert_eq!(https_location(&head, port), location);
+            let redirect = HttpsRedirect {
+                tls_port: 8443,
+                listens_on_http_port: false,
+            };
+            assert_eq!(
+                https_url(redirect, authority, head.path_and_query()),
+                location
+            );
+        }
+        let redirect = HttpsRedirect {
+            tls_port: 443,
+            listens_on_http_port: true,
+        };
+        assert_eq!(https_url(redirect, "a", "*"), "https://a/");
+    }
+
+    #[test]
+    fn the_port_of_a_redirect_follows_from_the_port_of_the_request() {
+        for (authority, tls_port, listens_on_http_port, location) in [
+            // 80:8080 and 443:8443 are mapped.
+            ("a.example", 8443, false, "https://a.example"),
+            ("a.example:80", 8443, false, "https://a.example"),
+            ("a.example:", 8443, false, "https://a.example"),
+            ("[::1]", 8443, false, "https://[::1]"),
+            ("[::1]:80", 8443, false, "https://[::1]"),
+            ("192.0.2.1", 8443, false, "https://192.0.2.1"),
+            // Nothing is mapped.
+            ("a.example:8080", 8443, false, "https://a.example:8443"),
+            ("[::1]:8080", 8443, false, "https://[::1]:8443"),
+            ("a.example:8080", 443, false, "https://a.example"),
+            ("a.example", 443, true, "https://a.example"),
+            ("a.example:80", 8443, true, "https://a.example:8443"),
+            // 8081:8080 is mapped.
+            ("a.example:8081", 8443, false, "https://a.example:8443"),
+        ] {
+            let redirect = HttpsRedirect {
+                tls_port,
+                listens_on_http_port,
+            };
+            assert_eq!(https_url(redirect, authority, ""), location, "{authority}");
         }
     }
 

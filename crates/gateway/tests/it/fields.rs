@@ -3,10 +3,11 @@
 use std::net::{Ipv4Addr, TcpListener};
 
 use blitz_gateway::{Failure, Gateway, Options};
-use blitz_http::{Address, BodyLength, Method, Name, RequestHead, Status};
+use blitz_http::{Address, BodyLength, Method, Name, RequestHead, Status, TlsSlot};
 
 use crate::h2::h2;
 use crate::support::{Proxy, Upstream, config};
+use crate::tls_support::Authority;
 
 scenarios! {
     fn the_upstream_sees_the_clients_host_and_address(io) {
@@ -157,15 +158,72 @@ scenarios! {
         let head = upstream.head();
         assert_eq!(head.field("x-forwarded-for"), Some("203.0.113.9, 127.0.0.1"));
         assert_eq!(head.field("x-forwarded-proto"), Some("https"));
+        assert_eq!(head.field("x-forwarded-port"), Some("443"));
+        assert_eq!(
+            head.field("forwarded"),
+            Some(
+                "for=203.0.113.9;host=\"a\";proto=https, \
+                 for=127.0.0.1;host=\"a\";proto=http"
+            )
+        );
+    }
+
+    fn forwarding_fields_of_a_trusted_proxy_never_contradict_each_other(io) {
+        let upstream = Upstream::with_text("");
+        let options = Options {
+            trusted_proxies: ["127.0.0.0/8".parse().unwrap()].into_iter().collect(),
+            ..Options::default()
+        };
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let own = "for=127.0.0.1;host=\"a\";proto=http";
+        for (told, [addresses, proto, host, port, forwarded]) in [
+            (
+                &[("forwarded", "for=\"[2001:db8::1]\";proto=https;host=b")][..],
+                ["2001:db8::1, 127.0.0.1", "https", "b", "443",
+                    "for=\"[2001:db8::1]\";proto=https;host=b"],
+            ),
+            (
+                &[("forwarded", "for=6.6.6.6;proto=https"), ("x-forwarded-for", "192.0.2.1")],
+                ["192.0.2.1, 127.0.0.1", "http", "a", "80", "for=192.0.2.1;host=\"a\";proto=http"],
+            ),
+            (
+                &[("forwarded", "for=\"6.6.6.6"), ("x-forwarded-proto", "https")],
+                ["127.0.0.1", "https", "a", "443", "for=127.0.0.1;host=\"a\";proto=https"],
+            ),
+        ] {
+            let before = upstream.heads().len();
+            let mut client = h2(&proxy);
+            let mut head = RequestHead::new(Method::Get, "/");
+            head.set_authority("a");
+            told.iter().for_each(|(name, value)| head.fields.append(*name, value));
+            let stream = client.send_head(&head, BodyLength::Empty);
+            assert_eq!(client.answer(stream).status, Some(Status::OK));
+            let head = &upstream.heads()[before];
+            assert_eq!(head.field("x-forwarded-for"), Some(addresses));
+            assert_eq!(head.field("x-forwarded-proto"), Some(proto));
+            assert_eq!(head.field("x-forwarded-host"), Some(host));
+            assert_eq!(head.field("x-forwarded-port"), Some(port));
+            let sent = head.field("forwarded").unwrap();
+            assert!(sent == forwarded || sent == format!("{forwarded}, {own}"), "{sent}");
+        }
     }
 
     fn https_requests_of_a_trusted_proxy_are_not_redirected(io) {
         let upstream = Upstream::with_text("");
-        let request = |proto| format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: {proto}\r\n\r\n");
-        for (trusted, proto, expected) in [
-            ("127.0.0.0/8", "HTTPS", 200),
-            ("127.0.0.0/8", "http", 308),
-            ("10.0.0.0/8", "https", 308),
+        let request = |fields| format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+        for (trusted, fields, location) in [
+            ("127.0.0.0/8", "X-Forwarded-Proto: HTTPS", None),
+            ("127.0.0.0/8", "X-Forwarded-Proto: http", Some("https://a/")),
+            ("10.0.0.0/8", "X-Forwarded-Proto: https", Some("https://a/")),
+            ("127.0.0.0/8", "Forwarded: for=192.0.2.1;proto=https", None),
+            ("10.0.0.0/8", "Forwarded: for=192.0.2.1;proto=https", Some("https://a/")),
+            ("127.0.0.0/8", "X-Forwarded-Host: b", Some("https://b/")),
+            ("10.0.0.0/8", "X-Forwarded-Host: b", Some("https://a/")),
+            (
+                "127.0.0.0/8",
+                "Forwarded: for=192.0.2.1;proto=https\r\nX-Forwarded-Proto: http",
+                Some("https://a/"),
+            ),
         ] {
             let options = Options {
                 trusted_proxies: [trusted.parse().unwrap()].into_iter().collect(),
@@ -174,8 +232,30 @@ scenarios! {
             };
             let proxy = Proxy::with(io, &[&upstream.url()], options);
             let mut client = proxy.client();
-            client.send(request(proto));
-            assert_eq!(client.response().status, expected, "{proto} from {trusted}");
+            client.send(request(fields));
+            let answer = client.response();
+            let expected = if location.is_some() { 308 } else { 200 };
+            assert_eq!(answer.status, expected, "{fields} from {trusted}");
+            assert_eq!(answer.field("location"), location, "{fields} from {trusted}");
+        }
+    }
+
+    fn the_port_of_a_redirect_is_that_of_the_other_listener_or_the_default(io) {
+        let tls = TlsSlot::new(Authority::new().server());
+        let gateway = Proxy::gateway(io).options(Options { redirect_https: true, ..Options::default() });
+        let loopback = Address::Tcp((Ipv4Addr::LOCALHOST, 0).into());
+        let gateway = gateway.listen_tls(loopback, tls);
+        let proxy = Proxy::start(gateway, &[]);
+        let tls_port = proxy.ports()[1];
+        for (host, expected) in [
+            ("a".to_owned(), "https://a/x".to_owned()),
+            (format!("a:{}", proxy.address.port()), format!("https://a:{tls_port}/x")),
+            (format!("[::1]:{}", proxy.address.port()), format!("https://[::1]:{tls_port}/x")),
+            ("[::1]".to_owned(), "https://[::1]/x".to_owned()),
+        ] {
+            let mut client = proxy.client();
+            client.send(format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert_eq!(client.response().field("location"), Some(expected.as_str()));
         }
     }
 

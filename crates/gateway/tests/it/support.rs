@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use blitz::serving::ListenerConfig;
 use blitz_gateway::{Counters, Gateway, Options, Running};
 use blitz_http::{
     Address, ClientTls, Config, Exchange, IoChoice, Pinning, Pooled, Status, TlsSlot, service_fn,
@@ -94,6 +95,16 @@ impl Proxy {
     /// A client connection on the level of bytes.
     pub(crate) fn peer(&self) -> Peer {
         Peer::new(Stream::Tcp(TcpStream::connect(self.address).unwrap()))
+    }
+
+    /// The ports of the listeners, in order.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let listeners = self.running.as_ref().unwrap().listeners().iter();
+        let port = |listener: &ListenerConfig| match &listener.address {
+            Address::Tcp(address) => address.port(),
+            Address::Unix(_) => panic!("not a TCP address"),
+        };
+        listeners.map(port).collect()
     }
 
     pub(crate) fn counters(&self) -> Counters {

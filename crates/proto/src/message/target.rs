@@ -512,8 +512,9 @@ pub(crate) fn begins_with_authority(text: &[u8], len: usize) -> bool {
     is_authority(&text[..len])
 }
 
-/// Whether the text is a host with an optional port.
-pub(crate) fn is_authority(text: &[u8]) -> bool {
+/// Whether the text is a host with an optional port. The host may be empty, as `Host` allows.
+#[must_use]
+pub fn is_authority(text: &[u8]) -> bool {
     all_in_class(text, HOST) || is_other_authority(text)
 }
 

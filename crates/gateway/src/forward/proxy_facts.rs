@@ -1,0 +1,311 @@
+//! Forwarding fields of trusted proxies: `Forwarded` and `X-Forwarded-*` are read as one set of facts,
+//! and written so that they agree.
+//!
+//! If both are present and differ, `X-Forwarded-*` win: most proxies write these, and pass on a
+//! `Forwarded` that the client sent. A fact that neither has comes from the connection. A list is read
+//! from the right, up to the first address that is no trusted proxy.
+
+use std::net::IpAddr;
+
+use blitz_http::{Fields, Name, Peer, RequestHead, Scheme};
+
+use super::forwarded::{CHAIN_MAX, Element, elements, host, node, scheme};
+use super::forwarding_headers::{port_of, push_forwarded_for, push_ip};
+use super::presence::{NameSet, is_in, set_of};
+use crate::trusted::TrustedProxies;
+
+/// The fields that have the facts.
+pub(super) const FACTS: NameSet = set_of(&[
+    Name::Forwarded,
+    Name::XForwardedFor,
+    Name::XForwardedHost,
+    Name::XForwardedPort,
+    Name::XForwardedProto,
+]);
+
+/// What a client requested of the outermost trusted proxy.
+pub(crate) struct ProxyFacts {
+    pub(crate) scheme: Scheme,
+    /// As the proxy named it, with or without its port.
+    host: String,
+    port: u16,
+}
+
+impl ProxyFacts {
+    /// The facts of a request, if a trusted proxy sent some.
+    #[cold]
+    pub(crate) fn of(
+        head: &RequestHead,
+        peer: &Peer,
+        trusted: &TrustedProxies,
+    ) -> Option<ProxyFacts> {
+        let has_facts = head.fields.iter().any(|(name, _)| is_in(FACTS, name));
+        let is_told = has_facts && trusted.contains(peer);
+        is_told.then(|| Told::read(&head.fields, trusted).facts(head, peer))
+    }
+
+    /// Host and port, without a default port that the proxy did not name.
+    pub(crate) fn authority(&self) -> String {
+        match port_of(self.host.as_bytes()) {
+            None if self.port != default_port(self.scheme) => with_port(&self.host, self.port),
+            _ => self.host.clone(),
+        }
+    }
+}
+
+/// Writes the forwarding fields of a request that has some of a trusted proxy.
+#[cold]
+pub(super) fn add_forwarding_of_proxy(
+    head: &mut RequestHead,
+    peer: &Peer,
+    trusted: &TrustedProxies,
+) {
+    let told = Told::read(&head.fields, trusted);
+    let facts = told.facts(head, peer);
+    let addresses = told.addresses(peer);
+    let forwarded = told.forwarded(head, peer, &facts);
+    let fields = &mut head.fields;
+    if !addresses.is_empty() {
+        fields.set(Name::XForwardedFor, addresses);
+    }
+    fields.set(Name::XForwardedProto, facts.scheme.as_str());
+    fields.set(Name::XForwardedPort, facts.port.to_string());
+    fields.set(Name::XForwardedHost, &facts.host);
+    fields.set(Name::Forwarded, forwarded);
+}
+
+/// What the fields say.
+struct Told<'a> {
+    /// Members of `X-Forwarded-For`, as they are and as addresses.
+    addresses: Vec<(&'a [u8], Option<IpAddr>)>,
+    /// Elements of `Forwarded`, unless the other fields contradict them.
+    elements: Vec<Element<'a>>,
+    /// Which element, or else which address, is that of the client.
+    client: usize,
+    scheme: Option<Scheme>,
+    host: Option<String>,
+    port: Option<u16>,
+}
+
+impl<'a> Told<'a> {
+    fn read(fields: &'a Fields, trusted: &TrustedProxies) -> Told<'a> {
+        let mut addresses: Vec<_> = members(fields, Name::XForwardedFor)
+            .map(|text| (text, text_of(text).and_then(node)))
+            .collect();
+        addresses.drain(..addresses.len().saturating_sub(CHAIN_MAX));
+        let client = client_of(addresses.iter().map(|(_, node)| *node), trusted);
+        // The trusted proxies behind the outermost one, which may have added to each list.
+        let hops = addresses.len().saturating_sub(client + 1);
+        let member = |name| member_of_hop(fields, name, hops);
+        let port = member(Name::XForwardedPort).and_then(|port| port.parse().ok());
+        let mut told = Told {
+            addresses,
+            elements: Vec::new(),
+            client,
+            scheme: member(Name::XForwardedProto).and_then(scheme),
+            host: member(Name::XForwardedHost)
+                .and_then(host)
+                .map(str::to_owned),
+            port: port.filter(|&port| port > 0),
+        };
+        told.add_elements(elements(fields), trusted);
+        told
+    }
+
+    /// Adds what `Forwarded` says, unless it contradicts the other fields.
+    fn add_elements(&mut self, elements: Vec<Element<'a>>, trusted: &TrustedProxies) {
+        if elements.is_empty() {
+            return;
+        }
+        let nodes = || elements.iter().map(|element| element.node);
+        let client = client_of(nodes(), trusted);
+        let of_proxies = &elements[client..];
+        let scheme = of_proxies.iter().find_map(|element| element.scheme);
+        let host = of_proxies.iter().find_map(|element| element.host.clone());
+        let has_same_nodes =
+            self.addresses.is_empty() || self.addresses.iter().map(|(_, node)| *node).eq(nodes());
+        let has_same_scheme = self
+            .scheme
+            .is_none_or(|told| scheme.is_none_or(|it| it == told));
+        if has_same_nodes && has_same_scheme && self.has_same_host(scheme, host.as_deref()) {
+            self.scheme = self.scheme.or(scheme);
+            self.host = self.host.take().or(host);
+            self.client = client;
+            self.elements = elements;
+        }
+    }
+
+    fn has_same_host(&self, other_scheme: Option<Scheme>, other: Option<&str>) -> bool {
+        let Some(other) = other else { return true };
+        let host = self.host.as_deref();
+        let port = host.and_then(port_number).or(self.port);
+        let scheme = self.scheme.or(other_scheme).unwrap_or_default();
+        let or_default = |port: Option<u16>| port.unwrap_or(default_port(scheme));
+        let is_same_name =
+            host.is_none_or(|host| without_port(host).eq_ignore_ascii_case(without_port(other)));
+        let is_same_port =
+            host.is_none() && port.is_none() || or_default(port) == or_default(port_number(other));
+        is_same_name && is_same_port
+    }
+
+    fn facts(&self, head: &RequestHead, peer: &Peer) -> ProxyFacts {
+        let scheme = self.scheme.unwrap_or(peer.scheme);
+        // The port of a listener behind a proxy that ended TLS, or of one that began it.
+        let other = match scheme {
+            Scheme::Http => Scheme::Https,
+            Scheme::Https => Scheme::Http,
+        };
+        let told_port = self.port.filter(|&port| port != default_port(other));
+        let own = head.authority().unwrap_or_default();
+        let host = match (&self.host, told_port) {
+            (Some(host), _) => host.clone(),
+            // The proxy replaced `Host`.
+            (None, Some(port)) if port_number(own).is_some_and(|own| own != port) => {
+                match port == default_port(scheme) {
+                    true => without_port(own).to_owned(),
+                    false => with_port(without_port(own), port),
+                }
+            }
+            (None, _) => own.to_owned(),
+        };
+        let port = port_number(&host).or(told_port);
+        let port = port.unwrap_or(default_port(scheme));
+        ProxyFacts { scheme, host, port }
+    }
+
+    /// Value of `X-Forwarded-For`; empty if no address is known.
+    fn addresses(&self, peer: &Peer) -> Vec<u8> {
+        let mut list = Vec::new();
+        for (text, _) in &self.addresses {
+            list.extend_from_slice(text);
+            list.extend_from_slice(b", ");
+        }
+        if self.addresses.is_empty() {
+            for element in &self.elements {
+                match element.node {
+                    Some(ip) => push_ip(&mut list, ip),
+                    None => list.extend_from_slice(b"unknown"),
+                }
+                list.extend_from_slice(b", ");
+            }
+        }
+        match peer.remote {
+            Some(remote) => push_ip(&mut list, remote.ip().to_canonical()),
+            None => list.truncate(list.len().saturating_sub(2)),
+        }
+        list
+    }
+
+    /// Value of `Forwarded`.
+    fn forwarded(&self, head: &RequestHead, peer: &Peer, facts: &ProxyFacts) -> Vec<u8> {
+        let mut list = Vec::new();
+        for (at, element) in self.elements.iter().enumerate() {
+            list.extend_from_slice(element.text);
+            if at == self.client && element.host.is_none() {
+                push_host(&mut list, &facts.authority());
+            }
+            if at == self.client && element.scheme.is_none() {
+                push_proto(&mut list, facts.scheme);
+            }
+            list.extend_from_slice(b", ");
+        }
+        if self.elements.is_empty() {
+            for (at, (_, node)) in self.addresses.iter().enumerate() {
+                push_forwarded_for(&mut list, *node);
+                if at == self.client {
+                    push_host(&mut list, &facts.authority());
+                    push_proto(&mut list, facts.scheme);
+                }
+                list.extend_from_slice(b", ");
+            }
+        }
+        let is_only_element = list.is_empty();
+        push_forwarded_for(
+            &mut list,
+            peer.remote.map(|remote| remote.ip().to_canonical()),
+        );
+        if is_only_element {
+            // The proxy's client is unknown, but not what it requested.
+            push_host(&mut list, &facts.authority());
+            push_proto(&mut list, facts.scheme);
+        } else {
+            push_host(&mut list, head.authority().unwrap_or_default());
+            push_proto(&mut list, peer.scheme);
+        }
+        list
+    }
+}
+
+/// The rightmost address that is not a trusted proxy's, or the first one.
+fn client_of(
+    nodes: impl DoubleEndedIterator<Item = Option<IpAddr>> + ExactSizeIterator,
+    trusted: &TrustedProxies,
+) -> usize {
+    let last = nodes.len().saturating_sub(1);
+    let is_proxy = |node: &Option<IpAddr>| node.is_some_and(|ip| trusted.contains_address(ip));
+    last - nodes.rev().take_while(is_proxy).count().min(last)
+}
+
+/// Members of a list without quoted strings.
+fn members(fields: &Fields, name: Name) -> impl Iterator<Item = &[u8]> {
+    let values = fields.get_all(name);
+    values
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
+}
+
+/// The member that was written so many hops before the last one, or the first: many proxies keep the
+/// value of the outermost one.
+fn member_of_hop(fields: &Fields, name: Name, hops: usize) -> Option<&str> {
+    let members: Vec<_> = members(fields, name).collect();
+    let at = members.len().saturating_sub(hops + 1);
+    members.get(at).copied().and_then(text_of)
+}
+
+fn text_of(member: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(member).ok()?;
+    let inner = text.strip_prefix('"');
+    Some(
+        inner
+            .and_then(|rest| rest.strip_suffix('"'))
+            .unwrap_or(text),
+    )
+}
+
+fn port_number(authority: &str) -> Option<u16> {
+    let digits = port_of(authority.as_bytes())?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The authority without its port; an IPv6 address keeps its brackets.
+fn without_port(authority: &str) -> &str {
+    let port_len = port_of(authority.as_bytes()).map_or(0, <[u8]>::len);
+    let host = &authority[..authority.len() - port_len];
+    host.strip_suffix(':').unwrap_or(host)
+}
+
+fn with_port(host: &str, port: u16) -> String {
+    format!("{}:{port}", without_port(host))
+}
+
+fn default_port(scheme: Scheme) -> u16 {
+    match scheme {
+        Scheme::Http => 80,
+        Scheme::Https => 443,
+    }
+}
+
+fn push_host(list: &mut Vec<u8>, authority: &str) {
+    list.extend_from_slice(b";host=\"");
+    list.extend_from_slice(authority.as_bytes());
+    list.push(b'"');
+}
+
+fn push_proto(list: &mut Vec<u8>, scheme: Scheme) {
+    list.extend_from_slice(b";proto=");
+    list.extend_from_slice(scheme.as_str().as_bytes());
+}
+
+#[cfg(test)]
+mod tests;
