@@ -1,5 +1,5 @@
-// Chromium uses JupyterLab: `jupyter.cjs URL FOLDER PROTOCOL [KEY]` runs a notebook in JupyterLab at URL, whose responses
-// must have come over PROTOCOL. KEY is that of the certificate that the browser accepts without an authority.
+// Chromium uses JupyterLab: `jupyter.cjs URL FOLDER PROTOCOL [KEY]` runs a notebook at URL, whose responses must have
+// come over PROTOCOL. KEY is that of the certificate that the browser accepts without an authority.
 
 const assert = require('node:assert');
 const puppeteer = require('puppeteer-core');
@@ -37,7 +37,8 @@ async function run(page) {
   });
   const sockets = await receivedFrames(page);
 
-  await page.goto(`${url}/lab?token=for-this-test`);
+  const response = await page.goto(`${url}/lab?token=for-this-test`);
+  assert.strictEqual(response.status(), 200);
   const launcher = '.jp-LauncherCard[data-category="Notebook"]';
   await page.waitForSelector(launcher, { visible: true });
   await page.click(launcher);
@@ -47,7 +48,8 @@ async function run(page) {
 
   // The text of the cell does not contain what it prints, in two parts and one after the other.
   await page.click(cell);
-  await page.keyboard.sendCharacter('import time; print("a" * 3 + str(6 * 7), flush=True); time.sleep(0.5); print(10 ** 20 + 1)');
+  const first = 'print("a" * 3 + str(6 * 7), flush=True)';
+  await page.keyboard.sendCharacter(`import time; ${first}; time.sleep(0.5); print(10 ** 20 + 1)`);
   await page.keyboard.down('Shift');
   await page.keyboard.press('Enter');
   await page.keyboard.up('Shift');

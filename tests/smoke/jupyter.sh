@@ -30,7 +30,8 @@ for io in uring epoll; do
     rm -f "$scratch"/notebooks/*.ipynb
     visit=("http://localhost:$plain" "$folder" "$protocol")
     [ "$protocol" = http/1.1 ] || visit=("https://localhost:$port" "$folder" "$protocol" "$known")
-    timeout 80 node "$here/jupyter.cjs" "${visit[@]}" >"$scratch/browser.log" 2>&1 || fail "a notebook over $protocol on $io"
+    timeout 80 node "$here/jupyter.cjs" "${visit[@]}" >"$scratch/browser.log" 2>&1 ||
+      fail "a notebook over $protocol on $io"
     # Only an HTTP/2 request has such a line (RFC 8441); a WebSocket over HTTP/1.1 is an upgrade.
     [ "$protocol" = http/1.1 ] || grep --quiet '":protocol: websocket"' "$folder/notes.json" ||
       fail "the WebSocket did not use HTTP/2 on $io"
