@@ -64,9 +64,9 @@ trace_has() {
 # offered: prints a branch of two hundred commits, for `git fast-import`.
 offered() {
   local number
-  for number in $(seq 200); do
-    printf 'commit refs/heads/offered\ncommitter tester <tester@localhost> %d +0000\ndata 2\n-\n' $((2000000000 + number))
-    [ "$number" -gt 1 ] || echo 'from refs/heads/main'
+  for number in $(seq 2000000001 2000000200); do
+    printf 'commit refs/heads/offered\ncommitter tester <tester@localhost> %d +0000\ndata 2\n-\n' "$number"
+    [ "$number" -gt 2000000001 ] || echo 'from refs/heads/main'
   done
 }
 

@@ -41,7 +41,7 @@ start() {
   "$@" >"$scratch/$name.log" 2>&1 &
   local pid=$!
   started+=("$pid")
-  for tries in $(seq 100); do
+  for tries in $(seq 400); do
     if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then return; fi
     kill -0 "$pid" 2>/dev/null || fail "$name ended before it accepted a connection"
     sleep 0.05

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 KEYS = [
     "plain", "with space", " leading and trailing ", "plus+sign", "100%", "%", "%2f", "a%2Fb/%25/c%zz", "#hash",
-    "what?x=1&y=%20", "ünïcode/日本/🎉", "e\u0301 combining", "a&b=c;d,e:f@g$h", "~tilde*'(paren)!", "[b]{c}<d>|e^`f`",
+    "what?x=1&y=%20", "ünïcode/日本/🎉", "e\u0301 combined", "a&b=c;d,e:f@g$h", "~tilde*'(paren)!", "[b]{c}<d>|e^`f`",
     'quote"', "back\\slash", "...", "a..b/.hidden/..c", "deep/" * 20 + "leaf", "equal=/colon:",
 ]
 # A server that stores objects as files joins slashes or rejects a slash at the end.

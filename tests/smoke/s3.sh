@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An S3 server that verifies signatures (versitygw), used by boto3 through the proxy, in clear text and over TLS, on both
-# drivers: odd keys, a multipart upload of 20 MB, ranges, conditions and presigned URLs.
+# versitygw, an S3 server that verifies signatures, used by boto3 through the proxy, in clear text and over TLS, on
+# both drivers: odd keys, a multipart upload of 20 MB, ranges, conditions and presigned URLs.
 set -euo pipefail
 here=tests/smoke
 source "$here/lib.sh"

@@ -11,7 +11,7 @@ rclone="$tools/webdav/bin/rclone"
 
 "$BLITZ" cert --out "$scratch" localhost >/dev/null
 tree="$scratch/tree"
-names=('with space' 'ünïcode 日本 🎉' '#hash' '100%' '%41%2f%zz' 'plus+sign' '[brackets]{braces}(parens)' 'what?' 'a&b=c;d,e'
+names=('with space' 'ünïcode 日本 🎉' '#hash' '100%' '%41%2f%zz' 'plus+sign' '[b]{c}(d)' 'what?' 'a&b=c;d,e'
   "<quote'\">" '^caret|pipe`tick`~tilde!$@*' '...' 'a..b' 'http:')
 for name in "${names[@]}"; do
   mkdir -p "$tree/$name/inner $name"
@@ -70,14 +70,15 @@ visit() {
     cmp <(properties "$scratch/direct") <(properties "$scratch/list") || fail "$way: PROPFIND, depth $depth"
   done
   # A lock keeps others from writing.
-  get --request LOCK --header 'Timeout: Second-60' --dump-header "$scratch/head" --output "$scratch/lock" --data \
-    '<lockinfo xmlns="DAV:"><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>' "$base/$path/empty"
+  get --request LOCK --header 'Timeout: Second-60' --dump-header "$scratch/head" --output "$scratch/lock" \
+    "$base/$path/empty" --data '<lockinfo xmlns="DAV:"><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>'
   token=$(sed -n 's/^lock-token: \(.*\)\r$/\1/Ip' "$scratch/head")
   put() { get --output /dev/null --write-out '%{http_code}' --upload-file "$tree/empty" "$@" "$base/$path/empty"; }
   expect "$way: PUT of a locked file" 423 "$(put)"
   expect "$way: PUT with the token" 2 "$(put --header "If: ($token)" | head -c 1)"
   expect "$way: UNLOCK" 204 \
-    "$(get --output /dev/null --write-out '%{http_code}' --request UNLOCK --header "Lock-Token: $token" "$base/$path/empty")"
+    "$(get --output /dev/null --write-out '%{http_code}' --request UNLOCK --header "Lock-Token: $token" \
+      "$base/$path/empty")"
   expect "$way: PUT of the unlocked file" 2 "$(put | head -c 1)"
   dav purge 'dav:[whole] +'
 }
