@@ -129,6 +129,25 @@ fn a_second_term_drops_running_requests() {
     }
 }
 
+/// timeout(1) signals the process and its group.
+#[test]
+fn a_burst_of_signals_is_one_signal() {
+    let drains = || {
+        let mut served = Served::start();
+        let mut client = slow_request(served.address, 300);
+        // Two different ones, because equal ones may be merged.
+        let id = served.child.id();
+        let kill = format!("kill -TERM {id}; kill -QUIT {id}");
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("sh runs").success());
+        let answer = client.rest();
+        assert_eq!(served.wait().0, Some(0));
+        answer.ends_with(b"waited 300 ms\n")
+    };
+    // The shell may pause for longer than a burst.
+    assert!((0..4).any(|_| drains()));
+}
+
 /// A server whose handler blocks its core.
 #[test]
 #[ignore = "it is the process that the next test starts"]
