@@ -1,7 +1,11 @@
 //! Failures of upstreams: the only map from failures to status codes and to the registered
 //! `Proxy-Status` errors (RFC 9209 section 2.3).
 
-use blitz_http::{ClientError, ErrorKind, Status, TlsError};
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+
+use blitz_http::{Address, ClientError, ErrorKind, Status, TlsError};
 
 use crate::upstream::NameFailure;
 
@@ -102,11 +106,21 @@ failures! {
     DnsTimeout "dns_timeout" GATEWAY_TIMEOUT "the name server did not answer the query for the upstream's name in time"
     /// Nothing listens on the upstream's address.
     ConnectionRefused "connection_refused" BAD_GATEWAY "the upstream refused the connection"
+    /// There is no unix socket at the upstream's path.
+    UnixSocketMissing "connection_refused" BAD_GATEWAY "the upstream's unix socket does not exist"
+    /// The upstream's path is a file, a folder or a device.
+    UnixSocketNone "connection_refused" BAD_GATEWAY "the upstream's path is not a unix socket"
+    /// Nothing listens on the upstream's unix socket.
+    UnixSocketRefused "connection_refused" BAD_GATEWAY "no program listens on the upstream's unix socket"
+    /// The gateway's user may not connect to the upstream's unix socket.
+    UnixSocketDenied "destination_unavailable" SERVICE_UNAVAILABLE "the gateway has no permission to connect to the upstream's unix socket"
+    /// The upstream accepts connections on its unix socket more slowly than they are made.
+    UnixSocketQueueFull "destination_unavailable" SERVICE_UNAVAILABLE "too many connections wait to be accepted on the upstream's unix socket"
     /// No connection within the connect timeout.
     ConnectionTimeout "connection_timeout" GATEWAY_TIMEOUT "connecting to the upstream took too long"
     /// The connection ended before the response began.
     ConnectionTerminated "connection_terminated" BAD_GATEWAY "the upstream closed the connection without a response"
-    /// No connection could be made for another reason, such as missing rights on a unix socket.
+    /// No connection could be made for another reason.
     DestinationUnavailable "destination_unavailable" SERVICE_UNAVAILABLE "no connection to the upstream could be made"
     /// There is no route to the upstream's address.
     DestinationIpUnroutable "destination_ip_unroutable" BAD_GATEWAY "the upstream's address cannot be reached"
@@ -154,6 +168,29 @@ failures! {
     UnknownFrameFlood "unknown-frame-flood"
 }
 
+impl Failure {
+    /// The failure of a connection to this address. That of a unix socket is found out with a look at
+    /// its path, as connecting was: `connect` gives the same error for a file and for a socket on
+    /// which nothing listens.
+    #[cold]
+    pub(crate) fn of_connection(address: &Address, error: &ClientError) -> Failure {
+        let Address::Unix(path) = address else {
+            return Failure::from(error);
+        };
+        let is_socket = || fs::metadata(&**path).is_ok_and(|found| found.file_type().is_socket());
+        match error {
+            ClientError::NoSocket => Failure::UnixSocketMissing,
+            ClientError::Refused if is_socket() => Failure::UnixSocketRefused,
+            ClientError::Refused => Failure::UnixSocketNone,
+            ClientError::ConnectFailed(io::ErrorKind::PermissionDenied) => {
+                Failure::UnixSocketDenied
+            }
+            ClientError::ConnectFailed(io::ErrorKind::WouldBlock) => Failure::UnixSocketQueueFull,
+            _ => Failure::from(error),
+        }
+    }
+}
+
 impl From<NameFailure> for Failure {
     fn from(failure: NameFailure) -> Failure {
         match failure {
@@ -172,6 +209,7 @@ impl From<&ClientError> for Failure {
     fn from(error: &ClientError) -> Failure {
         match error {
             ClientError::Refused => Failure::ConnectionRefused,
+            ClientError::NoSocket => Failure::UnixSocketMissing,
             ClientError::ConnectTimedOut => Failure::ConnectionTimeout,
             ClientError::Unreachable => Failure::DestinationIpUnroutable,
             ClientError::ConnectFailed(_) => Failure::DestinationUnavailable,
@@ -202,8 +240,6 @@ fn tls(error: TlsError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use blitz_http::{Error, Side};
 
     use super::*;
@@ -223,6 +259,24 @@ mod tests {
         );
         assert_eq!(status(ClientError::ConnectTimedOut), 504);
         assert_eq!(status(ClientError::TimedOut), 504);
+    }
+
+    #[test]
+    fn missing_permission_and_a_full_queue_of_a_unix_socket_are_named() {
+        let unix = Address::unix("/run/app.sock");
+        let tcp = Address::Tcp(([127, 0, 0, 1], 80).into());
+        for (kind, expected) in [
+            (io::ErrorKind::PermissionDenied, Failure::UnixSocketDenied),
+            (io::ErrorKind::WouldBlock, Failure::UnixSocketQueueFull),
+        ] {
+            let error = ClientError::ConnectFailed(kind);
+            let failure = Failure::of_connection(&unix, &error);
+            assert_eq!(failure, expected);
+            assert_eq!(failure.token(), "destination_unavailable");
+            assert_eq!(failure.status().code(), 503);
+            let failure = Failure::of_connection(&tcp, &error);
+            assert_eq!(failure, Failure::DestinationUnavailable);
+        }
     }
 
     #[test]

@@ -88,6 +88,8 @@ impl std::error::Error for SendError {}
 pub enum ClientError {
     /// The address refused the connection.
     Refused,
+    /// There is no unix socket at the path.
+    NoSocket,
     /// No connection within the connect timeout.
     ConnectTimedOut,
     /// No route, or the address cannot be used from here.
@@ -139,6 +141,7 @@ impl ClientError {
         matches!(
             self,
             ClientError::Refused
+                | ClientError::NoSocket
                 | ClientError::ConnectTimedOut
                 | ClientError::Unreachable
                 | ClientError::ConnectFailed(_)
@@ -164,7 +167,8 @@ impl ClientError {
 
     pub(crate) fn from_connect(error: &io::Error) -> ClientError {
         match error.kind() {
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ClientError::Refused,
+            io::ErrorKind::ConnectionRefused => ClientError::Refused,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ClientError::NoSocket,
             io::ErrorKind::TimedOut => ClientError::ConnectTimedOut,
             io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
@@ -179,6 +183,7 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientError::Refused => f.write_str("connection refused"),
+            ClientError::NoSocket => f.write_str("there is no such socket"),
             ClientError::ConnectTimedOut => f.write_str("connecting took too long"),
             ClientError::Unreachable => f.write_str("address not reachable"),
             ClientError::ConnectFailed(kind) => write!(f, "connecting failed: {kind}"),

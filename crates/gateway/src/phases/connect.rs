@@ -88,12 +88,12 @@ pub(super) async fn connect(
             Err(Ended::Failed(Failure::from(&error)))
         }
         Err(error) => {
-            tracing::debug!(address = ?upstream.address(), %error, "no connection to upstream");
+            tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             record.connect_failures = record.connect_failures.saturating_add(1);
             if !matches!(error, ClientError::NoExtendedConnect) {
                 route.balancer.failed(upstream, blitz_http::now());
             }
-            let failure = Failure::from(&error);
+            let failure = Failure::of_connection(upstream.address(), &error);
             request.connect_failure = Some(more_specific(request.connect_failure, failure));
             Ok(None)
         }

@@ -1,5 +1,6 @@
 //! Failures of upstreams have different statuses and values of `Proxy-Status`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
@@ -27,6 +28,30 @@ fn error(status: u16, token: &str) -> (u16, Option<String>) {
     (status, Some(format!("blitz; error={token}")))
 }
 
+/// A new folder for unix sockets.
+fn folder(io: blitz_http::IoChoice, name: &str) -> PathBuf {
+    let name = format!("blitz-{name}-{io:?}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Status, token and a part of the detail of the response if the upstream is this path.
+fn unix_failure(io: blitz_http::IoChoice, path: &Path) -> (u16, String, String) {
+    const DETAILS: [&str; 3] = [
+        "does not exist",
+        "is not a unix socket",
+        "no program listens on",
+    ];
+    let proxy = Proxy::to(io, &[&format!("unix:{}", path.display())]);
+    let answer = proxy.client().get("/");
+    let token = answer.field("proxy-status").unwrap_or_default();
+    let token = token.trim_start_matches("blitz; error=").to_owned();
+    let text = answer.text();
+    let detail = DETAILS.iter().find(|detail| text.contains(**detail));
+    (answer.status, token, (*detail.unwrap_or(&text)).to_owned())
+}
+
 scenarios! {
     fn a_refused_connection_is_a_bad_gateway(io) {
         let proxy = Proxy::to(io, &[&format!("http://{}", refusing_address())]);
@@ -50,9 +75,28 @@ scenarios! {
         assert!(answer.text().starts_with("502 Bad Gateway"), "{}", answer.text());
     }
 
-    fn a_missing_unix_socket_is_a_bad_gateway(io) {
-        let proxy = Proxy::to(io, &["unix:/nowhere/blitz.sock"]);
-        assert_eq!(proxy.client().get("/").status, 502);
+    fn a_missing_unix_socket_is_called_missing(io) {
+        let folder = folder(io, "missing");
+        let file = folder.join("file");
+        std::fs::write(&file, "not a socket").unwrap();
+        for path in [folder.join("app.sock"), folder.join("no/app.sock"), file.join("app.sock")] {
+            let answer = unix_failure(io, &path);
+            assert_eq!(answer, (502, "connection_refused".into(), "does not exist".into()), "{path:?}");
+        }
+        let answer = unix_failure(io, &file);
+        assert_eq!(answer, (502, "connection_refused".into(), "is not a unix socket".into()));
+        let answer = unix_failure(io, &folder);
+        assert_eq!(answer, (502, "connection_refused".into(), "is not a unix socket".into()));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    fn a_unix_socket_that_nothing_listens_on_refuses(io) {
+        let folder = folder(io, "stale");
+        let path = folder.join("app.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let answer = unix_failure(io, &path);
+        assert_eq!(answer, (502, "connection_refused".into(), "no program listens on".into()));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     fn a_datagram_socket_is_unavailable(io) {

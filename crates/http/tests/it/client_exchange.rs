@@ -374,15 +374,17 @@ fn a_response_without_content_ends_with_its_head_whatever_follows() {
 }
 
 #[test]
-fn a_port_without_a_listener_refuses_the_connection() {
+fn a_port_without_a_listener_refuses_and_a_missing_socket_is_named() {
     on_each_driver(|io| {
         let unix = Address::Unix(std::sync::Arc::new("/nonexistent/socket".into()));
-        for address in [Address::Tcp(refusing_address()), unix] {
-            let error = run(io, async {
-                Connection::connect(&address, &Rc::default()).await.err()
-            });
-            assert!(matches!(error, Some(ClientError::Refused)), "{error:?}");
-        }
+        let connect = |address: Address| {
+            let connecting = async { Connection::connect(&address, &Rc::default()).await.err() };
+            run(io, connecting)
+        };
+        let error = connect(Address::Tcp(refusing_address()));
+        assert!(matches!(error, Some(ClientError::Refused)), "{error:?}");
+        let error = connect(unix);
+        assert!(matches!(error, Some(ClientError::NoSocket)), "{error:?}");
     });
 }
 
