@@ -58,6 +58,10 @@ dead=$(free_port)
 start_blitz dead "$dead" --to "h2c://127.0.0.1:$nowhere"
 expect_contains 'an unavailable upstream' 'Code:UnavailableMessage:theupstreamrefusedtheconnection' \
   "$(call "$dead" EmptyCall '{}')"
+http1=$(free_port)
+start_blitz http1 "$http1" --to "http://127.0.0.1:$upstream"
+expect_contains 'an upstream with HTTP/1.1' 'configuretheupstreamwithh2c://insteadofhttp://' \
+  "$(call "$http1" EmptyCall '{}')"
 
 # ghz: many concurrent calls over few connections.
 load() {

@@ -152,7 +152,7 @@ failures! {
     /// The upstream does not support WebSockets: its connections multiplex, without extended CONNECT.
     NoExtendedConnect "http_upgrade_failed" BAD_GATEWAY "the upstream does not support WebSockets over HTTP/2 (RFC 8441): configure it with http://"
     /// Connections to the upstream of a call carry no trailers.
-    GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs an upstream with HTTP/2: configure it with h2c:// or https://"
+    GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs HTTP/2, but the connection to the upstream uses HTTP/1.1: configure the upstream with h2c:// instead of http://, or with https:// if it offers h2 by ALPN"
     /// The gateway failed.
     ProxyInternalError "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway failed"
     ; limits:

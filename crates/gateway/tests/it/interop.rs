@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Duration;
 
+use blitz_gateway::Failure;
 use blitz_http::{IoChoice, ServerTls, TlsSlot};
 use blitz_testing::refusing_address;
 use http::uri::PathAndQuery;
@@ -21,7 +22,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use crate::support::{Proxy, SOON};
+use crate::support::{Proxy, SOON, Upstream};
 use messages::{
     EchoStatus, Empty, ResponseParameters, SimpleRequest, SimpleResponse,
     StreamingInputCallRequest, StreamingInputCallResponse, StreamingOutputCallRequest,
@@ -370,5 +371,14 @@ scenarios! {
         let status = test.empty_call(Request::new(Empty {}), "EmptyCall").unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         assert_eq!(status.message(), "the upstream refused the connection");
+    }
+
+    fn upstream_with_http1(io) {
+        let upstream = Upstream::with_text("hello");
+        let test = InteropTest::before(io, &upstream.url());
+        let status = test.empty_call(Request::new(Empty {}), "EmptyCall").unwrap_err();
+        assert_eq!(status.code(), Code::Unimplemented);
+        assert_eq!(status.message(), Failure::GrpcUnsupported.detail());
+        assert!(status.message().contains("h2c:// instead of http://"), "{}", status.message());
     }
 }
