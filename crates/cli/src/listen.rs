@@ -44,12 +44,22 @@ fn every_address() -> IpAddr {
 }
 
 fn parse_unix(path: &str) -> Result<Address, String> {
+    if !path.starts_with('/') && !path.trim_matches(['.', '/']).is_empty() {
+        let path = path.trim_start_matches("./");
+        let fix = match path.starts_with("run/") {
+            true => format!("write unix:/{path}"),
+            false => format!("write unix:$PWD/{path}, or for example unix:/run/blitz.sock"),
+        };
+        return Err(with_remedy("a unix socket needs an absolute path", &fix));
+    }
     if !path.starts_with('/') || path.ends_with('/') {
         return Err(with_remedy(
-            "a unix socket needs an absolute path",
+            "a unix socket needs an absolute path of a file",
             "write for example unix:/run/blitz.sock",
         ));
     }
+    // As in `unix:///run/blitz.sock`.
+    let path = format!("/{}", path.trim_start_matches('/'));
     if path.len() > UNIX_PATH_MAX {
         let length = path.len();
         return Err(with_remedy(
@@ -74,12 +84,26 @@ fn advice(value: &str) -> String {
     if value == "localhost" {
         return with_remedy("the port is missing", "write localhost:8080");
     }
+    if value.starts_with('/') {
+        return with_remedy(
+            "the unix: of a socket is missing",
+            &format!("write unix:{value}"),
+        );
+    }
+    if value.contains(',') {
+        let fix = "repeat the flag for each address: --listen :80 --listen :81";
+        return with_remedy("this is a list of addresses", fix);
+    }
     if value.starts_with("https://") {
         let fix = "write --listen-tls with an address and a port: --listen-tls :8443";
         return with_remedy("HTTPS has its own flag, --listen-tls", fix);
     }
     if let Some(rest) = value.strip_prefix("http://") {
-        let fix = format!("write {}", rest.split('/').next().unwrap_or_default());
+        let address = rest.split('/').next().unwrap_or_default();
+        let fix = match address.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => format!("write {address}"),
+            _ => format!("write {address}:80"),
+        };
         return with_remedy("this is a URL, not an address", &fix);
     }
     if let Some(port) = value.strip_prefix("*:") {
@@ -92,6 +116,13 @@ fn advice(value: &str) -> String {
     if let Some(port) = port.filter(|port| port.parse::<u16>().is_err()) {
         let fix = "write a number from 0 to 65535 after the last colon; 0 chooses a free port";
         return with_remedy(&format!("{port:?} is not a port"), fix);
+    }
+    if let Some((host, port)) = value.rsplit_once(':')
+        && host.contains(|c: char| c.is_ascii_alphabetic())
+        && !host.contains(':')
+    {
+        let fix = format!("write :{port} for every address, or the numeric address of {host}");
+        return with_remedy("a name is not an address to listen on", &fix);
     }
     with_remedy(
         "this is not an address to listen on",
@@ -196,7 +227,9 @@ mod tests {
         assert_eq!(parse("localhost:80"), tcp("127.0.0.1:80"));
         assert!([tcp("[::]:8080"), tcp("0.0.0.0:8080")].contains(&parse(":8080")));
         let path = Arc::new(PathBuf::from("/run/blitz.sock"));
-        assert_eq!(parse("unix:/run/blitz.sock"), Ok(Address::Unix(path)));
+        for value in ["unix:/run/blitz.sock", "unix:///run/blitz.sock"] {
+            assert_eq!(parse(value), Ok(Address::Unix(Arc::clone(&path))));
+        }
     }
 
     #[test]
@@ -236,8 +269,13 @@ mod tests {
             ("https://127.0.0.1", "its own", ":8443"),
             ("", "not an address", "ADDR:PORT"),
             ("300.0.0.1:80", "not an address", "ADDR:PORT"),
-            ("example.com:80", "not an address", "ADDR:PORT"),
-            ("unix:relative", "absolute", "unix:/run/"),
+            ("example.com:80", "not an address", "write :80"),
+            ("http://localhost", "a URL", "write localhost:80"),
+            (":80,:81", "a list", "--listen :80 --listen :81"),
+            ("/run/blitz.sock", "unix:", "unix:/run/blitz.sock"),
+            ("unix:relative", "absolute", "unix:$PWD/relative"),
+            ("unix:run/blitz.sock", "absolute", "unix:/run/blitz.sock"),
+            ("unix:", "absolute", "unix:/run/"),
             ("unix:/run/", "absolute", "unix:/run/"),
             (&long, "108 bytes", "shorter"),
         ] {

@@ -4,6 +4,7 @@
 //! `--to /api=http://127.0.0.1:4000` matches `/api` and everything below it;
 //! `--to h2c://127.0.0.1:5000` uses HTTP/2.
 
+mod hint;
 mod host;
 mod parse;
 mod path;

@@ -69,6 +69,24 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "unix:/run/",
     ),
     (
+        &["--to", "unix:run/app.sock"],
+        "unix:run/app.sock",
+        "absolute path",
+        "write unix:/run/app.sock",
+    ),
+    (
+        &["--to", "api=http://a:1"],
+        "api=http://a:1",
+        "slash before",
+        "write /api=http://a:1",
+    ),
+    (
+        &["--to", "a.example=http://a:1"],
+        "a.example",
+        "selected by path only",
+        "for all hosts",
+    ),
+    (
         &["--to", "127.0.0.1:3000"],
         "127.0.0.1:3000",
         "has no scheme",

@@ -17,6 +17,15 @@ pub(super) fn origin(authority: &str, scheme: &UrlScheme) -> Result<Origin, Inva
     if let Some(rest) = authority.strip_prefix('[') {
         return parse_ipv6(rest, scheme);
     }
+    if let Some((first, _)) = authority.split_once(',') {
+        return invalid(
+            "a target has one upstream, and this is a list",
+            format!(
+                "write {prefix}{first}; requests are distributed over all addresses of a name, so \
+                 several upstreams can have one name"
+            ),
+        );
+    }
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) => (host, parse_port(port, scheme)?),
         None => (authority, scheme.default_port),
@@ -25,6 +34,13 @@ pub(super) fn origin(authority: &str, scheme: &UrlScheme) -> Result<Origin, Inva
         return invalid(
             "the URL has no host",
             format!("write {prefix}127.0.0.1:{port}"),
+        );
+    }
+    let is_ipv6 = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
+    if let Some((name, _)) = host.split_once(':').filter(|_| !host.chars().all(is_ipv6)) {
+        return invalid(
+            "the URL has more than one port",
+            format!("write {prefix}{name}:{port}"),
         );
     }
     if host.contains(':') {
@@ -71,7 +87,10 @@ fn parse_port(port: &str, scheme: &UrlScheme) -> Result<u16, InvalidTarget> {
     match port.parse::<u16>() {
         Ok(number) if number > 0 && port.bytes().all(|b| b.is_ascii_digit()) => Ok(number),
         _ => invalid(
-            format!("{port:?} is not a port"),
+            match port.parse::<u64>() {
+                Ok(65536..) => format!("{port:?} is not a port, because it is above 65535"),
+                _ => format!("{port:?} is not a port"),
+            },
             format!(
                 "write a number from 1 to 65535 after the colon, or leave out the colon for port {}",
                 scheme.default_port

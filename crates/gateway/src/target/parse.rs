@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use blitz_http::Protocol;
 
-use super::{Origin, Prefix, Target, TargetError, host, path};
+use super::{Origin, Prefix, Target, TargetError, hint, host, path};
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -28,19 +28,15 @@ pub(super) fn target(value: &str) -> Result<Target, InvalidTarget> {
         );
     }
     if let Some(bad) = value.chars().find(|c| c.is_whitespace() || c.is_control()) {
-        return invalid(
-            format!("it contains {bad:?}"),
-            "remove it; encode a blank in a path as %20",
-        );
+        return Err(hint::bad_character(value, bad));
     }
     let (prefix, url) = if value.starts_with('/') {
         let Some((prefix, url)) = value.split_once('=') else {
-            return invalid(
-                "a value that begins with / is PREFIX=URL, and the =URL is missing",
-                format!("write for example --to {value}=http://127.0.0.1:3000"),
-            );
+            return Err(hint::prefix_without_url(value));
         };
         (parse_prefix(prefix)?, url)
+    } else if let Some(missing) = hint::prefix_without_slash(value) {
+        return Err(missing);
     } else {
         (Prefix::Everything, value)
     };
@@ -145,8 +141,14 @@ fn parse_url(url: &str) -> Result<ParsedUrl, InvalidTarget> {
     let of_scheme =
         |scheme: &'static UrlScheme| strip_scheme(url, scheme.prefix).map(|rest| (scheme, rest));
     let Some((scheme, rest)) = SCHEMES.iter().find_map(of_scheme) else {
-        return Err(wrong_scheme(url));
+        return Err(hint::wrong_scheme(url));
     };
+    if let Some(path) = strip_scheme(rest, "unix:") {
+        return invalid(
+            "a unix socket is not a host",
+            format!("write unix:{}", path.split(':').next().unwrap_or(path)),
+        );
+    }
     let (authority, path) = match rest.find(['/', '?', '#']) {
         Some(end) => rest.split_at(end),
         None => (rest, ""),
@@ -181,14 +183,10 @@ fn strip_scheme<'a>(url: &'a str, scheme: &str) -> Option<&'a str> {
 
 fn parse_unix(path: &str) -> Result<ParsedUrl, InvalidTarget> {
     if !path.starts_with('/') || path.len() < 2 {
-        return invalid(
-            "a unix socket needs an absolute path",
-            format!(
-                "write for example unix:/run/{}",
-                path.trim_start_matches(['.', '/'])
-            ),
-        );
+        return Err(hint::relative_socket(path));
     }
+    // As in `unix:///run/app.sock`.
+    let path = format!("/{}", path.trim_start_matches('/'));
     // sockaddr_un holds 108 bytes, the last of them a NUL.
     if path.len() > 107 {
         return invalid(
@@ -208,46 +206,4 @@ fn parse_unix(path: &str) -> Result<ParsedUrl, InvalidTarget> {
         path: None,
         authority,
     })
-}
-
-/// The error for a URL that begins with none of `http://`, `https://`, `h2c://` and
-/// `unix:`.
-fn wrong_scheme(url: &str) -> InvalidTarget {
-    let (problem, fix) = match url.split_once("://").map(|(s, _)| s.to_ascii_lowercase()) {
-        Some(scheme) if scheme == "h2" || scheme == "grpc" => (
-            format!("the scheme {scheme}:// is unknown"),
-            format!(
-                "write h2c://{} for HTTP/2 without TLS",
-                &url[scheme.len() + 3..]
-            ),
-        ),
-        Some(scheme) if scheme == "ws" || scheme == "wss" => (
-            format!("{scheme}:// is not needed, because other targets carry WebSockets as well"),
-            format!(
-                "write {}://{}",
-                scheme.replace("ws", "http"),
-                &url[scheme.len() + 3..]
-            ),
-        ),
-        Some(scheme) => (
-            format!("the scheme {scheme}:// is unknown"),
-            String::from("write http://HOST:PORT, https://HOST, h2c://HOST:PORT or unix:/PATH"),
-        ),
-        None if url.is_empty() => (
-            String::from("the URL is missing"),
-            String::from("write for example http://127.0.0.1:3000"),
-        ),
-        None if url.bytes().all(|b| b.is_ascii_digit()) => (
-            String::from("a port alone is not a URL"),
-            format!("write http://127.0.0.1:{url}"),
-        ),
-        None => {
-            let url = url.trim_start_matches('/');
-            let fix = format!(
-                "write http://{url}, https://{url} for TLS, or h2c://{url} for HTTP/2 without TLS"
-            );
-            (String::from("the URL has no scheme"), fix)
-        }
-    };
-    InvalidTarget { problem, fix }
 }

@@ -81,6 +81,10 @@ fn hosts_are_addresses_names_or_sockets() {
         Origin::Unix("/run/app.sock".into())
     );
     assert_eq!(
+        origin("unix:///run/app.sock"),
+        Origin::Unix("/run/app.sock".into())
+    );
+    assert_eq!(
         origin("/a=unix:/run/a=b.sock"),
         Origin::Unix("/run/a=b.sock".into())
     );
@@ -180,6 +184,52 @@ const INVALID: &[(&str, &str, &str)] = &[
     ("localhost:3000", "has no scheme", "http://localhost:3000"),
     ("3000", "port alone", "http://127.0.0.1:3000"),
     ("//host", "PREFIX=URL", "--to"),
+    ("api=http://h:1", "slash before \"api\"", "/api=http://h:1"),
+    (
+        "api/v1=h:1",
+        "slash before \"api/v1\"",
+        "/api/v1=http://h:1",
+    ),
+    ("api=3000", "slash", "/api=http://127.0.0.1:3000"),
+    ("api=unix:/run/a", "slash", "/api=unix:/run/a"),
+    (
+        "a.example=http://h:1",
+        "is a host",
+        "http://h:1 for all hosts",
+    ),
+    ("a:80=http://h:1", "is a host", "/PREFIX=http://h:1"),
+    ("*=http://h", "not a prefix", "write http://h for all"),
+    ("=http://h", "not a prefix", "write http://h for all"),
+    ("^/api=http://h", "regular expression", "/api=http://h"),
+    ("/api:http://h:1", "= between", "write /api=http://h:1"),
+    ("/api http://h:1", "' '", "write /api=http://h:1"),
+    (
+        "/api=>http://h:1",
+        ">http:// is unknown",
+        "write http://h:1",
+    ),
+    ("/api=/v2", "path alone", "http://HOST:PORT/v2"),
+    ("/run/app.sock", "unix: of a socket", "unix:/run/app.sock"),
+    ("http//h:1", "no ://", "write http://h:1"),
+    ("http:/h:1", "no ://", "write http://h:1"),
+    ("HTTPS:h/x", "no ://", "write https://h/x"),
+    ("http:://h", "no ://", "write http://h"),
+    ("http:3000", "has no scheme", "http://http:3000"),
+    ("http+unix:/run/a", "unix sockets carry", "unix:/run/a"),
+    ("http://unix:/run/a:", "not a host", "unix:/run/a"),
+    ("http://a:1,http://b:1", "list", "write http://a:1"),
+    (
+        "http://host:1:2",
+        "more than one port",
+        "write http://host:2",
+    ),
+    (":3000", "has no scheme", "http://127.0.0.1:3000"),
+    ("99999", "port alone", "at most 65535"),
+    ("\"http://h\"", "quotation marks", "leave them out"),
+    ("grpcs://h", "grpcs:// is unknown", "https://h"),
+    ("h3://h", "HTTP/3", "https://h"),
+    ("uwsgi://h", "speak HTTP", "http://HOST:PORT"),
+    ("tcp://h:1", "tcp:// is unknown", "http://h:1"),
     ("/api", "=URL is missing", "/api=http://"),
     ("/api=", "URL is missing", "http://"),
     ("/api=4000", "port alone", "http://127.0.0.1:4000"),
@@ -193,6 +243,7 @@ const INVALID: &[(&str, &str, &str)] = &[
     ("ws://h/x", "other targets carry", "http://h/x"),
     ("wss://h/x", "other targets carry", "https://h/x"),
     ("ftp://h", "ftp:// is unknown", "http://HOST:PORT"),
+    ("http://h:70000", "above 65535", "1 to 65535"),
     ("http://", "has no host", "http://127.0.0.1:80"),
     ("http://:3000", "has no host", "http://127.0.0.1:3000"),
     ("http://h:", "not a port", "1 to 65535"),
@@ -224,7 +275,13 @@ const INVALID: &[(&str, &str, &str)] = &[
     ("/%41=http://h", "escapes 'A'", "write A"),
     ("/%4=http://h", "hexadecimal", "%25"),
     ("/%00=http://h", "%00", "400"),
-    ("unix:app.sock", "absolute path", "unix:/run/app.sock"),
+    ("unix:app.sock", "absolute path", "unix:$PWD/app.sock"),
+    ("unix:./app.sock", "absolute path", "unix:$PWD/app.sock"),
+    (
+        "unix:run/a.sock",
+        "absolute",
+        "unix:/run/a.sock, or unix:$PWD/run/a",
+    ),
     ("unix:/", "absolute path", "unix:/run/"),
 ];
 
