@@ -4,6 +4,7 @@
 
 mod announce;
 mod cert;
+mod conflicts;
 mod constraints;
 mod development;
 mod doctor;

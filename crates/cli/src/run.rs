@@ -16,9 +16,10 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
+use crate::conflicts::Listening;
 use crate::tls::{Tls, TlsArguments};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, listen, tls};
+use crate::{announce, conflicts, listen, tls};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -152,8 +153,8 @@ impl RunError {
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let usage = |text| RunError { text, code: USAGE };
-    let listeners = Listeners::of(arguments).map_err(usage)?;
-    check_upstream_tls(arguments).map_err(usage)?;
+    check(arguments).map_err(usage)?;
+    let listeners = Listeners::of(arguments);
     // First, because until then a signal ends the process by the default action; and until the process
     // ends, so that a second TERM never ends it by the default action.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
@@ -185,6 +186,49 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     ended.map_err(|error| end_failure(&error))
 }
 
+/// Checks flags against each other, and logs warnings. Nothing is bound or read before.
+///
+/// # Errors
+/// A contradiction between flags, with the remedy.
+fn check(arguments: &RunArguments) -> Result<(), String> {
+    arguments.tls.check()?;
+    check_https(arguments)?;
+    check_upstream_tls(arguments)?;
+    let plain = arguments.listen.iter().map(|listener| Listening {
+        flag: "--listen",
+        address: &listener.address,
+    });
+    let tls = arguments.listen_tls.iter().map(|address| Listening {
+        flag: "--listen-tls",
+        address,
+    });
+    let default = Address::Tcp(LISTEN_DEFAULT);
+    let default = has_default_listeners(arguments).then_some(Listening {
+        flag: "--listen",
+        address: &default,
+    });
+    let listeners: Vec<_> = plain.chain(tls).chain(default).collect();
+    conflicts::check(&arguments.to, &listeners)?;
+    for warning in conflicts::warnings(&arguments.to, &listeners, arguments.cores) {
+        tracing::warn!("{warning}");
+    }
+    Ok(())
+}
+
+/// # Errors
+/// Flags for HTTPS, and no listener for it.
+fn check_https(arguments: &RunArguments) -> Result<(), String> {
+    match flag_for_https(arguments) {
+        Some(flag) if !has_default_listeners(arguments) && arguments.listen_tls.is_empty() => {
+            Err(format!(
+                "{flag} is for HTTPS, but there is no listener for HTTPS\n  \
+                 add for example --listen-tls :8443"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// # Errors
 /// Files for upstreams over TLS, and no such upstream.
 fn check_upstream_tls(arguments: &RunArguments) -> Result<(), String> {
@@ -198,6 +242,21 @@ fn check_upstream_tls(arguments: &RunArguments) -> Result<(), String> {
     }
 }
 
+/// The first flag that needs a listener for HTTPS.
+fn flag_for_https(arguments: &RunArguments) -> Option<&'static str> {
+    let flags = [
+        ("--cert", arguments.tls.has_certificates()),
+        ("--client-ca", arguments.tls.asks_clients()),
+        ("--redirect-https", arguments.redirect_https),
+    ];
+    let given = flags.into_iter().find(|(_, is_given)| *is_given);
+    given.map(|(flag, _)| flag)
+}
+
+fn has_default_listeners(arguments: &RunArguments) -> bool {
+    arguments.listen.is_empty() && arguments.listen_tls.is_empty()
+}
+
 /// The listeners for clear text and for TLS.
 struct Listeners {
     plain: Vec<ListenerConfig>,
@@ -206,36 +265,19 @@ struct Listeners {
 
 impl Listeners {
     /// The listeners of the flags, or the default ones.
-    ///
-    /// # Errors
-    /// A contradiction between flags, with the remedy.
-    fn of(arguments: &RunArguments) -> Result<Listeners, String> {
-        let tls = &arguments.tls;
-        tls.check()?;
+    fn of(arguments: &RunArguments) -> Listeners {
         let mut listeners = Listeners {
             plain: arguments.listen.clone(),
             tls: arguments.listen_tls.clone(),
         };
-        let needs_tls = [
-            ("--cert", tls.has_certificates()),
-            ("--client-ca", tls.asks_clients()),
-            ("--redirect-https", arguments.redirect_https),
-        ];
-        let needs_tls = needs_tls.iter().find(|(_, given)| *given);
-        if listeners.plain.is_empty() && listeners.tls.is_empty() {
+        if has_default_listeners(arguments) {
             listeners.plain.push(Address::Tcp(LISTEN_DEFAULT).into());
             // No flag requests HTTPS, so a port in use is only a warning.
-            if needs_tls.is_some() || is_free(LISTEN_TLS_DEFAULT) {
+            if flag_for_https(arguments).is_some() || is_free(LISTEN_TLS_DEFAULT) {
                 listeners.tls.push(Address::Tcp(LISTEN_TLS_DEFAULT));
             }
         }
-        match needs_tls {
-            Some((flag, _)) if listeners.tls.is_empty() => Err(format!(
-                "{flag} is for HTTPS, but there is no listener for HTTPS\n  \
-                 add for example --listen-tls :8443"
-            )),
-            _ => Ok(listeners),
-        }
+        listeners
     }
 }
 
@@ -328,8 +370,8 @@ fn cannot_start(secure: &[Address], error: &StartError) -> RunError {
             };
             failed(listen::cannot_bind(flag, address, cause))
         }
-        StartError::Duplicate(duplicate) => RunError {
-            text: duplicate.to_string(),
+        StartError::Conflict(conflict) => RunError {
+            text: conflict.to_string(),
             code: USAGE,
         },
         StartError::Tls(error) => failed(tls::message(error)),

@@ -17,7 +17,7 @@ use blitz_http::{
 use crate::counters::{self, Counters};
 use crate::grpc;
 use crate::options::Options;
-use crate::routes::{DuplicateRoute, Routes};
+use crate::routes::{RouteConflict, Routes};
 use crate::service::GatewayService;
 use crate::target::{Origin, Target};
 use crate::upstream::{RefreshRequests, ResolvedName, start_resolving};
@@ -52,8 +52,8 @@ pub type OnCore = Pin<Box<dyn Future<Output = Result<(), StartError>>>>;
 /// Why a gateway cannot start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Two targets match the same requests.
-    Duplicate(DuplicateRoute),
+    /// Two targets contradict each other.
+    Conflict(RouteConflict),
     /// A listener cannot be bound, or the cores cannot be started.
     Serving(serving::StartError),
     /// The TLS settings cannot be used for a target.
@@ -124,7 +124,7 @@ impl Gateway {
         self,
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
-        let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
+        let routes = Routes::new(self.targets).map_err(StartError::Conflict)?;
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
         let listeners = serving::reserve(self.listeners)?;
         let drain_timeout = self.options.drain_timeout;
@@ -162,7 +162,7 @@ impl Gateway {
         self,
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<impl Fn() -> OnCore, StartError> {
-        let routes = Routes::new(self.targets).map_err(StartError::Duplicate)?;
+        let routes = Routes::new(self.targets).map_err(StartError::Conflict)?;
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
         let listeners = self.listeners;
         let names = resolve(&routes, &self.options)?;
@@ -367,7 +367,7 @@ impl Running {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Duplicate(duplicate) => duplicate.fmt(f),
+            StartError::Conflict(conflict) => conflict.fmt(f),
             StartError::Serving(error) => error.fmt(f),
             StartError::Tls(error) => error.fmt(f),
             StartError::Resolve(error) => write!(f, "cannot start to resolve names: {error}"),

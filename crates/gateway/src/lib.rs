@@ -29,6 +29,6 @@ pub use options::Options;
 pub use proxy_status::Failure;
 pub use record::{Ended, Record, RecordHook};
 pub use rejection::Rejection;
-pub use routes::{DuplicateRoute, Routes};
+pub use routes::{RouteConflict, Routes};
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};

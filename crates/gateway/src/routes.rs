@@ -22,12 +22,27 @@ struct RouteEntry<T> {
     parent: Option<usize>,
 }
 
-/// Two targets that match the same requests.
+/// Two targets that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DuplicateRoute {
-    prefix: Prefix,
-    first: String,
-    second: String,
+pub enum RouteConflict {
+    /// They match the same requests, so that the second one would never get any.
+    Same {
+        /// What both match.
+        prefix: Prefix,
+        /// The upstream of the first one.
+        first: String,
+        /// The upstream of the second one.
+        second: String,
+    },
+    /// `/api` and `/api/` go to different places.
+    Slash {
+        /// The prefix without the slash.
+        prefix: Prefix,
+        /// The upstream of the one without the slash.
+        without: String,
+        /// The upstream of the one with the slash.
+        with: String,
+    },
 }
 
 impl<T> Routes<T> {
@@ -87,8 +102,8 @@ impl Routes<Target> {
     /// Orders the targets.
     ///
     /// # Errors
-    /// Two targets match the same requests, so that the second one would never get any.
-    pub fn new(targets: Vec<Target>) -> Result<Routes<Target>, DuplicateRoute> {
+    /// Two targets contradict each other.
+    pub fn new(targets: Vec<Target>) -> Result<Routes<Target>, RouteConflict> {
         let mut entries: Vec<RouteEntry<Target>> = Vec::with_capacity(targets.len());
         for target in targets {
             let prefix = target.prefix.clone();
@@ -97,11 +112,15 @@ impl Routes<Target> {
             };
             if let Some(other) = entries.iter().find(|entry| is_same(&entry.prefix)) {
                 let (first, second) = (other.route.url(), target.url());
-                return Err(DuplicateRoute {
+                return Err(RouteConflict::Same {
                     prefix,
                     first,
                     second,
                 });
+            }
+            let mut others = entries.iter().map(|entry| &entry.route);
+            if let Some(conflict) = others.find_map(|other| slash_conflict(other, &target)) {
+                return Err(conflict);
             }
             entries.push(RouteEntry {
                 prefix,
@@ -123,33 +142,66 @@ impl Routes<Target> {
     }
 }
 
-impl fmt::Display for DuplicateRoute {
+/// The conflict of targets whose prefixes differ by a slash at the end only: almost always one was
+/// meant, since the other would get a single path.
+fn slash_conflict(a: &Target, b: &Target) -> Option<RouteConflict> {
+    let (Prefix::Segments(text), Prefix::Segments(other)) = (&a.prefix, &b.prefix) else {
+        return None;
+    };
+    let (without, with) = match (text.strip_suffix('/'), other.strip_suffix('/')) {
+        (None, Some(stripped)) if stripped == text => (a, b),
+        (Some(stripped), None) if stripped == other => (b, a),
+        _ => return None,
+    };
+    // `/api=http://h/v2` and `/api/=http://h/v2/` are the same place.
+    let path = |target: &Target| Some(target.path.as_ref()?.trim_end_matches('/').to_owned());
+    let is_same = a.origin == b.origin && a.url() == b.url() && path(a) == path(b);
+    (!is_same).then(|| RouteConflict::Slash {
+        prefix: without.prefix.clone(),
+        without: without.url(),
+        with: with.url(),
+    })
+}
+
+impl fmt::Display for RouteConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DuplicateRoute {
-            prefix,
-            first,
-            second,
-        } = self;
-        let matched = if prefix.matches_all_paths() {
-            "all paths"
-        } else {
-            &prefix.to_string()
-        };
-        write!(
-            f,
-            "--to is given twice for {matched}, to {first} and to {second}\n  \
-             keep one of them, or give one a prefix of its own: --to /PREFIX={second}"
-        )
+        match self {
+            RouteConflict::Same {
+                prefix,
+                first,
+                second,
+            } => {
+                let matched = if prefix.matches_all_paths() {
+                    "all paths"
+                } else {
+                    &prefix.to_string()
+                };
+                write!(
+                    f,
+                    "--to is given twice for {matched}, to {first} and to {second}\n  \
+                     keep one of them, or give one a prefix of its own: --to /PREFIX={second}"
+                )
+            }
+            RouteConflict::Slash {
+                prefix,
+                without,
+                with,
+            } => write!(
+                f,
+                "--to {prefix}={without} would get the path {prefix} only, because {prefix}/ goes to \
+                 {with}\n  keep one of them: {prefix} matches {prefix} and everything below it"
+            ),
+        }
     }
 }
 
-impl std::error::Error for DuplicateRoute {}
+impl std::error::Error for RouteConflict {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn routes(values: &[&str]) -> Result<Routes<Target>, DuplicateRoute> {
+    fn routes(values: &[&str]) -> Result<Routes<Target>, RouteConflict> {
         Routes::new(values.iter().map(|value| value.parse().unwrap()).collect())
     }
 
@@ -235,6 +287,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_prefix_with_and_without_a_slash_has_one_place() {
+        for (values, is_valid) in [
+            (["/a=http://a:1", "/a/=http://b:2"], false),
+            (["/a/=http://b:2", "/a=http://a:1"], false),
+            (["/a=http://a:1", "/a/=https://a:1"], false),
+            (["/a=http://a:1/x", "/a/=http://a:1/y"], false),
+            (["/a=http://a:1", "/a/=http://a:1/"], false),
+            (["/a=http://a:1", "/a/=http://a:1"], true),
+            (["/a=http://a:1/x", "/a/=http://a:1/x/"], true),
+            (["/a=http://a:1", "/a/b/=http://b:2"], true),
+            (["/a*=http://a:1", "/a/=http://b:2"], true),
+        ] {
+            let table = routes(&values);
+            assert_eq!(table.is_ok(), is_valid, "{values:?}");
+            let message = table.err().map(|error| error.to_string());
+            assert!(message.is_none_or(|message| message.contains("/a/ goes to http")));
+        }
+    }
+
     /// Every table of these prefixes against every short path.
     #[test]
     fn the_table_agrees_with_a_search_of_all_prefixes() {
@@ -252,7 +324,9 @@ mod tests {
         for chosen in 0..1_usize << PREFIXES.len() {
             let is_chosen = |at: &usize| chosen >> at & 1 == 1;
             let values = (0..PREFIXES.len()).filter(is_chosen);
-            let values = values.map(|at| format!("{}http://h:{}", PREFIXES[at], at + 1));
+            // `/a/` goes where `/a` goes: otherwise they contradict each other.
+            let port = |at| if PREFIXES[at] == "/a/=" { at } else { at + 1 };
+            let values = values.map(|at| format!("{}http://h:{}", PREFIXES[at], port(at)));
             let targets: Vec<Target> = values.map(|value| value.parse().unwrap()).collect();
             // Only one target may match all paths.
             let Ok(table) = Routes::new(targets.clone()) else {

@@ -136,6 +136,24 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "keep one of them",
     ),
     (
+        &["--to", "/a=http://a:1", "--to", "/a/=http://b:2"],
+        "/a",
+        "would get the path /a only",
+        "keep one of them",
+    ),
+    (
+        &["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:1"],
+        "--listen 127.0.0.1:1",
+        "given twice",
+        "choose another address",
+    ),
+    (
+        &["--listen", "127.0.0.1:1", "--listen-tls", "127.0.0.1:1"],
+        "127.0.0.1:1",
+        "either for clear text or for TLS",
+        "choose another port",
+    ),
+    (
         &["--listen-tls", "127.0.0.1:0", "--cert", "a.pem"],
         "--cert",
         "--key 0 times",
@@ -185,6 +203,33 @@ fn usage_errors_are_named_with_a_remedy() {
                 "{args:?}: no {expected} in: {message}"
             );
         }
+    }
+}
+
+/// The missing certificate ends the process after the warning.
+#[test]
+fn settings_that_are_probably_not_meant_are_warnings() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--cores", "4000"], "--cores 4000 is more than the"),
+        (
+            &["--listen", "127.0.0.1:1", "--to", "http://localhost:1"],
+            "--to http://localhost:1 is this process",
+        ),
+        (
+            &["--listen", "0.0.0.0:1", "--listen", "127.0.0.1:1"],
+            "--listen 0.0.0.0:1 gets no connections to 127.0.0.1:1",
+        ),
+    ];
+    let without_file = ["--cert", "/no/such.pem", "--key", "/no/such.key"];
+    for (args, warning) in cases {
+        let fixed = ["run", "--listen-tls", "127.0.0.1:0"];
+        let output = blitz(&[&fixed, *args, &without_file].concat());
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("WARN"), "{message}");
+        assert!(message.contains(warning), "{message}");
+        let output = blitz(&[&fixed[..], &without_file].concat());
+        assert!(!stderr(&output).contains("WARN"), "{}", stderr(&output));
     }
 }
 
