@@ -63,7 +63,7 @@ pub(crate) fn warnings(
     if let Some(cores) = cores.filter(|&cores| cores > available) {
         warnings.push(format!(
             "--cores {cores} is more than the {available} that this process may use: several \
-             threads share a core, which increases latency; leave out --cores for all"
+             threads share a core, which increases latency"
         ));
     }
     warnings.extend(overlaps(listeners));

@@ -1,7 +1,8 @@
 //! `blitz doctor`: checks this machine and prints the problems with their remedies.
 //!
-//! Each line is good, bad or unknown. The checks read `/proc` and `/sys` (`files.rs`) or use the
-//! reactor's probes (`probes.rs`); this file prints them.
+//! A line is `stop` if Blitz cannot serve like this, and `slow` if it serves less than it could. The
+//! checks read `/proc` and `/sys` (`files.rs`) or use the reactor's probes (`probes.rs`); this file
+//! prints them.
 
 mod files;
 mod probes;
@@ -13,8 +14,11 @@ use std::process::ExitCode;
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    Good,
-    Bad,
+    Ok,
+    /// Blitz serves, but slower or fewer clients than it could.
+    Slow,
+    /// Blitz cannot serve.
+    Stop,
     /// The check was not possible, which is not a problem by itself.
     Unknown,
 }
@@ -31,19 +35,28 @@ struct Check {
 }
 
 impl Check {
-    fn good(name: &'static str, found: impl Into<String>) -> Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Check {
         Check {
             name,
-            verdict: Verdict::Good,
+            verdict: Verdict::Ok,
             found: found.into(),
             advice: String::new(),
         }
     }
 
-    fn bad(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+    fn slow(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
         Check {
             name,
-            verdict: Verdict::Bad,
+            verdict: Verdict::Slow,
+            found: found.into(),
+            advice: advice.into(),
+        }
+    }
+
+    fn stop(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+        Check {
+            name,
+            verdict: Verdict::Stop,
             found: found.into(),
             advice: advice.into(),
         }
@@ -59,7 +72,7 @@ impl Check {
     }
 }
 
-/// Prints the report; the exit code is 1 if a line is bad.
+/// Prints the report; the exit code is 1 if a line is `stop`.
 pub(crate) fn run() -> ExitCode {
     let root = Path::new("/");
     let checks = [
@@ -80,20 +93,24 @@ pub(crate) fn run() -> ExitCode {
     if print(&checks, colour, &mut out).is_err() {
         return ExitCode::FAILURE;
     }
-    let bad = checks.iter().any(|check| check.verdict == Verdict::Bad);
-    if bad {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
+    match count(&checks, Verdict::Stop) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
+}
+
+fn count(checks: &[Check], verdict: Verdict) -> usize {
+    let is_counted = |check: &&Check| check.verdict == verdict;
+    checks.iter().filter(is_counted).count()
 }
 
 fn print(checks: &[Check], colour: bool, out: &mut impl Write) -> io::Result<()> {
     for check in checks {
         let (word, code) = match check.verdict {
-            Verdict::Good => ("good", 32),
-            Verdict::Bad => ("bad", 31),
-            Verdict::Unknown => ("unknown", 33),
+            Verdict::Ok => ("ok", 32),
+            Verdict::Slow => ("slow", 33),
+            Verdict::Stop => ("stop", 31),
+            Verdict::Unknown => ("unknown", 36),
         };
         let Check {
             name,
@@ -110,7 +127,20 @@ fn print(checks: &[Check], colour: bool, out: &mut impl Write) -> io::Result<()>
             writeln!(out, "{:<29} -> {advice}", "")?;
         }
     }
-    Ok(())
+    writeln!(out, "\n{}", summary(checks))
+}
+
+fn summary(checks: &[Check]) -> String {
+    let stops = match count(checks, Verdict::Stop) {
+        0 => String::from("Nothing stops Blitz"),
+        1 => String::from("1 setting stops Blitz"),
+        stops => format!("{stops} settings stop Blitz"),
+    };
+    match count(checks, Verdict::Slow) {
+        0 => format!("{stops}."),
+        1 => format!("{stops}; 1 setting makes it slower."),
+        slow => format!("{stops}; {slow} settings make it slower."),
+    }
 }
 
 #[cfg(test)]
@@ -124,16 +154,37 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_followed_by_its_remedy() {
-        let text = printed(Check::bad("somaxconn", "128", "sysctl -w x=4096"), false);
+    fn a_slow_line_is_followed_by_its_remedy() {
+        let text = printed(Check::slow("somaxconn", "128", "sysctl -w x=4096"), false);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "bad      somaxconn            128");
+        assert_eq!(lines[0], "slow     somaxconn            128");
         assert_eq!(lines[1].trim(), "-> sysctl -w x=4096");
     }
 
     #[test]
+    fn the_summary_counts_what_stops_and_what_slows() {
+        let slow = || Check::slow("governor", "powersave", "performance");
+        let stop = || Check::stop("epoll", "no", "raise nofile");
+        let ok = || Check::ok("epoll", "works");
+        for (checks, text) in [
+            (vec![ok()], "Nothing stops Blitz."),
+            (
+                vec![ok(), slow()],
+                "Nothing stops Blitz; 1 setting makes it slower.",
+            ),
+            (
+                vec![stop(), slow(), slow()],
+                "1 setting stops Blitz; 2 settings make it slower.",
+            ),
+            (vec![stop(), stop()], "2 settings stop Blitz."),
+        ] {
+            assert_eq!(summary(&checks), text);
+        }
+    }
+
+    #[test]
     fn colour_is_used_only_on_request() {
-        assert!(!printed(Check::good("epoll", "works"), false).contains('\x1b'));
-        assert!(printed(Check::good("epoll", "works"), true).contains('\x1b'));
+        assert!(!printed(Check::ok("epoll", "works"), false).contains('\x1b'));
+        assert!(printed(Check::ok("epoll", "works"), true).contains('\x1b'));
     }
 }

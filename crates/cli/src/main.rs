@@ -58,7 +58,10 @@ enum Command {
     /// Print the version, the git revision and the I/O driver that this machine supports
     Version,
     /// Check this machine and print the problems with their remedies
-    #[command(after_help = "The exit code is 1 if a line is bad.")]
+    #[command(
+        after_help = "Lines are ok, slow (Blitz serves less than it could), stop (Blitz cannot serve) or \
+                      unknown.\nThe exit code is 1 if a line is stop."
+    )]
     Doctor,
 }
 

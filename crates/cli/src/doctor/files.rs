@@ -7,34 +7,35 @@ use super::Check;
 
 /// With a lower limit of open files a gateway reaches the limit before the machine is busy.
 const NOFILE_GOOD: u64 = 16_384;
+/// With a lower limit the files of the cores and of the listeners leave almost nothing.
+const NOFILE_NEEDED: u64 = 64;
 /// The memory that the rings and buffers of one core may lock.
 const MEMLOCK_GOOD_BYTES: u64 = 8 << 20;
 /// The kernel's default since Linux 5.4; older defaults (128) drop connections in a burst.
 const BACKLOG_GOOD: u64 = 4096;
 
-/// The limit of open files, and so of connections, of a process.
+/// The limit of open files, and so of connections, of a process. Blitz raises the soft limit to the
+/// hard one.
 pub(super) fn nofile(root: &Path) -> Check {
     const NAME: &str = "nofile";
-    let Some((soft, hard)) = process_limit(root, "Max open files") else {
-        return unreadable(NAME, "/proc/self/limits");
-    };
-    let Some(limit) = soft else {
-        return Check::good(NAME, "unlimited open files");
-    };
-    if limit >= NOFILE_GOOD {
-        return Check::good(NAME, format!("{limit} open files"));
-    }
-    let advice = match hard {
-        Some(hard) if hard < NOFILE_GOOD => {
-            "raise the hard limit: LimitNOFILE=65536 in the unit, or --ulimit nofile=65536"
+    const ADVICE: &str = "LimitNOFILE=65536 in the unit, or --ulimit nofile=65536 of a container";
+    match process_limit(root, "Max open files") {
+        None => unreadable(NAME, "/proc/self/limits"),
+        Some((_, None)) => Check::ok(NAME, "unlimited open files"),
+        Some((_, Some(limit))) if limit >= NOFILE_GOOD => {
+            Check::ok(NAME, format!("{limit} open files"))
         }
-        _ => "ulimit -n 65536, or LimitNOFILE=65536 in the unit",
-    };
-    Check::bad(
-        NAME,
-        format!("{limit} open files limit the number of connections"),
-        advice,
-    )
+        Some((_, Some(limit))) if limit < NOFILE_NEEDED => Check::stop(
+            NAME,
+            format!("{limit} open files leave none for connections"),
+            ADVICE,
+        ),
+        Some((_, Some(limit))) => Check::slow(
+            NAME,
+            format!("{limit} open files limit the number of connections"),
+            ADVICE,
+        ),
+    }
 }
 
 /// The limit of memory that the rings may lock.
@@ -42,19 +43,30 @@ pub(super) fn memlock(root: &Path) -> Check {
     const NAME: &str = "memlock";
     match process_limit(root, "Max locked memory") {
         None => unreadable(NAME, "/proc/self/limits"),
-        Some((None, _)) => Check::good(NAME, "unlimited"),
+        Some((None, _)) => Check::ok(NAME, "unlimited"),
         Some((Some(bytes), _)) if bytes >= MEMLOCK_GOOD_BYTES => {
-            Check::good(NAME, format!("{} KiB", bytes >> 10))
+            Check::ok(NAME, format!("{} KiB", bytes >> 10))
         }
-        Some((Some(bytes), _)) => Check::bad(
+        Some((Some(bytes), _)) if !counts_rings(root) => Check::ok(
             NAME,
-            format!(
-                "{} KiB: kernels before 5.12 count the rings against it",
-                bytes >> 10
-            ),
+            format!("{} KiB, not needed by this kernel", bytes >> 10),
+        ),
+        Some((Some(bytes), _)) => Check::slow(
+            NAME,
+            format!("{} KiB may be too little for io_uring", bytes >> 10),
             "ulimit -l 8192, or LimitMEMLOCK=8M in the unit",
         ),
     }
+}
+
+/// Whether the kernel counts rings against the locked memory: before Linux 5.12, or unknown.
+fn counts_rings(root: &Path) -> bool {
+    let release = read(root, "proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version < (5, 12)
 }
 
 /// The limit of connections that wait to be accepted.
@@ -70,11 +82,11 @@ pub(super) fn tcp_max_syn_backlog(root: &Path) -> Check {
 fn backlog(root: &Path, name: &'static str, key: &str) -> Check {
     match read_number(root, &format!("proc/sys/{key}")) {
         None => unreadable(name, &format!("/proc/sys/{key}")),
-        Some(value) if value >= BACKLOG_GOOD => Check::good(name, value.to_string()),
+        Some(value) if value >= BACKLOG_GOOD => Check::ok(name, value.to_string()),
         Some(value) => {
             let setting = key.replace('/', ".");
             let found = format!("{value}: a burst of new connections is dropped early");
-            Check::bad(name, found, format!("sysctl -w {setting}={BACKLOG_GOOD}"))
+            Check::slow(name, found, format!("sysctl -w {setting}={BACKLOG_GOOD}"))
         }
     }
 }
@@ -86,9 +98,9 @@ pub(super) fn netdev_max_backlog(root: &Path) -> Check {
         return unreadable(NAME, "/proc/sys/net/core/netdev_max_backlog");
     };
     match packets_dropped(root) {
-        _ if value >= BACKLOG_GOOD => Check::good(NAME, value.to_string()),
-        Some(0) => Check::good(NAME, format!("{value}, no packet was dropped so far")),
-        Some(dropped) => Check::bad(
+        _ if value >= BACKLOG_GOOD => Check::ok(NAME, value.to_string()),
+        Some(0) => Check::ok(NAME, format!("{value}, no packet was dropped so far")),
+        Some(dropped) => Check::slow(
             NAME,
             format!("{value}, and {dropped} packets were dropped since the machine started"),
             "sysctl -w net.core.netdev_max_backlog=16384",
@@ -117,8 +129,8 @@ pub(super) fn governor(root: &Path) -> Check {
             "cannot be read, as in most virtual machines",
             "on real hardware: cpupower frequency-set -g performance",
         ),
-        Some("performance") => Check::good(NAME, "performance"),
-        Some(other) => Check::bad(
+        Some("performance") => Check::ok(NAME, "performance"),
+        Some(other) => Check::slow(
             NAME,
             format!("{other}: processors raise their frequency late, which increases tail latency"),
             "cpupower frequency-set -g performance",
@@ -134,8 +146,8 @@ pub(super) fn clock_source(root: &Path) -> Check {
         None => unreadable(NAME, FILE),
         Some(
             source @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page"),
-        ) => Check::good(NAME, format!("{source}, read without a system call")),
-        Some(source @ ("hpet" | "acpi_pm" | "jiffies" | "xen")) => Check::bad(
+        ) => Check::ok(NAME, format!("{source}, read without a system call")),
+        Some(source @ ("hpet" | "acpi_pm" | "jiffies" | "xen")) => Check::slow(
             NAME,
             format!("{source}: reading the clock costs a system call or more"),
             "boot with clocksource=tsc; if tsc is unstable, the host has to be fixed",
@@ -176,7 +188,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::Verdict::{self, Bad, Good, Unknown};
+    use super::super::Verdict::{self, Ok, Slow, Stop, Unknown};
     use super::*;
 
     /// A tree in the temporary folder with one file, removed when dropped.
@@ -209,60 +221,66 @@ mod tests {
         let tree = Tree::with(file, content);
         let check = check(&tree.0);
         assert!(
-            check.verdict != Bad || !check.advice.is_empty(),
+            !matches!(check.verdict, Slow | Stop) || !check.advice.is_empty(),
             "{check:?} has no advice"
         );
         check.verdict
     }
 
     #[test]
-    fn open_files_are_judged_by_the_soft_limit() {
-        let limits = |soft: &str| {
+    fn open_files_are_judged_by_the_hard_limit() {
+        let limits = |hard: &str| {
             let header = "Limit Soft Hard Units\nMax cpu time unlimited unlimited seconds\n";
-            let files = format!("{header}Max open files            {soft}   524288   files\n");
+            let files = format!("{header}Max open files            32   {hard}   files\n");
             verdict(nofile, "proc/self/limits", &files)
         };
-        assert_eq!(limits("1024"), Bad);
-        assert_eq!(limits("65536"), Good);
-        assert_eq!(limits("unlimited"), Good);
+        assert_eq!(limits("32"), Stop);
+        assert_eq!(limits("1024"), Slow);
+        assert_eq!(limits("65536"), Ok);
+        assert_eq!(limits("unlimited"), Ok);
         assert_eq!(limits("nonsense"), Unknown);
     }
 
     #[test]
-    fn locked_memory_is_judged_in_bytes() {
-        let limits = |soft: &str| {
+    fn locked_memory_is_judged_in_bytes_where_the_kernel_counts_it() {
+        let limits = |soft: &str, release: &str| {
             let text = format!("Max locked memory         {soft}    {soft}     bytes\n");
-            verdict(memlock, "proc/self/limits", &text)
+            let tree = Tree::with("proc/self/limits", &text);
+            tree.add("proc/sys/kernel/osrelease", release);
+            memlock(&tree.0).verdict
         };
-        assert_eq!(limits("65536"), Bad);
-        assert_eq!(limits("8388608"), Good);
-        assert_eq!(limits("unlimited"), Good);
+        assert_eq!(limits("65536", "5.10.0-28-amd64\n"), Slow);
+        assert_eq!(limits("65536", "5.12.3\n"), Ok);
+        assert_eq!(limits("65536", "6.1-rc2\n"), Ok);
+        assert_eq!(limits("65536", ""), Slow);
+        assert_eq!(limits("8388608", "5.10.0"), Ok);
+        assert_eq!(limits("unlimited", "5.10.0"), Ok);
     }
 
     #[test]
-    fn a_short_backlog_is_bad() {
+    fn a_short_backlog_is_slow() {
         assert_eq!(
             verdict(somaxconn, "proc/sys/net/core/somaxconn", "128\n"),
-            Bad
+            Slow
         );
         assert_eq!(
             verdict(somaxconn, "proc/sys/net/core/somaxconn", "4096\n"),
-            Good
+            Ok
         );
         let file = "proc/sys/net/ipv4/tcp_max_syn_backlog";
-        assert_eq!(verdict(tcp_max_syn_backlog, file, "512\n"), Bad);
+        assert_eq!(verdict(tcp_max_syn_backlog, file, "512\n"), Slow);
     }
 
     #[test]
-    fn a_small_packet_queue_is_bad_only_when_packets_dropped() {
+    fn a_small_packet_queue_is_slow_only_when_packets_dropped() {
         let judged = |dropped: &str| {
             let tree = Tree::with("proc/sys/net/core/netdev_max_backlog", "1000\n");
             let line = format!("0000a1b2 {dropped} 00000000\n");
             tree.add("proc/net/softnet_stat", &line);
             netdev_max_backlog(&tree.0).verdict
         };
-        assert_eq!(judged("00000000"), Good);
-        assert_eq!(judged("0000000f"), Bad);
+        assert_eq!(judged("00000000"), Ok);
+        assert_eq!(judged("0000000f"), Slow);
         let file = "proc/sys/net/core/netdev_max_backlog";
         assert_eq!(verdict(netdev_max_backlog, file, "1000\n"), Unknown);
     }
@@ -270,12 +288,12 @@ mod tests {
     #[test]
     fn governor_and_clock_source_are_judged_by_name() {
         let file = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
-        assert_eq!(verdict(governor, file, "performance\n"), Good);
-        assert_eq!(verdict(governor, file, "powersave\n"), Bad);
+        assert_eq!(verdict(governor, file, "performance\n"), Ok);
+        assert_eq!(verdict(governor, file, "powersave\n"), Slow);
         assert_eq!(verdict(governor, "nothing/here", ""), Unknown);
         let file = "sys/devices/system/clocksource/clocksource0/current_clocksource";
-        assert_eq!(verdict(clock_source, file, "tsc\n"), Good);
-        assert_eq!(verdict(clock_source, file, "hpet\n"), Bad);
+        assert_eq!(verdict(clock_source, file, "tsc\n"), Ok);
+        assert_eq!(verdict(clock_source, file, "hpet\n"), Slow);
         assert_eq!(verdict(clock_source, file, "sundial\n"), Unknown);
     }
 }

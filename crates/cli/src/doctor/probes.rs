@@ -10,8 +10,12 @@ use super::{Check, files};
 pub(super) fn io_uring(root: &Path) -> Check {
     const NAME: &str = "io_uring";
     match probe::io_uring() {
-        Ok(features) => Check::good(NAME, features),
-        Err(reason) => Check::bad(NAME, reason, io_uring_advice(root)),
+        Ok(features) => Check::ok(NAME, features),
+        Err(reason) => Check::slow(
+            NAME,
+            format!("{reason}; Blitz uses epoll"),
+            io_uring_advice(root),
+        ),
     }
 }
 
@@ -19,8 +23,8 @@ pub(super) fn io_uring(root: &Path) -> Check {
 /// usual cause.
 fn io_uring_advice(root: &Path) -> &'static str {
     match files::read_number(root, "proc/sys/kernel/io_uring_disabled") {
-        Some(1 | 2) => "sysctl -w kernel.io_uring_disabled=0; Blitz uses epoll until then",
-        _ => "in a container: a seccomp profile that allows io_uring; Blitz uses epoll until then",
+        Some(1 | 2) => "sysctl -w kernel.io_uring_disabled=0",
+        _ => "in a container: a seccomp profile that allows io_uring",
     }
 }
 
@@ -28,8 +32,8 @@ fn io_uring_advice(root: &Path) -> &'static str {
 pub(super) fn epoll() -> Check {
     const NAME: &str = "epoll";
     match probe::epoll() {
-        Ok(()) => Check::good(NAME, "works"),
-        Err(reason) => Check::bad(NAME, reason, "raise nofile; Blitz cannot run without epoll"),
+        Ok(()) => Check::ok(NAME, "works"),
+        Err(reason) => Check::stop(NAME, reason, "raise nofile; Blitz cannot run without epoll"),
     }
 }
 
@@ -37,16 +41,16 @@ pub(super) fn epoll() -> Check {
 pub(super) fn reuseport() -> Check {
     const NAME: &str = "reuseport";
     match probe::reuseport() {
-        Ok(()) => Check::good(NAME, "each core has its own listener"),
-        Err(reason) => Check::bad(NAME, reason, "run with --cores 1"),
+        Ok(()) => Check::ok(NAME, "each core has its own listener"),
+        Err(reason) => Check::stop(NAME, reason, "run with --cores 1"),
     }
 }
 
-/// Whether one call can send many datagrams, for HTTP/3.
+/// Whether one call can send many datagrams. Only HTTP/3 would need it.
 pub(super) fn udp_gso() -> Check {
     const NAME: &str = "UDP GSO";
     match probe::udp_gso() {
-        Ok(()) => Check::good(NAME, "one call sends many datagrams"),
-        Err(reason) => Check::bad(NAME, reason, "use Linux 4.18 or newer"),
+        Ok(()) => Check::ok(NAME, "one call sends many datagrams"),
+        Err(reason) => Check::unknown(NAME, format!("{reason}; Blitz does not use it yet"), ""),
     }
 }

@@ -1,3 +1,5 @@
+use std::process::Command;
+
 use crate::{blitz, stdout};
 
 #[test]
@@ -23,11 +25,27 @@ fn doctor_prints_all_checks_and_no_colour_into_a_pipe() {
             rest.trim_start().starts_with(name).then_some(verdict)
         });
         assert!(
-            matches!(verdict, Some("good" | "bad" | "unknown")),
+            matches!(verdict, Some("ok" | "slow" | "stop" | "unknown")),
             "{name} in:\n{text}"
         );
     }
     assert!(!text.contains('\x1b'));
-    let any_bad = text.lines().any(|line| line.starts_with("bad"));
-    assert_eq!(output.status.code(), Some(i32::from(any_bad)));
+    let stops = text.lines().any(|line| line.starts_with("stop"));
+    assert_eq!(output.status.code(), Some(i32::from(stops)));
+}
+
+#[test]
+fn only_what_stops_blitz_is_a_failure() {
+    for (limit, verdict, code) in [(32, "stop", 1), (1000, "slow", 0)] {
+        let script = format!(
+            "ulimit -n {limit} && exec {} doctor",
+            env!("CARGO_BIN_EXE_blitz")
+        );
+        let output = Command::new("sh").args(["-c", &script]).output();
+        let output = output.expect("a shell");
+        let text = stdout(&output);
+        let line = format!("{verdict:<8} nofile");
+        assert!(text.contains(&line), "{text}");
+        assert_eq!(output.status.code(), Some(code), "{text}");
+    }
 }
