@@ -8,6 +8,7 @@ mod conflicts;
 mod constraints;
 mod development;
 mod doctor;
+mod heading;
 mod issue;
 mod listen;
 mod run;
@@ -21,18 +22,30 @@ use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  blitz                                        the built-in site on http://localhost:8080 and
-                                               https://localhost:8443
-  blitz run --to http://127.0.0.1:3000         a proxy in front of an application
-  blitz run --listen :80 --to /api=http://127.0.0.1:4000 --to http://127.0.0.1:3000
-                                               two applications; the longest prefix wins
-  blitz run --listen-tls :443 --cert site.pem --key site.key --listen :80 --redirect-https
-                                               HTTPS; clear-text requests are redirected to it
-  blitz run --listen unix:/run/blitz.sock      listen on a unix socket
-  blitz run --to http://127.0.0.1:3000 --trusted-proxies 10.0.0.0/8,192.0.2.7
-                                               trust the load balancers in front of Blitz
-  blitz cert --out certs dev.example           a certificate for development, with its CA
-  blitz doctor                                 check this machine
+  blitz
+      the built-in site on http://localhost:8080 and https://localhost:8443
+  blitz run --to http://127.0.0.1:3000
+      a proxy in front of an application
+  blitz run --listen :80 --to /api=http://127.0.0.1:4000 \\
+            --to http://127.0.0.1:3000
+      two applications; the longest prefix wins
+  blitz run --listen-tls :443 --cert site.pem --key site.key \\
+            --listen :80 --redirect-https
+      HTTPS; clear-text requests are redirected to it
+  blitz run --listen unix:/run/blitz.sock --to unix:/run/app.sock
+      unix sockets on both sides
+  blitz run --to h2c://127.0.0.1:50051
+      an HTTP/2 upstream without TLS, for example gRPC
+  blitz run --to http://127.0.0.1:3000 \\
+            --trusted-proxies 10.0.0.0/8,192.0.2.7
+      trust the load balancers in front of Blitz
+  blitz cert --out certs dev.example
+      a certificate for development, with its CA
+  blitz doctor
+      check this machine
+
+Signals: TERM and QUIT finish running requests, a second one drops them, as INT
+does; HUP reads certificates again and resolves the names of targets again.
 
 Exit codes: 0 success, 1 environment error or failure, 2 usage error.";
 
@@ -74,5 +87,28 @@ fn main() -> ExitCode {
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Version) => version::run(),
         Some(Command::Doctor) => doctor::run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_flag_of_run_has_a_heading() {
+        let arguments = Arguments::command();
+        let run = arguments.find_subcommand("run").expect("it exists");
+        for flag in run.get_arguments().filter(|flag| flag.get_id() != "help") {
+            assert!(flag.get_help_heading().is_some(), "{flag}");
+        }
+    }
+
+    #[test]
+    fn examples_fit_into_80_columns() {
+        for line in EXAMPLES.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use tracing_subscriber::prelude::*;
 use crate::conflicts::Listening;
 use crate::tls::{Tls, TlsArguments};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, conflicts, listen, tls};
+use crate::{announce, conflicts, heading, listen, tls};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -40,70 +40,84 @@ const CORES_MAX: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Address to listen on: ADDR:PORT, :PORT for every address, or unix:/path; with the prefix h2c://
-    /// for HTTP/2 only; may be repeated [default: 127.0.0.1:8080, and 127.0.0.1:8443 for HTTPS]
-    #[arg(long, value_name = "ADDR", value_parser = listen::parse_listener)]
+    /// Address to listen on: ADDR:PORT, :PORT or unix:/PATH; may be repeated [default: 127.0.0.1:8080,
+    /// and 127.0.0.1:8443 for HTTPS]
+    ///
+    /// :PORT means every address of this machine, and port 0 a free one. With the prefix h2c:// the
+    /// listener accepts HTTP/2 only.
+    #[arg(long, value_name = "ADDR", value_parser = listen::parse_listener, help_heading = heading::LISTENERS)]
     listen: Vec<ListenerConfig>,
 
     /// Address to listen on for HTTPS; may be repeated
-    #[arg(long, value_name = "ADDR", value_parser = listen::parse)]
+    #[arg(long, value_name = "ADDR", value_parser = listen::parse, help_heading = heading::LISTENERS)]
     listen_tls: Vec<Address>,
+
+    /// Redirect clear-text requests to HTTPS
+    ///
+    /// Paths below /.well-known/acme-challenge/ are not redirected.
+    #[arg(long, help_heading = heading::LISTENERS)]
+    redirect_https: bool,
+
+    /// Allow clear-text clients to switch to HTTP/2 with Upgrade: h2c
+    ///
+    /// RFC 9113 removed this switch. It never applies to trusted proxies, unix sockets and forwarded
+    /// requests. It is not safe behind a proxy that forwards Upgrade and adds no field: later requests
+    /// bypass its access rules.
+    #[arg(long, help_heading = heading::LISTENERS)]
+    h2c_upgrade: bool,
 
     #[command(flatten)]
     tls: TlsArguments,
 
-    /// Redirect clear-text requests to HTTPS, except /.well-known/acme-challenge/
-    #[arg(long)]
-    redirect_https: bool,
-
-    /// Send the client's certificate to upstreams: Client-Cert, Client-Cert-Chain (RFC 9440)
-    #[arg(long, requires = "client_ca")]
-    client_cert_header: bool,
-
-    /// Target of requests: URL, or PREFIX=URL for paths below PREFIX; may be repeated. URL is
-    /// http://HOST:PORT, https://HOST, h2c://HOST:PORT for HTTP/2, or unix:/PATH
-    #[arg(long, value_name = "[PREFIX=]URL", value_parser = target)]
+    /// Target of requests: URL, or PREFIX=URL for paths below PREFIX; may be repeated
+    ///
+    /// URL is http://HOST:PORT, https://HOST, h2c://HOST:PORT for HTTP/2, or unix:/PATH. The longest
+    /// matching prefix wins. A path in the URL replaces the prefix.
+    #[arg(long, value_name = "[PREFIX=]URL", value_parser = target, help_heading = heading::TARGETS)]
     to: Vec<Target>,
 
     #[command(flatten)]
     upstream_tls: UpstreamTlsArguments,
 
-    /// Proxies in front of this one whose X-Forwarded-* and Forwarded fields are trusted and extended;
-    /// those of other clients are replaced. CIDR is 10.0.0.0/8, a single address, or unix for all
-    /// clients of a unix socket; may be repeated [default: none]
-    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy)]
+    /// Proxies in front of this one, whose X-Forwarded-* and Forwarded fields are trusted; may be repeated
+    ///
+    /// CIDR is 10.0.0.0/8, a single address, or unix for all clients of a unix socket. Fields of trusted
+    /// proxies are extended, those of other clients are replaced [default: none]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy, help_heading = heading::FIELDS)]
     trusted_proxies: Vec<TrustedProxy>,
 
-    /// How long to keep a half-closed HTTP/1.1 client while no byte of its response is sent: 500ms, 1s,
-    /// 5m, 0 to cancel immediately, or forever
-    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s", allow_hyphen_values = true)]
+    /// Send the client's certificate to upstreams in Client-Cert (RFC 9440)
+    ///
+    /// The chain is sent in Client-Cert-Chain.
+    #[arg(long, requires = "client_ca", help_heading = heading::FIELDS)]
+    client_cert_header: bool,
+
+    /// How long to keep a half-closed HTTP/1.1 client while no byte of its response is sent
+    ///
+    /// Write 500ms, 1s, 5m, 0 to cancel immediately, or forever.
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     half_close_grace: Grace,
 
-    /// How long an HTTP/1.1 client that is still sending after its response may go on, so that it reads
-    /// the response: 500ms, 30s, or 0 to close immediately
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s", allow_hyphen_values = true)]
+    /// How long an HTTP/1.1 client may go on sending after its response, so that it reads the response
+    ///
+    /// Write 500ms, 30s, or 0 to close immediately.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     lingering_time: Duration,
 
     /// The longest silence within --lingering-time
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     lingering_timeout: Duration,
 
-    /// Allow clear-text clients to switch to HTTP/2 with Upgrade: h2c, which RFC 9113 removed; never
-    /// applies to trusted proxies, unix sockets and forwarded requests. Not safe behind a proxy that
-    /// forwards Upgrade and adds no field: later requests bypass its access rules
-    #[arg(long)]
-    h2c_upgrade: bool,
-
     /// Number of cores, with one thread each [default: all]
-    #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true, help_heading = heading::PROCESS)]
     cores: Option<usize>,
 
     /// I/O driver; auto chooses io_uring if the kernel allows it
-    #[arg(long, value_enum, default_value_t = Io::Auto)]
+    #[arg(long, value_enum, default_value_t = Io::Auto, help_heading = heading::PROCESS)]
     io: Io,
 
     /// Log level on standard error; debug logs the violated rule of each refused request
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Log::Info)]
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Log::Info, help_heading = heading::PROCESS)]
     log: Log,
 }
 

@@ -9,25 +9,28 @@ use blitz_http::{TlsConfigError, TlsSlot};
 use clap::{Args, ValueEnum};
 
 use crate::development::{self, Development};
+use crate::heading;
 
 #[derive(Debug, Args)]
 pub(crate) struct TlsArguments {
-    /// Certificate with its chain, in PEM, for all --listen-tls; may be repeated, each with its --key in
-    /// the same order. The client's server name selects one; the first is the default. HUP reads the
-    /// files again [default: a development certificate for localhost]
-    #[arg(long, value_name = "FILE")]
+    /// Certificate with its chain, in PEM; may be repeated, each with its --key [default: a development
+    /// certificate for localhost]
+    ///
+    /// The certificates are for all --listen-tls. The client's server name selects one; the first is the
+    /// default. HUP reads the files again.
+    #[arg(long, value_name = "FILE", help_heading = heading::CERTIFICATES)]
     cert: Vec<PathBuf>,
 
     /// Key of a certificate, in PEM; as many as --cert, in the same order
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::CERTIFICATES)]
     key: Vec<PathBuf>,
 
     /// Request client certificates, issued by an authority in this file (PEM)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::CERTIFICATES)]
     client_ca: Option<PathBuf>,
 
     /// Whether clients need a certificate [default: required]
-    #[arg(long, value_enum, value_name = "MODE", requires = "client_ca")]
+    #[arg(long, value_enum, value_name = "MODE", requires = "client_ca", help_heading = heading::CERTIFICATES)]
     client_auth: Option<ClientAuthMode>,
 }
 

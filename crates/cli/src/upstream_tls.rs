@@ -8,21 +8,25 @@ use blitz::serving::{Tick, ValidityWatch, unusable_reason};
 use blitz_http::{CaSet, Certificate, ClientTls, ClientTlsSlot, TlsConfigError};
 use clap::Args;
 
+use crate::heading;
 use crate::tls::message;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UpstreamTlsArguments {
-    /// Authorities (PEM) that are trusted for upstreams; HUP reads the file again
-    /// [default: the well-known ones]
-    #[arg(long, value_name = "FILE")]
+    /// Authorities (PEM) that are trusted for upstreams [default: the well-known ones]
+    ///
+    /// HUP reads the file again.
+    #[arg(long, value_name = "FILE", help_heading = heading::TARGETS)]
     upstream_ca: Option<PathBuf>,
 
-    /// Client certificate (PEM) for upstreams that request one; HUP reads the file again
-    #[arg(long, value_name = "FILE", requires = "upstream_key")]
+    /// Client certificate (PEM) for upstreams that request one
+    ///
+    /// HUP reads the file again.
+    #[arg(long, value_name = "FILE", requires = "upstream_key", help_heading = heading::TARGETS)]
     upstream_cert: Option<PathBuf>,
 
     /// Key of --upstream-cert, in PEM
-    #[arg(long, value_name = "FILE", requires = "upstream_cert")]
+    #[arg(long, value_name = "FILE", requires = "upstream_cert", help_heading = heading::TARGETS)]
     upstream_key: Option<PathBuf>,
 }
 

@@ -283,3 +283,22 @@ fn help_contains_examples() {
         assert!(stdout(&output).contains("--trusted-proxies 10.0.0.0/8"));
     }
 }
+
+#[test]
+fn the_short_help_is_a_summary_of_the_long_one() {
+    let help = |flag| stdout(&blitz(&["run", flag]));
+    let (short, long) = (help("-h"), help("--help"));
+    for text in [&short, &long] {
+        let headings = ["Listeners:", "Targets:", "Limits and timeouts:", "Process:"];
+        for heading in headings {
+            assert!(text.contains(heading), "no {heading} in: {text}");
+        }
+    }
+    let has_detail = |text: &str| {
+        let words: Vec<_> = text.split_whitespace().collect();
+        words
+            .join(" ")
+            .contains("The longest matching prefix wins.")
+    };
+    assert!(has_detail(&long) && !has_detail(&short), "{long}");
+}

@@ -178,8 +178,10 @@ scenarios! {
         while start.elapsed() < Duration::from_millis(2500) {
             assert_eq!(client.get("/").status, 502);
         }
-        // One look-up at the start and one after a second, each for both types of addresses.
-        assert_eq!(names.received(), 4);
+        // One look-up at the start and one after a second, each for both types of addresses. The third
+        // one is due two seconds later.
+        let received = names.received();
+        assert!(received == 4 || start.elapsed() > Duration::from_millis(2900), "{received}");
     }
 
     fn an_address_that_resets_connections_repeatedly_is_resolved_again(io) {
