@@ -254,8 +254,7 @@ impl Serving {
         // Cores may also end without a signal.
         const CHECK: Duration = Duration::from_secs(1);
         let (mut check, mut draining, mut interrupted, mut missing) = (CHECK, false, false, 0);
-        // timeout(1) and others send TERM to the process and to its group, which is one TERM.
-        let mut is_repeated = false;
+        let mut checks_while_draining = 0;
         loop {
             let ended = self.ended();
             if ended == self.cores.count() {
@@ -271,7 +270,9 @@ impl Serving {
                 );
             }
             let limit = match signals.wait(Some(check)).map_err(EndError::Failed)? {
-                Some(Signal::Terminate | Signal::Quit) if is_repeated => {
+                // timeout(1) and others send TERM to the process and to its group, which is one TERM.
+                // The first check may come at once.
+                Some(Signal::Terminate | Signal::Quit) if checks_while_draining > 1 => {
                     self.end_at_once(signals)?;
                     break;
                 }
@@ -287,7 +288,7 @@ impl Serving {
                 }
                 Some(Signal::User1 | Signal::User2) => continue,
                 None => {
-                    is_repeated = draining;
+                    checks_while_draining += u32::from(draining);
                     on_tick(Tick::Periodic);
                     continue;
                 }

@@ -129,6 +129,21 @@ fn a_second_term_drops_running_requests() {
     }
 }
 
+/// timeout(1) sends two, to the process and to its group.
+#[test]
+fn a_burst_of_term_is_one_signal() {
+    let drains = || {
+        let mut served = Served::start();
+        let mut client = slow_request(served.address, 300);
+        served.signals("TERM", 2);
+        let answer = client.rest();
+        assert_eq!(served.wait().0, Some(0));
+        answer.ends_with(b"waited 300 ms\n")
+    };
+    // The shell may pause for longer than a burst.
+    assert!((0..4).any(|_| drains()));
+}
+
 /// A server whose handler blocks its core.
 #[test]
 #[ignore = "it is the process that the next test starts"]
