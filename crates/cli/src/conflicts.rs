@@ -1,7 +1,10 @@
 //! Settings of `blitz run` that contradict each other, which are errors, or that are probably not
 //! meant, which are warnings. Nothing is bound before they are checked.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::FileTypeExt;
 use std::thread;
 
 use blitz_gateway::{Origin, Routes, Target};
@@ -68,7 +71,27 @@ pub(crate) fn warnings(
     }
     warnings.extend(overlaps(listeners));
     warnings.extend(loops(targets, listeners));
+    warnings.extend(targets.iter().filter_map(unusable_socket));
     warnings
+}
+
+/// A unix socket that cannot be connected to. The application may make it later.
+fn unusable_socket(target: &Target) -> Option<String> {
+    let Origin::Unix(path) = &target.origin else {
+        return None;
+    };
+    let (to, found) = (target.url(), fs::metadata(path));
+    match found {
+        Ok(found) if found.file_type().is_socket() => None,
+        Ok(_) => Some(format!("--to {to} is not a socket")),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some(format!(
+            "--to {to} cannot be reached: this user has no permission for a folder of the path"
+        )),
+        Err(_) => Some(format!(
+            "there is no socket at {}: requests get 502 until an application listens there",
+            path.display()
+        )),
+    }
 }
 
 /// Listeners that are a part of another one: the kernel prefers the more specific address.
@@ -137,8 +160,7 @@ fn is_reached_by(origin: &Origin, listener: &Address) -> bool {
     match origin {
         Origin::Ip(address) => to(*address),
         Origin::Localhost(port) => {
-            to((Ipv4Addr::LOCALHOST, *port).into())
-                || to((std::net::Ipv6Addr::LOCALHOST, *port).into())
+            to((Ipv4Addr::LOCALHOST, *port).into()) || to((Ipv6Addr::LOCALHOST, *port).into())
         }
         Origin::Unix(path) => matches!(listener, Address::Unix(listener) if **listener == *path),
         Origin::Name(..) => false,
@@ -235,5 +257,24 @@ mod tests {
             let found = loops(&targets, &listening(&addresses)).count();
             assert_eq!(found == 1, is_loop, "{target} {listener}");
         }
+    }
+
+    #[test]
+    fn a_missing_socket_and_a_file_in_its_place_are_named() {
+        let name = format!("blitz-conflicts-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let warning = |path: &std::path::Path| {
+            let target = format!("unix:{}", path.display()).parse().unwrap();
+            unusable_socket(&target)
+        };
+        let missing = folder.join("missing");
+        let text = format!("there is no socket at {}", missing.display());
+        assert!(warning(&missing).unwrap().starts_with(&text));
+        assert!(warning(&folder).unwrap().ends_with("is not a socket"));
+        let socket = folder.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert_eq!(warning(&socket), None);
+        fs::remove_dir_all(folder).unwrap();
     }
 }
