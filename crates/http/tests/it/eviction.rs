@@ -226,6 +226,27 @@ fn http2_connections_without_streams_are_told_to_go_away() {
     });
 }
 
+#[test]
+fn an_incomplete_header_section_does_not_protect_a_connection() {
+    on_each_driver(|io| {
+        let server = server(io);
+        let mut slow = Client::connect(server.address);
+        slow.get("/hello");
+        // HEADERS without END_HEADERS.
+        let begun = [0, 0, 1, 1, 1, 0, 0, 0, 3, 0x82];
+        (&slow.stream).write_all(&begun).expect("sends");
+        pause();
+        let mut idle = idle_clients(&server, SOCKETS_MAX - 1);
+        // CONTINUATION without END_HEADERS.
+        let more = [0, 0, 1, 9, 0, 0, 0, 0, 3, 0x84];
+        (&slow.stream).write_all(&more).expect("sends");
+        pause();
+        let _new = newcomer(&server);
+        slow.expect_end();
+        hello(&mut idle[0]);
+    });
+}
+
 fn ping(client: &Client) {
     let frame = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     (&client.stream).write_all(&frame).expect("sends");
