@@ -37,7 +37,8 @@ pub struct Counters {
     pub heads_refused: u64,
     /// Idle connections closed at their deadline.
     pub idle_timeouts: u64,
-    /// Idle client connections closed in favour of new ones, at the limit of sockets (rule 20).
+    /// Parked client connections closed in favour of new ones, at the limit of sockets (rule 20); those with
+    /// an incomplete head only count in the reactor's counters.
     pub evicted: u64,
     /// Request bodies below the minimum rate (408).
     pub body_timeouts: u64,

@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pub(crate) wheel: RefCell<Wheel>,
     pub(crate) tasks: RefCell<Tasks>,
     pub(crate) mailbox: Arc<Mailbox>,
-    /// With this many open sockets accepting is paused (rule 20).
+    /// With this many open sockets idle ones are evicted before others are accepted (rule 20).
     pub(crate) sockets_max: usize,
     pub(crate) lingering: Lingering,
     sockets: RefCell<SocketTable>,
@@ -299,10 +299,12 @@ impl Core {
 
     /// Resumes the sockets that were readable when they were parked, each at most once per turn.
     fn resume_waiting(&self) {
-        if self.sockets.borrow().is_eviction_due() {
+        let table = self.sockets.borrow();
+        let (waiting, is_eviction_due) = (table.resumes_waiting(), table.is_eviction_due());
+        drop(table);
+        if is_eviction_due {
             self.evict_idle();
         }
-        let waiting = self.sockets.borrow().resumes_waiting();
         for _ in 0..waiting {
             let action = self.sockets().next_parked_readable();
             self.guard(|| action.run());

@@ -22,8 +22,8 @@ pub struct Config {
     pub cores: usize,
     /// Whether each thread is pinned to a processor.
     pub pin: Pinning,
-    /// With this many sockets a core pauses accepting; 0 means 90 % of the descriptors that the process
-    /// may open, divided by the number of cores (rule 20).
+    /// With this many sockets a core evicts idle ones before it accepts; 0 means 90 % of the descriptors
+    /// that the process may open, divided by the number of cores (rule 20).
     pub sockets_max: usize,
     /// How long a connection that Blitz closes discards input (rule 16).
     pub lingering: Lingering,

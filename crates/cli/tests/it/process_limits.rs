@@ -104,7 +104,7 @@ fn at_a_low_limit_of_open_files_new_connections_replace_idle_ones() {
                 let start = Instant::now();
                 let client = server.get();
                 assert!(
-                    start.elapsed() < Duration::from_millis(500),
+                    start.elapsed() < Duration::from_secs(2),
                     "{:?}",
                     start.elapsed()
                 );

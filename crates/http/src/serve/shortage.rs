@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use blitz_reactor::{Cause, core_local};
 
-use crate::counters::{count, counters};
+use crate::counters::count;
 
 /// The time between two warnings of a core.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ fn warn(sockets_max: usize) {
         tracing::warn!(
             limit = sockets_max,
             core = blitz_reactor::core_index(),
-            evicted = counters().evicted,
+            evicted = blitz_reactor::counters().evicted,
             "a core has as many open sockets as it may: connections that have been idle longest are \
              closed in favour of new ones; raise the limit of open files: LimitNOFILE=65536 in the \
              unit, --ulimit nofile=65536 for a container, or ulimit -Hn 65536"

