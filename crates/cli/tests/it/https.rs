@@ -500,7 +500,7 @@ fn hup_applies_valid_files_to_upstreams_and_ignores_invalid_ones() {
     // A valid pair that the upstream does not trust.
     fs::copy(&other, &files[1]).unwrap();
     gateway.reload("were read again");
-    assert_eq!(status(), 502);
+    assert_eq!(status(), 502, "{}", gateway.log());
     fs::copy(&certificate, &files[1]).unwrap();
     fs::copy(&key, &files[2]).unwrap();
     gateway.reload("were read again");
