@@ -272,6 +272,27 @@ scenarios! {
         assert_eq!(proxy.counters().refused, 5);
     }
 
+    fn a_call_beyond_the_limit_whose_response_has_begun_ends_with_its_status(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, _)) = peer.next() {
+                peer.start(stream, &ResponseHead::new(Status::OK), BodyLength::Unknown);
+                peer.send(stream, b"early", false);
+                peer.until(stream, |request| request.reset.is_some());
+            }
+        });
+        let proxy = with_limit(io, &upstream.url);
+        let mut head = RequestHead::new(Method::Post, "/s/m");
+        head.set_authority("a");
+        head.fields.append(Name::ContentType, "application/grpc");
+        let mut client = h2(&proxy);
+        let stream = client.send_head(&head, BodyLength::Unknown);
+        client.send(stream, &[0; MAX], false);
+        client.until(stream, |answer| answer.content == b"early");
+        client.send(stream, &[0], false);
+        let trailers = client.answer(stream).trailers.unwrap();
+        assert_eq!(trailers.get_str("grpc-status"), Some("8"));
+    }
+
     fn content_that_is_sent_again_counts_once(io) {
         let upstream = Upstream::scripted(|number, peer| {
             let (_, body) = peer.request().unwrap();
