@@ -54,7 +54,7 @@ pub struct Limits {
     /// Bytes of a request body kept for one retry; beyond: no retry.
     pub replay_bytes_max: usize,
     /// Bytes of a request body that are read and discarded after its response. If the declared rest is
-    /// larger, an HTTP/1.1 response carries `Connection: close`, and an HTTP/2 stream is reset.
+    /// larger, an HTTP/1.1 response carries `Connection: close`, and an HTTP/2 stream gets no more credit.
     pub discard_bytes_max: usize,
     /// The same after an HTTP/1.1 response without `Connection: close`: a client that has written the
     /// whole body to its socket considers the connection reusable, and its next request would be lost.

@@ -15,6 +15,7 @@ use super::timeout;
 use super::web::{Encoder, Web};
 use crate::proxy_status::Failure;
 use crate::record::Ended;
+use crate::rejection::Rejection;
 use crate::translate::Translate;
 
 /// A request that is a call.
@@ -127,12 +128,22 @@ impl Call {
 
     /// Trailers that end a response whose upstream failed. gRPC-Web has none.
     pub(crate) fn failed_trailers(&self, failure: Failure) -> Option<Pooled<Fields>> {
+        let mut trailers = self.trailers(Code::of_failure(failure), failure.detail())?;
+        trailers.append(Name::ProxyStatus, failure.proxy_status());
+        Some(trailers)
+    }
+
+    /// Trailers that end a response whose request is rejected. gRPC-Web has none.
+    pub(crate) fn rejected_trailers(&self, rejection: Rejection) -> Option<Pooled<Fields>> {
+        self.trailers(Code::of_status(rejection.status()), rejection.detail())
+    }
+
+    fn trailers(&self, code: Code, message: &str) -> Option<Pooled<Fields>> {
         if self.dialect != Dialect::Grpc {
             return None;
         }
         let mut trailers = Pooled::<Fields>::take();
-        Code::of_failure(failure).write(failure.detail(), &mut trailers);
-        trailers.append(Name::ProxyStatus, failure.proxy_status());
+        code.write(message, &mut trailers);
         Some(trailers)
     }
 }

@@ -97,7 +97,14 @@ fn end_early(
     stop: Stop,
 ) -> Ended {
     let failure = match stop {
-        Stop::Upload(ended) => return ended,
+        Stop::Upload(ended) => {
+            if let (Ended::Rejected(rejection), Some(call)) = (&ended, request.kind.call())
+                && let (Some(to), true) = (download.to.take(), has_trailers)
+            {
+                end_with_status(call.rejected_trailers(*rejection), to);
+            }
+            return ended;
+        }
         Stop::Deadline => Failure::DeadlineExceeded,
         Stop::Download(error) => match ended_by(&error) {
             Ended::CutOff(failure) => failure,

@@ -349,8 +349,7 @@ impl Connection {
     /// Returns credit for `bytes` of a stream's [`Event::Data`] that were processed, so that the peer
     /// may send as many more (rule 4). The caller releases every byte, also after the end of the stream.
     pub fn release(&mut self, stream: StreamId, bytes: usize, out: &mut Vec<u8>) {
-        self.flow.release(bytes);
-        self.announce_credit(out);
+        self.release_unread(bytes, out);
         if let Some(stream) = self.streams.get_mut(stream.0) {
             stream.held = stream.held.saturating_sub(bytes as u32);
             let mut target = self.flow.stream_target(stream.grown);
@@ -362,6 +361,12 @@ impl Connection {
                 frame::write_window_update(stream.id, increment, out);
             }
         }
+    }
+
+    /// Returns credit to the connection alone: the peer may send no more on the stream.
+    pub fn release_unread(&mut self, bytes: usize, out: &mut Vec<u8>) {
+        self.flow.release(bytes);
+        self.announce_credit(out);
     }
 
     /// Whether received content that was not released has used up the connection's window.

@@ -56,11 +56,23 @@ impl<R: Role> Driver<R> {
             self.role.message_received();
         }
         if !is_wanted && bytes > 0 {
-            let (machine, out) = self.machine();
-            machine.release(stream, bytes, out);
+            self.discard_arrived(stream, bytes);
         }
         if self.stream(stream).is_some_and(|state| state.is_lingering) {
             R::data_after_response(self, stream, bytes, has_ended);
+        }
+    }
+
+    /// Content without a reader gives the peer credit for more, after the response up to a limit.
+    fn discard_arrived(&mut self, stream: StreamId, bytes: usize) {
+        let bytes_max = self.limits().discard_bytes_max as u64;
+        let is_excess = self.stream(stream).is_some_and(|state| {
+            state.is_lingering && state.exchange.receiving.pace.bytes > bytes_max
+        });
+        let (machine, out) = self.machine();
+        match is_excess {
+            true => machine.release_unread(bytes, out),
+            false => machine.release(stream, bytes, out),
         }
     }
 

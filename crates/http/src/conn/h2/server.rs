@@ -252,7 +252,8 @@ impl Driver<Server> {
     }
 
     /// The response is complete, the request is not: its rest is discarded for a moment, and then the
-    /// stream is reset with NO_ERROR (RFC 9113, section 8.1).
+    /// stream is reset with NO_ERROR (RFC 9113, section 8.1). A reset directly behind the response would
+    /// hide it from clients such as curl.
     fn linger(&mut self, stream: StreamId) {
         let until = blitz_reactor::now() + self.limits().discard_timeout;
         if let Some(state) = self.stream(stream) {
@@ -260,6 +261,8 @@ impl Driver<Server> {
                 state.exchange.receiving.body = Body::Unwanted;
             }
             state.is_lingering = true;
+            // From now on it counts what is discarded.
+            state.exchange.receiving.pace.bytes = 0;
             self.discard(stream);
             self.role.lingering.push_back((stream, until));
             // It has a deadline now.
@@ -376,17 +379,10 @@ impl Role for Server {
         bytes: usize,
         has_ended: bool,
     ) {
-        let bytes_max = driver.limits().discard_bytes_max;
-        let Some(state) = driver.stream(stream) else {
-            return;
-        };
-        let pace = &mut state.exchange.receiving.pace;
-        pace.bytes += bytes as u64;
-        let is_too_much = pace.bytes > bytes_max as u64;
         if has_ended {
             driver.close_stream(stream, None);
-        } else if is_too_much {
-            driver.close_stream(stream, Some(Code::NO_ERROR));
+        } else if let Some(state) = driver.stream(stream) {
+            state.exchange.receiving.pace.bytes += bytes as u64;
         }
     }
 
