@@ -49,9 +49,14 @@ pub(crate) fn parse_request(
         target,
         ..
     } = parts;
-    if let Err(kind) = target::parse_target(&mut head.target, method, method_text, target, host) {
-        parse_refused_target(head, section, kind)?;
+    match target::parse_target(&mut head.target, method, method_text, target, host) {
+        Ok(()) => finish_request(head, framing),
+        Err(kind) => parse_refused_target(head, section, kind),
     }
+}
+
+#[inline(always)]
+fn finish_request(head: &mut RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {
     apply_target_host(head, framing)?;
     request_facts(head, framing)
 }
@@ -62,7 +67,7 @@ fn parse_refused_target(
     head: &mut RequestHead,
     section: &SectionBuffer,
     refusal: ErrorKind,
-) -> Result<(), ErrorKind> {
+) -> Result<RequestFacts, ErrorKind> {
     let block = &head.fields.block;
     let line = &block[..section.first_line_end()];
     let parts = split_request_line(line)?;
@@ -78,7 +83,8 @@ fn parse_refused_target(
             } = parts;
             target::parse_unusual_target(&mut head.target, method, method_text, &encoded, host)
         })
-        .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))
+        .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
+    finish_request(head, section.framing())
 }
 
 fn request_facts(head: &RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {
