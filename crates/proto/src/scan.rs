@@ -92,11 +92,9 @@ pub(crate) fn common_in_path(chunk: &[u8; 16]) -> u32 {
 #[inline]
 pub(crate) fn common_in_query(chunk: &[u8; 16]) -> u32 {
     let bytes = u8x16::new(*chunk);
-    // `"` and `#` differ in one bit, as do `<` and `>`, `\` and `^`.
-    let upper = bytes | u8x16::splat(2);
+    // `"` and `#` differ in one bit; `<`, `>`, `\` and `^` in three, with no other byte of the range.
     let refused = (bytes | u8x16::splat(1)).simd_eq(u8x16::splat(b'#'))
-        | upper.simd_eq(u8x16::splat(b'>'))
-        | upper.simd_eq(u8x16::splat(b'^'))
+        | (bytes & u8x16::splat(!0x62)).simd_eq(u8x16::splat(0x1c))
         | bytes.simd_eq(u8x16::splat(b'`'));
     (is_up_to(bytes, b'!', b'z') & !refused).to_bitmask()
 }

@@ -4,7 +4,6 @@ use super::diagnose;
 use super::framing::Framing;
 use super::section::SectionBuffer;
 use crate::error::ErrorKind;
-use crate::message::target::parse_encoded_target;
 use crate::message::{
     BodyLength, Method, Name, RequestHead, ResponseHead, Status, TargetForm, Version,
     encode_refused, is_valid_value, target,
@@ -50,15 +49,42 @@ pub(crate) fn parse_request(
         target,
         ..
     } = parts;
-    target::parse_target(&mut head.target, method, method_text, target, host)
-        .or_else(|kind| {
-            let target_max = target.len() + section.first_line_max() - line.len();
-            let encoded = encode_refused(kind, target, target_max)?;
-            parse_encoded_target(&mut head.target, method, method_text, &encoded, host)
-        })
-        .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
+    match target::parse_target(&mut head.target, method, method_text, target, host) {
+        Ok(()) => finish_request(head, framing),
+        Err(kind) => parse_refused_target(head, section, kind),
+    }
+}
+
+#[inline(always)]
+fn finish_request(head: &mut RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {
     apply_target_host(head, framing)?;
     request_facts(head, framing)
+}
+
+/// Parses a target that was refused once more, with its raw bytes encoded.
+#[cold]
+fn parse_refused_target(
+    head: &mut RequestHead,
+    section: &SectionBuffer,
+    refusal: ErrorKind,
+) -> Result<RequestFacts, ErrorKind> {
+    let block = &head.fields.block;
+    let line = &block[..section.first_line_end()];
+    let parts = split_request_line(line)?;
+    let host = section.framing().host;
+    let host = host.map(|host| &block[host.start as usize..host.end as usize]);
+    let target_max = parts.target.len() + section.first_line_max() - line.len();
+    encode_refused(refusal, parts.target, target_max)
+        .and_then(|encoded| {
+            let RequestLine {
+                method,
+                method_text,
+                ..
+            } = parts;
+            target::parse_unusual_target(&mut head.target, method, method_text, &encoded, host)
+        })
+        .map_err(|kind| diagnose::request_line(line).unwrap_or(kind))?;
+    finish_request(head, section.framing())
 }
 
 fn request_facts(head: &RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {

@@ -16,16 +16,16 @@ pub(crate) fn parse_method_and_target(
     text: &[u8],
 ) -> Result<Method, ErrorKind> {
     let known = Method::parse(method);
-    parse_target(target, known, method, text, None).or_else(|kind| {
+    parse_unusual_target(target, known, method, text, None).or_else(|kind| {
         let encoded = encode_refused(kind, text, u32::MAX as usize)?;
-        parse_encoded_target(target, known, method, &encoded, None)
+        parse_unusual_target(target, known, method, &encoded, None)
     })?;
     Ok(known)
 }
 
 /// Fills `target` from the first two parts of a request line and, if present, the value of a valid
 /// `Host`. Bytes that need an escape are refused with [`ErrorKind::Target`].
-#[inline]
+#[inline(always)]
 pub(crate) fn parse_target(
     target: &mut RequestTarget,
     method: Method,
@@ -60,16 +60,16 @@ pub(crate) fn parse_target(
     parse_other_target(target, method, method_text, text.len())
 }
 
-/// The same for a target whose raw bytes were encoded.
+/// The same, out of line.
 #[cold]
-pub(crate) fn parse_encoded_target(
+pub(crate) fn parse_unusual_target(
     target: &mut RequestTarget,
     method: Method,
     method_text: &[u8],
-    encoded: &[u8],
+    text: &[u8],
     host: Option<&[u8]>,
 ) -> Result<(), ErrorKind> {
-    parse_target(target, method, method_text, encoded, host)
+    parse_target(target, method, method_text, text, host)
 }
 
 /// A target that is not in origin form, or has an unregistered method.
@@ -468,7 +468,10 @@ fn begins_with_query(text: &[u8], len: usize) -> bool {
     while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
         let common = (!scan::common_in_query(chunk)).trailing_zeros() as usize;
         at += common;
-        if common < 16 || at >= len {
+        if at >= len {
+            return true;
+        }
+        if common < 16 {
             break;
         }
     }
