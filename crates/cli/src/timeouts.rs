@@ -13,7 +13,7 @@ pub(crate) struct TimeoutArguments {
     /// How long to connect to an address of an upstream
     ///
     /// Write 500ms, 1s or 5m. A TLS handshake has 10s more.
-    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "4s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     timeout_connect: Duration,
 
     /// How long to wait for the head of an upstream's response after the request

@@ -14,7 +14,7 @@ use crate::trusted::TrustedProxies;
 pub struct Options {
     /// Limits and deadlines towards clients.
     pub limits: Limits,
-    /// Limits and deadlines towards upstreams: connecting 1 s, response head 60 s, silence within a
+    /// Limits and deadlines towards upstreams: connecting 4 s, response head 60 s, silence within a
     /// response body 60 s, idle in the pool 55 s. For gRPC calls 300 s without a byte in either
     /// direction (`stream_idle_timeout`) replace those for head and body, and for a body of type
     /// `text/event-stream` they replace that for the body.

@@ -166,7 +166,7 @@ pub struct Limits {
     pub connection_age_max: Duration,
     /// Time to connect to an address of an upstream, without the TLS handshake; beyond: the next address,
     /// or 504. Also the time to wait for the first result of its name, and for the SETTINGS that allow
-    /// WebSockets.
+    /// WebSockets. The default outlasts two lost SYNs, which the kernel sends again after 1 s and 3 s.
     pub connect_timeout: Duration,
 
     /// Time from the first byte of a connection, or from accepting it, to the end of its TLS
@@ -241,7 +241,7 @@ impl Default for Limits {
             upstream_waiting_max: 4_096,
             upstream_wait_timeout: Duration::from_secs(5),
             connection_age_max: Duration::from_secs(60 * 60),
-            connect_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(4),
 
             tls_handshake_timeout: Duration::from_secs(10),
             tls_handshake_bytes_max: 32 * KIB,

@@ -244,6 +244,8 @@ fn gateway(
     listen_tls: &Address,
 ) -> impl Fn() -> blitz_gateway::OnCore + use<> {
     let mut options = Options::default();
+    // The longest silence that the ledger allows contains one attempt to connect.
+    options.client.limits.connect_timeout = Duration::from_secs(1);
     options.limits.concurrent_streams_max = plan.limits.concurrent_streams_max;
     options.limits.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     // One stream must not take the window of all others.

@@ -16,7 +16,7 @@ use crate::rejection::Rejection;
 use crate::request::Request;
 use crate::service::GatewayService;
 
-/// Methods that are forwarded.
+/// Methods of RFC 9110 that are forwarded. Others are forwarded as well.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Seconds after which a client may try again when no upstream was available.

@@ -1,6 +1,7 @@
 //! The timeouts towards upstreams: what each of them covers, and what does not count.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use blitz_gateway::Options;
 use blitz_http::{BodyLength, IoChoice, Method, Name, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::StreamId;
 use blitz_testing::silent_address;
+use socket2::{Domain, Socket, Type};
 
 use crate::h2::{H2Upstream, h2};
 use crate::h2_peer::H2Peer;
@@ -135,6 +137,29 @@ scenarios! {
             assert_eq!(answer.status, 504);
             assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_timeout"));
         }
+    }
+
+    fn a_connection_whose_first_syn_is_lost_is_made(io) {
+        // A full queue drops the SYN, which the kernel sends again after a second.
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+            waiting.push(stream);
+        }
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            drop(waiting);
+            let listener = TcpListener::from(socket);
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(ok("late").as_bytes());
+            }
+        });
+        let proxy = Proxy::to(io, &[&format!("http://{address}")]);
+        assert_eq!(proxy.client().get("/").text(), "late");
     }
 
     fn the_tls_handshake_has_a_timeout_of_its_own(io) {
