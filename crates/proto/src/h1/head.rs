@@ -149,7 +149,7 @@ struct RequestLine<'l> {
     version: Version,
 }
 
-#[inline]
+#[inline(always)]
 fn split_request_line(line: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let malformed = || diagnose::request_line(line).unwrap_or(ErrorKind::RequestLine);
     let (rest, version) = line.split_last_chunk().ok_or_else(malformed)?;
