@@ -55,13 +55,14 @@ pub(crate) fn parse_request(
     }
 }
 
+/// Completes a head whose target was parsed.
 #[inline(always)]
 fn finish_request(head: &mut RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {
     apply_target_host(head, framing)?;
     request_facts(head, framing)
 }
 
-/// Parses a target that was refused once more, with its raw bytes encoded.
+/// Completes a head whose target was refused, with its raw bytes encoded.
 #[cold]
 fn parse_refused_target(
     head: &mut RequestHead,
