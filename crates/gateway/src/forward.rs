@@ -44,8 +44,7 @@ pub(crate) fn edit_request(
     scratch: &mut Vec<u8>,
 ) -> Result<(), NotForwarded> {
     let present = PresenceSet::of(&head.fields);
-    // RFC 8586, section 2: "If a CDN receives a request whose CDN-Loop header field contains the cdn-id
-    // it uses, it has likely looped".
+    // With our own identifier, the request has passed this gateway before (RFC 8586, section 2).
     if present.has(Name::CdnLoop) && client.loop_id.is_in(&head.fields) {
         return Err(NotForwarded::Loop);
     }

@@ -300,3 +300,26 @@ fn body_max_limits_the_content_of_requests() {
         assert_eq!(client.response().status, 413, "{path}");
     }
 }
+
+#[test]
+fn via_and_the_identifier_for_loops_are_flags() {
+    let upstream = Upstream::start(|request| {
+        let fields = request.fields.iter();
+        let value = |wanted: &str| {
+            let found = fields.clone().find(|(name, _)| name == wanted);
+            found.map_or("none", |(_, value)| value).to_owned()
+        };
+        answer(&format!("{} {}", value("via"), value("cdn-loop")))
+    });
+    for (flags, expected) in [
+        (&["--loop-id", "edge-1"][..], "none edge-1"),
+        (
+            &["--via", "--loop-id", "edge.example:8080"],
+            "1.1 blitz edge.example:8080",
+        ),
+    ] {
+        let to = ["--to", &upstream.url()];
+        let running = Running::start(&[&to, flags].concat());
+        assert_eq!(running.connect().get("/").text(), expected);
+    }
+}

@@ -35,7 +35,7 @@ pub(super) fn elements(fields: &Fields) -> Vec<Element<'_>> {
     elements
 }
 
-/// "Each parameter MUST NOT occur more than once per forwarded-element" (RFC 7239, section 4).
+/// An element; `None` if it is malformed, or has a parameter twice (RFC 7239, section 4).
 fn element(text: &[u8]) -> Option<Element<'_>> {
     let mut element = Element {
         text,

@@ -5,7 +5,7 @@ use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
 use crate::message::target::{self, PseudoHeaders};
 use crate::message::{
-    FieldLine, Fields, Method, Name, RequestHead, ResponseHead, Status, StoredName,
+    FieldLine, Fields, Method, Name, RequestHead, ResponseHead, Status, StoredName, encode_refused,
     parse_content_length,
 };
 use crate::priority::Priority;
@@ -28,7 +28,13 @@ pub(crate) fn request_head(
     let mut section = Section::new(OF_REQUESTS);
     head.fields.clear();
     section.collect(lines, &mut head.fields)?;
-    Ok(section.finish_request(limits, head))
+    // A loop, so that the parser has one caller and stays inlined.
+    loop {
+        match section.finish_request(limits, head) {
+            Err(refusal) if section.encode_path(refusal, &mut head.fields) => {}
+            finished => return Ok(finished),
+        }
+    }
 }
 
 /// Takes the lines of a response head; returns the length that it declares.
@@ -239,8 +245,7 @@ impl Section {
             return Err(ErrorKind::RequestLineTooLong);
         }
         let host = self.host.map(|host| host.value_in(&fields.block));
-        let path_max = limits.path_bytes_max - parts.method.len();
-        head.method = target::parse_pseudo_headers(&mut head.target, &parts, host, path_max)?;
+        head.method = target::parse_pseudo_headers(&mut head.target, &parts, host)?;
         if head.method == Method::Connect && self.content_length.is_some() {
             return Err(ErrorKind::ConnectWithContent);
         }
@@ -250,6 +255,18 @@ impl Section {
             expects_continue: self.expects_continue && has_content,
             priority: self.priority,
         })
+    }
+
+    /// Encodes the raw bytes of a path that was refused; `false` if it was refused for another reason.
+    #[cold]
+    fn encode_path(&mut self, refusal: ErrorKind, fields: &mut Fields) -> bool {
+        let path = self.value(Pseudo::Path, fields).unwrap_or(b"");
+        let Ok(encoded) = encode_refused(refusal, path, usize::MAX) else {
+            return false;
+        };
+        self.values[Pseudo::Path as usize] = (fields.block.len() as u32, encoded.len() as u32);
+        fields.block.extend_from_slice(&encoded);
+        true
     }
 
     fn finish_response(&self, head: &mut ResponseHead) -> Result<Option<u64>, ErrorKind> {

@@ -55,13 +55,14 @@ pub(crate) fn parse_request(
     }
 }
 
+/// Completes a head whose target was parsed.
 #[inline(always)]
 fn finish_request(head: &mut RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {
     apply_target_host(head, framing)?;
     request_facts(head, framing)
 }
 
-/// Parses a target that was refused once more, with its raw bytes encoded.
+/// Completes a head whose target was refused, with its raw bytes encoded.
 #[cold]
 fn parse_refused_target(
     head: &mut RequestHead,
@@ -149,7 +150,7 @@ struct RequestLine<'l> {
     version: Version,
 }
 
-#[inline]
+#[inline(always)]
 fn split_request_line(line: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let malformed = || diagnose::request_line(line).unwrap_or(ErrorKind::RequestLine);
     let (rest, version) = line.split_last_chunk().ok_or_else(malformed)?;

@@ -109,35 +109,8 @@ pub(crate) struct PseudoHeaders<'a> {
 }
 
 /// Fills `target` from pseudo-header fields and the value of `Host`, if present; returns the method.
-/// Bytes that clients send raw are encoded, up to `path_max` bytes of the path.
-#[inline]
-pub(crate) fn parse_pseudo_headers(
-    target: &mut RequestTarget,
-    parts: &PseudoHeaders<'_>,
-    host: Option<&[u8]>,
-    path_max: usize,
-) -> Result<Method, ErrorKind> {
-    parse_pseudo_headers_once(target, parts, host).or_else(|kind| {
-        let path = encode_refused(kind, parts.path.unwrap_or(b""), path_max)?;
-        parse_with_path(target, parts, &path, host)
-    })
-}
-
-/// The same with another path.
-#[cold]
-fn parse_with_path(
-    target: &mut RequestTarget,
-    parts: &PseudoHeaders<'_>,
-    path: &[u8],
-    host: Option<&[u8]>,
-) -> Result<Method, ErrorKind> {
-    let path = Some(path);
-    parse_pseudo_headers_once(target, &PseudoHeaders { path, ..*parts }, host)
-}
-
 /// Bytes that need an escape are refused with [`ErrorKind::Target`].
-#[inline]
-fn parse_pseudo_headers_once(
+pub(crate) fn parse_pseudo_headers(
     target: &mut RequestTarget,
     parts: &PseudoHeaders<'_>,
     host: Option<&[u8]>,
