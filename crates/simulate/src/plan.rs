@@ -651,5 +651,6 @@ fn conditions(random: &mut Random) -> Conditions {
         no_buffers: per_mille(random, 20),
         cancel_loses: per_mille(random, 500),
         accept_fails: per_mille(random, 50),
+        no_descriptors: 0,
     }
 }

@@ -236,21 +236,23 @@ impl Sim {
             if !network.has_backlog(number) {
                 break;
             }
-            let fails = network.happens(|conditions| conditions.accept_fails);
-            let result = match fails {
-                true => Err(libc::EMFILE),
-                false => match network.accept(number, None) {
+            let result = if network.happens(|conditions| conditions.accept_fails) {
+                Err(libc::ENOBUFS)
+            } else if network.happens(|conditions| conditions.no_descriptors) {
+                Err(libc::EMFILE)
+            } else {
+                match network.accept(number, None) {
                     Some(id) => Ok(handle(id.number)),
                     None => break,
-                },
+                }
             };
-            let more = result.is_ok();
+            let failed = result.is_err();
             self.reports.push_back(Event::Accepted {
                 listener: index,
                 result,
-                more,
+                more: !failed,
             });
-            if fails {
+            if failed {
                 drop(network);
                 self.stop_accepting(number);
                 return;

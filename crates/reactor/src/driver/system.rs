@@ -57,6 +57,11 @@ pub(crate) fn is_aborted_by_peer(error: i32) -> bool {
     matches!(error, libc::ECONNABORTED | libc::EINTR | libc::EPROTO)
 }
 
+/// Whether the process or the system has no descriptor left, so that closing one helps.
+pub(crate) fn is_out_of_descriptors(error: i32) -> bool {
+    matches!(error, libc::EMFILE | libc::ENFILE)
+}
+
 /// Whether accepting ended because it was cancelled, or because no connection is waiting.
 pub(crate) fn is_cancelled(error: i32) -> bool {
     matches!(error, libc::ECANCELED | libc::EAGAIN)

@@ -48,6 +48,15 @@ enum Demand {
 }
 
 impl Eviction {
+    /// A connection was accepted although no socket was evicted: it must not be evicted itself as the
+    /// next one that is idle.
+    #[inline]
+    pub(super) fn end_unmet_demand(&mut self) {
+        if self.demand == Demand::Unmet {
+            self.demand = Demand::None;
+        }
+    }
+
     /// Whether the next turn evicts.
     pub(super) fn is_due(&self) -> bool {
         matches!(self.demand, Demand::New(_))

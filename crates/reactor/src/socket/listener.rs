@@ -13,7 +13,7 @@ use super::table::Sockets;
 use super::{Address, Socket};
 use crate::core;
 use crate::driver::{self, Driver, Handle, UnixListener};
-use crate::timer::timeout;
+use crate::timer::{sleep, timeout};
 
 /// Most connections that are accepted ahead of [`Listener::accept`]; then accepting stops.
 const AHEAD_MAX: usize = 256;
@@ -80,6 +80,11 @@ impl Listener {
                 Accepted::Socket(socket) => return socket,
                 // The client has closed the connection before it was accepted.
                 Accepted::Failed(error) if driver::is_aborted_by_peer(error) => continue,
+                Accepted::Failed(error) if !driver::is_out_of_descriptors(error) => {
+                    core::with(|core| core.counters.accept_paused.add(1));
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
                 Accepted::Failed(_) | Accepted::NoRoom => {}
             }
             let since = core::with(|core| {
@@ -207,6 +212,7 @@ impl Sockets<'_> {
         match next {
             Some(Ok(handle)) => {
                 self.core.counters.accepted.add(1);
+                table.eviction.end_unmet_demand();
                 let key = self.adopt(handle);
                 self.arm_receive(key);
                 Poll::Ready(Accepted::Socket(Socket::new(key)))

@@ -1,6 +1,6 @@
 //! The simulated driver: the tests that all drivers share, and what only a simulation can show.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use blitz_reactor::simulation::{Conditions, Stop, World};
-use blitz_reactor::{Address, Listener, Socket, sleep, spawn, timeout, yield_now};
+use blitz_reactor::{Address, Cause, Listener, Resume, Socket, sleep, spawn, timeout, yield_now};
 
 /// Virtual time in which a test has to end.
 const TEST_MAX: Duration = Duration::from_secs(600);
@@ -38,6 +38,16 @@ pub(crate) fn run(seed: u64, conditions: Conditions, body: impl Future<Output = 
     assert_eq!(stop, Stop::Done);
 }
 
+/// Keeps the causes for which parked sockets are resumed.
+#[derive(Default)]
+struct Causes(RefCell<Vec<Cause>>);
+
+impl Resume for Causes {
+    fn resume(self: Rc<Self>, _: Socket, _: u64, cause: Cause) {
+        self.0.borrow_mut().push(cause);
+    }
+}
+
 fn address(port: u16) -> Address {
     Address::Tcp(([127, 0, 0, 1], port).into())
 }
@@ -53,6 +63,30 @@ fn an_address_is_taken_once() {
         drop(first);
         assert!(Listener::bind(&address(80)).is_ok());
     });
+}
+
+#[test]
+fn a_connection_that_is_accepted_after_a_lack_of_descriptors_is_not_evicted() {
+    let conditions = Conditions {
+        no_descriptors: 300,
+        ..Conditions::calm()
+    };
+    for seed in 1..=20 {
+        run(seed, conditions.clone(), async {
+            let causes = Rc::<Causes>::default();
+            let listener = Listener::bind(&address(80)).unwrap();
+            for _ in 0..10 {
+                let client = Socket::connect(&address(80)).await.unwrap();
+                let server = listener.accept().await;
+                server.park(causes.clone(), 0, Duration::from_secs(60));
+                sleep(Duration::from_millis(10)).await;
+                assert!(causes.0.borrow().is_empty(), "{:?}", causes.0.borrow());
+                drop(client);
+                sleep(Duration::from_millis(10)).await;
+                assert_eq!(causes.0.take().len(), 1, "it has ended");
+            }
+        });
+    }
 }
 
 #[test]

@@ -27,8 +27,11 @@ pub struct Conditions {
     pub no_buffers: u16,
     /// A cancelled operation completes nevertheless.
     pub cancel_loses: u16,
-    /// Accepting fails with `EMFILE`.
+    /// Accepting fails with `ENOBUFS`.
     pub accept_fails: u16,
+    /// Accepting fails with `EMFILE`, so that idle connections are evicted, even if their clients are
+    /// just sending.
+    pub no_descriptors: u16,
 }
 
 impl Conditions {
@@ -48,6 +51,7 @@ impl Conditions {
             no_buffers: 0,
             cancel_loses: 0,
             accept_fails: 0,
+            no_descriptors: 0,
         }
     }
 }
