@@ -485,7 +485,7 @@ fn hup_applies_valid_files_to_upstreams_and_ignores_invalid_ones() {
         client.response().status
     };
     assert_eq!(status(), 200);
-    gateway.reload("have not changed");
+    gateway.reload("for upstreams over TLS have not changed");
     // A key of another certificate.
     let stranger = Folder::new();
     let (other, other_key) = stranger.certificate("127.0.0.1");
@@ -499,11 +499,11 @@ fn hup_applies_valid_files_to_upstreams_and_ignores_invalid_ones() {
     assert_eq!(status(), 200);
     // A valid pair that the upstream does not trust.
     fs::copy(&other, &files[1]).unwrap();
-    gateway.reload("were read again");
-    assert_eq!(status(), 502, "{}", gateway.log());
+    gateway.reload("for upstreams over TLS were read again");
+    assert_eq!(status(), 502);
     fs::copy(&certificate, &files[1]).unwrap();
     fs::copy(&key, &files[2]).unwrap();
-    gateway.reload("were read again");
+    gateway.reload("for upstreams over TLS were read again");
     assert_eq!(status(), 200);
 }
 
