@@ -49,7 +49,7 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
     let failures = Failure::ALL
         .iter()
         .map(|&failure| (failure.token(), gateway.failed(failure)));
-    let refusals = http.refused.iter().copied();
+    let refusals = http.refused.iter().chain(&http.tls.failures).copied();
     let others = [
         ("rejected", gateway.refused),
         ("misdirected", gateway.misdirected),

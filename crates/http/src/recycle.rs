@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
-use blitz_proto::{Fields, Limits, Name, RequestHead, ResponseHead, Status};
+use blitz_proto::{Fields, Limits, Name, RequestHead, ResponseHead, Status, is_authority};
 use blitz_reactor::core_local;
 
 /// Maximum of values of one type that a core keeps, enough for that many concurrent requests.
@@ -143,7 +143,7 @@ impl Pooled<RequestHead> {
     }
 
     /// Frees the memory of a large head, except for what responses and logs still need: method, a
-    /// short path, `Accept` and `X-Request-Id`. A small head does not change.
+    /// short path and host, `Accept` and `X-Request-Id`. A small head does not change.
     #[inline]
     pub fn reduce(&mut self) {
         if !self.slot().charge.is_empty() {
@@ -153,7 +153,7 @@ impl Pooled<RequestHead> {
 
     #[cold]
     fn reduce_large(&mut self) {
-        /// The longest path that is kept.
+        /// The longest path and the longest host that are kept.
         const PATH_MAX: usize = 512;
         let mut left = Pooled::<RequestHead>::take();
         let path = match self.raw_path() {
@@ -163,6 +163,10 @@ impl Pooled<RequestHead> {
         match RequestHead::parse(self.method_str(), path) {
             Ok(head) => *left = head,
             Err(_) => left.method.clone_from(&self.method),
+        }
+        let is_kept = |host: &&str| host.len() <= PATH_MAX && is_authority(host.as_bytes());
+        if let Some(authority) = self.authority().filter(is_kept) {
+            left.set_authority(authority);
         }
         for name in [Name::Accept, Name::XRequestId] {
             for value in self.fields.get_all(name) {

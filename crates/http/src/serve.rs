@@ -311,14 +311,14 @@ impl<S: Service> Acceptor<S> {
 
     fn abort_all(&self) {
         let connections = self.connections.borrow();
-        tracing::debug!(
-            connections = connections.len(),
-            "aborted at the drain deadline"
-        );
         let tasks = connections
             .iter()
             .filter_map(|(_, connection)| connection.task);
         let tasks: Vec<_> = tasks.collect();
+        if !tasks.is_empty() {
+            let connections = tasks.len();
+            tracing::warn!(connections, "cut off at the end of the drain");
+        }
         drop(connections);
         // Each task's guard removes its connection from the table.
         tasks.into_iter().for_each(TaskKey::abort);

@@ -291,7 +291,10 @@ impl Serving {
                     self.end_at_once(signals)?;
                     break;
                 }
-                Some(Signal::Terminate | Signal::Quit) => drain_timeout,
+                Some(Signal::Terminate | Signal::Quit) => {
+                    tracing::info!("draining: running requests have {drain_timeout:?} to end");
+                    drain_timeout
+                }
                 Some(Signal::Interrupt) if interrupted => return Err(EndError::Interrupted),
                 Some(Signal::Interrupt) => {
                     interrupted = true;

@@ -102,3 +102,28 @@ fn a_log_that_nobody_reads_holds_no_request_up() {
         line_with(&lines, "/later");
     }
 }
+
+#[test]
+fn a_drain_that_cuts_requests_off_says_so() {
+    let flags = ["--timeout-drain", "100ms"];
+    let mut running = Running::start(&flags);
+    let lines = lines_of(running.stderr());
+    let mut client = Client::connect(running.address);
+    client.send("GET /delay?ms=60000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    // The request has arrived once a later one on another connection has its response.
+    assert_eq!(Client::connect(running.address).get("/hello").status, 200);
+    let kill = format!("kill -TERM {}", running.child.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &kill])
+            .status()
+            .unwrap()
+            .success()
+    );
+    line_with(&lines, "draining: running requests have 100ms to end");
+    let line = line_with(&lines, "cut off at the end of the drain");
+    assert!(
+        line.contains("WARN") && line.contains("connections=1"),
+        "{line}"
+    );
+}

@@ -17,7 +17,9 @@ const PATH_MAX: usize = 512;
 pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
     tracing::debug!(
         request_id = request_id(head),
+        client = record.client.remote.map(tracing::field::display),
         method = head.method_str(),
+        host = head.authority(),
         path = %path(head),
         status = record.status.map(Status::code),
         upstream = record.target.map(Target::url),
@@ -51,7 +53,9 @@ pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     };
     tracing::warn!(
         request_id = request_id(head),
+        client = record.client.remote.map(tracing::field::display),
         method = head.method_str(),
+        host = head.authority(),
         path = %path(head),
         status = record.status.map(Status::code),
         route = record.target.map(|target| target.prefix.to_string()),

@@ -412,6 +412,7 @@ scenarios! {
             assert!(timed_out || has_cause(*failure), "{id}: {line}");
             assert!(line.contains(&format!("upstream=\"{upstream}\"")), "{id}: {line}");
             assert!(line.contains("path=/x") && line.contains("phase="), "{id}: {line}");
+            assert!(line.contains("client=127.0.0.1:") && line.contains("host=\"a\""), "{id}: {line}");
         }
         let is_made = |failure: &&Failure| !CASES.iter().any(|(made, _)| made == *failure);
         let missing: Vec<_> = Failure::ALL.iter().filter(is_made).copied().collect();
