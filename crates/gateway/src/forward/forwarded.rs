@@ -11,10 +11,8 @@ use super::quoted::{is_closed, split};
 /// rather than of proxies.
 pub(super) const CHAIN_MAX: usize = 64;
 
-/// What a proxy wrote about a request that it received.
-pub(super) struct Element<'a> {
-    /// As it was received.
-    pub(super) text: &'a [u8],
+/// What a proxy wrote about a request that it received. Other parameters are not kept.
+pub(super) struct Element {
     /// The proxy's client; `None` if its address is hidden or unknown.
     pub(super) node: Option<IpAddr>,
     /// The host that the request named.
@@ -22,28 +20,28 @@ pub(super) struct Element<'a> {
     pub(super) scheme: Option<Scheme>,
 }
 
-/// The elements of all lines, the last [`CHAIN_MAX`]; none if there is a syntax error.
-pub(super) fn elements(fields: &Fields) -> Vec<Element<'_>> {
+/// The elements of all lines, the last [`CHAIN_MAX`]; none if there is a syntax error in these.
+pub(super) fn elements(fields: &Fields) -> Vec<Element> {
     let values = fields.get_all(Name::Forwarded);
     let texts = values.flat_map(|value| split(value, b','));
-    let texts: Vec<_> = texts.map(<[u8]>::trim_ascii).collect();
+    let texts = texts.map(<[u8]>::trim_ascii);
+    let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
     let is_valid = fields.get_all(Name::Forwarded).all(is_closed);
-    let texts = texts.iter().filter(|text| !text.is_empty());
-    let elements: Option<Vec<_>> = texts.map(|text| element(text)).collect();
-    let mut elements = elements.filter(|_| is_valid).unwrap_or_default();
-    elements.drain(..elements.len().saturating_sub(CHAIN_MAX));
-    elements
+    let last = texts[texts.len().saturating_sub(CHAIN_MAX)..].iter();
+    let elements: Option<Vec<_>> = last.map(|text| element(text)).collect();
+    elements.filter(|_| is_valid).unwrap_or_default()
 }
 
-/// An element; `None` if it is malformed, or has a parameter twice (RFC 7239, section 4).
-fn element(text: &[u8]) -> Option<Element<'_>> {
+/// An element; `None` if it is malformed, has an invalid host or scheme, or one of the parameters of
+/// RFC 7239, section 4, twice.
+fn element(text: &[u8]) -> Option<Element> {
+    const NAMES: [&str; 4] = ["for", "host", "proto", "by"];
     let mut element = Element {
-        text,
         node: None,
         host: None,
         scheme: None,
     };
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = [false; NAMES.len()];
     for pair in split(text, b';') {
         let pair = std::str::from_utf8(pair).ok()?.trim_ascii();
         if pair.is_empty() {
@@ -52,18 +50,20 @@ fn element(text: &[u8]) -> Option<Element<'_>> {
         let (name, value) = pair.split_once('=')?;
         let is_token =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        let is_repeated = seen.iter().any(|other| other.eq_ignore_ascii_case(name));
-        if name.is_empty() || !name.bytes().all(is_token) || is_repeated {
+        if name.is_empty() || !name.bytes().all(is_token) {
             return None;
         }
-        seen.push(name);
         let value = unquoted(value)?;
-        if name.eq_ignore_ascii_case("for") {
-            element.node = node(&value);
-        } else if name.eq_ignore_ascii_case("host") {
-            element.host = host(&value).map(str::to_owned);
-        } else if name.eq_ignore_ascii_case("proto") {
-            element.scheme = scheme(&value);
+        let known = NAMES.iter().position(|it| it.eq_ignore_ascii_case(name));
+        let Some(known) = known else { continue };
+        if std::mem::replace(&mut seen[known], true) {
+            return None;
+        }
+        match NAMES[known] {
+            "for" => element.node = node(&value),
+            "host" => element.host = Some(host(&value)?.to_owned()),
+            "proto" => element.scheme = Some(scheme(&value)?),
+            _ => {}
         }
     }
     Some(element)
@@ -97,8 +97,10 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The address of a node (RFC 7239, section 6), or of a member of `X-Forwarded-For`, without its port.
+/// The address of a node (RFC 7239, section 6), or of a member of `X-Forwarded-For`, without its port,
+/// which may be hidden (`_p`).
 pub(super) fn node(text: &str) -> Option<IpAddr> {
+    let text = text.split_once(":_").map_or(text, |(address, _)| address);
     let in_brackets = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
@@ -137,7 +139,7 @@ mod tests {
         for value in values {
             fields.append(Name::Forwarded, value);
         }
-        let facts = |element: Element<'_>| {
+        let facts = |element: Element| {
             let node = element.node.map(|ip| ip.to_string());
             (node, element.host, element.scheme.map(Scheme::as_str))
         };
@@ -168,8 +170,14 @@ mod tests {
                 &["for=[::ffff:192.0.2.1]"],
                 vec![(some("192.0.2.1"), None, None)],
             ),
+            (
+                &["for=\"192.0.2.1:_p\", for=\"[2001:db8::1]:_p\""],
+                vec![
+                    (some("192.0.2.1"), None, None),
+                    (some("2001:db8::1"), None, None),
+                ],
+            ),
             (&[";;proto=http;"], vec![(None, None, Some("http"))]),
-            (&["host=\"a b\";proto=ftp"], vec![(None, None, None)]),
             (
                 &["for=\"192.0.2.\\1\""],
                 vec![(some("192.0.2.1"), None, None)],
@@ -191,6 +199,9 @@ mod tests {
             "for=",
             "f r=a",
             "for=a b",
+            "host=\"a b\"",
+            "proto=ftp",
+            "for=192.0.2.1;host=\"evil.example#\"",
             "for=a, for=\"b",
             "for=\"a\\\"",
         ] {

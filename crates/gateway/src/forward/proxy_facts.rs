@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use blitz_http::{Fields, Name, Peer, RequestHead, Scheme};
+use blitz_http::{FieldName, Fields, Name, Peer, RequestHead, Scheme};
 
 use super::forwarded::{CHAIN_MAX, Element, elements, host, node, scheme};
 use super::forwarding_headers::{port_of, push_forwarded_for, push_ip};
@@ -61,7 +61,9 @@ pub(super) fn add_forwarding_of_proxy(
     trusted: &TrustedProxies,
 ) {
     let told = Told::read(&head.fields, trusted);
+    let client = told.client();
     let facts = told.facts(head, peer);
+    let scheme = facts.scheme.as_str().as_bytes();
     let addresses = told.addresses(peer);
     let forwarded = told.forwarded(head, peer, &facts);
     let fields = &mut head.fields;
@@ -72,6 +74,29 @@ pub(super) fn add_forwarding_of_proxy(
     fields.set(Name::XForwardedPort, facts.port.to_string());
     fields.set(Name::XForwardedHost, &facts.host);
     fields.set(Name::Forwarded, forwarded);
+    if let (Some(client), true) = (client, fields.contains(Name::XRealIp)) {
+        fields.set(Name::XRealIp, client.to_string());
+    }
+    fields.retain(|name, value| !tells_scheme(name) || is_https(value) == is_https(scheme));
+}
+
+fn is_https(value: &[u8]) -> bool {
+    let is = |text: &&[u8]| value.eq_ignore_ascii_case(text);
+    [&b"https"[..], b"wss", b"on", b"1"].iter().any(is)
+}
+
+/// Whether a field tells the scheme in yet another way. Proxies that do not know it pass on the
+/// client's.
+fn tells_scheme(name: FieldName<'_>) -> bool {
+    const NAMES: [&str; 5] = [
+        "x-forwarded-ssl",
+        "x-forwarded-scheme",
+        "x-forwarded-protocol",
+        "x-url-scheme",
+        "front-end-https",
+    ];
+    let is = |known: &&str| name.as_bytes().eq_ignore_ascii_case(known.as_bytes());
+    name.known() == Name::Other && NAMES.iter().any(|known| is(&known))
 }
 
 /// What the fields say.
@@ -79,7 +104,7 @@ struct Told<'a> {
     /// Members of `X-Forwarded-For`, as they are and as addresses.
     addresses: Vec<(&'a [u8], Option<IpAddr>)>,
     /// Elements of `Forwarded`, unless the other fields contradict them.
-    elements: Vec<Element<'a>>,
+    elements: Vec<Element>,
     /// Which element, or else which address, is that of the client.
     client: usize,
     scheme: Option<Scheme>,
@@ -113,7 +138,7 @@ impl<'a> Told<'a> {
     }
 
     /// Adds what `Forwarded` says, unless it contradicts the other fields.
-    fn add_elements(&mut self, elements: Vec<Element<'a>>, trusted: &TrustedProxies) {
+    fn add_elements(&mut self, elements: Vec<Element>, trusted: &TrustedProxies) {
         if elements.is_empty() {
             return;
         }
@@ -146,6 +171,14 @@ impl<'a> Told<'a> {
         let is_same_port =
             host.is_none() && port.is_none() || or_default(port) == or_default(port_number(other));
         is_same_name && is_same_port
+    }
+
+    /// The address of the client, if it is told.
+    fn client(&self) -> Option<IpAddr> {
+        match self.elements.get(self.client) {
+            Some(element) => element.node,
+            None => self.addresses.get(self.client)?.1,
+        }
     }
 
     fn facts(&self, head: &RequestHead, peer: &Peer) -> ProxyFacts {
@@ -199,25 +232,25 @@ impl<'a> Told<'a> {
     /// Value of `Forwarded`.
     fn forwarded(&self, head: &RequestHead, peer: &Peer, facts: &ProxyFacts) -> Vec<u8> {
         let mut list = Vec::new();
-        for (at, element) in self.elements.iter().enumerate() {
-            list.extend_from_slice(element.text);
-            if at == self.client && element.host.is_none() {
+        let hops: Vec<_> = match self.elements.is_empty() {
+            true => self.addresses.iter().map(|&(_, it)| (it, None)).collect(),
+            false => self.elements.iter().map(|it| (it.node, Some(it))).collect(),
+        };
+        for (at, (node, element)) in hops.into_iter().enumerate() {
+            push_forwarded_for(&mut list, node);
+            // What is left of the client's address was written by the client.
+            if at == self.client {
                 push_host(&mut list, &facts.authority());
-            }
-            if at == self.client && element.scheme.is_none() {
                 push_proto(&mut list, facts.scheme);
+            } else if let Some(element) = element.filter(|_| at > self.client) {
+                if let Some(host) = &element.host {
+                    push_host(&mut list, host);
+                }
+                if let Some(scheme) = element.scheme {
+                    push_proto(&mut list, scheme);
+                }
             }
             list.extend_from_slice(b", ");
-        }
-        if self.elements.is_empty() {
-            for (at, (_, node)) in self.addresses.iter().enumerate() {
-                push_forwarded_for(&mut list, *node);
-                if at == self.client {
-                    push_host(&mut list, &facts.authority());
-                    push_proto(&mut list, facts.scheme);
-                }
-                list.extend_from_slice(b", ");
-            }
         }
         let is_only_element = list.is_empty();
         push_forwarded_for(

@@ -10,6 +10,9 @@ use super::{Ended, Record};
 use crate::proxy_status::Failure;
 use crate::target::Target;
 
+/// Longest method in a line.
+const METHOD_MAX: usize = 32;
+
 /// Longest path in a line.
 const PATH_MAX: usize = 512;
 
@@ -18,7 +21,7 @@ pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
     tracing::debug!(
         request_id = request_id(head),
         client = record.client.remote.map(tracing::field::display),
-        method = head.method_str(),
+        method = method(head),
         host = head.authority(),
         path = %path(head),
         status = record.status.map(Status::code),
@@ -54,7 +57,7 @@ pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     tracing::warn!(
         request_id = request_id(head),
         client = record.client.remote.map(tracing::field::display),
-        method = head.method_str(),
+        method = method(head),
         host = head.authority(),
         path = %path(head),
         status = record.status.map(Status::code),
@@ -108,6 +111,12 @@ fn phase(record: &Record<'_>) -> &'static str {
 /// Empty if the request was rejected before it had one.
 fn request_id(head: &RequestHead) -> &str {
     head.fields.get_str(Name::XRequestId).unwrap_or_default()
+}
+
+/// The method; the start of one that is longer than any that is registered.
+fn method(head: &RequestHead) -> &str {
+    let method = head.method_str();
+    method.get(..METHOD_MAX).unwrap_or(method)
 }
 
 /// The path without control characters.

@@ -109,6 +109,29 @@ fn connections_without_a_request_are_replaced_too() {
 }
 
 #[test]
+fn connections_that_owe_only_content_of_an_answered_request_are_replaced_too() {
+    on_each_driver(|io| {
+        let server = server(io);
+        let owing: Vec<Raw> = (0..SOCKETS_MAX)
+            .map(|_| {
+                let mut client = server.connect();
+                client.send("POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+                client.head();
+                client.expect("hello");
+                client
+            })
+            .collect();
+        let _newcomers: Vec<Raw> = (0..20).map(|_| newcomer(&server)).collect();
+        assert!(
+            server.counters().evicted >= 8,
+            "{}",
+            server.counters().evicted
+        );
+        drop(owing);
+    });
+}
+
+#[test]
 fn running_requests_are_never_evicted() {
     on_each_driver(|io| {
         let server = server(io);

@@ -95,7 +95,9 @@ fn forwarded_alone_is_also_sent_as_x_forwarded_fields() {
             "https",
             "shop.example:8443",
             "8443",
-            &format!("for=_hidden, {element}, {OWN}"),
+            &format!(
+                "for=unknown, for=\"[2001:db8::1]\";host=\"shop.example:8443\";proto=https, {OWN}"
+            ),
         ],
     );
 }
@@ -128,7 +130,7 @@ fn partial_facts_are_completed_by_what_is_known() {
             "https",
             "a",
             "443",
-            &format!("for=192.0.2.1;host=a;proto=https, {OWN}"),
+            &format!("for=192.0.2.1;host=\"a\";proto=https, {OWN}"),
         ],
     );
 }
@@ -212,6 +214,8 @@ fn x_forwarded_fields_win_over_a_forwarded_that_contradicts_them() {
         "for=unknown",
         "for=\"",
         "for=203.0.113.9;for=203.0.113.9",
+        "for=203.0.113.9;host=\"evil.example#\";proto=gopher",
+        "for=203.0.113.9;x=\";host=evil.example;y=\"",
         "garbage",
     ] {
         let told = [&honest[..], &[("Forwarded", spoofed)]].concat();
@@ -228,7 +232,8 @@ fn x_forwarded_fields_win_over_a_forwarded_that_contradicts_them() {
     }
     let same = "for=\"203.0.113.9:1\";proto=HTTP;host=\"SHOP.example:80\";by=_x";
     let told = [&honest[..], &[("Forwarded", same)]].concat();
-    assert_eq!(sent(&told).4, format!("{same}, {OWN}"), "it says the same");
+    let same = format!("for=203.0.113.9;host=\"shop.example\";proto=http, {OWN}");
+    assert_eq!(sent(&told).4, same);
 }
 
 #[test]
@@ -271,7 +276,10 @@ fn lists_are_read_from_the_right_up_to_the_client() {
             "http",
             "shop.example",
             "80",
-            &format!("{list}, {OWN}"),
+            &format!(
+                "for=6.6.6.6, for=203.0.113.9;host=\"shop.example\";proto=http, \
+                 for=10.0.0.3;host=\"inner\";proto=https, {OWN}"
+            ),
         ],
     );
     // All are trusted, and single values are those of the outermost proxy.
@@ -322,4 +330,34 @@ fn invalid_values_are_no_facts() {
 fn the_scheme_of_a_websocket_is_that_of_its_request() {
     assert_eq!(sent(&[("X-Forwarded-Proto", "wss")]).1, "https");
     assert_eq!(sent(&[("X-Forwarded-Proto", "WS")]).1, "http");
+}
+
+#[test]
+fn fields_that_tell_the_same_facts_in_another_way_agree_with_them() {
+    let mut head = RequestHead::new(blitz_http::Method::Get, "/");
+    for (name, value) in [
+        ("X-Forwarded-For", "6.6.6.6, 203.0.113.9"),
+        ("X-Forwarded-Proto", "http"),
+        ("X-Forwarded-Ssl", "on"),
+        ("X-Forwarded-Scheme", "http"),
+        ("Front-End-Https", "On"),
+        ("X-Real-IP", "6.6.6.6"),
+        ("X-Forwarded-Prefix", "/app"),
+    ] {
+        head.fields.append(name, value);
+    }
+    let peer = Peer {
+        remote: Some(([10, 0, 0, 1], 5000).into()),
+        listener: None,
+        scheme: Scheme::Http,
+        tls: None,
+    };
+    let trusted = ["10.0.0.0/8".parse().unwrap()].into_iter().collect();
+    add_forwarding_of_proxy(&mut head, &peer, &trusted);
+    let value = |name: &str| head.fields.get_str(name).map(str::to_owned);
+    assert_eq!(value("X-Real-IP").as_deref(), Some("203.0.113.9"));
+    assert_eq!(value("X-Forwarded-Ssl"), None);
+    assert_eq!(value("Front-End-Https"), None);
+    assert_eq!(value("X-Forwarded-Scheme").as_deref(), Some("http"));
+    assert_eq!(value("X-Forwarded-Prefix").as_deref(), Some("/app"));
 }

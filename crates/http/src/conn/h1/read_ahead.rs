@@ -71,7 +71,13 @@ impl Driver<Server> {
             match self.poll_receive(cx) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(false),
-                Poll::Pending => return self.exchange.timer.poll_due(due, cx).map(|()| false),
+                Poll::Pending => {
+                    // Its request has its response.
+                    if let Some(socket) = &self.socket {
+                        socket.await_request(false);
+                    }
+                    return self.exchange.timer.poll_due(due, cx).map(|()| false);
+                }
             }
         }
     }
