@@ -361,7 +361,12 @@ impl Running {
             if tick == Tick::Reload {
                 names.iter().for_each(|name| name.reload());
             }
-            summary.tick(Instant::now(), || counters_of(cores));
+            match tick {
+                Tick::Drain => summary.log(counters_of(cores)),
+                Tick::Reload | Tick::Periodic => {
+                    summary.tick(Instant::now(), || counters_of(cores));
+                }
+            }
             on_tick(tick);
         })
     }

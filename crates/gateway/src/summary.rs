@@ -31,16 +31,23 @@ impl Summary {
         now: Instant,
         read: impl FnOnce() -> (Counters, blitz_http::Counters),
     ) {
-        if self.interval.is_zero() || now < self.due {
-            return;
+        if !self.interval.is_zero() && now >= self.due {
+            self.due = now + self.interval;
+            self.log(read());
         }
-        self.due = now + self.interval;
-        let (gateway, http) = read();
+    }
+
+    /// Logs the line, unless nothing has changed since the last one or it is turned off.
+    pub(crate) fn log(&mut self, (gateway, http): (Counters, blitz_http::Counters)) {
         let counts = counts(&gateway, &http, blitz::log::dropped_lines());
-        if let Some(text) = changes(&self.last, &counts) {
-            tracing::info!("in the last {:?}: {text}", self.interval);
+        let text = changes(&self.last, &counts).filter(|_| !self.interval.is_zero());
+        let Some(text) = text else { return };
+        let dropped = blitz::log::dropped_lines();
+        tracing::info!("since the last summary: {text}");
+        // If this line was dropped, the next one has its counts.
+        if blitz::log::dropped_lines() == dropped {
+            self.last = counts;
         }
-        self.last = counts;
     }
 }
 

@@ -166,6 +166,7 @@ impl CertificateReloader {
                     self.change_keys(now);
                 }
             }
+            Tick::Drain => {}
         }
     }
 

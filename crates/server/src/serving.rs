@@ -205,6 +205,8 @@ pub enum Tick {
     Reload,
     /// No signal arrived for at most a second.
     Periodic,
+    /// A signal ends the service; its cores still run.
+    Drain,
 }
 
 impl Serving {
@@ -311,6 +313,9 @@ impl Serving {
                     continue;
                 }
             };
+            if !draining {
+                on_tick(&self.cores, Tick::Drain);
+            }
             (check, draining) = (CHECK_WHILE_DRAINING, true);
             self.drain(limit);
         }

@@ -35,6 +35,13 @@ impl Running {
         }
     }
 
+    /// Sends TERM.
+    fn terminate(&self) {
+        let kill = format!("kill -TERM {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(sent.success());
+    }
+
     fn stderr(&mut self) -> ChildStderr {
         self.child.stderr.take().unwrap()
     }
@@ -80,9 +87,23 @@ fn a_failure_is_logged_and_counted_in_the_summary() {
     assert_eq!(failed.status, 502);
     let line = line_with(&lines, failed.field("x-request-id").unwrap());
     assert!(line.contains(" WARN ") && line.contains(&to), "{line}");
-    let summary = line_with(&lines, "in the last 1s:");
+    let summary = line_with(&lines, "since the last summary:");
     assert!(summary.contains(" INFO "), "{summary}");
     assert!(summary.contains(" connection_refused=1 "), "{summary}");
+}
+
+#[test]
+fn failures_before_the_end_of_the_process_are_counted() {
+    let to = format!("http://{}", refusing_address());
+    let mut running = Running::start(&["--to", &to]);
+    let lines = lines_of(running.stderr());
+    let mut client = Client::connect(running.address);
+    for _ in 0..100 {
+        assert_eq!(client.get("/x").status, 502);
+    }
+    running.terminate();
+    let summary = line_with(&lines, "since the last summary:");
+    assert!(summary.contains(" connection_refused=100 "), "{summary}");
 }
 
 #[test]

@@ -180,7 +180,7 @@ scenarios! {
             (
                 &[("forwarded", "for=\"[2001:db8::1]\";proto=https;host=b")][..],
                 ["2001:db8::1, 127.0.0.1", "https", "b", "443",
-                    "for=\"[2001:db8::1]\";proto=https;host=b"],
+                    "for=\"[2001:db8::1]\";host=\"b\";proto=https"],
             ),
             (
                 &[("forwarded", "for=6.6.6.6;proto=https"), ("x-forwarded-for", "192.0.2.1")],

@@ -162,6 +162,26 @@ scenarios! {
         assert_eq!(proxy.client().get("/").text(), "late");
     }
 
+    fn an_upload_may_go_on_after_an_early_response_head(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.head();
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n");
+            if peer.exactly(1_000).is_some() {
+                peer.send("done");
+            }
+        });
+        let mut options = Options::default();
+        options.client.body_timeout = SHORT;
+        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
+        for _ in 0..10 {
+            thread::sleep(SHORT / 3);
+            client.send([b'x'; 100]);
+        }
+        assert_eq!(client.response().text(), "done");
+    }
+
     fn the_tls_handshake_has_a_timeout_of_its_own(io) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut options = Options::default();

@@ -174,6 +174,30 @@ fn poll_later_response_deadline<F: ClientFraming>(
     exchange.timer.poll_due(since + timeout, cx)
 }
 
+/// A server whose response began early may listen to the rest of the request.
+#[cold]
+fn poll_later_client_deadline<F: ClientFraming>(
+    framing: &mut F,
+    id: F::Id,
+    body_timeout: Duration,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let transmission = framing.transmission(id);
+    let awaits_content = transmission.unsent == 0 && framing.awaits_content(id);
+    let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
+        return Poll::Pending;
+    };
+    let Some(progress) = transmission.progress else {
+        return Poll::Ready(());
+    };
+    // The request's sender has its own deadline.
+    let timeout = match awaits_content {
+        true => body_timeout.max(limits.body_idle_timeout),
+        false => body_timeout,
+    };
+    exchange.timer.poll_due(progress + timeout, cx)
+}
+
 /// Ready when a server has been silent for too long within the content of its response, or slower
 /// than the minimum rate.
 pub(super) fn poll_client_deadline<F: ClientFraming>(
@@ -191,7 +215,10 @@ pub(super) fn poll_client_deadline<F: ClientFraming>(
     let pace = &exchange.receiving.pace;
     if !exchange.has_no_min_rate {
         let due = pace.response_due(body_timeout, limits);
-        return exchange.timer.poll_due(due, cx);
+        if exchange.timer.poll_due(due, cx).is_pending() {
+            return Poll::Pending;
+        }
+        return poll_later_client_deadline(framing, id, body_timeout, cx);
     }
     // The server may listen for as long as there is something to listen to.
     let timeout = limits.stream_idle_timeout;
