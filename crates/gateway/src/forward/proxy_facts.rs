@@ -96,7 +96,7 @@ fn tells_scheme(name: FieldName<'_>) -> bool {
         "front-end-https",
     ];
     let is = |known: &&str| name.as_bytes().eq_ignore_ascii_case(known.as_bytes());
-    name.known() == Name::Other && NAMES.iter().any(|known| is(known))
+    name.known() == Name::Other && NAMES.iter().any(is)
 }
 
 /// What the fields say.
