@@ -1,6 +1,5 @@
 //! Log lines of requests, made from their records.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -120,13 +119,12 @@ fn method(head: &RequestHead) -> &str {
 }
 
 /// The path without control characters.
-fn path(head: &RequestHead) -> impl fmt::Display {
+fn path(head: &RequestHead) -> String {
     let path = head.raw_path();
-    let shown = match path.get(..PATH_MAX) {
-        Some(start) if path.len() > PATH_MAX => Cow::Owned(format!("{start}...")),
-        _ => Cow::Borrowed(path),
-    };
-    shown.escape_debug().to_string()
+    match path.get(..PATH_MAX) {
+        Some(start) if path.len() > PATH_MAX => format!("{}...", start.escape_debug()),
+        _ => path.escape_debug().to_string(),
+    }
 }
 
 fn address(upstream: &Upstream) -> String {

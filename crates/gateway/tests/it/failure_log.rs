@@ -438,6 +438,16 @@ scenarios! {
         let refused = client.response();
         let line = line_of("DEBUG", refused.field("x-request-id").unwrap());
         assert!(line.contains("cause=\"host-repeated\""), "{line}");
+        let mut head = RequestHead::new(Method::Get, "/");
+        head.set_authority("a");
+        head.fields.append("x-long", "~".repeat(70 << 10));
+        let mut client = h2(&proxy);
+        let stream = client.send_head(&head, BodyLength::Empty);
+        let answer = client.answer(stream);
+        assert_eq!(answer.status, Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE));
+        assert!(answer.content.is_empty() && answer.fields.get("content-type").is_none());
+        let line = line_of("DEBUG", answer.fields.get_str("x-request-id").unwrap());
+        assert!(line.contains("cause=\"head-too-large\""), "{line}");
     }
 
     fn a_slow_upload_has_a_line(io) {
@@ -463,22 +473,30 @@ scenarios! {
         assert!(line.contains(&upstream), "{line}");
     }
 
-    fn a_tunnel_that_is_cut_off_has_a_line(io) {
+    fn the_end_of_a_tunnel_has_a_line(io) {
         keep_lines();
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
             peer.send(
-                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n",
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Accept: s3pPLBMiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
             );
-            peer.exactly(1);
+            peer.send("bye");
         });
-        let mut options = Options::default();
-        options.client.limits.stream_idle_timeout = Duration::from_millis(50);
-        options.limits.stream_idle_timeout = Duration::from_millis(50);
-        let proxy = Proxy::with(io, &[&upstream.url()], options);
+        let proxy = Proxy::to(io, &[&upstream.url()]);
         let id = format!("tunnel-{io:?}");
-        send(&proxy, "GET", "Upgrade: chat\r\nConnection: upgrade\r\n", &id);
-        line_of(" ", &id);
+        let mut peer = proxy.peer();
+        peer.send(format!(
+            "GET /x HTTP/1.1\r\nHost: a\r\nX-Request-Id: {id}\r\nConnection: upgrade\r\n\
+             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        ));
+        assert!(peer.head().unwrap().line.contains(" 101 "));
+        assert_eq!(peer.exactly(3).unwrap(), b"bye");
+        drop(peer);
+        let line = line_of("DEBUG", &id);
+        assert!(line.contains("status=101") && line.contains("path=/x"), "{line}");
+        assert!(line.contains("response_bytes=3"), "{line}");
     }
 
     fn a_large_head_leaves_its_path_and_id(io) {

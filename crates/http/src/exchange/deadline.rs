@@ -146,18 +146,19 @@ pub(super) fn poll_response_deadline<F: ClientFraming>(
     if exchange.timer.poll_due(started + timeout, cx).is_pending() {
         return Poll::Pending;
     }
-    poll_later_response_deadline(framing, id, started, timeout, cx)
+    poll_later_deadline(framing, id, timeout, cx)
 }
 
-/// The server may have taken some of the request since it was begun, or wait for the rest of it.
+/// The server may have taken some of the request since it was begun, or wait for the rest of it, also
+/// if its response has begun.
 #[cold]
-fn poll_later_response_deadline<F: ClientFraming>(
+fn poll_later_deadline<F: ClientFraming>(
     framing: &mut F,
     id: F::Id,
-    started: Instant,
     timeout: Duration,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
+    let started = framing.started(id).unwrap_or_else(blitz_reactor::now);
     let transmission = framing.transmission(id);
     let awaits_content = transmission.unsent == 0 && framing.awaits_content(id);
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
@@ -172,30 +173,6 @@ fn poll_later_response_deadline<F: ClientFraming>(
         .progress
         .map_or(started, |progress| progress.max(started));
     exchange.timer.poll_due(since + timeout, cx)
-}
-
-/// A server whose response began early may listen to the rest of the request.
-#[cold]
-fn poll_later_client_deadline<F: ClientFraming>(
-    framing: &mut F,
-    id: F::Id,
-    body_timeout: Duration,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
-    let transmission = framing.transmission(id);
-    let awaits_content = transmission.unsent == 0 && framing.awaits_content(id);
-    let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
-        return Poll::Pending;
-    };
-    let Some(progress) = transmission.progress else {
-        return Poll::Ready(());
-    };
-    // The request's sender has its own deadline.
-    let timeout = match awaits_content {
-        true => body_timeout.max(limits.body_idle_timeout),
-        false => body_timeout,
-    };
-    exchange.timer.poll_due(progress + timeout, cx)
 }
 
 /// Ready when a server has been silent for too long within the content of its response, or slower
@@ -218,7 +195,7 @@ pub(super) fn poll_client_deadline<F: ClientFraming>(
         if exchange.timer.poll_due(due, cx).is_pending() {
             return Poll::Pending;
         }
-        return poll_later_client_deadline(framing, id, body_timeout, cx);
+        return poll_later_deadline(framing, id, body_timeout, cx);
     }
     // The server may listen for as long as there is something to listen to.
     let timeout = limits.stream_idle_timeout;

@@ -32,18 +32,22 @@ pub(crate) fn refuse<F: ServerFraming>(
     count_refused(refusal.rule);
     let peer = framing.remote();
     if framing.is_response_started(id) {
-        log(refusal, None, peer);
+        log_refusal(refusal, None, peer);
     } else {
         let options = Rc::clone(framing.options());
         let (mut head, content) = refusal_response(refusal, fields, as_problem, &options);
-        log(refusal, Some(&head), peer);
+        log_refusal(refusal, Some(&head), peer);
         framing.close_if_exclusive();
         send_response(framing, id, &mut head, content);
     }
 }
 
 /// Logs a refusal and its response, if there can be one. A status of 5xx is a warning.
-pub(super) fn log(refusal: Refusal, response: Option<&ResponseHead>, peer: Option<SocketAddr>) {
+pub(crate) fn log_refusal(
+    refusal: Refusal,
+    response: Option<&ResponseHead>,
+    peer: Option<SocketAddr>,
+) {
     static WARNINGS: LogLimit = LogLimit::new();
     let Refusal { status, rule } = refusal;
     let status = status.code();

@@ -22,10 +22,11 @@ use super::shortage::is_short;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused};
 use crate::date::http_date;
-use crate::error::Refusal;
+use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
     Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, ServerFraming,
-    ServerSide, Service, conclude, poll_outcome, refusal_of, refuse, send_response, wake,
+    ServerSide, Service, conclude, log_refusal, poll_outcome, refusal_of, refuse, send_response,
+    wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -290,9 +291,11 @@ impl Driver<Server> {
     /// last one. The response has no content, because the method is unknown.
     #[cold]
     fn refuse_lost_head(&mut self, stream: StreamId, refusal: Refusal) {
+        let options = Rc::clone(&self.shared.options);
+        let (mut head, _) = refusal_response(refusal, &Fields::new(), false, &options);
+        head.fields.remove(Name::ContentType);
         count_refused(refusal.rule);
-        tracing::debug!(rule = refusal.rule, peer = ?self.role.peer.remote, "refused");
-        let mut head = Pooled::response(refusal.status);
+        log_refusal(refusal, Some(&head), self.role.peer.remote);
         send_response(self, stream, &mut head, Chunk::from(""));
         self.close_stream(stream, Some(Code::NO_ERROR));
         let (machine, out) = self.machine();
