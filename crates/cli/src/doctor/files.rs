@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 
 use super::Check;
 
 /// With a lower limit of open files a gateway reaches the limit before the machine is busy.
 const NOFILE_GOOD: u64 = 16_384;
-/// With a lower limit the files of the cores and of the listeners leave almost nothing.
-const NOFILE_NEEDED: u64 = 64;
+/// Files that each core has open, with one listener and one connection.
+const FILES_PER_CORE: u64 = 6;
 /// The memory that the rings and buffers of one core may lock.
 const MEMLOCK_GOOD_BYTES: u64 = 8 << 20;
 /// The kernel's default since Linux 5.4; older defaults (128) drop connections in a burst.
@@ -17,6 +18,11 @@ const BACKLOG_GOOD: u64 = 4096;
 /// The limit of open files, and so of connections, of a process. Blitz raises the soft limit to the
 /// hard one.
 pub(super) fn nofile(root: &Path) -> Check {
+    let cores = thread::available_parallelism().map_or(1, Into::into);
+    nofile_for(cores, root)
+}
+
+fn nofile_for(cores: usize, root: &Path) -> Check {
     const NAME: &str = "nofile";
     const ADVICE: &str = "LimitNOFILE=65536 in the unit, or --ulimit nofile=65536 of a container";
     match process_limit(root, "Max open files") {
@@ -25,9 +31,9 @@ pub(super) fn nofile(root: &Path) -> Check {
         Some((_, Some(limit))) if limit >= NOFILE_GOOD => {
             Check::ok(NAME, format!("{limit} open files"))
         }
-        Some((_, Some(limit))) if limit < NOFILE_NEEDED => Check::stop(
+        Some((_, Some(limit))) if limit < FILES_PER_CORE * cores as u64 => Check::stop(
             NAME,
-            format!("{limit} open files leave none for connections"),
+            format!("{limit} open files leave none for connections with {cores} cores"),
             ADVICE,
         ),
         Some((_, Some(limit))) => Check::slow(
@@ -232,9 +238,10 @@ mod tests {
         let limits = |hard: &str| {
             let header = "Limit Soft Hard Units\nMax cpu time unlimited unlimited seconds\n";
             let files = format!("{header}Max open files            32   {hard}   files\n");
-            verdict(nofile, "proc/self/limits", &files)
+            verdict(|root| nofile_for(2, root), "proc/self/limits", &files)
         };
-        assert_eq!(limits("32"), Stop);
+        assert_eq!(limits("11"), Stop);
+        assert_eq!(limits("12"), Slow);
         assert_eq!(limits("1024"), Slow);
         assert_eq!(limits("65536"), Ok);
         assert_eq!(limits("unlimited"), Ok);
