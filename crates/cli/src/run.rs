@@ -341,7 +341,7 @@ impl Listeners {
 }
 
 fn is_free(address: SocketAddr) -> bool {
-    let reserved = serving::reserve([Address::Tcp(address).into()]);
+    let reserved = serving::try_reserve([Address::Tcp(address).into()]);
     if let Err(error) = &reserved {
         tracing::warn!("no HTTPS: {error}; choose another port with --listen-tls ADDR");
     }

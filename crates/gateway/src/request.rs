@@ -1,6 +1,6 @@
 //! A request on its way to an upstream: the state that phases share.
 
-use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder};
+use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder, Upstream};
 
 use crate::proxy_status::Failure;
 use crate::record::{self, Ended, Record};
@@ -17,8 +17,8 @@ pub(crate) struct Request<'a> {
     pub(crate) responder: Option<Responder>,
     pub(crate) kind: RequestKind,
     pub(crate) tried: Tried,
-    /// Outcome of the last attempt to connect, if it failed.
-    pub(crate) connect_failure: Option<Failure>,
+    /// The failure to connect that is reported if no other address can be connected to, and its address.
+    pub(crate) connect_failure: Option<(Failure, Upstream)>,
     pub(crate) record: Record<'a>,
 }
 

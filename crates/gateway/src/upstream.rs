@@ -1,6 +1,7 @@
 //! Upstreams: their addresses, and which one is used next.
 
 mod balancer;
+mod cooldown;
 mod resolve;
 
 pub(crate) use balancer::{Balancer, Connector, Pick, Tried};

@@ -82,16 +82,34 @@ impl From<Address> for ListenerConfig {
 }
 
 /// Checks that no other program listens on these addresses, and replaces port 0 by a free one. Call it
-/// once, before the cores [start].
+/// once, before the cores [start]. Waits for about a second while an address is in use, because a
+/// process that was killed may still be releasing it.
 ///
 /// # Errors
 /// [`StartError::Listen`] for the first address that cannot be listened on.
 pub fn reserve(
     configs: impl IntoIterator<Item = ListenerConfig>,
 ) -> Result<Vec<ListenerConfig>, StartError> {
+    reserve_each(configs, Listener::reserve)
+}
+
+/// [`reserve`] for addresses that the program can do without: it does not wait until one is released.
+///
+/// # Errors
+/// The same.
+pub fn try_reserve(
+    configs: impl IntoIterator<Item = ListenerConfig>,
+) -> Result<Vec<ListenerConfig>, StartError> {
+    reserve_each(configs, Listener::try_reserve)
+}
+
+fn reserve_each(
+    configs: impl IntoIterator<Item = ListenerConfig>,
+    reserve: fn(&Address) -> io::Result<Address>,
+) -> Result<Vec<ListenerConfig>, StartError> {
     let reserved = configs.into_iter().map(|config| {
         let address = &config.address;
-        match check_path(address).and_then(|()| Listener::reserve(address)) {
+        match check_path(address).and_then(|()| reserve(address)) {
             Ok(address) => Ok(ListenerConfig { address, ..config }),
             Err(error) => Err(StartError::Listen(config.address, error)),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blitz_http::{ClientError, Connection};
+use blitz_http::{ClientError, Connection, TlsError};
 
 use crate::proxy_status::Failure;
 use crate::record::Ended;
@@ -48,9 +48,12 @@ pub(super) async fn pick<S>(
 }
 
 /// A retry may go where the first attempt went, but not to an address that refused to connect.
-fn exhausted(request: &Request<'_>) -> Result<(), Ended> {
-    match request.connect_failure {
-        Some(failure) => Err(Ended::Failed(failure)),
+fn exhausted(request: &mut Request<'_>) -> Result<(), Ended> {
+    match request.connect_failure.take() {
+        Some((failure, upstream)) => {
+            request.record.upstream = Some(upstream);
+            Err(Ended::Failed(failure))
+        }
         None => Ok(()),
     }
 }
@@ -81,6 +84,7 @@ pub(super) async fn connect(
     match connected {
         Ok(connection) => {
             record.connected = Some(blitz_http::now());
+            route.balancer.connected(upstream);
             Ok(Some(connection))
         }
         Err(error @ (ClientError::Busy | ClientError::QueueFull)) => {
@@ -90,28 +94,46 @@ pub(super) async fn connect(
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             record.connect_failures = record.connect_failures.saturating_add(1);
-            if !matches!(error, ClientError::NoExtendedConnect) {
-                route.balancer.failed(upstream, blitz_http::now());
+            match error {
+                ClientError::NoExtendedConnect => route.balancer.connected(upstream),
+                _ => route
+                    .balancer
+                    .failed(upstream, is_slow(&error), blitz_http::now()),
             }
             let failure = Failure::of_connection(upstream.address(), &error);
-            request.connect_failure = Some(more_specific(request.connect_failure, failure));
+            let known = request.connect_failure.as_ref().map(|(known, _)| *known);
+            if is_reported(failure, known, request.tried.is_first(upstream)) {
+                request.connect_failure = Some((failure, upstream.clone()));
+            }
             Ok(None)
         }
     }
 }
 
-/// The failure to report of those at several addresses: the last, unless an earlier one was about
-/// TLS. An application often listens on one address of `localhost` only.
-fn more_specific(known: Option<Failure>, last: Failure) -> Failure {
-    let is_of_tls = |failure: &Failure| {
+/// Whether the failure takes time, because nothing answers.
+fn is_slow(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::ConnectTimedOut
+            | ClientError::Unreachable
+            | ClientError::TlsHandshake(TlsError::TimedOut)
+    )
+}
+
+/// Whether to report `failure` rather than the `known` one, if no address can be connected to. It is that
+/// at the first address: of `localhost` an operator expects 127.0.0.1. But a failure of TLS says more
+/// than others, because an application often listens on one address of `localhost` only.
+fn is_reported(failure: Failure, known: Option<Failure>, is_first_address: bool) -> bool {
+    let is_of_tls = |failure| {
         matches!(
             failure,
             Failure::TlsCertificateError | Failure::TlsAlertReceived | Failure::TlsProtocolError
         )
     };
-    match known.filter(is_of_tls) {
-        Some(known) if !is_of_tls(&last) => known,
-        _ => last,
+    match known {
+        None => true,
+        Some(known) if is_of_tls(known) == is_of_tls(failure) => is_first_address,
+        Some(_) => is_of_tls(failure),
     }
 }
 
@@ -120,18 +142,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tls_failure_is_reported_rather_than_a_later_refused_connection() {
-        let (tls, closed) = (Failure::TlsCertificateError, Failure::ConnectionRefused);
-        assert_eq!(more_specific(Some(tls), closed), tls);
-        assert_eq!(more_specific(Some(closed), tls), tls);
-        assert_eq!(
-            more_specific(Some(tls), Failure::TlsProtocolError),
-            Failure::TlsProtocolError
-        );
-        assert_eq!(
-            more_specific(Some(Failure::ConnectionTimeout), closed),
-            closed
-        );
-        assert_eq!(more_specific(None, closed), closed);
+    fn a_tls_failure_or_that_at_the_first_address_is_reported() {
+        let (tls, refused) = (Failure::TlsCertificateError, Failure::ConnectionRefused);
+        assert!(is_reported(refused, None, true));
+        assert!(!is_reported(refused, Some(refused), false));
+        assert!(is_reported(tls, Some(refused), false));
+        assert!(!is_reported(refused, Some(tls), false));
+        assert!(!is_reported(Failure::TlsProtocolError, Some(tls), false));
+        // A retry goes to the first address last.
+        assert!(!is_reported(refused, Some(tls), true));
+        assert!(is_reported(refused, Some(refused), true));
     }
 }

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{Address, Pool, Protocol, Upstream, UpstreamTls};
 
+use super::cooldown::Cooldowns;
 use super::resolve::{LookupResult, NameFailure, ResolvedName};
 
-/// How long an address is avoided after a failure to connect, while there are others.
-const COOLDOWN: Duration = Duration::from_secs(1);
 /// Addresses tried for one request.
 const TRIES_MAX: usize = 3;
 /// Connections to a name that end without a response, within [`RESETS_PERIOD`], after which the name is
@@ -27,9 +26,8 @@ pub(crate) struct Balancer {
     round_robin: Cell<u32>,
     /// Handles to the addresses used so far, so that no request has to look one up.
     upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
-    /// Addresses that failed lately, and the end of their cooldown. Never longer than the list of
-    /// addresses.
-    cooldowns: RefCell<Vec<(SocketAddr, Instant)>>,
+    /// Of the addresses above only, so there are never more.
+    cooldowns: RefCell<Cooldowns>,
     /// Number of connections that ended without a response, and since when they are counted.
     resets: Cell<Option<(u32, Instant)>>,
 }
@@ -73,6 +71,14 @@ impl Tried {
     /// The address of the first attempt, once.
     fn take_again(&mut self) -> Option<SocketAddr> {
         self.addresses[usize::from(self.again.take()?)]
+    }
+
+    /// Whether the request went to this address first.
+    pub(crate) fn is_first(&self, upstream: &Upstream) -> bool {
+        match *upstream.address() {
+            Address::Tcp(address) => self.addresses[0] == Some(address),
+            Address::Unix(_) => true,
+        }
     }
 
     /// Lets a retry go where the first attempt went, if no other address can be reached.
@@ -144,9 +150,19 @@ impl Balancer {
         }
     }
 
-    /// Notes that no connection to an address could be made.
+    /// Notes that a connection to an address was made or was there.
+    pub(crate) fn connected(&self, upstream: &Upstream) {
+        let mut cooldowns = self.cooldowns.borrow_mut();
+        if !cooldowns.is_empty()
+            && let Address::Tcp(address) = *upstream.address()
+        {
+            cooldowns.end(address);
+        }
+    }
+
+    /// Notes that no connection to an address could be made. `is_slow`: it took time to fail.
     #[cold]
-    pub(crate) fn failed(&self, upstream: &Upstream, now: Instant) {
+    pub(crate) fn failed(&self, upstream: &Upstream, is_slow: bool, now: Instant) {
         if let AddressSource::Name(name) = &self.source {
             name.refresh_after_failure();
         }
@@ -154,8 +170,7 @@ impl Balancer {
             return;
         };
         let mut cooldowns = self.cooldowns.borrow_mut();
-        cooldowns.retain(|&(other, until)| other != address && until > now);
-        cooldowns.push((address, now + COOLDOWN));
+        cooldowns.failed(address, is_slow, now);
     }
 
     /// Notes that a connection ended, or was silent for too long, before a response. If this is
@@ -194,24 +209,21 @@ impl Balancer {
         }) as usize;
         let in_turn = (0..all.len()).map(|offset| all[(first % all.len() + offset) % all.len()]);
         let mut left = in_turn.filter(|address| !tried.addresses.contains(&Some(*address)));
+        let mut cooldowns = self.cooldowns.borrow_mut();
         let healthy = left
             .clone()
-            .find(|address| !self.is_cooling_down(*address, now));
+            .find(|address| !cooldowns.contains(*address, now));
         if healthy.is_none() && tried.again.is_some() {
             return tried.take_again();
         }
         // Addresses in cooldown are used last, since all may have failed a moment ago.
         let address = healthy.or_else(|| left.next())?;
+        if healthy.is_some() {
+            cooldowns.picked(address, now);
+        }
         tried.addresses[usize::from(tried.count)] = Some(address);
         tried.count += 1;
         Some(address)
-    }
-
-    fn is_cooling_down(&self, address: SocketAddr, now: Instant) -> bool {
-        self.cooldowns
-            .borrow()
-            .iter()
-            .any(|&(other, until)| other == address && until > now)
     }
 
     fn upstream(&self, address: SocketAddr, all: &[SocketAddr]) -> Upstream {
@@ -221,6 +233,7 @@ impl Balancer {
         }
         // A new address came with a new result, so addresses that are not in it are dropped.
         upstreams.retain(|(known, _)| all.contains(known));
+        self.cooldowns.borrow_mut().retain(all);
         let upstream = self.connector.to(&Address::Tcp(address));
         upstreams.push((address, upstream.clone()));
         upstream
@@ -232,6 +245,7 @@ mod tests {
     use blitz_http::ClientOptions;
 
     use super::*;
+    use crate::upstream::cooldown::{COOLDOWN_MAX, COOLDOWN_MIN};
 
     fn plain() -> Connector {
         Connector {
@@ -243,6 +257,10 @@ mod tests {
 
     fn address(text: &str) -> SocketAddr {
         text.parse().unwrap()
+    }
+
+    fn upstream(text: &str) -> Upstream {
+        plain().to(&Address::Tcp(address(text)))
     }
 
     fn named(addresses: &[&str]) -> Balancer {
@@ -288,17 +306,16 @@ mod tests {
     fn an_address_that_failed_is_avoided_while_there_are_others() {
         let balancer = named(&["10.0.0.1:1", "10.0.0.2:1"]);
         let now = Instant::now();
-        let failed = |text| plain().to(&Address::Tcp(address(text)));
-        balancer.failed(&failed("10.0.0.1:1"), now);
+        balancer.failed(&upstream("10.0.0.1:1"), false, now);
         assert_eq!(picks(&balancer, now), ["10.0.0.2:1", "10.0.0.1:1"]);
         assert_eq!(picks(&balancer, now), ["10.0.0.2:1", "10.0.0.1:1"]);
-        balancer.failed(&failed("10.0.0.2:1"), now);
+        balancer.failed(&upstream("10.0.0.2:1"), false, now);
         assert_eq!(
             picks(&balancer, now).len(),
             2,
             "all cool down, so all are tried"
         );
-        let later = now + COOLDOWN;
+        let later = now + COOLDOWN_MIN;
         assert_eq!(
             picks(&balancer, later)[0],
             "10.0.0.2:1",
@@ -307,14 +324,68 @@ mod tests {
         assert_eq!(picks(&balancer, later)[0], "10.0.0.1:1");
     }
 
+    /// Of four requests that begin now, how many go to the address that does not answer.
+    fn probes(balancer: &Balancer, now: Instant) -> usize {
+        let is_probe = |_: &u8| {
+            let Pick::Upstream(picked) = balancer.pick(&mut Tried::default(), || now) else {
+                panic!("there is an address")
+            };
+            *picked.address() == Address::Tcp(address("10.0.0.1:1"))
+        };
+        (0..4).filter(is_probe).count()
+    }
+
+    #[test]
+    fn one_request_at_a_time_probes_an_address_that_did_not_answer() {
+        let balancer = named(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let silent = upstream("10.0.0.1:1");
+        let mut now = Instant::now();
+        assert_eq!(probes(&balancer, now), 2);
+        // Both began before the first failure.
+        for _ in 0..2 {
+            balancer.failed(&silent, true, now);
+        }
+        for cooldown in [1, 2, 4, 8, 16, 30, 30].map(Duration::from_secs) {
+            assert_eq!(probes(&balancer, now + cooldown / 2), 0);
+            now += cooldown;
+            assert_eq!(probes(&balancer, now), 1, "after {cooldown:?}");
+            now += Duration::from_secs(4);
+            assert_eq!(probes(&balancer, now), 0, "the probe is pending");
+            balancer.failed(&silent, true, now);
+        }
+        now += COOLDOWN_MAX;
+        assert_eq!(probes(&balancer, now), 1);
+        assert_eq!(
+            probes(&balancer, now + COOLDOWN_MAX),
+            1,
+            "a probe was dropped"
+        );
+        balancer.connected(&silent);
+        assert_eq!(probes(&balancer, now), 2);
+        balancer.failed(&silent, true, now);
+        assert_eq!(probes(&balancer, now + COOLDOWN_MIN), 1, "it begins again");
+    }
+
+    #[test]
+    fn the_cooldown_of_an_address_that_refuses_stays_short() {
+        let balancer = named(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let mut now = Instant::now();
+        balancer.failed(&upstream("10.0.0.1:1"), false, now);
+        for is_slow in [false, true, false, false] {
+            now += COOLDOWN_MAX;
+            assert_eq!(probes(&balancer, now), 1);
+            balancer.failed(&upstream("10.0.0.1:1"), is_slow, now);
+        }
+        assert_eq!(probes(&balancer, now + COOLDOWN_MIN), 1);
+    }
+
     #[test]
     fn localhost_keeps_the_address_family_that_answers() {
         let balancer = Balancer::localhost(plain(), 3000);
         let now = Instant::now();
         assert_eq!(picks(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
         assert_eq!(picks(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
-        let v4 = plain().to(&Address::Tcp(address("127.0.0.1:3000")));
-        balancer.failed(&v4, now);
+        balancer.failed(&upstream("127.0.0.1:3000"), false, now);
         assert_eq!(picks(&balancer, now), ["[::1]:3000", "127.0.0.1:3000"]);
     }
 
@@ -331,7 +402,7 @@ mod tests {
         let balancer = Balancer::localhost(plain(), 3000);
         let now = Instant::now();
         assert_eq!(sent_once(&balancer, now), ["[::1]:3000", "127.0.0.1:3000"]);
-        balancer.failed(&plain().to(&Address::Tcp(address("[::1]:3000"))), now);
+        balancer.failed(&upstream("[::1]:3000"), false, now);
         assert_eq!(sent_once(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
         let many = named(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"]);
         let picks = ["10.0.0.2:1", "10.0.0.3:1", "10.0.0.1:1"];

@@ -6,6 +6,7 @@
 //! not be connected to, and at once on a reload.
 
 mod lookup;
+mod query;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

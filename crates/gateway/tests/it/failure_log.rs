@@ -450,6 +450,17 @@ scenarios! {
         assert!(line.contains("cause=\"head-too-large\""), "{line}");
     }
 
+    fn localhost_without_a_listener_is_reported_as_ipv4(io) {
+        keep_lines();
+        let address = refusing_address();
+        let upstream = format!("http://localhost:{}", address.port());
+        let proxy = Proxy::to(io, &[&upstream]);
+        let id = format!("localhost-{io:?}");
+        send(&proxy, "GET", "", &id);
+        let line = line_of("WARN", &id);
+        assert!(line.contains(&format!("address=\"{address}\"")), "{line}");
+    }
+
     fn a_slow_upload_has_a_line(io) {
         keep_lines();
         let upstream = silent();

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ struct Answer {
     code: AtomicU8,
     /// In seconds.
     ttl: u8,
+    /// Queries of other types than A get no answer.
+    is_silent_otherwise: AtomicBool,
 }
 
 impl NameServer {
@@ -50,6 +52,7 @@ impl NameServer {
             octet: AtomicU8::new(octet),
             code: AtomicU8::new(0),
             ttl,
+            is_silent_otherwise: AtomicBool::new(false),
         });
         let received = Arc::new(AtomicUsize::new(0));
         let (answered, counted) = (Arc::clone(&answer), Arc::clone(&received));
@@ -57,7 +60,9 @@ impl NameServer {
             let mut query = [0; 512];
             while let Ok((length, client)) = socket.recv_from(&mut query) {
                 counted.fetch_add(1, Ordering::SeqCst);
-                let _ = socket.send_to(&answered.to(&query[..length]), client);
+                if let Some(answer) = answered.to(&query[..length]) {
+                    let _ = socket.send_to(&answer, client);
+                }
             }
         });
         NameServer {
@@ -89,11 +94,14 @@ impl NameServer {
 
 impl Answer {
     /// RFC 1035 section 4: the question, and for type A one record that refers to its name.
-    fn to(&self, query: &[u8]) -> Vec<u8> {
+    fn to(&self, query: &[u8]) -> Option<Vec<u8>> {
         let octet = self.octet.load(Ordering::SeqCst);
         let code = self.code.load(Ordering::SeqCst);
         let name_end = 12 + query[12..].iter().position(|&byte| byte == 0).unwrap() + 1;
         let is_a = query[name_end..name_end + 2] == [0, 1];
+        if !is_a && self.is_silent_otherwise.load(Ordering::SeqCst) {
+            return None;
+        }
         let has_record = octet != 0 && code == 0 && is_a;
         let mut answer = query[..2].to_vec();
         answer.extend([0x81, 0x80 + code, 0, 1]);
@@ -103,7 +111,7 @@ impl Answer {
             answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, self.ttl]);
             answer.extend([0, 4, 127, 0, 0, octet]);
         }
-        answer
+        Some(answer)
     }
 }
 
@@ -117,6 +125,16 @@ scenarios! {
         let upstream = Upstream::with_text("found");
         let proxy = Proxy::with(io, &[&target(&upstream)], names.options());
         assert_eq!(proxy.client().get("/").text(), "found");
+    }
+
+    fn an_ipv4_address_needs_no_answer_about_ipv6(io) {
+        let names = NameServer::start(1);
+        names.answer.is_silent_otherwise.store(true, Ordering::SeqCst);
+        let upstream = Upstream::with_text("found");
+        let proxy = Proxy::with(io, &[&target(&upstream)], names.options());
+        let start = Instant::now();
+        assert_eq!(proxy.client().get("/").text(), "found");
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     }
 
     fn a_new_address_is_used_when_the_ttl_expires(io) {

@@ -13,6 +13,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use self::process::run_on;
 use self::unix::unix_listener;
@@ -36,6 +38,12 @@ const BACKLOG: libc::c_int = 65_535;
 /// Bytes of an accepted connection that the kernel buffers beyond the peer's receive window. Without
 /// this limit the kernel buffers 4 MiB for a peer that does not read (`tcp_wmem`).
 const UNSENT_MAX: libc::c_int = 256 * 1024;
+
+/// The longest wait for an address in use. The kernel ends the operations of a ring after the process that
+/// was killed, up to 0.2 s later, and its listeners stay open until then.
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
+/// The time between two attempts to bind it.
+const RELEASE_CHECK: Duration = Duration::from_millis(50);
 
 /// A listener that a driver has opened.
 pub(crate) struct Listening {
@@ -137,8 +145,21 @@ pub(super) fn listen_for_core(address: &Address, nonblocking: bool) -> io::Resul
     })
 }
 
-/// Checks that no other socket listens on `address`, and replaces port 0 by a free one.
+/// [`try_reserve`], repeated for [`RELEASE_WAIT_MAX`] while the address is in use.
 pub(crate) fn reserve(address: &Address) -> io::Result<Address> {
+    let end = Instant::now() + RELEASE_WAIT_MAX;
+    loop {
+        match try_reserve(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                thread::sleep(RELEASE_CHECK);
+            }
+            reserved => return reserved,
+        }
+    }
+}
+
+/// Checks that no other socket listens on `address`, and replaces port 0 by a free one.
+pub(crate) fn try_reserve(address: &Address) -> io::Result<Address> {
     match address {
         Address::Tcp(_) => {
             let bound = local(listen(address, false, true)?.as_raw_fd())?;

@@ -37,12 +37,21 @@ pub struct Listener {
 
 impl Listener {
     /// Checks that no other socket listens on `address`, which `SO_REUSEPORT` would hide, and replaces
-    /// port 0 by a free one. Called once, before the cores bind.
+    /// port 0 by a free one. Called once, before the cores bind. Waits for about a second while the
+    /// address is in use: a process that was killed may still be releasing it.
     ///
     /// # Errors
     /// The error of `bind(2)`, in particular `AddrInUse`.
     pub fn reserve(address: &Address) -> io::Result<Address> {
         driver::reserve(address)
+    }
+
+    /// [`Listener::reserve`] without the wait.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn try_reserve(address: &Address) -> io::Result<Address> {
+        driver::try_reserve(address)
     }
 
     /// Binds and listens.

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::Waker;
+use std::thread;
 use std::time::Duration;
 
 use blitz_reactor::{
@@ -162,10 +163,15 @@ fn an_address_in_use_is_detected_despite_shared_ports() {
         unreachable!()
     };
     let taken = std::net::TcpListener::bind(address).unwrap();
-    let error = Listener::reserve(&address.into()).unwrap_err();
+    let error = Listener::try_reserve(&address.into()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
-    drop(taken);
+    // A process that was killed releases its rings, and with them its sockets, a little later.
+    let released = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(120));
+        drop(taken);
+    });
     assert!(Listener::reserve(&address.into()).is_ok());
+    released.join().unwrap();
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn a_service_runs_until_it_is_drained() {
 fn an_address_in_use_is_named() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let address = Address::Tcp(taken.local_addr().expect("bound"));
-    let error = serving::reserve([address.clone().into()]).expect_err("it is taken");
+    let error = serving::try_reserve([address.clone().into()]).expect_err("it is taken");
     assert!(
         matches!(&error, StartError::Listen(named, _) if ip(named) == ip(&address)),
         "{error}"

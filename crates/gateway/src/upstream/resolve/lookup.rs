@@ -4,14 +4,16 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hickory_resolver::TokioResolver;
+use hickory_resolver::Hosts;
 use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::op::{Query, ResponseCode};
+use hickory_resolver::proto::rr::{Name, Record, RecordType};
 use tokio::time::Instant;
+
+use super::query::query;
 
 /// Why a name has no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,37 +48,56 @@ pub(super) struct NotFound {
     pub(super) reason: String,
 }
 
-/// One query. Reads the hosts file and `resolv.conf` again, so that edits need no restart. `servers`
-/// replaces the name servers of `resolv.conf`.
+/// Looks `name` up, in the hosts file before any name server. Reads that file and `resolv.conf` again, so
+/// that edits need no restart. `servers` replaces the name servers of `resolv.conf`.
 pub(super) async fn look_up(
     name: &str,
     port: u16,
     servers: &[SocketAddr],
 ) -> Result<Found, NotFound> {
-    let (config, options) = settings(servers);
+    let hosts = Hosts::from_system().unwrap_or_default();
+    look_up_with(&hosts, settings(servers), name, port).await
+}
+
+async fn look_up_with(
+    hosts: &Hosts,
+    (config, options): (ResolverConfig, ResolverOpts),
+    name: &str,
+    port: u16,
+) -> Result<Found, NotFound> {
     let servers = Servers::of(&config);
-    let provider = TokioRuntimeProvider::default();
-    let resolver = TokioResolver::builder_with_config(config, provider)
-        .with_options(options)
-        .build()
-        .map_err(|error| servers.not_found(&error, Duration::ZERO))?;
     let start = Instant::now();
-    let found = resolver.lookup_ip(name).await;
-    let found = found.map_err(|error| servers.not_found(&error, start.elapsed()))?;
-    let addresses = found.iter().map(|ip| SocketAddr::new(ip, port));
-    let mut addresses: Vec<SocketAddr> = addresses.collect();
+    let records = match name.parse::<Name>() {
+        Ok(name) => match in_hosts(hosts, &name) {
+            records if records.is_empty() => query(name, config, options).await,
+            records => Ok(records),
+        },
+        Err(error) => Err(error.into()),
+    };
+    let records = records.map_err(|error| servers.not_found(&error, start.elapsed()))?;
+    found(&records, port).ok_or_else(|| servers.described(NameFailure::NoAddress, String::new()))
+}
+
+/// The records of both families. As in the C library, the hosts file applies to the name without the
+/// search list, and one line for it is enough.
+fn in_hosts(hosts: &Hosts, name: &Name) -> Vec<Record> {
+    let families = [RecordType::A, RecordType::AAAA];
+    let lookups = families
+        .into_iter()
+        .filter_map(|family| hosts.lookup_static_host(&Query::query(name.clone(), family)));
+    lookups.flat_map(|one| one.answers().to_vec()).collect()
+}
+
+/// `None` without an address.
+fn found(records: &[Record], port: u16) -> Option<Found> {
+    let ips = records.iter().filter_map(|record| record.data.ip_addr());
+    let mut addresses: Vec<SocketAddr> = ips.map(|ip| SocketAddr::new(ip, port)).collect();
     // Servers rotate their answers. In ascending order an unchanged set is equal.
     addresses.sort_unstable();
     addresses.dedup();
-    if addresses.is_empty() {
-        return Err(servers.described(NameFailure::NoAddress, String::new()));
-    }
-    let records = found.as_lookup().answers().iter();
-    let ttl = records.map(|record| record.ttl).min().unwrap_or_default();
-    Ok(Found {
-        addresses,
-        ttl: Duration::from_secs(ttl.into()),
-    })
+    let ttls = records.iter().map(|record| record.ttl);
+    let ttl = Duration::from_secs(ttls.min().unwrap_or_default().into());
+    (!addresses.is_empty()).then_some(Found { addresses, ttl })
 }
 
 /// The addresses of the name servers, for the log.
@@ -137,7 +158,7 @@ impl fmt::Display for Servers {
     }
 }
 
-fn failure(error: &NetError) -> NameFailure {
+pub(super) fn failure(error: &NetError) -> NameFailure {
     match error {
         NetError::Timeout => NameFailure::Timeout,
         NetError::Io(_) | NetError::NoConnections => NameFailure::Unreachable,
@@ -176,7 +197,8 @@ fn settings(servers: &[SocketAddr]) -> (ResolverConfig, ResolverOpts) {
             ResolverOpts::default(),
         )
     };
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    // It was read before.
+    options.use_hosts_file = ResolveHosts::Never;
     // Results are kept by the caller; a second cache would only delay the refresh.
     options.cache_size = 0;
     // The caller repeats a query that failed. Within one, datagrams are sent again.
@@ -218,15 +240,45 @@ mod tests {
     }
 
     #[test]
-    fn a_query_without_an_answer_ends_after_the_timeout_of_one_attempt() {
+    fn a_name_in_the_hosts_file_needs_no_name_server() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut hosts = Hosts::default();
+        let text = "10.0.0.5 app\n10.0.0.6 dual\nfd00::6 dual # both\n10.0.0.7 App.Corp.Example\n";
+        hosts.read_hosts_conf(text.as_bytes()).unwrap();
+        let addresses = |name: &str| {
+            let (config, options) = settings(&[silent.local_addr().unwrap()]);
+            let domain = "corp.example".parse().unwrap();
+            let servers = config.name_servers().to_vec();
+            let config = ResolverConfig::from_parts(None, vec![domain], servers);
+            let look_up = look_up_with(&hosts, (config, options), name, 80);
+            let limited = async { tokio::time::timeout(Duration::from_millis(50), look_up).await };
+            let found = block_on(limited);
+            found.ok().map(|found| found.unwrap().addresses)
+        };
+        let some = |texts: &[&str]| {
+            let all: Vec<SocketAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            Some(all)
+        };
+        assert_eq!(addresses("app"), some(&["10.0.0.5:80"]));
+        assert_eq!(addresses("dual"), some(&["10.0.0.6:80", "[fd00::6]:80"]));
+        assert_eq!(addresses("app.corp.example"), some(&["10.0.0.7:80"]));
+        assert_eq!(addresses("other"), None, "the name server is silent");
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
+        runtime.block_on(future)
+    }
+
+    #[test]
+    fn a_query_without_an_answer_ends_after_the_timeout_of_one_attempt() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         let look_up = look_up("app.internal.example", 80, std::slice::from_ref(&address));
-        let not_found = runtime.block_on(look_up).unwrap_err();
+        let not_found = block_on(look_up).unwrap_err();
         assert_eq!(not_found.failure, NameFailure::Timeout, "{not_found:?}");
         let reason = format!("the name server {address} did not answer within 5 s");
         assert_eq!(not_found.reason, reason);
