@@ -1,5 +1,11 @@
 //! The upstream of a request, and the path that it gets.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::thread;
+
+use socket2::{Domain, Socket, Type};
+
 use crate::support::{Proxy, Upstream, eventually, unix_upstream};
 
 scenarios! {
@@ -235,4 +241,38 @@ scenarios! {
         assert_eq!(client.get("/").text(), "over loopback");
         std::fs::remove_file(path).unwrap();
     }
+
+    fn localhost_returns_to_ipv4_once_it_answers(io) {
+        let v4 = bound(Domain::IPV4, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let port = v4.local_addr().unwrap().as_socket().unwrap().port();
+        let v6 = bound(Domain::IPV6, SocketAddr::from((Ipv6Addr::LOCALHOST, port)));
+        let proxy = Proxy::to(io, &[&format!("http://localhost:{port}")]);
+        let mut client = proxy.client();
+        serve(v6, "over IPv6");
+        assert_eq!(client.get("/").text(), "over IPv6");
+        serve(v4, "over IPv4");
+        eventually("IPv4 is tried again", || client.get("/").text() == "over IPv4");
+        assert_eq!(client.get("/").text(), "over IPv4");
+    }
+}
+
+/// A socket that refuses connections.
+fn bound(domain: Domain, address: SocketAddr) -> Socket {
+    let socket = Socket::new(domain, Type::STREAM, None).unwrap();
+    socket.bind(&address.into()).unwrap();
+    socket
+}
+
+/// Listens, and answers each request on a connection of its own.
+fn serve(socket: Socket, text: &'static str) {
+    socket.listen(16).unwrap();
+    let length = text.len();
+    let response =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}");
+    thread::spawn(move || {
+        for mut stream in TcpListener::from(socket).incoming().flatten() {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(response.as_bytes());
+        }
+    });
 }
