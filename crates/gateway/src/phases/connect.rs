@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blitz_http::{ClientError, Connection};
+use blitz_http::{ClientError, Connection, LocalShortage};
 
 use crate::proxy_status::Failure;
 use crate::record::Ended;
@@ -59,8 +59,8 @@ fn exhausted(request: &Request<'_>) -> Result<(), Ended> {
 /// tried. A retry never takes a pooled one: it may be as stale as the first.
 ///
 /// # Errors
-/// The upstream has as many connections and requests as it may have: with another address the
-/// client would only wait again.
+/// The upstream has as many connections and requests as it may have, or the gateway as many sockets:
+/// with another address the client would only wait again.
 pub(super) async fn connect(
     route: &Route,
     request: &mut Request<'_>,
@@ -83,14 +83,21 @@ pub(super) async fn connect(
             record.connected = Some(blitz_http::now());
             Ok(Some(connection))
         }
-        Err(error @ (ClientError::Busy | ClientError::QueueFull)) => {
-            tracing::debug!(address = ?upstream.address(), %error, "upstream is at its limit");
+        Err(
+            error @ (ClientError::Busy
+            | ClientError::QueueFull
+            | ClientError::LocalShortage(LocalShortage::Descriptors)),
+        ) => {
+            tracing::debug!(address = ?upstream.address(), %error, "at a limit of connections");
             Err(Ended::Failed(Failure::from(&error)))
         }
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             record.connect_failures = record.connect_failures.saturating_add(1);
-            if !matches!(error, ClientError::NoExtendedConnect) {
+            if !matches!(
+                error,
+                ClientError::NoExtendedConnect | ClientError::LocalShortage(_)
+            ) {
                 route.balancer.failed(upstream, blitz_http::now());
             }
             let failure = Failure::of_connection(upstream.address(), &error);
