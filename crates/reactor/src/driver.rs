@@ -35,9 +35,9 @@ pub(crate) use self::report::{Event, Received};
 pub use self::system::LocalShortage;
 pub(crate) use self::system::{
     EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener,
-    enlarge_descriptor_table, is_aborted_by_peer, is_cancelled, is_out_of_descriptors,
-    out_of_descriptors, pin_to, processors, raise_descriptor_limit, reserve, set_processors,
-    survives_io_uring, trim_heap,
+    check_descriptors, enlarge_descriptor_table, is_aborted_by_peer, is_cancelled,
+    is_out_of_descriptors, out_of_descriptors, pin_to, processors, raise_descriptor_limit, reserve,
+    set_processors, survives_io_uring, trim_heap,
 };
 pub(crate) use self::wait_policy::WaitPolicy;
 

@@ -23,7 +23,7 @@ pub(crate) use self::address::RawAddress;
 pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::{Mapping, trim_heap};
 pub(crate) use self::process::{
-    enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
+    check_descriptors, enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
 };
 pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors};
