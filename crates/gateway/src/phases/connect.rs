@@ -94,10 +94,7 @@ pub(super) async fn connect(
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             record.connect_failures = record.connect_failures.saturating_add(1);
-            if !matches!(
-                error,
-                ClientError::NoExtendedConnect | ClientError::LocalShortage(_)
-            ) {
+            if is_of_address(&error) {
                 route.balancer.failed(upstream, blitz_http::now());
             }
             let failure = Failure::of_connection(upstream.address(), &error);
@@ -105,6 +102,15 @@ pub(super) async fn connect(
             Ok(None)
         }
     }
+}
+
+/// Whether other requests should avoid the address. Its connections work if only this request needs
+/// another kind of them, or if this machine lacked a resource.
+fn is_of_address(error: &ClientError) -> bool {
+    !matches!(
+        error,
+        ClientError::NoExtendedConnect | ClientError::LocalShortage(_)
+    )
 }
 
 /// The failure to report of those at several addresses: the last, unless an earlier one was about
@@ -125,6 +131,14 @@ fn more_specific(known: Option<Failure>, last: Failure) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_not_avoided_because_this_machine_lacks_something() {
+        let lacks_ports = ClientError::LocalShortage(LocalShortage::Ports);
+        assert!(!is_of_address(&lacks_ports));
+        assert!(is_of_address(&ClientError::Refused));
+        assert!(is_of_address(&ClientError::ConnectTimedOut));
+    }
 
     #[test]
     fn a_tls_failure_is_reported_rather_than_a_later_refused_connection() {
