@@ -74,8 +74,21 @@ impl Limited {
             .collect()
     }
 
+    /// Drops running requests, and returns the complete log.
+    fn terminate(mut self) -> String {
+        let kill = format!("kill -INT {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("a shell").success());
+        self.child.wait().expect("it ends");
+        self.read_log()
+    }
+
     fn stop(mut self) -> String {
         self.child.kill().expect("it runs");
+        self.read_log()
+    }
+
+    fn read_log(&mut self) -> String {
         self.log
             .take()
             .expect("it is taken once")
@@ -190,7 +203,7 @@ fn without_an_idle_connection_requests_wait_for_descriptors_as_long_as_for_a_con
             response.contains("error=connection_limit_reached"),
             "{response}"
         );
-        let log = server.stop();
+        let log = server.terminate();
         let cause =
             "cause=\"the gateway has no free sockets: raise its limit of open files (nofile)\"";
         assert!(log.contains(cause), "{log}");
