@@ -26,7 +26,7 @@ pub use crate::certificates::{ValidityWatch, unusable_reason};
 const SOCKETS_FEW: usize = 1024;
 
 /// How to raise the limit of open files.
-const MORE_OPEN_FILES: &str = "LimitNOFILE=65536 in the unit, --ulimit nofile=65536 for a container, or \
+pub const MORE_OPEN_FILES: &str = "LimitNOFILE=65536 in the unit, --ulimit nofile=65536 for a container, or \
      ulimit -Hn 65536";
 
 /// The address and the protocols of a listener.

@@ -240,6 +240,10 @@ fn blitz_serves_with_the_open_files_that_it_starts_with() {
             let errors = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{open_files}: {errors}");
             assert!(errors.contains("open files"), "{open_files}: {errors}");
+            assert!(
+                !errors.contains("another address"),
+                "{open_files}: {errors}"
+            );
             failures += 1;
         }
         assert!((1..14).contains(&failures), "{failures} failures");
