@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blitz::serving::ListenerConfig;
-use blitz_http::Address;
+use blitz::serving::{ListenerConfig, MORE_OPEN_FILES};
+use blitz_http::{Address, LocalShortage};
 
 /// The longest path of a unix socket: the kernel has room for 108 bytes, including a NUL.
 const UNIX_PATH_MAX: usize = 107;
@@ -134,6 +134,9 @@ fn advice(value: &str) -> String {
 /// The message for an address that cannot be listened on.
 pub(crate) fn cannot_bind(flag: &str, address: &Address, cause: &io::Error) -> String {
     let (problem, fix) = match address {
+        _ if LocalShortage::of(cause, address) == Some(LocalShortage::Descriptors) => {
+            (cause.to_string(), MORE_OPEN_FILES.into())
+        }
         Address::Tcp(ip) => tcp_refusal(flag, *ip, cause),
         Address::Unix(_) => unix_refusal(cause),
     };

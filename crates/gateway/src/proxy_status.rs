@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 
-use blitz_http::{Address, ClientError, ErrorKind, Status, TlsError};
+use blitz_http::{Address, ClientError, ErrorKind, LocalShortage, Status, TlsError};
 
 use crate::upstream::NameFailure;
 
@@ -134,6 +134,12 @@ failures! {
     ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "all connections to the upstream are in use"
     /// Too many requests wait for a connection to the upstream.
     UpstreamQueueFull "connection_limit_reached" SERVICE_UNAVAILABLE "too many requests wait for the upstream"
+    /// The gateway has no descriptor for a connection, and none became free in time.
+    NoFreeSockets "connection_limit_reached" SERVICE_UNAVAILABLE "the gateway has no free sockets: raise its limit of open files (nofile)"
+    /// All local ports are in use towards the upstream's address.
+    NoFreePorts "connection_limit_reached" SERVICE_UNAVAILABLE "the gateway has no free ports for connections to the upstream: widen net.ipv4.ip_local_port_range"
+    /// The kernel of the gateway has no memory for a connection.
+    NoSocketMemory "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway's system has no memory for another connection"
     /// The request's head is larger than the upstream accepts.
     RequestHeadTooLarge "http_request_error" REQUEST_HEADER_FIELDS_TOO_LARGE "the header section is larger than the upstream accepts: max-header-list-size" ["details=\"max-header-list-size\""]
     /// The deadline that the client of a call has set has passed.
@@ -214,6 +220,9 @@ impl From<&ClientError> for Failure {
             ClientError::NoSocket => Failure::UnixSocketMissing,
             ClientError::ConnectTimedOut => Failure::ConnectionTimeout,
             ClientError::Unreachable => Failure::DestinationIpUnroutable,
+            ClientError::LocalShortage(LocalShortage::Descriptors) => Failure::NoFreeSockets,
+            ClientError::LocalShortage(LocalShortage::Ports) => Failure::NoFreePorts,
+            ClientError::LocalShortage(LocalShortage::Memory) => Failure::NoSocketMemory,
             ClientError::ConnectFailed(_) => Failure::DestinationUnavailable,
             ClientError::TlsHandshake(error) | ClientError::Tls(error) => tls(*error),
             ClientError::Reset { .. } => Failure::ConnectionTerminated,
@@ -257,6 +266,14 @@ mod tests {
         assert_eq!(status(ClientError::Malformed(malformed)), 502);
         assert_eq!(
             status(ClientError::ConnectFailed(io::ErrorKind::PermissionDenied)),
+            503
+        );
+        assert_eq!(
+            status(ClientError::LocalShortage(LocalShortage::Descriptors)),
+            503
+        );
+        assert_eq!(
+            status(ClientError::LocalShortage(LocalShortage::Ports)),
             503
         );
         assert_eq!(status(ClientError::ConnectTimedOut), 504);

@@ -158,11 +158,8 @@ pub(crate) async fn connect(
 }
 
 async fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, ClientError> {
-    let connected = match blitz_reactor::timeout(limit, Socket::connect(address)).await {
-        Ok(Ok(socket)) => Ok(socket),
-        Ok(Err(error)) => Err(ClientError::from_connect(&error)),
-        Err(_) => Err(ClientError::ConnectTimedOut),
-    };
+    let connected = Socket::connect_within(address, limit).await;
+    let connected = connected.map_err(|error| ClientError::from_connect(&error, address));
     count(|counters| match connected {
         Ok(_) => counters.upstream_connects += 1,
         Err(_) => counters.upstream_connect_failures += 1,

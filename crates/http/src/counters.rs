@@ -37,8 +37,8 @@ pub struct Counters {
     pub heads_refused: u64,
     /// Idle connections closed at their deadline.
     pub idle_timeouts: u64,
-    /// Parked client connections closed in favour of new ones, at the limit of sockets (rule 20); those with
-    /// an incomplete head only count in the reactor's counters.
+    /// Connections of clients and of the pool closed in favour of new ones, at the limit of sockets
+    /// (rule 20).
     pub evicted: u64,
     /// Request bodies below the minimum rate (408).
     pub body_timeouts: u64,
@@ -170,7 +170,10 @@ impl Counters {
 /// Counters of the calling core.
 #[must_use]
 pub fn counters() -> Counters {
-    CORE.with_borrow(Clone::clone)
+    let mut counters = CORE.with_borrow(Clone::clone);
+    // The reactor evicts connections with an incomplete head without a call of this crate.
+    counters.evicted = blitz_reactor::counters().evicted;
+    counters
 }
 
 pub(crate) fn count(change: impl FnOnce(&mut Counters)) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use blitz_proto::{Error, Fields, Name, ResponseHead, Status};
-use blitz_reactor::Chunk;
+use blitz_reactor::{Address, Chunk, LocalShortage};
 
 use crate::counters::count;
 use crate::options::ServeOptions;
@@ -95,7 +95,9 @@ pub enum ClientError {
     ConnectTimedOut,
     /// No route, or the address cannot be used from here.
     Unreachable,
-    /// Another failure to connect, for example no free descriptor here.
+    /// This machine lacked a resource for the connection, so that the address may be healthy.
+    LocalShortage(LocalShortage),
+    /// Another failure to connect.
     ConnectFailed(io::ErrorKind),
     /// The TLS handshake failed, so that the request was not sent.
     TlsHandshake(TlsError),
@@ -145,6 +147,7 @@ impl ClientError {
                 | ClientError::NoSocket
                 | ClientError::ConnectTimedOut
                 | ClientError::Unreachable
+                | ClientError::LocalShortage(_)
                 | ClientError::ConnectFailed(_)
                 | ClientError::TlsHandshake(_)
                 | ClientError::Busy
@@ -166,7 +169,10 @@ impl ClientError {
         self.is_unprocessed() || matches!(self, ClientError::Reset { .. })
     }
 
-    pub(crate) fn from_connect(error: &io::Error) -> ClientError {
+    pub(crate) fn from_connect(error: &io::Error, address: &Address) -> ClientError {
+        if let Some(shortage) = LocalShortage::of(error, address) {
+            return ClientError::LocalShortage(shortage);
+        }
         match error.kind() {
             io::ErrorKind::ConnectionRefused => ClientError::Refused,
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ClientError::NoSocket,
@@ -187,6 +193,13 @@ impl fmt::Display for ClientError {
             ClientError::NoSocket => f.write_str("there is no such socket"),
             ClientError::ConnectTimedOut => f.write_str("connecting took too long"),
             ClientError::Unreachable => f.write_str("address not reachable"),
+            ClientError::LocalShortage(LocalShortage::Descriptors) => {
+                f.write_str("no free descriptor")
+            }
+            ClientError::LocalShortage(LocalShortage::Ports) => f.write_str("no free local port"),
+            ClientError::LocalShortage(LocalShortage::Memory) => {
+                f.write_str("no kernel memory for a connection")
+            }
             ClientError::ConnectFailed(kind) => write!(f, "connecting failed: {kind}"),
             ClientError::TlsHandshake(error) | ClientError::Tls(error) => {
                 write!(f, "TLS: {error}")

@@ -214,6 +214,10 @@ impl Core {
         self.clock.update(now);
         // One guard for all reports; after a panic the next guard handles those that are left.
         while !self.guard(|| self.handle_reports()) {}
+        // Here, because all that has arrived by now is delivered: only idle sockets are evicted.
+        if self.sockets.borrow().is_eviction_due() {
+            self.evict_idle();
+        }
         self.drop_sent();
         let notified = self.sockets.borrow_mut().driver.take_notified();
         if notified {
@@ -299,12 +303,7 @@ impl Core {
 
     /// Resumes the sockets that were readable when they were parked, each at most once per turn.
     fn resume_waiting(&self) {
-        let table = self.sockets.borrow();
-        let (waiting, is_eviction_due) = (table.resumes_waiting(), table.is_eviction_due());
-        drop(table);
-        if is_eviction_due {
-            self.evict_idle();
-        }
+        let waiting = self.sockets.borrow().resumes_waiting();
         for _ in 0..waiting {
             let action = self.sockets().next_parked_readable();
             self.guard(|| action.run());
@@ -314,8 +313,8 @@ impl Core {
     /// Evicts sockets in favour of new ones (rule 20).
     #[cold]
     fn evict_idle(&self) {
-        let due = self.sockets().evictions_due();
-        for _ in 0..due {
+        self.sockets().begin_evictions();
+        loop {
             let Some(action) = self.sockets().evict_next() else {
                 break;
             };

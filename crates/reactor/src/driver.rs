@@ -31,11 +31,13 @@ pub(crate) use self::handle::Handle;
 pub(crate) use self::notify::{Notifier, RingHandle};
 pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Event, Received};
+
+pub use self::system::LocalShortage;
 pub(crate) use self::system::{
     EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener,
-    enlarge_descriptor_table, is_aborted_by_peer, is_cancelled, is_out_of_descriptors, pin_to,
-    processors, raise_descriptor_limit, reserve, set_processors, survives_io_uring, trim_heap,
-    try_reserve,
+    check_descriptors, enlarge_descriptor_table, is_aborted_by_peer, is_cancelled,
+    is_out_of_descriptors, out_of_descriptors, pin_to, processors, raise_descriptor_limit, reserve,
+    set_processors, survives_io_uring, trim_heap, try_reserve,
 };
 pub(crate) use self::wait_policy::WaitPolicy;
 
@@ -182,7 +184,7 @@ impl Driver {
 
     /// Opens a socket for connecting to `address`.
     pub(crate) fn open_socket(&mut self, address: &Address) -> io::Result<Handle> {
-        if_simulated!(self, sim => Ok(sim.open_socket(address)));
+        if_simulated!(self, sim => sim.open_socket(address));
         system::open(address, self.nonblocking())
     }
 
@@ -202,6 +204,22 @@ impl Driver {
     pub(crate) fn local(&self, handle: Handle) -> Option<SocketAddr> {
         if_simulated!(self, sim => sim.local(handle));
         system::local(handle.fd()).ok().flatten()
+    }
+
+    /// Whether bytes have arrived that no report has delivered. Only meaningful while
+    /// [`Driver::is_reaped`].
+    pub(crate) fn has_input(&self, handle: Handle) -> bool {
+        if_simulated!(self, sim => sim.has_input(handle));
+        system::has_input(handle.fd())
+    }
+
+    /// Whether no operation has completed since the reports of this turn were taken. Received bytes of
+    /// one that has are neither in the kernel's buffer nor in a socket.
+    pub(crate) fn is_reaped(&mut self) -> bool {
+        match self {
+            Driver::Uring(uring) => uring.is_reaped(),
+            _ => true,
+        }
     }
 
     /// Sends FIN. Errors are ignored, because receiving reports a broken connection.

@@ -57,7 +57,7 @@ macro_rules! core_local {
 
 pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
-pub use driver::{DriverKind, IoChoice, probe};
+pub use driver::{DriverKind, IoChoice, LocalShortage, probe};
 pub use executor::{
     PoolFuture, TaskKey, blocking, consume_admission, poll_admission, spawn, spawn_now, yield_now,
 };

@@ -211,6 +211,15 @@ impl Cores {
         self.sockets_max
     }
 
+    /// Checks that the process has descriptors left for a connection on each core, and one more, for an
+    /// upstream.
+    ///
+    /// # Errors
+    /// An error for people, with the number of open files that are needed.
+    pub fn check_descriptors(&self) -> io::Result<()> {
+        driver::check_descriptors(self.count() + 1)
+    }
+
     /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
     /// panic.
     pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {

@@ -269,8 +269,8 @@ impl World {
     /// ended.
     pub fn look<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut cores = self.cores.borrow_mut();
-        let running = cores[index].running.as_mut()?;
-        Some(running.locals.within(f))
+        let Running { core, locals, .. } = cores[index].running.as_mut()?;
+        Some(locals.within(|| core.enter(f)))
     }
 
     /// Packets to this address are lost from now on, so that connecting never ends by itself before

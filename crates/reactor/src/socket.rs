@@ -12,7 +12,9 @@ mod outgoing;
 mod shortage;
 mod slab;
 mod table;
+mod waiting_connects;
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
@@ -23,6 +25,8 @@ use std::time::{Duration, Instant};
 
 use crate::buffer::{Chunk, Slice};
 use crate::core;
+use crate::driver;
+use crate::timer::timeout;
 
 pub use address::Address;
 pub(crate) use entry::{Action, Parking};
@@ -49,12 +53,37 @@ impl Socket {
 
     /// Connects to `address`. Dropping the future cancels the attempt.
     ///
+    /// At the limit of sockets, those that have been idle longest are evicted (rule 20). While no
+    /// descriptor is left, the connection waits for one.
+    ///
     /// # Errors
-    /// The error of `connect(2)`, or of `socket(2)` if no descriptor is left.
+    /// The error of `socket(2)` or `connect(2)`.
     pub async fn connect(address: &Address) -> io::Result<Socket> {
-        let socket = core::with(|core| core.sockets().connect(address).map(Socket::new))?;
-        poll_fn(|cx| core::with(|core| core.sockets().poll_connected(socket.key, cx))).await?;
-        Ok(socket)
+        let socket = waiting_connects::open(address).await?;
+        socket.connected().await
+    }
+
+    /// As [`Socket::connect`], within this time.
+    ///
+    /// # Errors
+    /// Also `TimedOut`, or EMFILE if there was no descriptor in this time ([`LocalShortage`](crate::LocalShortage)).
+    pub async fn connect_within(address: &Address, within: Duration) -> io::Result<Socket> {
+        let is_open = Cell::new(false);
+        let connected = timeout(within, async {
+            let socket = waiting_connects::open(address).await?;
+            is_open.set(true);
+            socket.connected().await
+        });
+        match connected.await {
+            Ok(result) => result,
+            Err(_) if is_open.get() => Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => Err(driver::out_of_descriptors()),
+        }
+    }
+
+    async fn connected(self) -> io::Result<Socket> {
+        poll_fn(|cx| core::with(|core| core.sockets().poll_connected(self.key, cx))).await?;
+        Ok(self)
     }
 
     /// The peer's address; `None` on a unix socket.

@@ -25,6 +25,10 @@ pub use crate::certificates::{ValidityWatch, unusable_reason};
 /// With a lower limit of sockets per core the start warns.
 const SOCKETS_FEW: usize = 1024;
 
+/// How to raise the limit of open files.
+pub const MORE_OPEN_FILES: &str = "LimitNOFILE=65536 in the unit, --ulimit nofile=65536 for a container, or \
+     ulimit -Hn 65536";
+
 /// The address and the protocols of a listener.
 #[derive(Debug, Clone)]
 pub struct ListenerConfig {
@@ -165,6 +169,11 @@ pub fn start<S: Service>(
             serving.drain(Duration::ZERO);
             return Err(error);
         }
+    }
+    if let Err(error) = serving.cores.check_descriptors() {
+        serving.drain(Duration::ZERO);
+        let text = format!("{error}: {MORE_OPEN_FILES}");
+        return Err(StartError::Start(io::Error::other(text)));
     }
     warn_of_few_sockets(&serving.cores);
     Ok(serving)

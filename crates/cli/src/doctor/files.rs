@@ -9,7 +9,9 @@ use super::Check;
 /// With a lower limit of open files a gateway reaches the limit before the machine is busy.
 const NOFILE_GOOD: u64 = 16_384;
 /// Files that each core has open, with one listener and one connection.
-const FILES_PER_CORE: u64 = 6;
+const FILES_PER_CORE: u64 = 4;
+/// Further files of the process, with one connection to an upstream.
+const FILES_OF_PROCESS: u64 = 6;
 /// The memory that the rings and buffers of one core may lock.
 const MEMLOCK_GOOD_BYTES: u64 = 8 << 20;
 /// The kernel's default since Linux 5.4; older defaults (128) drop connections in a burst.
@@ -31,11 +33,13 @@ fn nofile_for(cores: usize, root: &Path) -> Check {
         Some((_, Some(limit))) if limit >= NOFILE_GOOD => {
             Check::ok(NAME, format!("{limit} open files"))
         }
-        Some((_, Some(limit))) if limit < FILES_PER_CORE * cores as u64 => Check::stop(
-            NAME,
-            format!("{limit} open files leave none for connections with {cores} cores"),
-            ADVICE,
-        ),
+        Some((_, Some(limit))) if limit < FILES_PER_CORE * cores as u64 + FILES_OF_PROCESS => {
+            Check::stop(
+                NAME,
+                format!("{limit} open files leave none for connections with {cores} cores"),
+                ADVICE,
+            )
+        }
         Some((_, Some(limit))) => Check::slow(
             NAME,
             format!("{limit} open files limit the number of connections"),
@@ -240,8 +244,8 @@ mod tests {
             let files = format!("{header}Max open files            32   {hard}   files\n");
             verdict(|root| nofile_for(2, root), "proc/self/limits", &files)
         };
-        assert_eq!(limits("11"), Stop);
-        assert_eq!(limits("12"), Slow);
+        assert_eq!(limits("13"), Stop);
+        assert_eq!(limits("14"), Slow);
         assert_eq!(limits("1024"), Slow);
         assert_eq!(limits("65536"), Ok);
         assert_eq!(limits("unlimited"), Ok);

@@ -37,7 +37,7 @@ fn doctor_prints_all_checks_and_no_colour_into_a_pipe() {
 #[test]
 fn only_what_stops_blitz_is_a_failure() {
     let cores = std::thread::available_parallelism().expect("it is known");
-    let needed = 6 * cores.get();
+    let needed = 4 * cores.get() + 6;
     for (limit, verdict, code) in [(needed - 1, "stop", 1), (1000, "slow", 0)] {
         let script = format!(
             "ulimit -n {limit} && exec {} doctor",

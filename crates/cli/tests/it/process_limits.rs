@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -48,14 +48,17 @@ impl Limited {
     }
 
     fn get(&self) -> TcpStream {
+        let client = self.request("/hello");
+        assert_eq!(status(&client), "200");
+        client
+    }
+
+    /// A connection with a request.
+    fn request(&self, path: &str) -> TcpStream {
         let mut client = TcpStream::connect(&self.address).expect("connects");
         client.set_read_timeout(Some(IO_TIMEOUT)).expect("sets");
-        client
-            .write_all(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
-            .expect("sends");
-        let mut begun = [0; 15];
-        client.read_exact(&mut begun).expect("a response");
-        assert_eq!(&begun, b"HTTP/1.1 200 OK");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("sends");
         client
     }
 
@@ -71,8 +74,21 @@ impl Limited {
             .collect()
     }
 
+    /// Drops running requests, and returns the complete log.
+    fn terminate(mut self) -> String {
+        let kill = format!("kill -INT {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("a shell").success());
+        self.child.wait().expect("it ends");
+        self.read_log()
+    }
+
     fn stop(mut self) -> String {
         self.child.kill().expect("it runs");
+        self.read_log()
+    }
+
+    fn read_log(&mut self) -> String {
         self.log
             .take()
             .expect("it is taken once")
@@ -86,6 +102,33 @@ impl Drop for Limited {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The status code of the next response.
+fn status(mut client: &TcpStream) -> String {
+    let mut begun = [0; 12];
+    client.read_exact(&mut begun).expect("a response");
+    String::from_utf8_lossy(&begun[9..]).into_owned()
+}
+
+/// An upstream that responds to each request after this time. Returns the value of `--to`.
+fn slow_upstream(delay: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let target = format!("--to=/slow=http://{}", listener.local_addr().expect("it"));
+    thread::spawn(move || {
+        for mut peer in listener.incoming().flatten() {
+            thread::spawn(move || {
+                while peer.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
+                    thread::sleep(delay);
+                    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                    if peer.write_all(response).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    target
 }
 
 fn allowed(status: &str) -> String {
@@ -123,6 +166,87 @@ fn at_a_low_limit_of_open_files_new_connections_replace_idle_ones() {
         assert!(warnings[0].contains("may have few open sockets"), "{log}");
         assert!(warnings[0].contains("limit=72"), "{log}");
         assert!(warnings[1].contains("idle longest"), "{log}");
+    }
+}
+
+#[test]
+fn at_a_low_limit_of_open_files_idle_connections_make_room_for_upstream_connections() {
+    let to = slow_upstream(Duration::from_millis(200));
+    for io in ["uring", "epoll"] {
+        let server = Limited::start(100, &["--cores", "1", "--io", io, &to]);
+        let _idle: Vec<TcpStream> = (0..100).map(|_| server.get()).collect();
+        let clients: Vec<TcpStream> = (0..40).map(|_| server.request("/slow")).collect();
+        let statuses: Vec<String> = clients.iter().map(status).collect();
+        assert!(
+            statuses.iter().all(|code| code == "200"),
+            "{io}: {statuses:?}"
+        );
+        server.stop();
+    }
+}
+
+#[test]
+fn without_an_idle_connection_requests_wait_for_descriptors_as_long_as_for_a_connection() {
+    let to = slow_upstream(IO_TIMEOUT);
+    for io in ["uring", "epoll"] {
+        let flags = ["--cores=1", "--io", io, &to, "--timeout-connect=300ms"];
+        let server = Limited::start(40, &flags);
+        let clients: Vec<TcpStream> = (0..30).map(|_| server.request("/slow")).collect();
+        let start = Instant::now();
+        let mut waiting = &clients[29];
+        let mut response = [0; 1024];
+        let read = waiting.read(&mut response).expect("a response");
+        let response = String::from_utf8_lossy(&response[..read]).to_lowercase();
+        assert!(start.elapsed() > Duration::from_millis(200), "{response}");
+        assert!(response.starts_with("http/1.1 503 "), "{response}");
+        assert!(
+            response.contains("error=connection_limit_reached"),
+            "{response}"
+        );
+        let log = server.terminate();
+        let cause =
+            "cause=\"the gateway has no free sockets: raise its limit of open files (nofile)\"";
+        assert!(log.contains(cause), "{log}");
+    }
+}
+
+#[test]
+fn blitz_serves_with_the_open_files_that_it_starts_with() {
+    for io in ["uring", "epoll"] {
+        let cores = ["--cores", "2", "--io", io];
+        let mut failures = 0;
+        for open_files in 6..=20 {
+            let limit = format!("ulimit -n {open_files} && exec \"$0\" \"$@\"");
+            let mut failing = Command::new("sh")
+                .args(["-c", &limit, env!("CARGO_BIN_EXE_blitz"), "run"])
+                .args(["--listen", "127.0.0.1:0"])
+                .args(cores)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("a shell");
+            let output = failing.stdout.take().expect("it is a pipe");
+            let starts = BufReader::new(output)
+                .lines()
+                .map_while(Result::ok)
+                .any(|line| line.contains("listening on"));
+            if starts {
+                failing.kill().expect("it runs");
+                failing.wait().expect("it ends");
+                Limited::start(open_files, &cores).get();
+                continue;
+            }
+            let output = failing.wait_with_output().expect("it ends");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{open_files}: {errors}");
+            assert!(errors.contains("open files"), "{open_files}: {errors}");
+            assert!(
+                !errors.contains("another address"),
+                "{open_files}: {errors}"
+            );
+            failures += 1;
+        }
+        assert!((1..14).contains(&failures), "{failures} failures");
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use blitz_http::{ClientError, Connection, TlsError};
+use blitz_http::{ClientError, Connection, LocalShortage, TlsError, Upstream};
 
 use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::request::Request;
 use crate::service::{GatewayService, Route};
-use crate::upstream::Pick;
+use crate::upstream::{Balancer, Pick};
 
 /// Pause between checks for the first result of a name.
 const PENDING_PAUSE: Duration = Duration::from_millis(5);
@@ -62,8 +62,8 @@ fn exhausted(request: &mut Request<'_>) -> Result<(), Ended> {
 /// tried. A retry never takes a pooled one: it may be as stale as the first.
 ///
 /// # Errors
-/// The upstream has as many connections and requests as it may have: with another address the
-/// client would only wait again.
+/// The upstream has as many connections and requests as it may have, or the gateway as many sockets:
+/// with another address the client would only wait again.
 pub(super) async fn connect(
     route: &Route,
     request: &mut Request<'_>,
@@ -87,19 +87,19 @@ pub(super) async fn connect(
             route.balancer.connected(upstream);
             Ok(Some(connection))
         }
-        Err(error @ (ClientError::Busy | ClientError::QueueFull)) => {
-            tracing::debug!(address = ?upstream.address(), %error, "upstream is at its limit");
+        Err(
+            error @ (ClientError::Busy
+            | ClientError::QueueFull
+            | ClientError::LocalShortage(LocalShortage::Descriptors)),
+        ) => {
+            tracing::debug!(address = ?upstream.address(), %error, "at a limit of connections");
+            note_failure(&route.balancer, upstream, &error);
             Err(Ended::Failed(Failure::from(&error)))
         }
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             record.connect_failures = record.connect_failures.saturating_add(1);
-            match error {
-                ClientError::NoExtendedConnect => route.balancer.connected(upstream),
-                _ => route
-                    .balancer
-                    .failed(upstream, is_slow(&error), blitz_http::now()),
-            }
+            note_failure(&route.balancer, upstream, &error);
             let failure = Failure::of_connection(upstream.address(), &error);
             let known = request.connect_failure.as_ref().map(|(known, _)| *known);
             if is_reported(failure, known, request.tried.is_first(upstream)) {
@@ -110,14 +110,37 @@ pub(super) async fn connect(
     }
 }
 
-/// Whether the failure takes time, because nothing answers.
-fn is_slow(error: &ClientError) -> bool {
-    matches!(
-        error,
+/// Tells the balancer what the error says about the address.
+fn note_failure(balancer: &Balancer, upstream: &Upstream, error: &ClientError) {
+    match health(error) {
+        Health::Healthy => balancer.connected(upstream),
+        Health::Unknown => balancer.undecided(upstream, blitz_http::now()),
+        Health::Failed { is_slow } => balancer.failed(upstream, is_slow, blitz_http::now()),
+    }
+}
+
+/// What an error says about an address.
+#[derive(Debug, PartialEq, Eq)]
+enum Health {
+    /// Its connections work, but this request needs another kind of them.
+    Healthy,
+    /// Nothing: no connection was tried, or this machine lacked a resource.
+    Unknown,
+    /// `is_slow`: the failure takes time, because nothing answers.
+    Failed { is_slow: bool },
+}
+
+fn health(error: &ClientError) -> Health {
+    match error {
+        ClientError::NoExtendedConnect => Health::Healthy,
+        ClientError::Busy | ClientError::QueueFull | ClientError::LocalShortage(_) => {
+            Health::Unknown
+        }
         ClientError::ConnectTimedOut
-            | ClientError::Unreachable
-            | ClientError::TlsHandshake(TlsError::TimedOut)
-    )
+        | ClientError::Unreachable
+        | ClientError::TlsHandshake(TlsError::TimedOut) => Health::Failed { is_slow: true },
+        _ => Health::Failed { is_slow: false },
+    }
 }
 
 /// Whether to report `failure` rather than the `known` one, if no address can be connected to. It is that
@@ -152,5 +175,14 @@ mod tests {
         // A retry goes to the first address last.
         assert!(!is_reported(refused, Some(tls), true));
         assert!(is_reported(refused, Some(refused), true));
+    }
+
+    #[test]
+    fn an_address_is_not_avoided_because_this_machine_lacks_something() {
+        let lacks_ports = ClientError::LocalShortage(LocalShortage::Ports);
+        assert_eq!(health(&lacks_ports), Health::Unknown);
+        let failed = |is_slow| Health::Failed { is_slow };
+        assert_eq!(health(&ClientError::Refused), failed(false));
+        assert_eq!(health(&ClientError::ConnectTimedOut), failed(true));
     }
 }

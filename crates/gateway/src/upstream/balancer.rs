@@ -160,6 +160,14 @@ impl Balancer {
         }
     }
 
+    /// Notes that an attempt to connect ended without saying anything about the address.
+    #[cold]
+    pub(crate) fn undecided(&self, upstream: &Upstream, now: Instant) {
+        if let Address::Tcp(address) = *upstream.address() {
+            self.cooldowns.borrow_mut().undecided(address, now);
+        }
+    }
+
     /// Notes that no connection to an address could be made. `is_slow`: it took time to fail.
     #[cold]
     pub(crate) fn failed(&self, upstream: &Upstream, is_slow: bool, now: Instant) {
@@ -360,6 +368,9 @@ mod tests {
             1,
             "a probe was dropped"
         );
+        now += COOLDOWN_MAX;
+        balancer.undecided(&silent, now);
+        assert_eq!(probes(&balancer, now), 1, "the probe had no outcome");
         balancer.connected(&silent);
         assert_eq!(probes(&balancer, now), 2);
         balancer.failed(&silent, true, now);

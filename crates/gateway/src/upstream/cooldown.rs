@@ -63,6 +63,14 @@ impl Cooldowns {
         one.is_probed = false;
     }
 
+    /// Notes that a request that went to `address` ended without an outcome: the next one is the probe.
+    pub(super) fn undecided(&mut self, address: SocketAddr, now: Instant) {
+        if let Some(one) = self.find(address).filter(|one| one.is_probed) {
+            one.is_probed = false;
+            one.until = now;
+        }
+    }
+
     /// Notes that `address` is connected to.
     pub(super) fn end(&mut self, address: SocketAddr) {
         self.0.retain(|one| one.address != address);

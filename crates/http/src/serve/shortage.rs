@@ -14,8 +14,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) fn count_idle_end(cause: &Cause) {
     match cause {
         Cause::Expired => count(|counters| counters.idle_timeouts += 1),
-        Cause::Evicted => count(|counters| counters.evicted += 1),
-        Cause::Received(_) | Cause::Ended => {}
+        Cause::Received(_) | Cause::Ended | Cause::Evicted => {}
     }
 }
 

@@ -207,6 +207,7 @@ fn an_incomplete_head_does_not_protect_a_connection() {
         for client in &mut slow[..SOCKETS_MAX - 1] {
             client.expect_end_or_reset();
         }
+        assert_eq!(server.counters().evicted, SOCKETS_MAX as u64 - 1);
         hello(&mut idle[0]);
     });
 }

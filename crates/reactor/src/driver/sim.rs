@@ -96,9 +96,17 @@ impl Sim {
         self.network.borrow_mut().reset_on_close(number(handle));
     }
 
-    pub(super) fn open_socket(&mut self, address: &Address) -> Handle {
+    pub(super) fn open_socket(&mut self, address: &Address) -> io::Result<Handle> {
         let mut network = self.network.borrow_mut();
-        handle(network.open(Owner::Core(self.core), address).number)
+        if network.happens(|conditions| conditions.no_descriptors) {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let id = network.open(Owner::Core(self.core), address);
+        Ok(handle(id.number))
+    }
+
+    pub(super) fn has_input(&self, handle: Handle) -> bool {
+        self.network.borrow().has_input(number(handle))
     }
 
     pub(super) fn listen(&mut self, address: &Address) -> io::Result<Listening> {

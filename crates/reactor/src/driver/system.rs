@@ -25,7 +25,7 @@ pub(crate) use self::address::RawAddress;
 pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::{Mapping, trim_heap};
 pub(crate) use self::process::{
-    enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
+    check_descriptors, enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
 };
 pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors};
@@ -68,6 +68,35 @@ pub(crate) fn is_aborted_by_peer(error: i32) -> bool {
 /// Whether the process or the system has no descriptor left, so that closing one helps.
 pub(crate) fn is_out_of_descriptors(error: i32) -> bool {
     matches!(error, libc::EMFILE | libc::ENFILE)
+}
+
+/// The error of a socket that found no descriptor in time.
+pub(crate) fn out_of_descriptors() -> io::Error {
+    io::Error::from_raw_os_error(libc::EMFILE)
+}
+
+/// A resource of this machine that a new connection lacked, so that the address may be healthy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LocalShortage {
+    /// The process or the system has no descriptor left.
+    Descriptors,
+    /// All local ports are in use towards the address.
+    Ports,
+    /// The kernel has no memory for it.
+    Memory,
+}
+
+impl LocalShortage {
+    /// The resource that connecting to `address` lacked, if that was the error.
+    pub fn of(error: &io::Error, address: &Address) -> Option<LocalShortage> {
+        match (error.raw_os_error()?, address) {
+            (libc::EMFILE | libc::ENFILE, _) => Some(LocalShortage::Descriptors),
+            (libc::ENOBUFS | libc::ENOMEM, _) => Some(LocalShortage::Memory),
+            // For an IPv6 address it mostly means that this machine has no IPv6.
+            (libc::EADDRNOTAVAIL, Address::Tcp(to)) if to.is_ipv4() => Some(LocalShortage::Ports),
+            _ => None,
+        }
+    }
 }
 
 /// Whether accepting ended because it was cancelled, or because no connection is waiting.
@@ -177,6 +206,14 @@ pub(crate) fn local(fd: RawFd) -> io::Result<Option<SocketAddr>> {
 /// The peer's IP address; `None` on a unix socket.
 pub(super) fn peer(fd: RawFd) -> io::Result<Option<SocketAddr>> {
     RawAddress::of_socket(fd, libc::getpeername).map(|raw| raw.to_ip())
+}
+
+/// Whether bytes have arrived that were not received. FIN and errors are none.
+pub(super) fn has_input(fd: RawFd) -> bool {
+    let mut byte = 0_u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: one byte into a live variable; a bad descriptor is an error, not a fault.
+    unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, flags) > 0 }
 }
 
 /// Eight random bytes from the operating system. If `getrandom` fails, the address of a local variable

@@ -206,12 +206,19 @@ impl Uring {
 
     /// See [`Driver::shrink`](super::Driver::shrink).
     pub(super) fn shrink(&mut self, pool: &Pool) -> bool {
-        let is_reaped = self.unreaped == 0 && self.ring.completion().is_empty();
-        if !is_reaped || self.ring.submission().cq_overflow() {
-            return false;
+        let is_reaped = self.is_reaped();
+        if is_reaped {
+            self.buffers.shrink(pool);
         }
-        self.buffers.shrink(pool);
-        true
+        is_reaped
+    }
+
+    /// See [`Driver::is_reaped`](super::Driver::is_reaped). A full ring is submitted early, which may
+    /// complete operations.
+    pub(super) fn is_reaped(&mut self) -> bool {
+        self.unreaped == 0
+            && self.ring.completion().is_empty()
+            && !self.ring.submission().cq_overflow()
     }
 
     /// Queues a submission for the next enter.

@@ -22,9 +22,6 @@ const FINISH_TIME: Duration = Duration::from_secs(60);
 /// The methods of [`Socket`](super::Socket) are documented there.
 impl Sockets<'_> {
     pub(super) fn connect(&mut self, address: &Address) -> io::Result<SocketKey> {
-        if self.at_limit() {
-            self.request_room(1);
-        }
         let handle = self.table.driver.open_socket(address)?;
         let key = self.adopt(handle);
         self.table.entry(key).pending.add(Pending::CONNECT);

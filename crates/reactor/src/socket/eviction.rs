@@ -13,11 +13,17 @@ use super::entry::{Action, Fin, Role, SocketEntry};
 use super::table::{Sockets, wake};
 use crate::driver::EVICTED;
 
-/// Most sockets that are evicted at once, so that a burst of connections is accepted in a few turns.
-const EVICTED_AT_ONCE_MAX: usize = 32;
+/// Most sockets for which accepting requests room, so that a burst is accepted in a few turns.
+const ACCEPTED_AT_ONCE_MAX: usize = 32;
 
-/// The share of the limit that is evicted at once.
-const EVICTED_AT_ONCE_SHARE: usize = 32;
+/// The share of the limit for which accepting requests room.
+const ACCEPTED_AT_ONCE_SHARE: usize = 32;
+
+/// Most sockets that one turn evicts; the next turn evicts the rest.
+const EVICTED_PER_TURN_MAX: usize = 128;
+
+/// Most sockets of one turn that are not evicted because a look into the kernel's buffer has found input.
+const SKIPPED_PER_TURN_MAX: usize = 8;
 
 /// The state of a core at its limit of sockets.
 #[derive(Default)]
@@ -31,6 +37,7 @@ pub(super) struct Eviction {
     began_at: usize,
     /// Evicted sockets that are not closed yet.
     closing: usize,
+    turn: Turn,
     /// The number of sockets closed while tracking.
     closed: u64,
     wakers: Vec<Waker>,
@@ -45,6 +52,16 @@ enum Demand {
     New(usize),
     /// No socket was idle: the next one that becomes idle is evicted.
     Unmet,
+}
+
+/// The evictions of one turn.
+#[derive(Default)]
+struct Turn {
+    /// How many sockets are still to be evicted to meet the demand.
+    missing: usize,
+    /// How many of these this turn may evict.
+    evictions_left: usize,
+    skips_left: usize,
 }
 
 impl Eviction {
@@ -71,14 +88,23 @@ impl Sockets<'_> {
 
     /// Requests room for connections to accept. Returns the number to pass to [`Sockets::poll_room`].
     pub(super) fn request_room_for_many(&mut self) -> u64 {
-        let share = self.core.sockets_max / EVICTED_AT_ONCE_SHARE;
-        self.request_room(share.clamp(1, EVICTED_AT_ONCE_MAX));
+        let share = self.core.sockets_max / ACCEPTED_AT_ONCE_SHARE;
+        self.request_room(share.clamp(1, ACCEPTED_AT_ONCE_MAX));
         self.table.eviction.closed
     }
 
-    /// Requests room for so many sockets: the next turn evicts idle ones.
+    /// Requests room for the sockets beyond the limit, for those that wait for a descriptor, and for
+    /// `more`.
     #[cold]
-    pub(super) fn request_room(&mut self, count: usize) {
+    pub(super) fn request_room_to_connect(&mut self, more: usize) {
+        let beyond = self.table.len().saturating_sub(self.core.sockets_max);
+        self.request_room(beyond + self.table.connects.waiting() + more);
+    }
+
+    /// Requests that so many sockets close, including those that are being evicted: idle ones are
+    /// evicted in this turn or the next.
+    #[cold]
+    fn request_room(&mut self, count: usize) {
         if !self.table.eviction.is_tracking {
             self.begin_tracking();
         }
@@ -141,28 +167,42 @@ impl Sockets<'_> {
         entry.is_some_and(|entry| entry.idle_since == since && may_be_idle(entry))
     }
 
-    /// The number of sockets that this turn evicts.
-    pub(crate) fn evictions_due(&mut self) -> usize {
-        let eviction = &self.table.eviction;
-        match eviction.demand {
+    /// Begins the evictions of a turn. While reports are outstanding, nothing is evicted.
+    pub(crate) fn begin_evictions(&mut self) {
+        let is_reaped = self.table.driver.is_reaped();
+        let eviction = &mut self.table.eviction;
+        let missing = match eviction.demand {
             Demand::New(count) => count.saturating_sub(eviction.closing),
             Demand::None | Demand::Unmet => 0,
-        }
+        };
+        eviction.turn = Turn {
+            missing,
+            evictions_left: if is_reaped {
+                missing.min(EVICTED_PER_TURN_MAX)
+            } else {
+                0
+            },
+            skips_left: SKIPPED_PER_TURN_MAX,
+        };
     }
 
-    /// Ends the evictions of a turn.
+    /// Ends the evictions of a turn. The next one continues them if they are too many for one.
     pub(crate) fn end_evictions(&mut self) {
         let eviction = &mut self.table.eviction;
         if eviction.is_due() {
-            eviction.demand = match eviction.closing {
-                0 => Demand::Unmet,
-                _ => Demand::None,
+            eviction.demand = match eviction.turn.missing {
+                0 => Demand::None,
+                missing => Demand::New(eviction.closing + missing),
             };
         }
     }
 
-    /// Evicts the socket that has been idle longest. `None` if no socket is idle.
+    /// Evicts the socket that has been idle longest. `None` if no socket is idle, or after the last one
+    /// of this turn.
     pub(crate) fn evict_next(&mut self) -> Option<Action> {
+        if self.table.eviction.turn.evictions_left == 0 {
+            return None;
+        }
         for _ in 0..self.table.eviction.idle.len() {
             let (key, since) = self.table.eviction.idle.pop_front()?;
             if !self.is_idle_since(key, since) {
@@ -177,9 +217,35 @@ impl Sockets<'_> {
                 self.table.eviction.idle.push_back((key, since));
                 continue;
             }
+            if self.has_input(key) {
+                let turn = &mut self.table.eviction.turn;
+                turn.skips_left -= 1;
+                if turn.skips_left == 0 {
+                    return None;
+                }
+                continue;
+            }
+            let turn = &mut self.table.eviction.turn;
+            turn.missing -= 1;
+            turn.evictions_left -= 1;
             return Some(self.evict(key));
         }
+        let eviction = &mut self.table.eviction;
+        eviction.demand = match eviction.closing {
+            0 => Demand::Unmet,
+            _ => Demand::None,
+        };
         None
+    }
+
+    /// Whether the kernel holds bytes for a socket, probably of a request: the socket is listed again
+    /// once it is idle again. A lingering socket discards its input.
+    fn has_input(&mut self, key: SocketKey) -> bool {
+        let table = &mut *self.table;
+        let entry = table.slab.get(key);
+        entry.is_some_and(|entry| {
+            !matches!(entry.role, Role::Lingering { .. }) && table.driver.has_input(entry.handle)
+        })
     }
 
     fn evict(&mut self, key: SocketKey) -> Action {
@@ -213,6 +279,7 @@ impl Sockets<'_> {
         for waker in eviction.wakers.drain(..) {
             wake(&mut Some(waker));
         }
+        table.connects.wake_first();
         let has_room = len < eviction.began_at.min(self.core.sockets_max) * 3 / 4;
         if has_room && eviction.closing == 0 {
             eviction.is_tracking = false;

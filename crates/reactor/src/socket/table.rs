@@ -11,6 +11,7 @@ use super::lingering::LingeringSockets;
 use super::listener::Listeners;
 use super::outgoing::Outgoing;
 use super::slab::Slab;
+use super::waiting_connects::WaitingConnects;
 use super::{Resume, SocketKey};
 use crate::buffer::Chunk;
 use crate::core::Core;
@@ -54,6 +55,7 @@ pub(crate) struct SocketTable {
     pub(super) activity: Activity,
     pub(super) lingering: LingeringSockets,
     pub(super) eviction: Eviction,
+    pub(super) connects: WaitingConnects,
 }
 
 /// The number of sockets that receive, by millisecond, for the driver's wait policy.
@@ -109,6 +111,7 @@ impl SocketTable {
             activity: Activity::default(),
             lingering: LingeringSockets::default(),
             eviction: Eviction::default(),
+            connects: WaitingConnects::default(),
         }
     }
 

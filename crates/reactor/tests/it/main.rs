@@ -5,6 +5,7 @@
 mod admission;
 mod cores;
 mod deadlines;
+mod eviction;
 mod fairness;
 mod lingering;
 mod parking;

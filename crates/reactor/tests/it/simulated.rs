@@ -8,7 +8,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use blitz_reactor::simulation::{Conditions, Stop, World};
-use blitz_reactor::{Address, Cause, Listener, Resume, Socket, sleep, spawn, timeout, yield_now};
+use blitz_reactor::{
+    Address, Cause, Listener, LocalShortage, Resume, Socket, sleep, spawn, timeout, yield_now,
+};
 
 /// Virtual time in which a test has to end.
 const TEST_MAX: Duration = Duration::from_secs(600);
@@ -87,6 +89,58 @@ fn a_connection_that_is_accepted_after_a_lack_of_descriptors_is_not_evicted() {
             }
         });
     }
+}
+
+#[test]
+fn connections_wait_for_descriptors_in_order() {
+    let conditions = Conditions {
+        no_descriptors: 900,
+        ..Conditions::calm()
+    };
+    for seed in 1..=20 {
+        run(seed, conditions.clone(), async {
+            let listener = Listener::bind(&address(80)).unwrap();
+            let connected = Rc::new(RefCell::new(Vec::new()));
+            for n in 0..10 {
+                let connected = Rc::clone(&connected);
+                spawn(async move {
+                    let within = Duration::from_secs(60);
+                    let socket = Socket::connect_within(&address(80), within).await;
+                    connected.borrow_mut().push((n, socket.unwrap()));
+                });
+            }
+            sleep(Duration::from_millis(1)).await;
+            // One that leaves is not waited for.
+            let none = timeout(Duration::from_millis(1), Socket::connect(&address(80))).await;
+            assert!(none.is_err());
+            sleep(Duration::from_secs(30)).await;
+            let order: Vec<i32> = connected.borrow().iter().map(|(n, _)| *n).collect();
+            assert_eq!(order, Vec::from_iter(0..10));
+            drop(listener);
+        });
+    }
+}
+
+#[test]
+fn a_lack_of_descriptors_is_no_failure_of_the_address() {
+    let world = World::new(
+        1,
+        Conditions {
+            no_descriptors: 1_000,
+            ..Conditions::calm()
+        },
+    );
+    world.add_black_hole(&address(2));
+    let body = async {
+        let to = address(2);
+        let failed = Socket::connect_within(&to, Duration::from_secs(10)).await;
+        let shortage = failed.map_err(|error| LocalShortage::of(&error, &to));
+        assert_eq!(shortage.err(), Some(Some(LocalShortage::Descriptors)));
+    };
+    world.start_core(10, body).unwrap();
+    let stop = world.run(TEST_MAX, || world.holdings(0).is_none());
+    assert_eq!(stop, Stop::Done);
+    world.close();
 }
 
 #[test]

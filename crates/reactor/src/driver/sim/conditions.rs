@@ -29,8 +29,8 @@ pub struct Conditions {
     pub cancel_loses: u16,
     /// Accepting fails with `ENOBUFS`.
     pub accept_fails: u16,
-    /// Accepting fails with `EMFILE`, so that idle connections are evicted, even if their clients are
-    /// just sending.
+    /// Accepting or opening a socket fails with `EMFILE`, so that idle connections are evicted, even if
+    /// their clients are just sending.
     pub no_descriptors: u16,
 }
 

@@ -567,6 +567,12 @@ impl Network {
             .is_some_and(|end| !end.inbox.is_empty() || end.has_fin || end.error.is_some())
     }
 
+    /// Whether a read would return bytes.
+    pub(crate) fn has_input(&self, number: usize) -> bool {
+        let end = self.ends[number].as_ref();
+        end.is_some_and(|end| !end.inbox.is_empty())
+    }
+
     /// Reads into `buffer`.
     pub(crate) fn read(&mut self, number: usize, buffer: &mut [u8]) -> Transfer {
         let Some(end) = &mut self.ends[number] else {

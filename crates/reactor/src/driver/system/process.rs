@@ -34,6 +34,28 @@ pub(crate) fn enlarge_descriptor_table() {
     }
 }
 
+/// Checks that this process can open so many more descriptors.
+///
+/// # Errors
+/// The number of open files that it needs, and that it may have.
+pub(crate) fn check_descriptors(more: usize) -> io::Result<()> {
+    let mut opened = Vec::with_capacity(more);
+    while opened.len() < more {
+        match stream_socket(libc::AF_UNIX, false) {
+            Ok(socket) => opened.push(socket),
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                let limit = nofile().rlim_cur;
+                let needed = limit + (more - opened.len()) as u64;
+                return Err(io::Error::other(format!(
+                    "the limit of open files (nofile) is {limit}, and at least {needed} are needed"
+                )));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn nofile() -> libc::rlimit {
     let mut limit = libc::rlimit {
         rlim_cur: 1024,
