@@ -17,8 +17,8 @@ pub(crate) struct Request<'a> {
     pub(crate) responder: Option<Responder>,
     pub(crate) kind: RequestKind,
     pub(crate) tried: Tried,
-    /// Outcome of the last attempt to connect, if it failed.
-    pub(crate) connect_failure: Option<Failure>,
+    /// Outcome of the last attempt to connect, if it failed, with the [rule](Record::rule).
+    pub(crate) connect_failure: Option<(Failure, Option<&'static str>)>,
     pub(crate) record: Record<'a>,
 }
 

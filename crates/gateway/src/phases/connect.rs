@@ -48,11 +48,12 @@ pub(super) async fn pick<S>(
 }
 
 /// A retry may go where the first attempt went, but not to an address that refused to connect.
-fn exhausted(request: &Request<'_>) -> Result<(), Ended> {
-    match request.connect_failure {
-        Some(failure) => Err(Ended::Failed(failure)),
-        None => Ok(()),
-    }
+fn exhausted(request: &mut Request<'_>) -> Result<(), Ended> {
+    let Some((failure, rule)) = request.connect_failure else {
+        return Ok(());
+    };
+    request.record.rule = rule;
+    Err(Ended::Failed(failure))
 }
 
 /// A pooled connection or a new one; `None` if none could be made, so that the next address is
@@ -94,25 +95,19 @@ pub(super) async fn connect(
                 route.balancer.failed(upstream, blitz_http::now());
             }
             let failure = Failure::of_connection(upstream.address(), &error);
-            request.connect_failure = Some(more_specific(request.connect_failure, failure));
+            if is_more_specific(failure, request.connect_failure) {
+                request.connect_failure = Some((failure, error.rule()));
+            }
             Ok(None)
         }
     }
 }
 
-/// The failure to report of those at several addresses: the last, unless an earlier one was about
-/// TLS. An application often listens on one address of `localhost` only.
-fn more_specific(known: Option<Failure>, last: Failure) -> Failure {
-    let is_of_tls = |failure: &Failure| {
-        matches!(
-            failure,
-            Failure::TlsCertificateError | Failure::TlsAlertReceived | Failure::TlsProtocolError
-        )
-    };
-    match known.filter(is_of_tls) {
-        Some(known) if !is_of_tls(&last) => known,
-        _ => last,
-    }
+/// Whether to report this failure in place of that at an earlier address: always, unless only the
+/// earlier one is about TLS. An application often listens on one address of `localhost` only.
+fn is_more_specific(last: Failure, known: Option<(Failure, Option<&str>)>) -> bool {
+    let is_of_tls = |failure: Failure| failure.token().starts_with("tls_");
+    is_of_tls(last) || !known.is_some_and(|(known, _)| is_of_tls(known))
 }
 
 #[cfg(test)]
@@ -122,16 +117,15 @@ mod tests {
     #[test]
     fn a_tls_failure_is_reported_rather_than_a_later_refused_connection() {
         let (tls, closed) = (Failure::TlsCertificateError, Failure::ConnectionRefused);
-        assert_eq!(more_specific(Some(tls), closed), tls);
-        assert_eq!(more_specific(Some(closed), tls), tls);
-        assert_eq!(
-            more_specific(Some(tls), Failure::TlsProtocolError),
-            Failure::TlsProtocolError
-        );
-        assert_eq!(
-            more_specific(Some(Failure::ConnectionTimeout), closed),
-            closed
-        );
-        assert_eq!(more_specific(None, closed), closed);
+        for (known, last, is_reported) in [
+            (Some(tls), closed, false),
+            (Some(closed), tls, true),
+            (Some(tls), Failure::TlsProtocolError, true),
+            (Some(Failure::ConnectionTimeout), closed, true),
+            (None, closed, true),
+        ] {
+            let known = known.map(|failure| (failure, None));
+            assert_eq!(is_more_specific(last, known), is_reported, "{last:?}");
+        }
     }
 }
