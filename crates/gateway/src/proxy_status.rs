@@ -78,7 +78,7 @@ macro_rules! failures {
                     ErrorKind::HeadTooLarge | ErrorKind::TooManyFields => {
                         Failure::HttpResponseHeaderSectionSize
                     }
-                    ErrorKind::Http1Response => Failure::Http2Unsupported,
+                    ErrorKind::PrefaceNotUnderstood => Failure::PriorKnowledgeUnsupported,
                     ErrorKind::SwitchingUnrequested => Failure::HttpUpgradeFailed,
                     $(ErrorKind::$limit => Failure::$limit,)*
                     _ => Failure::HttpProtocolError,
@@ -168,7 +168,7 @@ failures! {
     /// The response violates HTTP.
     HttpProtocolError "http_protocol_error" BAD_GATEWAY "the upstream's response is not valid HTTP"
     /// The upstream has answered HTTP/2 with HTTP/1.
-    Http2Unsupported "http_protocol_error" BAD_GATEWAY "the upstream does not use HTTP/2 in clear text: configure it with http:// instead of h2c://"
+    PriorKnowledgeUnsupported "http_protocol_error" BAD_GATEWAY "the upstream does not use HTTP/2 in clear text: configure it with http:// instead of h2c://"
     /// The upstream switched protocols without a request for it, to another protocol, or with an
     /// invalid response.
     HttpUpgradeFailed "http_upgrade_failed" BAD_GATEWAY "the upstream did not switch to the requested protocol"

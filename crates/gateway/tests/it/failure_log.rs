@@ -410,7 +410,7 @@ const CASES: &[(Failure, Case)] = &[
     (Failure::HttpProtocolError, |io, id| {
         post_to(io, "SSH-2.0-OpenSSH_9.6\r\n\r\n", id)
     }),
-    (Failure::Http2Unsupported, |io, id| {
+    (Failure::PriorKnowledgeUnsupported, |io, id| {
         let url = answering("HTTP/1.1 400 Bad Request\r\n\r\n");
         post(io, url.replace("http://", "h2c://"), id)
     }),

@@ -301,7 +301,7 @@ impl Connection {
         const HTT: usize = u32::from_be_bytes([0, b'H', b'T', b'T']) as usize;
         let is_http1 = header.len == HTT && header.flags == b'/';
         match is_http1 && !self.settings_received && !self.is_server() {
-            true => ErrorKind::Http1Response,
+            true => ErrorKind::PrefaceNotUnderstood,
             false => ErrorKind::FrameSize,
         }
     }
