@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use blitz_http::core_local;
 
 use crate::proxy_status::Failure;
+use crate::rejection::Rejection;
 
 /// Counts of one core since its start. A request counts when it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +17,8 @@ pub struct Counters {
     pub routed: u64,
     /// Requests that no target matched: the built-in site answered them.
     pub unrouted: u64,
-    /// Requests that the gateway rejected, for reasons other than the two below.
-    pub refused: u64,
-    /// Requests in clear text that were redirected to HTTPS.
-    pub redirected: u64,
-    /// Requests for a host that the certificate of their connection does not cover (421).
-    pub misdirected: u64,
+    /// Requests that the gateway rejected before a response, in the order of [`Rejection::ALL`].
+    pub rejections: [u64; Rejection::ALL.len()],
     /// Final responses of upstreams that were relayed, by class: index 1 holds 2xx.
     pub responses: [u64; 5],
     /// Requests whose upstream failed, in the order of [`Failure::ALL`].
@@ -44,9 +41,7 @@ impl Counters {
     const NONE: Counters = Counters {
         routed: 0,
         unrouted: 0,
-        refused: 0,
-        redirected: 0,
-        misdirected: 0,
+        rejections: [0; Rejection::ALL.len()],
         responses: [0; 5],
         failures: [0; Failure::ALL.len()],
         connect_failures: 0,
@@ -62,13 +57,16 @@ impl Counters {
         self.failures[failure as usize]
     }
 
+    /// Requests that were rejected for this reason.
+    #[must_use]
+    pub fn rejected(&self, rejection: Rejection) -> u64 {
+        self.rejections[rejection as usize]
+    }
+
     /// Adds the counts of another core.
     pub fn add(&mut self, other: &Counters) {
         self.routed += other.routed;
         self.unrouted += other.unrouted;
-        self.refused += other.refused;
-        self.redirected += other.redirected;
-        self.misdirected += other.misdirected;
         self.connect_failures += other.connect_failures;
         self.retries += other.retries;
         self.cut_off += other.cut_off;
@@ -76,8 +74,10 @@ impl Counters {
         self.tunnels += other.tunnels;
         let responses = self.responses.iter_mut().zip(other.responses);
         let failures = self.failures.iter_mut().zip(other.failures);
+        let rejections = self.rejections.iter_mut().zip(other.rejections);
         responses
             .chain(failures)
+            .chain(rejections)
             .for_each(|(sum, count)| *sum += count);
     }
 }
@@ -113,11 +113,13 @@ mod tests {
             ..Counters::default()
         };
         core.failures[Failure::ConnectionRefused as usize] = 2;
+        core.rejections[Rejection::Method as usize] = 4;
         core.responses[4] = 3;
         let mut sum = core.clone();
         sum.add(&core);
         assert_eq!(sum.failed(Failure::ConnectionRefused), 4);
         assert_eq!(sum.failed(Failure::DnsError), 0);
+        assert_eq!(sum.rejected(Rejection::Method), 8);
         assert_eq!((sum.responses[4], sum.retries), (6, 2));
     }
 }

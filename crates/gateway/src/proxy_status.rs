@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 
-use blitz_http::{Address, ClientError, ErrorKind, LocalShortage, Status, TlsError};
+use blitz_http::{
+    Address, CertificateProblem, ClientError, ErrorKind, LocalShortage, Status, TlsError,
+};
 
 use crate::upstream::NameFailure;
 
@@ -62,15 +64,13 @@ macro_rules! failures {
                 }
             }
 
-            /// Value of the `Proxy-Status` field.
-            pub(crate) fn proxy_status(self) -> &'static str {
+            /// The field's value without the name of the details.
+            fn error_parameters(self) -> &'static str {
                 match self {
                     $(Failure::$variant => concat!(
                         "blitz; error=", $token $(, "; ", $parameter)?
                     ),)*
-                    $(Failure::$limit => concat!(
-                        "blitz; error=http_protocol_error; details=\"", $rule, "\""
-                    ),)*
+                    $(Failure::$limit => "blitz; error=http_protocol_error",)*
                 }
             }
 
@@ -80,6 +80,7 @@ macro_rules! failures {
                     ErrorKind::HeadTooLarge | ErrorKind::TooManyFields => {
                         Failure::HttpResponseHeaderSectionSize
                     }
+                    ErrorKind::PrefaceNotUnderstood => Failure::PriorKnowledgeUnsupported,
                     ErrorKind::SwitchingUnrequested => Failure::HttpUpgradeFailed,
                     $(ErrorKind::$limit => Failure::$limit,)*
                     _ => Failure::HttpProtocolError,
@@ -117,17 +118,37 @@ failures! {
     /// The upstream accepts connections on its unix socket more slowly than they are made.
     UnixSocketQueueFull "destination_unavailable" SERVICE_UNAVAILABLE "too many connections wait to be accepted on the upstream's unix socket"
     /// No connection within the connect timeout.
-    ConnectionTimeout "connection_timeout" GATEWAY_TIMEOUT "connecting to the upstream took too long"
+    ConnectionTimeout "connection_timeout" GATEWAY_TIMEOUT "connecting to the upstream took too long (--timeout-connect)"
+    /// The TLS handshake did not end in time.
+    TlsHandshakeTimeout "connection_timeout" GATEWAY_TIMEOUT "the TLS handshake with the upstream took too long"
     /// The connection ended before the response began.
     ConnectionTerminated "connection_terminated" BAD_GATEWAY "the upstream closed the connection without a response"
     /// No connection could be made for another reason.
     DestinationUnavailable "destination_unavailable" SERVICE_UNAVAILABLE "no connection to the upstream could be made"
     /// There is no route to the upstream's address.
     DestinationIpUnroutable "destination_ip_unroutable" BAD_GATEWAY "the upstream's address cannot be reached"
-    /// The upstream's certificate was not accepted.
+    /// The upstream's certificate has expired.
+    TlsCertificateExpired "tls_certificate_error" BAD_GATEWAY "the upstream's certificate has expired"
+    /// The upstream's certificate will be valid later.
+    TlsCertificateNotYetValid "tls_certificate_error" BAD_GATEWAY "the upstream's certificate is not valid yet"
+    /// The upstream's certificate does not cover the host of the target.
+    TlsCertificateWrongName "tls_certificate_error" BAD_GATEWAY "the upstream's certificate does not cover the host of its URL"
+    /// The upstream's certificate is self-signed, or its authority is unknown.
+    TlsCertificateUnknownIssuer "tls_certificate_error" BAD_GATEWAY "the issuer of the upstream's certificate is not trusted: name its authority with --upstream-ca"
+    /// The upstream uses the certificate of an authority, usually a self-signed one.
+    TlsCertificateOfAuthority "tls_certificate_error" BAD_GATEWAY "the upstream's certificate is that of an authority (CA:TRUE): the upstream needs one that the authority has issued"
+    /// The upstream's certificate was not accepted for another reason.
     TlsCertificateError "tls_certificate_error" BAD_GATEWAY "the upstream's certificate was not accepted"
-    /// The upstream closed the TLS connection with an alert.
-    TlsAlertReceived "tls_alert_received" BAD_GATEWAY "the upstream refused the TLS connection"
+    /// The upstream requires a client certificate, and got none.
+    TlsClientCertificateRequired "tls_alert_received" BAD_GATEWAY "the upstream requires a client certificate: name one with --upstream-cert"
+    /// The upstream does not accept the client certificate. Some upstreams say the same without one.
+    TlsClientCertificateRejected "tls_alert_received" BAD_GATEWAY "the upstream does not accept the client certificate, or requires one (--upstream-cert)"
+    /// The upstream found no common parameters, or got no client certificate in TLS 1.2.
+    TlsHandshakeFailure "tls_alert_received" BAD_GATEWAY "the upstream refused the TLS handshake: there may be no common version or cipher suite, or it requires a client certificate (--upstream-cert)"
+    /// The upstream closed the TLS connection with another alert.
+    TlsAlertReceived "tls_alert_received" BAD_GATEWAY "the upstream ended the TLS connection with an alert"
+    /// The upstream answered the TLS handshake in clear text.
+    TlsUnsupported "tls_protocol_error" BAD_GATEWAY "the upstream does not use TLS on this port: configure it with http:// if that is intended"
     /// TLS failed otherwise.
     TlsProtocolError "tls_protocol_error" BAD_GATEWAY "no TLS connection to the upstream could be made"
     /// All connections that may be opened to the upstream are full.
@@ -145,13 +166,17 @@ failures! {
     /// The deadline that the client of a call has set has passed.
     DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
     /// The response head did not come in time.
-    HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to respond"
+    HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to respond (--timeout-response)"
+    /// The rest of the response did not come in time.
+    HttpResponseStalled "http_response_timeout" GATEWAY_TIMEOUT "the rest of the upstream's response came too slowly or not at all (--timeout-idle)"
     /// The connection ended within the response head.
     HttpResponseIncomplete "http_response_incomplete" BAD_GATEWAY "the upstream's response was incomplete"
     /// The response head exceeds its limits.
     HttpResponseHeaderSectionSize "http_response_header_section_size" BAD_GATEWAY "the header section of the upstream's response is too large"
     /// The response violates HTTP.
     HttpProtocolError "http_protocol_error" BAD_GATEWAY "the upstream's response is not valid HTTP"
+    /// The upstream has answered HTTP/2 with HTTP/1.
+    PriorKnowledgeUnsupported "http_protocol_error" BAD_GATEWAY "the upstream does not use HTTP/2 in clear text: configure it with http:// instead of h2c://"
     /// The upstream switched protocols without a request for it, to another protocol, or with an
     /// invalid response.
     HttpUpgradeFailed "http_upgrade_failed" BAD_GATEWAY "the upstream did not switch to the requested protocol"
@@ -177,6 +202,15 @@ failures! {
 }
 
 impl Failure {
+    /// Value of the `Proxy-Status` field. `rule` is the name of the details, if there are any.
+    pub(crate) fn proxy_status(self, rule: Option<&str>) -> String {
+        let value = self.error_parameters();
+        match rule {
+            Some(rule) => format!("{value}; details=\"{rule}\""),
+            None => value.to_owned(),
+        }
+    }
+
     /// The failure of a connection to this address. That of a unix socket is found out with a look at
     /// its path, as connecting was: `connect` gives the same error for a file and for a socket on
     /// which nothing listens.
@@ -242,10 +276,38 @@ impl From<&ClientError> for Failure {
 
 fn tls(error: TlsError) -> Failure {
     match error {
-        TlsError::Certificate(_) => Failure::TlsCertificateError,
-        TlsError::Alert(_) => Failure::TlsAlertReceived,
-        TlsError::TimedOut => Failure::ConnectionTimeout,
+        TlsError::Certificate(problem) => certificate(problem),
+        TlsError::Alert(number) => alert(number),
+        TlsError::TimedOut => Failure::TlsHandshakeTimeout,
+        TlsError::NotTls => Failure::TlsUnsupported,
         _ => Failure::TlsProtocolError,
+    }
+}
+
+fn certificate(problem: CertificateProblem) -> Failure {
+    match problem {
+        CertificateProblem::Expired => Failure::TlsCertificateExpired,
+        CertificateProblem::NotYetValid => Failure::TlsCertificateNotYetValid,
+        CertificateProblem::WrongName => Failure::TlsCertificateWrongName,
+        CertificateProblem::UnknownIssuer => Failure::TlsCertificateUnknownIssuer,
+        CertificateProblem::Authority => Failure::TlsCertificateOfAuthority,
+        _ => Failure::TlsCertificateError,
+    }
+}
+
+/// Numbers of RFC 8446, section 6. Upstreams differ in the alert for a missing client certificate.
+fn alert(number: u8) -> Failure {
+    const HANDSHAKE_FAILURE: u8 = 40;
+    const BAD_CERTIFICATE: u8 = 42;
+    const CERTIFICATE_UNKNOWN: u8 = 46;
+    const UNKNOWN_CA: u8 = 48;
+    const CERTIFICATE_REQUIRED: u8 = 116;
+    match number {
+        CERTIFICATE_REQUIRED => Failure::TlsClientCertificateRequired,
+        HANDSHAKE_FAILURE => Failure::TlsHandshakeFailure,
+        // Between the two are unsupported, revoked and expired certificates.
+        BAD_CERTIFICATE..=CERTIFICATE_UNKNOWN | UNKNOWN_CA => Failure::TlsClientCertificateRejected,
+        _ => Failure::TlsAlertReceived,
     }
 }
 
@@ -302,7 +364,7 @@ mod tests {
     fn the_field_has_the_registered_token() {
         for &failure in Failure::ALL {
             let expected = format!("blitz; error={}", failure.token());
-            assert!(failure.proxy_status().starts_with(&expected));
+            assert!(failure.proxy_status(None).starts_with(&expected));
         }
     }
 
@@ -314,9 +376,10 @@ mod tests {
         ] {
             let error = Error::new(kind, Side::Response);
             assert_eq!(error.rule(), rule);
-            let failure = Failure::from(&ClientError::Malformed(error));
+            let error = ClientError::Malformed(error);
+            let failure = Failure::from(&error);
             assert_eq!(
-                failure.proxy_status(),
+                failure.proxy_status(error.rule()),
                 format!("blitz; error=http_protocol_error; details=\"{rule}\"")
             );
             assert!(failure.detail().ends_with(rule));

@@ -59,6 +59,11 @@ pub struct Record<'a> {
     pub response_bytes: u64,
     /// How the request ended.
     pub ended: Ended,
+    /// Name of the details of a failure: the rule that the response violates, the reason for which TLS
+    /// failed, or the received alert.
+    pub rule: Option<&'static str>,
+    /// `grpc-status` that the gateway sent in place of the upstream.
+    pub grpc_status: Option<u8>,
     /// Declared length of the content that is sent to the client.
     response_length: BodyLength,
     observers: &'a Observers,
@@ -151,6 +156,8 @@ impl<'a> Record<'a> {
             response_bytes: 0,
             // Stays if the future is dropped.
             ended: Ended::ClientGone,
+            rule: None,
+            grpc_status: None,
             response_length: BodyLength::Unknown,
             observers,
         }
@@ -265,9 +272,7 @@ fn add_rare(counters: &mut Counters, record: &Record<'_>) {
     }
     match record.ended {
         Ended::Unrouted => counters.unrouted += 1,
-        Ended::Rejected(Rejection::HttpsOnly) => counters.redirected += 1,
-        Ended::Rejected(Rejection::Misdirected) => counters.misdirected += 1,
-        Ended::Rejected(_) => counters.refused += 1,
+        Ended::Rejected(rejection) => counters.rejections[rejection as usize] += 1,
         Ended::RequestContent(_) => counters.client_faults += 1,
         Ended::Complete | Ended::Failed(_) | Ended::CutOff(_) | Ended::ClientGone => {}
     }

@@ -28,6 +28,37 @@ pub enum Rejection {
 }
 
 impl Rejection {
+    /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
+    pub const ALL: [Rejection; 10] = [
+        Rejection::HttpsOnly,
+        Rejection::NoHost,
+        Rejection::Misdirected,
+        Rejection::Method,
+        Rejection::LastHop,
+        Rejection::ConnectionOptions,
+        Rejection::WebSocketKey,
+        Rejection::Base64,
+        Rejection::ContentTooLarge,
+        Rejection::Path,
+    ];
+
+    /// Stable name, for logs and counter labels.
+    #[must_use]
+    pub fn rule(self) -> &'static str {
+        match self {
+            Rejection::HttpsOnly => "https-only",
+            Rejection::NoHost => "host-missing",
+            Rejection::Misdirected => "misdirected",
+            Rejection::Method => "method-not-forwarded",
+            Rejection::LastHop => "max-forwards",
+            Rejection::ConnectionOptions => "connection-options",
+            Rejection::WebSocketKey => "websocket-key",
+            Rejection::Base64 => "not-base64",
+            Rejection::ContentTooLarge => "content-too-large",
+            Rejection::Path => "target-path",
+        }
+    }
+
     /// Status of the response.
     #[must_use]
     pub fn status(self) -> Status {

@@ -17,9 +17,17 @@ pub(crate) struct Request<'a> {
     pub(crate) responder: Option<Responder>,
     pub(crate) kind: RequestKind,
     pub(crate) tried: Tried,
-    /// The failure to connect that is reported if no other address can be connected to, and its address.
-    pub(crate) connect_failure: Option<(Failure, Upstream)>,
+    /// Is reported if no other address can be connected to.
+    pub(crate) connect_failure: Option<ConnectFailure>,
     pub(crate) record: Record<'a>,
+}
+
+/// A failure to connect to one address of the upstream.
+pub(crate) struct ConnectFailure {
+    pub(crate) failure: Failure,
+    pub(crate) upstream: Upstream,
+    /// See [`Record::rule`].
+    pub(crate) rule: Option<&'static str>,
 }
 
 impl<'a> Request<'a> {

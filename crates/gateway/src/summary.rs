@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::counters::Counters;
 use crate::proxy_status::Failure;
+use crate::rejection::Rejection;
 
 /// Counts that are shown, with their names and those of their parts.
 type Counts = Vec<(&'static str, u64)>;
@@ -51,15 +52,18 @@ impl Summary {
     }
 }
 
-/// Everything that an operator should know of. Failures and refusals are listed by cause.
+/// Everything that an operator should know of. Failures, rejections and refusals are listed by cause.
 fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -> Counts {
     let failures = Failure::ALL
         .iter()
         .map(|&failure| (failure.token(), gateway.failed(failure)));
+    // A redirect to HTTPS is no problem.
+    let rejections = Rejection::ALL
+        .iter()
+        .filter(|&&rejection| rejection != Rejection::HttpsOnly)
+        .map(|&rejection| (rejection.rule(), gateway.rejected(rejection)));
     let refusals = http.refused.iter().chain(&http.tls.failures).copied();
     let others = [
-        ("rejected", gateway.refused),
-        ("misdirected", gateway.misdirected),
         ("cut_off", gateway.cut_off),
         ("request_content_failed", gateway.client_faults),
         ("connect_failures", gateway.connect_failures),
@@ -72,7 +76,7 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("log_lines_dropped", dropped_lines),
     ];
     let mut counts = Counts::new();
-    for (name, count) in failures.chain(refusals).chain(others) {
+    for (name, count) in failures.chain(rejections).chain(refusals).chain(others) {
         match counts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum += count,
             None => counts.push((name, count)),
@@ -109,13 +113,19 @@ mod tests {
         gateway.routed = 10;
         gateway.failures[Failure::ConnectionLimitReached as usize] = 2;
         gateway.failures[Failure::UpstreamQueueFull as usize] = 3;
-        http.refused = vec![("bare-lf", 4)];
+        gateway.rejections[Rejection::HttpsOnly as usize] = 5;
+        gateway.rejections[Rejection::NoHost as usize] = 6;
+        gateway.rejections[Rejection::ContentTooLarge as usize] = 1;
+        http.refused = vec![("bare-lf", 4), ("host-missing", 1)];
         let first = counts(&gateway, &http, 7);
         assert_eq!(
             changes(&nothing, &first).as_deref(),
-            Some("connection_limit_reached=5 bare-lf=4 log_lines_dropped=7")
+            Some(
+                "connection_limit_reached=5 host-missing=7 content-too-large=1 bare-lf=4 \
+                 log_lines_dropped=7"
+            )
         );
-        http.refused.insert(0, ("host-missing", 1));
+        http.refused[1].1 += 1;
         let second = counts(&gateway, &http, 7);
         assert_eq!(changes(&first, &second).as_deref(), Some("host-missing=1"));
         assert_eq!(changes(&second, &first), None);

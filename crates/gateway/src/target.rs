@@ -192,7 +192,7 @@ impl std::error::Error for TargetError {}
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Prefix::Everything => f.write_str("everything else"),
+            Prefix::Everything => f.write_str("other paths"),
             Prefix::Segments(prefix) => f.write_str(prefix),
             Prefix::Text(text) if text.ends_with('.') => f.write_str(text),
             Prefix::Text(text) => write!(f, "{text}*"),

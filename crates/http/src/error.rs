@@ -169,6 +169,19 @@ impl ClientError {
         self.is_unprocessed() || matches!(self, ClientError::Reset { .. })
     }
 
+    /// Stable name of the details, if there are any: the rule that the response violates, the reason
+    /// for which TLS failed, or the received alert.
+    #[must_use]
+    pub fn rule(&self) -> Option<&'static str> {
+        match self {
+            ClientError::Malformed(error) => Some(error.rule()),
+            ClientError::TlsHandshake(error) | ClientError::Tls(error) => {
+                Some(error.alert_name().unwrap_or(error.rule()))
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn from_connect(error: &io::Error, address: &Address) -> ClientError {
         if let Some(shortage) = LocalShortage::of(error, address) {
             return ClientError::LocalShortage(shortage);

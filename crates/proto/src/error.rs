@@ -251,6 +251,8 @@ rules! {
 
     Preface "preface-malformed" BAD_REQUEST
         "A connection that does not begin with the preface and SETTINGS (RFC 9113, section 3.4)."
+    PrefaceNotUnderstood "http1-response" BAD_REQUEST
+        "The server answers the preface of HTTP/2 with HTTP/1 (RFC 9113, section 3.3)."
     FrameSize "frame-size" BAD_REQUEST
         "A frame above the maximum, or of a size that its type forbids (RFC 9113, section 4.2)."
     FrameUnexpected "frame-unexpected" BAD_REQUEST

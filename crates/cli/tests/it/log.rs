@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_testing::{Client, IO_TIMEOUT, refusing_address};
 
@@ -122,6 +122,36 @@ fn a_log_that_nobody_reads_holds_no_request_up() {
         client.get("/later");
         line_with(&lines, "/later");
     }
+}
+
+#[test]
+fn failures_whose_lines_were_dropped_are_counted_by_a_later_line() {
+    const FAILURES: u64 = 100;
+    let to = format!("/dead=http://{}", refusing_address());
+    let mut running = Running::start(&["--to", &to, "--log", "debug"]);
+    let mut client = Client::connect(running.address);
+    for _ in 0..8_000 {
+        assert_eq!(client.get("/hello").status, 200);
+    }
+    for _ in 0..FAILURES {
+        assert_eq!(client.get("/dead").status, 502);
+    }
+    let lines = lines_of(running.stderr());
+    // The next lines are allowed in another second.
+    thread::sleep(Duration::from_millis(1_100));
+    assert_eq!(client.get("/dead").status, 502);
+    client.get("/last");
+    let mut failures = 0;
+    loop {
+        let line = lines.recv_timeout(IO_TIMEOUT).unwrap();
+        if line.contains("request failed") {
+            let omitted = line.split("omitted=").nth(1).map(str::trim);
+            failures += 1 + omitted.map_or(0, |omitted| omitted.parse::<u64>().unwrap());
+        } else if line.contains("/last") {
+            break;
+        }
+    }
+    assert_eq!(failures, FAILURES + 1);
 }
 
 #[test]

@@ -210,6 +210,33 @@ mod tests {
         }
     }
 
+    /// Each byte is read a few times. Work that grows with the square of the length takes seconds.
+    #[test]
+    fn the_cost_of_a_long_field_is_linear() {
+        const BYTES: usize = 32 * 1024;
+        for part in [
+            ",",
+            ";",
+            "\"",
+            "\",",
+            "\\\"",
+            "=",
+            "a=b,",
+            "a=b;",
+            "for=\"",
+            "a=\"\\\"\";",
+            "a=\",\",",
+        ] {
+            for start in ["", "\"", "for=\""] {
+                let value = format!("{start}{}", part.repeat(BYTES / part.len()));
+                let begun = std::time::Instant::now();
+                parsed(&[&value]);
+                let taken = begun.elapsed();
+                assert!(taken.as_millis() < 500, "{start}{part}: {taken:?}");
+            }
+        }
+    }
+
     #[test]
     fn the_last_elements_of_a_long_list_are_read() {
         let list: Vec<_> = (0..200)

@@ -127,9 +127,13 @@ impl Call {
     }
 
     /// Trailers that end a response whose upstream failed. gRPC-Web has none.
-    pub(crate) fn failed_trailers(&self, failure: Failure) -> Option<Pooled<Fields>> {
+    pub(crate) fn failed_trailers(
+        &self,
+        failure: Failure,
+        rule: Option<&str>,
+    ) -> Option<Pooled<Fields>> {
         let mut trailers = self.trailers(Code::of_failure(failure), failure.detail())?;
-        trailers.append(Name::ProxyStatus, failure.proxy_status());
+        trailers.append(Name::ProxyStatus, failure.proxy_status(rule));
         Some(trailers)
     }
 

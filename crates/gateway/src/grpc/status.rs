@@ -39,7 +39,9 @@ impl Code {
     /// DEADLINE_EXCEEDED.
     pub(crate) fn of_failure(failure: Failure) -> Code {
         match failure {
-            Failure::DeadlineExceeded | Failure::HttpResponseTimeout => Code::DeadlineExceeded,
+            Failure::DeadlineExceeded
+            | Failure::HttpResponseTimeout
+            | Failure::HttpResponseStalled => Code::DeadlineExceeded,
             Failure::GrpcUnsupported => Code::Unimplemented,
             // A client that tries again gets the same.
             Failure::ProxyLoopDetected => Code::Internal,
@@ -85,6 +87,7 @@ mod tests {
                 Failure::ConnectionTimeout,
                 Failure::DestinationUnavailable,
                 Failure::HttpResponseTimeout,
+                Failure::HttpResponseStalled,
                 Failure::DeadlineExceeded,
                 Failure::GrpcUnsupported,
             ]),
@@ -92,6 +95,7 @@ mod tests {
                 Code::Unavailable,
                 Code::Unavailable,
                 Code::Unavailable,
+                Code::DeadlineExceeded,
                 Code::DeadlineExceeded,
                 Code::DeadlineExceeded,
                 Code::Unimplemented,

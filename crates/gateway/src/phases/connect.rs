@@ -6,7 +6,7 @@ use blitz_http::{ClientError, Connection, LocalShortage, TlsError, Upstream};
 
 use crate::proxy_status::Failure;
 use crate::record::Ended;
-use crate::request::Request;
+use crate::request::{ConnectFailure, Request};
 use crate::service::{GatewayService, Route};
 use crate::upstream::{Balancer, Pick};
 
@@ -50,9 +50,10 @@ pub(super) async fn pick<S>(
 /// A retry may go where the first attempt went, but not to an address that refused to connect.
 fn exhausted(request: &mut Request<'_>) -> Result<(), Ended> {
     match request.connect_failure.take() {
-        Some((failure, upstream)) => {
-            request.record.upstream = Some(upstream);
-            Err(Ended::Failed(failure))
+        Some(failed) => {
+            request.record.upstream = Some(failed.upstream);
+            request.record.rule = failed.rule;
+            Err(Ended::Failed(failed.failure))
         }
         None => Ok(()),
     }
@@ -101,9 +102,13 @@ pub(super) async fn connect(
             record.connect_failures = record.connect_failures.saturating_add(1);
             note_failure(&route.balancer, upstream, &error);
             let failure = Failure::of_connection(upstream.address(), &error);
-            let known = request.connect_failure.as_ref().map(|(known, _)| *known);
+            let known = request.connect_failure.as_ref().map(|known| known.failure);
             if is_reported(failure, known, request.tried.is_first(upstream)) {
-                request.connect_failure = Some((failure, upstream.clone()));
+                request.connect_failure = Some(ConnectFailure {
+                    failure,
+                    upstream: upstream.clone(),
+                    rule: error.rule(),
+                });
             }
             Ok(None)
         }
@@ -147,12 +152,7 @@ fn health(error: &ClientError) -> Health {
 /// at the first address: of `localhost` an operator expects 127.0.0.1. But a failure of TLS says more
 /// than others, because an application often listens on one address of `localhost` only.
 fn is_reported(failure: Failure, known: Option<Failure>, is_first_address: bool) -> bool {
-    let is_of_tls = |failure| {
-        matches!(
-            failure,
-            Failure::TlsCertificateError | Failure::TlsAlertReceived | Failure::TlsProtocolError
-        )
-    };
+    let is_of_tls = |failure: Failure| failure.token().starts_with("tls_");
     match known {
         None => true,
         Some(known) if is_of_tls(known) == is_of_tls(failure) => is_first_address,

@@ -105,7 +105,7 @@ fn respond_rejected(request: &mut Request<'_>, responder: Responder, rejection: 
 fn respond_failed(request: &mut Request<'_>, responder: Responder, failure: Failure) {
     let mut head = Pooled::response(failure.status());
     head.fields
-        .append(Name::ProxyStatus, failure.proxy_status());
+        .append(Name::ProxyStatus, failure.proxy_status(request.record.rule));
     let response = OwnResponse::of(request);
     if response.call.is_some() {
         let code = Code::of_failure(failure);
@@ -165,6 +165,7 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
         detail: impl Display,
     ) {
         let Some(call) = self.call else { return };
+        self.record.grpc_status = Some(code as u8);
         let content = call.respond(&mut head, code, detail);
         self.send_content(responder, head, content);
     }
@@ -193,18 +194,6 @@ mod tests {
                 .iter()
                 .all(|failure| is_plain(failure.detail()))
         );
-        let rejections = [
-            Rejection::HttpsOnly,
-            Rejection::NoHost,
-            Rejection::Misdirected,
-            Rejection::Method,
-            Rejection::LastHop,
-            Rejection::ConnectionOptions,
-            Rejection::WebSocketKey,
-            Rejection::Base64,
-            Rejection::ContentTooLarge,
-            Rejection::Path,
-        ];
-        assert!(rejections.iter().all(|one| is_plain(one.detail())));
+        assert!(Rejection::ALL.iter().all(|one| is_plain(one.detail())));
     }
 }

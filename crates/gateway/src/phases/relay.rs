@@ -8,9 +8,9 @@ use blitz_http::{
 };
 
 use crate::flow::{Flow, FlowError};
-use crate::grpc::poll_timer;
+use crate::grpc::{Code, poll_timer};
 use crate::proxy_status::Failure;
-use crate::record::Ended;
+use crate::record::{Ended, Record};
 use crate::request::Request;
 use crate::request_kind::ResponseContent;
 use crate::upload::Upload;
@@ -101,12 +101,13 @@ fn end_early(
             if let (Ended::Rejected(rejection), Some(call)) = (&ended, request.kind.call())
                 && let (Some(to), true) = (download.to.take(), has_trailers)
             {
+                request.record.grpc_status = Some(Code::of_status(rejection.status()) as u8);
                 end_with_status(call.rejected_trailers(*rejection), to);
             }
             return ended;
         }
         Stop::Deadline => Failure::DeadlineExceeded,
-        Stop::Download(error) => match ended_by(&error) {
+        Stop::Download(error) => match ended_by(&error, &mut request.record) {
             Ended::CutOff(failure) => failure,
             ended => return ended,
         },
@@ -114,14 +115,19 @@ fn end_early(
     let Some(call) = request.kind.call() else {
         return Ended::CutOff(failure);
     };
+    let code = Code::of_failure(failure);
     match (download.to.take(), &mut download.translation) {
         (Some(mut to), Some(translation)) => {
             if let Some(last) = translation.fail(failure) {
+                request.record.grpc_status = Some(code as u8);
                 request.record.response_bytes += last.len() as u64;
                 let _ = to.queue(last).and_then(|()| to.finish(None));
             }
         }
-        (Some(to), None) if has_trailers => end_with_status(call.failed_trailers(failure), to),
+        (Some(to), None) if has_trailers => {
+            request.record.grpc_status = Some(code as u8);
+            end_with_status(call.failed_trailers(failure, request.record.rule), to);
+        }
         // The client only sees that something is missing.
         _ => {}
     }
@@ -136,14 +142,17 @@ fn end_with_status(trailers: Option<Pooled<Fields>>, to: SendBody) {
 }
 
 /// How the failure of a direction towards the client ends the request.
-fn ended_by(error: &FlowError) -> Ended {
+fn ended_by(error: &FlowError, record: &mut Record<'_>) -> Ended {
     let failure = match error {
         FlowError::To(error) => {
             tracing::debug!(%error, "the client took no more of the response");
             return Ended::ClientGone;
         }
-        FlowError::From(BodyError::TimedOut) => Failure::HttpResponseTimeout,
-        FlowError::From(BodyError::Malformed(error)) => Failure::of_rule(error.kind()),
+        FlowError::From(BodyError::TimedOut) => Failure::HttpResponseStalled,
+        FlowError::From(BodyError::Malformed(error)) => {
+            record.rule = Some(error.rule());
+            Failure::of_rule(error.kind())
+        }
         FlowError::From(_) => Failure::HttpResponseIncomplete,
         FlowError::NotBase64 => unreachable!("responses are encoded, not decoded"),
     };
@@ -186,7 +195,7 @@ async fn switch_protocols(
             return Poll::Ready(Err(Ended::ClientGone));
         }
         ready!(down.poll(cx, |bytes| record.response_bytes += bytes.len() as u64))
-            .map_err(|error| ended_by(&error))?;
+            .map_err(|error| ended_by(&error, record))?;
         match up {
             Poll::Pending => Poll::Pending,
             Poll::Ready(_) => Poll::Ready(Ok(())),

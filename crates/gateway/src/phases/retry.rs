@@ -15,6 +15,7 @@ pub(super) fn prepare_retry(request: &mut Request<'_>, error: &ClientError) -> R
     let is_idempotent = request.kind.is_idempotent(request.head.method);
     let is_harmless = error.is_unprocessed() || (is_idempotent && error.is_before_response());
     if request.record.is_retried || !is_harmless || !request.upload.can_repeat() {
+        request.record.rule = error.rule();
         return Err(Ended::Failed(Failure::from(error)));
     }
     tracing::debug!(%error, "request is sent again");

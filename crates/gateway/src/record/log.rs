@@ -36,16 +36,27 @@ pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
 }
 
 /// Logs a failure at WARN: a response of the gateway's own with 5xx or for a failed call, and a
-/// response that was cut off. At most ten lines a second of each cause.
+/// response that was cut off. At most ten lines a second of each cause and route.
 #[cold]
 pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     let Some(cause) = cause(record) else { return };
     if !tracing::enabled!(tracing::Level::WARN) {
         return;
     }
-    let Some(omitted) = record.observers.warnings.allow(cause, blitz_http::now()) else {
+    let route = record.target.map_or("", |target| target.prefix.text());
+    let (limit, now) = (&record.observers.warnings, blitz_http::now());
+    let Some(omitted) = limit.allow(cause, route, now) else {
         return;
     };
+    let dropped = blitz::log::dropped_lines();
+    write_failure(record, head, cause, omitted);
+    // Perhaps it was another core's line that was dropped: rather one too many than one too few.
+    if blitz::log::dropped_lines() != dropped {
+        limit.add_omitted(cause, route, now, omitted + 1);
+    }
+}
+
+fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, omitted: u64) {
     let since = |time: Option<Instant>| {
         time.map(|time| tracing::field::display(Seconds(time.duration_since(record.started))))
     };
@@ -60,11 +71,13 @@ pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
         host = head.authority(),
         path = %path(head),
         status = record.status.map(Status::code),
+        grpc_status = record.grpc_status,
         route = record.target.map(|target| target.prefix.to_string()),
         upstream = record.target.map(Target::url),
         address = record.upstream.as_ref().map(address),
         phase = phase(record),
         cause,
+        rule = record.rule,
         attempts = record.attempts,
         connected = since(record.connected),
         responded = since(record.responded),

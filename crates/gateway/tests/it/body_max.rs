@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use blitz_gateway::Options;
+use blitz_gateway::{Options, Rejection};
 use blitz_http::{BodyLength, Fields, IoChoice, Method, Name, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::Code;
 use blitz_testing::Response;
@@ -139,7 +139,7 @@ scenarios! {
                 assert_eq!(client.answer(stream).content, b"100000");
             }
             assert!((0..4).all(|_| result_of(&is_complete)));
-            assert_eq!(proxy.counters().refused, 0);
+            assert_eq!(proxy.counters().rejected(Rejection::ContentTooLarge), 0);
         }
     }
 
@@ -162,7 +162,7 @@ scenarios! {
         let answer = client.answer(stream);
         assert_eq!((answer.status, answer.reset), (Some(Status::CONTENT_TOO_LARGE), None));
         assert_eq!(upstream.accepted(), 0);
-        assert_eq!(proxy.counters().refused, 4);
+        assert_eq!(proxy.counters().rejected(Rejection::ContentTooLarge), 4);
     }
 
     fn streamed_content_beyond_the_limit_is_rejected_and_never_complete_for_the_upstream(io) {
@@ -190,7 +190,7 @@ scenarios! {
             client.send(stream, &[b'x'; MAX], true);
             assert_eq!(client.answer(stream).content, b"100000");
             assert!(result_of(&is_complete));
-            assert_eq!((proxy.counters().refused, proxy.counters().retries), (3, 0));
+            assert_eq!((proxy.counters().rejected(Rejection::ContentTooLarge), proxy.counters().retries), (3, 0));
         }
     }
 
@@ -266,10 +266,10 @@ scenarios! {
         // The client's bytes count: base64 of less than the limit is more.
         let text = "AAAA".repeat(MAX / 4 + 1);
         let web = call(&proxy, "application/grpc-web-text", text.as_bytes(), BodyLength::Unknown);
-        assert!(!web.is_empty() && proxy.counters().refused == 5, "{web}");
+        assert!(!web.is_empty() && proxy.counters().rejected(Rejection::ContentTooLarge) == 5, "{web}");
         let text = "AAAA".repeat(MAX / 4);
         call(&proxy, "application/grpc-web-text", text.as_bytes(), BodyLength::Unknown);
-        assert_eq!(proxy.counters().refused, 5);
+        assert_eq!(proxy.counters().rejected(Rejection::ContentTooLarge), 5);
     }
 
     fn a_call_beyond_the_limit_whose_response_has_begun_ends_with_its_status(io) {
@@ -305,7 +305,7 @@ scenarios! {
         let mut client = proxy.client();
         client.send([b"PUT", &chunked(40_000)[4..]].concat());
         assert_eq!(client.response().text(), "40000");
-        assert_eq!((proxy.counters().retries, proxy.counters().refused), (1, 0));
+        assert_eq!((proxy.counters().retries, proxy.counters().rejected(Rejection::ContentTooLarge)), (1, 0));
     }
 
     fn the_limit_holds_without_a_target(io) {

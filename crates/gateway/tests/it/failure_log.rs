@@ -1,22 +1,26 @@
 //! The log line of each failure and rejection has the request's id, the upstream and the cause.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Mutex, Once};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
 use blitz_http::{BodyLength, IoChoice, Limits, Method, RequestHead, Status};
 use blitz_testing::{refusing_address, silent_address};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa};
+use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::h2::{H2Upstream, h2};
-use crate::support::{Peer, Proxy, Upstream, eventually};
+use crate::support::{Peer, Proxy, Upstream, eventually, trusting};
 use crate::tls_support::Authority;
 use crate::upstream_tls::TlsUpstream;
 
@@ -199,9 +203,49 @@ fn named(io: IoChoice, id: &str, server: SocketAddr) -> String {
 }
 
 fn tls_to(io: IoChoice, id: &str, url: String) -> String {
-    let proxy = Proxy::to_tls(io, &[&url], &Authority::new());
+    trusted(io, id, url, &Authority::new())
+}
+
+/// An upstream whose certificates this authority has issued.
+fn trusted(io: IoChoice, id: &str, url: String, authority: &Authority) -> String {
+    let proxy = Proxy::to_tls(io, &[&url], authority);
     send(&proxy, "GET", "", id);
     url
+}
+
+/// An upstream over TLS sends these bytes after the first message of the handshake.
+fn answering_tls(io: IoChoice, id: &str, bytes: &'static str) -> String {
+    tls_to(io, id, answering(bytes).replace("http://", "https://"))
+}
+
+/// An upstream with a certificate for this name, of a trusted authority.
+fn certified(
+    io: IoChoice,
+    id: &str,
+    name: &str,
+    change: impl FnOnce(&mut CertificateParams),
+) -> String {
+    let authority = Authority::new();
+    let config = authority.outside_server(&authority.pair_with(&[name], change), |_| {});
+    let upstream = TlsUpstream::with_config(authority, config, &[], |_, _| {});
+    trusted(io, id, upstream.url(), &upstream.authority)
+}
+
+/// An upstream that requires a client certificate. With TLS 1.3 the gateway has sent its request when
+/// the upstream refuses.
+fn requiring_certificate(alpn: &[&'static str]) -> TlsUpstream {
+    let authority = Authority::new();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let roots = Arc::new(authority.roots());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+    let pair = authority.pair(&["127.0.0.1"]);
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(pair.chain(), pair.key_der())
+        .unwrap();
+    TlsUpstream::with_config(authority, Arc::new(config), alpn, |_, _| {})
 }
 
 const CASES: &[(Failure, Case)] = &[
@@ -260,16 +304,60 @@ const CASES: &[(Failure, Case)] = &[
             post(io, format!("unix:{}", path.display()), id)
         })
     }),
-    (Failure::TlsCertificateError, |io, id| {
+    (Failure::TlsHandshakeTimeout, |io, id| {
+        let mut options = Options::default();
+        options.client.limits.tls_handshake_timeout = Duration::from_millis(50);
+        let url = answering("").replace("http://", "https://");
+        let tls = trusting(&Authority::new());
+        let gateway = Proxy::gateway(io).options(options).upstream_tls(tls);
+        send(&Proxy::start(gateway, &[&url]), "GET", "", id);
+        url
+    }),
+    (Failure::TlsCertificateExpired, |io, id| {
+        certified(io, id, "127.0.0.1", |params| {
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        })
+    }),
+    (Failure::TlsCertificateNotYetValid, |io, id| {
+        certified(io, id, "127.0.0.1", |params| {
+            params.not_before = rcgen::date_time_ymd(4000, 1, 1);
+        })
+    }),
+    (Failure::TlsCertificateWrongName, |io, id| {
+        certified(io, id, "elsewhere.example", |_| {})
+    }),
+    (Failure::TlsCertificateUnknownIssuer, |io, id| {
         tls_to(io, id, TlsUpstream::echoing(&[]).url())
     }),
+    (Failure::TlsCertificateOfAuthority, |io, id| {
+        certified(io, id, "127.0.0.1", |params| {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        })
+    }),
+    (Failure::TlsCertificateError, |io, id| {
+        certified(io, id, "127.0.0.1", |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        })
+    }),
+    (Failure::TlsClientCertificateRequired, |io, id| {
+        let upstream = requiring_certificate(&[]);
+        trusted(io, id, upstream.url(), &upstream.authority)
+    }),
+    (Failure::TlsClientCertificateRejected, |io, id| {
+        answering_tls(io, id, "\x15\x03\x03\x00\x02\x02\x30")
+    }),
+    (Failure::TlsHandshakeFailure, |io, id| {
+        answering_tls(io, id, "\x15\x03\x03\x00\x02\x02\x28")
+    }),
     (Failure::TlsAlertReceived, |io, id| {
-        let alert = "\x15\x03\x03\x00\x02\x02\x28";
-        tls_to(io, id, answering(alert).replace("http://", "https://"))
+        answering_tls(io, id, "\x15\x03\x03\x00\x02\x02\x70")
+    }),
+    (Failure::TlsUnsupported, |io, id| {
+        answering_tls(io, id, "HTTP/1.1 400 Bad Request\r\n\r\n")
     }),
     (Failure::TlsProtocolError, |io, id| {
-        let response = "HTTP/1.1 400 Bad Request\r\n\r\n";
-        tls_to(io, id, answering(response).replace("http://", "https://"))
+        let upstream = Upstream::scripted(|_, peer| drop(peer.exactly(1)));
+        tls_to(io, id, upstream.url().replace("http://", "https://"))
     }),
     (Failure::ConnectionLimitReached, |io, id| limited(io, id, 1)),
     (Failure::UpstreamQueueFull, |io, id| limited(io, id, 0)),
@@ -300,6 +388,17 @@ const CASES: &[(Failure, Case)] = &[
         options.client.response_timeout = Duration::from_millis(50);
         post_with(io, silent().url(), id, options)
     }),
+    (Failure::HttpResponseStalled, |io, id| {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.request();
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+            peer.is_closed_by_peer();
+        });
+        let mut options = Options::default();
+        options.client.body_timeout = Duration::from_millis(50);
+        options.client.limits.body_idle_timeout = Duration::from_millis(50);
+        post_with(io, upstream.url(), id, options)
+    }),
     (Failure::HttpResponseIncomplete, |io, id| {
         post_to(io, "HTTP/1.1 200 OK\r\nA: b", id)
     }),
@@ -310,6 +409,10 @@ const CASES: &[(Failure, Case)] = &[
     }),
     (Failure::HttpProtocolError, |io, id| {
         post_to(io, "SSH-2.0-OpenSSH_9.6\r\n\r\n", id)
+    }),
+    (Failure::PriorKnowledgeUnsupported, |io, id| {
+        let url = answering("HTTP/1.1 400 Bad Request\r\n\r\n");
+        post(io, url.replace("http://", "h2c://"), id)
     }),
     (Failure::HttpUpgradeFailed, |io, id| {
         let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
@@ -409,17 +512,51 @@ scenarios! {
             let upstream = case(io, &id);
             let line = line_of("WARN", &id);
             let has_cause = |failure: Failure| line.contains(&format!("cause=\"{}\"", failure.detail()));
-            // io_uring waits for room in the queue of a unix socket.
-            let waits = *failure == Failure::UnixSocketQueueFull;
-            let timed_out = waits && has_cause(Failure::ConnectionTimeout);
-            assert!(timed_out || has_cause(*failure), "{id}: {line}");
+            assert!(has_cause(*failure), "{id}: {line}");
             assert!(line.contains(&format!("upstream=\"{upstream}\"")), "{id}: {line}");
             assert!(line.contains("path=/x") && line.contains("phase="), "{id}: {line}");
             assert!(line.contains("client=127.0.0.1:") && line.contains("host=\"a\""), "{id}: {line}");
         }
+        let causes: HashSet<_> = Failure::ALL.iter().map(|failure| failure.detail()).collect();
+        assert_eq!(causes.len(), Failure::ALL.len(), "each failure has its own text");
         let is_made = |failure: &&Failure| !CASES.iter().any(|(made, _)| made == *failure);
         let missing: Vec<_> = Failure::ALL.iter().filter(is_made).copied().collect();
         assert_eq!(missing, NOT_MADE);
+    }
+
+    fn the_line_names_the_violated_rule(io) {
+        keep_lines();
+        for (response, rule) in [
+            ("SSH-2.0-OpenSSH_9.6\r\n\r\n", "status-line-malformed"),
+            ("HTTP/1.1 200 OK\r\nA: b\nC: d\r\n\r\n", "bare-lf"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx", "chunk-size-malformed"),
+        ] {
+            let id = format!("{rule}-{io:?}");
+            post_to(io, response, &id);
+            let line = line_of("WARN", &id);
+            assert!(line.contains(Failure::HttpProtocolError.detail()), "{line}");
+            assert!(line.contains(&format!("rule=\"{rule}\"")), "{line}");
+        }
+    }
+
+    fn an_alert_after_the_handshake_is_named_on_http2_as_well(io) {
+        keep_lines();
+        let upstream = requiring_certificate(&["h2"]);
+        let id = format!("h2-alert-{io:?}");
+        trusted(io, &id, upstream.url(), &upstream.authority);
+        let line = line_of("WARN", &id);
+        assert!(line.contains(Failure::TlsClientCertificateRequired.detail()), "{line}");
+        assert!(line.contains("rule=\"CertificateRequired\""), "{line}");
+    }
+
+    fn the_line_of_a_call_has_its_grpc_status(io) {
+        keep_lines();
+        let id = format!("call-{io:?}");
+        let proxy = Proxy::to(io, &[&format!("h2c://{}", refusing_address())]);
+        let fields = "Content-Type: application/grpc-web+proto\r\nContent-Length: 5\r\n\r\n\0\0\0\0\0";
+        send(&proxy, "POST", fields, &id);
+        let line = line_of("WARN", &id);
+        assert!(line.contains(" status=200 grpc_status=14 "), "{line}");
     }
 
     fn the_response_has_the_id_of_the_line(io) {
@@ -527,15 +664,18 @@ scenarios! {
         assert!(line.contains("path=/x") && line.contains("method=\"POST\""), "{line}");
     }
 
-    fn the_lines_of_a_cause_are_limited(io) {
+    fn the_lines_of_a_cause_and_route_are_limited(io) {
         keep_lines();
         let url = format!("http://{}", refusing_address());
-        let proxy = Proxy::to(io, &[&url]);
+        let other = format!("/other=http://{}", refusing_address());
+        let proxy = Proxy::to(io, &[&url, &other]);
         let mut client = proxy.client();
         let begun = std::time::Instant::now();
         for _ in 0..100 {
             assert_eq!(client.get("/").status, 502);
         }
+        let failed = client.get("/other");
+        line_of("WARN", failed.field("x-request-id").unwrap());
         // The hundredth may come in a later second.
         let windows = usize::try_from(begun.elapsed().as_secs()).unwrap() + 1;
         let of_this_upstream = format!("upstream=\"{url}\"");

@@ -416,12 +416,14 @@ scenarios! {
             peer.out.extend_from_slice(&[0x0f, 0x04, 0]);
             peer.expect_end();
         });
+        const HTTP1: &str = "http_protocol_error; details=\"http1-response\"";
+        const BROKEN: &str = "http_protocol_error; details=\"pseudo-header-missing\"";
         for (url, error) in [
             (resets.url.clone(), "connection_terminated"),
             (dies.url.clone(), "connection_terminated"),
             (format!("h2c://{}", refusing_address()), "connection_refused"),
-            (format!("h2c://127.0.0.1:{}", speaks_http1.port()), "http_protocol_error"),
-            (broken.url.clone(), "http_protocol_error"),
+            (format!("h2c://127.0.0.1:{}", speaks_http1.port()), HTTP1),
+            (broken.url.clone(), BROKEN),
         ] {
             let proxy = Proxy::to(io, &[&url]);
             let mut client = proxy.client();

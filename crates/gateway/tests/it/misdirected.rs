@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use blitz_gateway::Rejection;
 use blitz_http::{ServerTls, TlsSlot};
 use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -104,7 +105,7 @@ scenarios! {
         ] {
             assert_eq!(status(&client, proxy.address, "a.example", host), wanted, "{host}");
         }
-        assert_eq!(proxy.counters().misdirected, 3);
+        assert_eq!(proxy.counters().rejected(Rejection::Misdirected), 3);
     }
 
     fn with_a_server_name_its_host_and_the_hosts_of_the_certificate_are_accepted(io) {

@@ -25,6 +25,7 @@ struct RecordedRequest {
     is_tunnel: bool,
     has_upstream: bool,
     route: Option<String>,
+    grpc_status: Option<u8>,
     ended: Ended,
 }
 
@@ -58,6 +59,7 @@ impl Recorder {
                 is_tunnel: record.is_tunnel,
                 has_upstream: record.upstream.is_some(),
                 route: record.target.map(|target| target.prefix.to_string()),
+                grpc_status: record.grpc_status,
                 ended: record.ended.clone(),
             });
         }));
@@ -119,7 +121,7 @@ scenarios! {
         let recorder = Recorder::to(io, &upstream.url());
         let head = recorder.send_request("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").head().unwrap();
         assert!(head.line.contains(" 405 "), "{head:?}");
-        assert_eq!(recorder.proxy.counters().refused, 1);
+        assert_eq!(recorder.proxy.counters().rejected(Rejection::Method), 1);
         let seen = recorder.only();
         assert!(matches!(seen.ended, Ended::Rejected(Rejection::Method)), "{seen:?}");
         assert_eq!((seen.status, seen.attempts, seen.is_relayed), (Some(405), 0, false));
@@ -131,7 +133,7 @@ scenarios! {
         let recorder = Recorder::with(io, "http://127.0.0.1:9", options);
         assert_eq!(recorder.proxy.client().get("/x").status, 308);
         let counters = recorder.proxy.counters();
-        assert_eq!((counters.redirected, counters.routed, counters.unrouted), (1, 0, 0));
+        assert_eq!((counters.rejected(Rejection::HttpsOnly), counters.routed, counters.unrouted), (1, 0, 0));
         let seen = recorder.only();
         assert!(matches!(seen.ended, Ended::Rejected(Rejection::HttpsOnly)), "{seen:?}");
         assert_eq!((seen.path.as_str(), seen.status, seen.route), ("/x", Some(308), None));
@@ -312,6 +314,7 @@ scenarios! {
         let seen = recorder.only();
         assert!(matches!(seen.ended, Ended::Failed(Failure::HttpResponseIncomplete)), "{seen:?}");
         assert_eq!(seen.response_bytes, content.len() as u64, "with the frame of the status");
+        assert_eq!(seen.grpc_status, Some(14));
     }
 
     fn a_retried_request(io) {
@@ -390,5 +393,6 @@ scenarios! {
         let seen = recorder.only();
         assert!(matches!(seen.ended, Ended::Failed(Failure::DeadlineExceeded)), "{seen:?}");
         assert_eq!((seen.status, seen.request_bytes, seen.is_relayed), (Some(200), 5, false));
+        assert_eq!(seen.grpc_status, Some(4));
     }
 }

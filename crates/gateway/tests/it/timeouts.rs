@@ -194,7 +194,7 @@ scenarios! {
         let answer = proxy.client().get("/");
         took(began, 2 * SHORT..LONG);
         assert_eq!(answer.status, 504);
-        assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_timeout"));
+        assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_timeout; details=\"handshake-timeout\""));
     }
 
     fn a_response_head_takes_no_longer_than_its_timeout(io) {

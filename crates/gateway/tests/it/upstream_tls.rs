@@ -35,10 +35,21 @@ impl TlsUpstream {
         alpn: &[&'static str],
         script: impl Fn(usize, Accepted) + Send + Sync + 'static,
     ) -> TlsUpstream {
+        let authority = Authority::new();
+        let pair = authority.pair(&["localhost", "127.0.0.1"]);
+        let config = authority.outside_server(&pair, |_| {});
+        TlsUpstream::with_config(authority, config, alpn, script)
+    }
+
+    /// The same with this configuration, whose certificate the authority has issued.
+    pub(crate) fn with_config(
+        authority: Authority,
+        config: Arc<ServerConfig>,
+        alpn: &[&'static str],
+        script: impl Fn(usize, Accepted) + Send + Sync + 'static,
+    ) -> TlsUpstream {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let authority = Authority::new();
-        let config = authority.outside_server(&authority.pair(&["localhost", "127.0.0.1"]), |_| {});
         let accepted = Arc::new(AtomicUsize::new(0));
         let offers = Arc::new(Mutex::new(alpn.to_vec()));
         let (script, counter, present) =
@@ -125,6 +136,8 @@ fn accept(tcp: TcpStream, config: ServerConfig) -> Option<Accepted> {
     })
 }
 
+const UNKNOWN_ISSUER: &str =
+    "blitz; error=tls_certificate_error; details=\"certificate-unknown-issuer\"";
 const BOTH: &[&str] = &["h2", "http/1.1"];
 
 fn text(bytes: &[u8]) -> String {
@@ -300,7 +313,7 @@ scenarios! {
             let answer = client.answer(stream);
             assert_eq!(answer.status, Some(Status::BAD_GATEWAY));
             let proxy_status = answer.fields.get_str(Name::ProxyStatus);
-            assert_eq!(proxy_status, Some("blitz; error=tls_certificate_error"));
+            assert_eq!(proxy_status, Some(UNKNOWN_ISSUER));
         }
         assert!(upstream.accepted() < 20, "{}", upstream.accepted());
     }
@@ -350,7 +363,7 @@ scenarios! {
             slot.replace(trusting(&other));
             let answer = client.get("/");
             assert_eq!(answer.status, 502);
-            assert_eq!(answer.field("proxy-status"), Some("blitz; error=tls_certificate_error"));
+            assert_eq!(answer.field("proxy-status"), Some(UNKNOWN_ISSUER));
             slot.replace(trusting(&upstream.authority));
             eventually("it rests no more", || client.get("/").status == 200);
         }

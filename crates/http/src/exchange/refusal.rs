@@ -54,7 +54,7 @@ pub(crate) fn log_refusal(
     let request_id = response.and_then(|head| head.fields.get_str(Name::XRequestId));
     if status < 500 {
         tracing::debug!(request_id, status, cause = rule, ?peer, "refused");
-    } else if let Some(omitted) = WARNINGS.allow(rule, blitz_reactor::now()) {
+    } else if let Some(omitted) = WARNINGS.allow(rule, "", blitz_reactor::now()) {
         let omitted = (omitted > 0).then_some(omitted);
         tracing::warn!(request_id, status, cause = rule, ?peer, omitted, "refused");
     }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+use rustls::{
+    AlertDescription, CertificateError, Error, InvalidMessage, OtherError, PeerIncompatible,
+};
 
 /// Why a TLS connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +20,9 @@ pub enum TlsError {
     NoApplicationProtocol,
     /// The peer violated the protocol.
     Protocol,
-    /// The received bytes are not a record, or were changed in transit.
+    /// The received bytes are not TLS, for example HTTP in clear text.
+    NotTls,
+    /// A received record is malformed, or was changed in transit.
     BadRecord,
     /// The messages of the handshake are larger than `tls_handshake_bytes_max`.
     HandshakeTooLarge,
@@ -47,6 +51,8 @@ pub enum CertificateProblem {
     Revoked,
     /// The certificate is for another purpose, for example for servers and not for clients.
     WrongPurpose,
+    /// The certificate is that of an authority, which must not be used by a server or client.
+    Authority,
     /// The certificate is malformed, or a signature is wrong.
     Invalid,
 }
@@ -61,6 +67,7 @@ impl TlsError {
             TlsError::Incompatible => "nothing-in-common",
             TlsError::NoApplicationProtocol => "no-application-protocol",
             TlsError::Protocol => "protocol-violation",
+            TlsError::NotTls => "not-tls",
             TlsError::BadRecord => "bad-record",
             TlsError::HandshakeTooLarge => "handshake-too-large",
             TlsError::TimedOut => "handshake-timeout",
@@ -91,6 +98,7 @@ impl TlsError {
             )
             | Error::PeerIncompatible(_) => TlsError::Incompatible,
             Error::NoApplicationProtocol => TlsError::NoApplicationProtocol,
+            Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsError::NotTls,
             Error::DecryptError | Error::InvalidMessage(_) | Error::PeerSentOversizedRecord => {
                 TlsError::BadRecord
             }
@@ -112,6 +120,7 @@ impl CertificateProblem {
             CertificateProblem::WrongName => "certificate-wrong-name",
             CertificateProblem::Revoked => "certificate-revoked",
             CertificateProblem::WrongPurpose => "certificate-wrong-purpose",
+            CertificateProblem::Authority => "certificate-of-authority",
             CertificateProblem::Invalid => "certificate-invalid",
         }
     }
@@ -134,9 +143,17 @@ impl From<&CertificateError> for CertificateProblem {
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
                 CertificateProblem::WrongPurpose
             }
+            CertificateError::Other(other) if is_of_authority(other) => {
+                CertificateProblem::Authority
+            }
             _ => CertificateProblem::Invalid,
         }
     }
+}
+
+fn is_of_authority(error: &OtherError) -> bool {
+    let error = error.0.downcast_ref::<webpki::Error>();
+    matches!(error, Some(webpki::Error::CaUsedAsEndEntity))
 }
 
 impl fmt::Display for TlsError {
@@ -150,6 +167,7 @@ impl fmt::Display for TlsError {
             TlsError::Incompatible => "no version, cipher suite or signature scheme in common",
             TlsError::NoApplicationProtocol => "no application protocol in common",
             TlsError::Protocol => "the peer violated the TLS protocol",
+            TlsError::NotTls => "the peer does not use TLS",
             TlsError::BadRecord => "a TLS record is malformed or was changed in transit",
             TlsError::HandshakeTooLarge => "the TLS handshake is too large",
             TlsError::TimedOut => "the TLS handshake took too long",
@@ -173,6 +191,7 @@ impl fmt::Display for CertificateProblem {
             CertificateProblem::WrongName => "the peer's certificate is for another name",
             CertificateProblem::Revoked => "the peer's certificate was revoked",
             CertificateProblem::WrongPurpose => "the peer's certificate is for another purpose",
+            CertificateProblem::Authority => "the peer's certificate is that of an authority",
             CertificateProblem::Invalid => {
                 "the peer's certificate is malformed or has a wrong signature"
             }

@@ -231,7 +231,7 @@ fn other_handshake_failures_are_reported_with_their_cause() {
             }
             let wanted = [
                 TlsError::Alert(120),
-                TlsError::BadRecord,
+                TlsError::NotTls,
                 TlsError::Ended,
                 TlsError::TimedOut,
             ];

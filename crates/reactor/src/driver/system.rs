@@ -148,8 +148,10 @@ pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::
 /// Opens a socket for connecting to `address`.
 pub(super) fn open(address: &Address, nonblocking: bool) -> io::Result<Handle> {
     let fd = stream_socket(RawAddress::new(address)?.family(), nonblocking)?;
-    if matches!(address, Address::Tcp(_)) {
-        set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    match address {
+        Address::Tcp(_) => set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?,
+        Address::Unix(_) if !nonblocking => fail_if_queue_is_full(&fd)?,
+        Address::Unix(_) => {}
     }
     Ok(Handle::of(fd.into_raw_fd()))
 }
@@ -244,14 +246,25 @@ pub(crate) fn set_nonblocking(fd: &impl AsRawFd, nonblocking: bool) -> io::Resul
     }
 }
 
-/// Sets an integer socket option.
-pub(crate) fn set_option(
+/// Has connecting to a unix socket whose queue is full fail with EAGAIN, as in non-blocking mode.
+/// Otherwise a worker of io_uring would wait for room. The timeout is a tick of the kernel's clock. It
+/// does not concern sends, which io_uring starts without waiting.
+fn fail_if_queue_is_full(fd: &impl AsRawFd) -> io::Result<()> {
+    let shortest = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 1,
+    };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, shortest)
+}
+
+/// Sets a socket option, whose value is an integer unless `socket(7)` names another type.
+pub(crate) fn set_option<T: Copy>(
     fd: &impl AsRawFd,
     level: libc::c_int,
     name: libc::c_int,
-    value: libc::c_int,
+    value: T,
 ) -> io::Result<()> {
-    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value is live, and its length is right.
     let set =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };

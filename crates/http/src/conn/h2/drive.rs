@@ -17,6 +17,7 @@ use crate::error::Refusal;
 use crate::exchange::note;
 use crate::input::Input;
 use crate::recycle::Pooled;
+use crate::tls::TlsError;
 use crate::transport::Transport;
 
 /// Requests started before the connection yields to other tasks.
@@ -264,12 +265,23 @@ impl<R: Role> Driver<R> {
                 Poll::Pending
             }
             Poll::Ready(Err(_)) => {
-                self.has_fin = true;
-                self.socket = None;
-                self.fail_streams(&ResetReason::Reset);
+                self.fail_receiving();
                 Poll::Pending
             }
         }
+    }
+
+    /// The connection was reset, or TLS failed. An alert is kept, since it may name the server's reason:
+    /// in TLS 1.3 a client's certificate is rejected after the handshake.
+    #[cold]
+    fn fail_receiving(&mut self) {
+        self.has_fin = true;
+        let socket = self.socket.take();
+        let reason = match socket.and_then(|socket| socket.failure()) {
+            Some(alert @ TlsError::Alert(_)) => ResetReason::Tls(alert),
+            _ => ResetReason::Reset,
+        };
+        self.fail_streams(&reason);
     }
 
     /// The peer violated the protocol in a way that ends the whole connection.

@@ -45,6 +45,7 @@ impl Response {
         let reused = self.is_reused;
         self.failed = Some(match *reason {
             ResetReason::Malformed(error) => ClientError::Malformed(error),
+            ResetReason::Tls(error) => ClientError::Tls(error),
             _ if self.is_suspect => ClientError::Suspect,
             ResetReason::Refused => ClientError::Unprocessed,
             ResetReason::Reset | ResetReason::Truncated if self.is_heard => ClientError::Truncated,

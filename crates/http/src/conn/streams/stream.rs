@@ -13,6 +13,7 @@ use super::response::Response;
 use crate::error::BodyError;
 use crate::exchange::{Body, ExchangeState, wake};
 use crate::recycle::Pooled;
+use crate::tls::TlsError;
 
 /// The streams of a connection.
 pub(in crate::conn) type Streams = HashMap<StreamId, Box<Stream>, BuildHasherDefault<StreamHasher>>;
@@ -161,6 +162,8 @@ pub(crate) enum ResetReason {
     Truncated,
     /// The peer broke a rule, here or on the connection.
     Malformed(Error),
+    /// The peer ended TLS with an alert.
+    Tls(TlsError),
     /// The server has reported that it did not process the request.
     Refused,
 }
@@ -168,7 +171,7 @@ pub(crate) enum ResetReason {
 impl ResetReason {
     fn of_body(&self) -> BodyError {
         match self {
-            ResetReason::Reset | ResetReason::Refused => BodyError::Reset,
+            ResetReason::Reset | ResetReason::Tls(_) | ResetReason::Refused => BodyError::Reset,
             ResetReason::Truncated => BodyError::Truncated,
             ResetReason::Malformed(error) => BodyError::Malformed(*error),
         }

@@ -279,7 +279,7 @@ impl Connection {
         // RFC 9113, section 4.2: "An endpoint MUST send an error code of FRAME_SIZE_ERROR if a
         // frame exceeds the size defined in SETTINGS_MAX_FRAME_SIZE".
         if header.len > PAYLOAD_MAX {
-            return Err(ErrorKind::FrameSize);
+            return Err(self.too_long(header));
         }
         if !self.settings_received && header.kind != Kind::Settings {
             return Err(ErrorKind::Preface);
@@ -292,6 +292,17 @@ impl Connection {
             }
             None if header.kind == Kind::Continuation => Err(ErrorKind::FrameUnexpected),
             _ => Ok(()),
+        }
+    }
+
+    /// The rule that a frame above the maximum breaks. A server of HTTP/1 begins with `HTTP/`.
+    #[cold]
+    fn too_long(&self, header: Header) -> ErrorKind {
+        const HTT: usize = u32::from_be_bytes([0, b'H', b'T', b'T']) as usize;
+        let is_http1 = header.len == HTT && header.flags == b'/';
+        match is_http1 && !self.settings_received && !self.is_server() {
+            true => ErrorKind::PrefaceNotUnderstood,
+            false => ErrorKind::FrameSize,
         }
     }
 
