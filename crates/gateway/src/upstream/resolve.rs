@@ -5,6 +5,7 @@
 //! query, except for the first one. A name is queried when its TTL expires, soon after an address could
 //! not be connected to, and at once on a reload.
 
+mod failure;
 mod lookup;
 mod query;
 
@@ -21,7 +22,7 @@ use tokio::sync::Notify;
 
 use lookup::{Found, NotFound, look_up};
 
-pub(crate) use lookup::NameFailure;
+pub(crate) use failure::NameFailure;
 
 /// Shortest time between queries, if the TTL is shorter.
 const REFRESH_MIN: Duration = Duration::from_secs(1);

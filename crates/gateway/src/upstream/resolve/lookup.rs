@@ -1,4 +1,4 @@
-//! One look-up of a name, and the reasons why it has no result.
+//! One look-up of a name.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -8,31 +8,13 @@ use hickory_resolver::Hosts;
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
-use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::{Query, ResponseCode};
+use hickory_resolver::net::NetError;
+use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, Record, RecordType};
 use tokio::time::Instant;
 
+use super::failure::NameFailure;
 use super::query::query;
-
-/// Why a name has no address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameFailure {
-    /// The name does not exist: NXDOMAIN.
-    NoSuchName,
-    /// The name exists and has no address.
-    NoAddress,
-    /// A name server failed: SERVFAIL.
-    ServerFailed,
-    /// A name server refuses the query: REFUSED.
-    ServerRefused,
-    /// No name server can be reached, because nothing listens there or there is no route.
-    Unreachable,
-    /// Another error.
-    Error,
-    /// No name server answered in time.
-    Timeout,
-}
 
 /// Addresses in ascending order, and for how long they are valid.
 #[derive(Debug)]
@@ -115,7 +97,7 @@ impl Servers {
     }
 
     fn not_found(&self, error: &NetError, took: Duration) -> NotFound {
-        let failure = failure(error);
+        let failure = NameFailure::of(error);
         let detail = match failure {
             NameFailure::Timeout => format!("{:.0} s", took.as_secs_f64().max(1.0)),
             _ => error.to_string(),
@@ -155,28 +137,6 @@ impl fmt::Display for Servers {
             write!(f, "{separator}{server}")?;
         }
         Ok(())
-    }
-}
-
-pub(super) fn failure(error: &NetError) -> NameFailure {
-    match error {
-        NetError::Timeout => NameFailure::Timeout,
-        NetError::Io(_) | NetError::NoConnections => NameFailure::Unreachable,
-        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
-            ResponseCode::NXDomain => NameFailure::NoSuchName,
-            ResponseCode::NoError => NameFailure::NoAddress,
-            code => failure_of_code(code),
-        },
-        NetError::Dns(DnsError::ResponseCode(code)) => failure_of_code(*code),
-        _ => NameFailure::Error,
-    }
-}
-
-fn failure_of_code(code: ResponseCode) -> NameFailure {
-    match code {
-        ResponseCode::ServFail => NameFailure::ServerFailed,
-        ResponseCode::Refused => NameFailure::ServerRefused,
-        _ => NameFailure::Error,
     }
 }
 

@@ -11,7 +11,7 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{Name, Record, RecordType};
 use tokio::time::timeout;
 
-use super::lookup::{NameFailure, failure};
+use super::failure::NameFailure;
 
 /// How long the addresses of one family wait for those of the other (RFC 8305, section 3). That RFC
 /// recommends 50 ms for a person who waits for a page; a gateway keeps the result until its TTL expires.
@@ -39,7 +39,7 @@ pub(super) async fn query(
             Err(error) => last = error,
         }
         if matches!(
-            failure(&last),
+            NameFailure::of(&last),
             NameFailure::Timeout | NameFailure::Unreachable
         ) {
             break;
@@ -89,7 +89,9 @@ async fn both_families(resolver: &TokioResolver, name: Name) -> Result<Vec<Recor
         (Ok(first), Some(Ok(other))) => Ok([first.answers(), other.answers()].concat()),
         (Ok(one), _) | (_, Some(Ok(one))) => Ok(one.answers().to_vec()),
         // The name has no address only if both answers say so.
-        (Err(first), Some(Err(other))) if failure(&first) == NameFailure::NoAddress => Err(other),
+        (Err(first), Some(Err(other))) if NameFailure::of(&first) == NameFailure::NoAddress => {
+            Err(other)
+        }
         (Err(first), _) => Err(first),
     }
 }
