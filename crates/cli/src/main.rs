@@ -12,12 +12,15 @@ mod heading;
 mod issue;
 mod listen;
 mod run;
+mod service_manager;
 mod size;
 mod timeouts;
+mod tips;
 mod tls;
 mod upstream_tls;
 mod version;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -81,8 +84,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // On a usage error clap prints a message and exits with code 2.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|mut error| {
+        let arguments = env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+        tips::add(&mut error, &arguments.collect::<Vec<_>>());
+        // With code 2 for a usage error.
+        error.exit()
+    });
     match arguments.command {
         None => run::run(&arguments.run),
         Some(Command::Run(run)) => run::run(&run),

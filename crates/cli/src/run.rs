@@ -21,7 +21,7 @@ use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, conflicts, heading, listen, tls};
+use crate::{announce, conflicts, heading, listen, service_manager, tls};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -227,10 +227,16 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let running = gateway(arguments, listeners, tls.as_ref())
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
-        .map_err(|error| cannot_start(&secure, &error))?;
+        .map_err(|error| cannot_start(&secure, arguments.io, &error))?;
     announce::announce(&running, tls.as_ref());
+    service_manager::ready();
     let has_names = running.has_names();
     let on_tick = |tick| {
+        match tick {
+            Tick::Reload => service_manager::reloading(),
+            Tick::Drain => service_manager::stopping(),
+            Tick::Periodic => {}
+        }
         if let Some(tls) = &mut tls {
             tls.on_tick(tick);
         }
@@ -239,6 +245,9 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
             tracing::info!(
                 "nothing to reload: no certificate is in use, and no name of an upstream"
             );
+        }
+        if tick == Tick::Reload {
+            service_manager::ready();
         }
     };
     let ended = running.run_until_signal_with(signals, on_tick);
@@ -412,7 +421,7 @@ fn cores(value: &str) -> Result<usize, String> {
 }
 
 /// `secure` are the addresses of `--listen-tls`.
-fn cannot_start(secure: &[Address], error: &StartError) -> RunError {
+fn cannot_start(secure: &[Address], io: Io, error: &StartError) -> RunError {
     match error {
         StartError::Serving(serving::StartError::Listen(address, cause)) => {
             let flag = match secure.contains(address) {
@@ -426,6 +435,9 @@ fn cannot_start(secure: &[Address], error: &StartError) -> RunError {
             code: USAGE,
         },
         StartError::Tls(error) => failed(tls::message(error)),
+        StartError::Serving(serving::StartError::Start(_)) if matches!(io, Io::Uring) => failed(
+            format!("{error}\n  --io epoll needs no io_uring; `blitz doctor` checks this machine"),
+        ),
         StartError::Serving(_) | StartError::Resolve(_) => {
             failed(format!("{error}\n  `blitz doctor` checks this machine"))
         }
@@ -504,6 +516,18 @@ mod tests {
     use blitz_http::Drain;
 
     use super::*;
+
+    #[test]
+    fn without_io_uring_the_other_driver_is_the_remedy() {
+        let error = io::Error::other("a seccomp filter kills processes that use io_uring");
+        let error = StartError::Serving(serving::StartError::Start(error));
+        for (io, is_named) in [(Io::Uring, true), (Io::Epoll, false)] {
+            let failure = cannot_start(&[], io, &error);
+            assert!(failure.text.contains("seccomp"), "{}", failure.text);
+            assert_eq!(failure.text.contains("--io epoll"), is_named);
+            assert_eq!(failure.code, 1);
+        }
+    }
 
     /// Without listeners the process must not continue to wait for signals.
     #[test]

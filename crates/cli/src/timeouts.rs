@@ -31,8 +31,8 @@ pub(crate) struct TimeoutArguments {
 
     /// How long running requests and tunnels may take after TERM
     ///
-    /// Write 500ms, 30s, 5m, or 0 to end them immediately.
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    /// Write 500ms, 30s, 5m, forever, or 0 to end them immediately.
+    #[arg(long, value_name = "DURATION", value_parser = drain, default_value = "30s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     timeout_drain: Duration,
 }
 
@@ -68,6 +68,11 @@ pub(crate) fn duration_or_forever(value: &str) -> Result<Option<Duration>, Strin
             )
         }),
     }
+}
+
+/// A duration, 0, or `forever`: a service manager has a limit of its own.
+fn drain(value: &str) -> Result<Duration, String> {
+    duration_or_forever(value).map(|limit| limit.unwrap_or(FOREVER))
 }
 
 fn positive(value: &str) -> Result<Duration, String> {
@@ -141,5 +146,7 @@ mod tests {
     fn durations_of_any_length_can_be_added_to_a_time() {
         assert_eq!(duration("1000000000years"), Ok(FOREVER));
         assert_eq!(positive_or_forever("forever"), Ok(FOREVER));
+        assert_eq!(drain("forever"), Ok(FOREVER));
+        assert_eq!(drain("0"), Ok(Duration::ZERO));
     }
 }

@@ -75,9 +75,6 @@ pub(crate) fn edit_request(
     if accepts_trailers {
         head.fields.append(Name::Te, "trailers");
     }
-    if head.authority().is_none_or(str::is_empty) {
-        head.set_authority(client.default_authority);
-    }
     let left = PresenceSet {
         names: present.names & !removed,
         ..present
@@ -90,6 +87,10 @@ pub(crate) fn edit_request(
         add_forwarding(head, client.peer, scratch);
     } else {
         add_forwarding_of_proxy(head, client.peer, client.trusted_proxies);
+    }
+    // After the forwarding fields, which have the host that the client named, or none.
+    if head.authority().is_none_or(str::is_empty) {
+        head.set_authority(client.default_authority);
     }
     if client.sends_certificate {
         add_client_certificate(&mut head.fields, client.peer);

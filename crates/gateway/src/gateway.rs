@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use blitz::serving::{self, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, Fields, H2cUpgrade, Peer, Refusal,
-    ResponseHead, ServeOptions, Service, Signals, TlsConfigError, TlsSlot, UpstreamTls,
+    ResponseHead, Scheme, ServeOptions, Service, Signals, TlsConfigError, TlsSlot, UpstreamTls,
 };
 
 use crate::counters::{self, Counters};
@@ -258,8 +258,8 @@ fn https_redirect(listeners: &[ListenerConfig]) -> HttpsRedirect {
         ports.flatten()
     };
     HttpsRedirect {
-        tls_port: ports(true).next().unwrap_or(443),
-        listens_on_http_port: ports(false).any(|port| port == 80),
+        tls_port: ports(true).next().unwrap_or(Scheme::Https.default_port()),
+        listens_on_http_port: ports(false).any(|port| port == Scheme::Http.default_port()),
     }
 }
 

@@ -109,25 +109,25 @@ where
     Fut: Future<Output = ()> + 'static,
 {
     let main = Arc::new(main);
-    if config.io != IoChoice::Auto {
-        return start_with(config, &main);
-    }
-    // Memory limits may allow rings for some cores only; then all cores use epoll.
     let with = |io| Config {
         io,
         ..config.clone()
     };
+    if config.io == IoChoice::Epoll {
+        return start_with(config, &main);
+    }
     let on_uring =
         driver::survives_io_uring().and_then(|()| start_with(&with(IoChoice::Uring), &main));
     match on_uring {
-        Ok(cores) => Ok(cores),
-        Err(reason) => {
+        // Memory limits may allow rings for some cores only; then all cores use epoll.
+        Err(reason) if config.io == IoChoice::Auto => {
             let cores = start_with(&with(IoChoice::Epoll), &main)?;
             Ok(Cores {
                 fallback: Some(reason.to_string()),
                 ..cores
             })
         }
+        started => started,
     }
 }
 

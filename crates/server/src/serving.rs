@@ -17,7 +17,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use blitz_http::{
-    Address, Config, Cores, Drain, Listener, ServeOptions, Service, Signal, Signals, TlsSlot,
+    Address, Config, Cores, Drain, FOREVER, Listener, ServeOptions, Service, Signal, Signals,
+    TlsSlot,
 };
 
 pub use crate::certificates::{ValidityWatch, unusable_reason};
@@ -321,7 +322,12 @@ impl Serving {
                     break;
                 }
                 Some(Signal::Terminate | Signal::Quit) => {
-                    tracing::info!("draining: running requests have {drain_timeout:?} to end");
+                    match drain_timeout < FOREVER {
+                        true => tracing::info!(
+                            "draining: running requests have {drain_timeout:?} to end"
+                        ),
+                        false => tracing::info!("draining: running requests have no time limit"),
+                    }
                     drain_timeout
                 }
                 Some(Signal::Interrupt) if interrupted => return Err(EndError::Interrupted),

@@ -7,6 +7,7 @@ mod https;
 mod log;
 mod process_limits;
 mod run;
+mod service_manager;
 mod timeouts;
 mod usage_errors;
 mod version;

@@ -60,7 +60,7 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         &["--timeout-drain", "-1s"],
         "-1s",
         "not a duration",
-        "5m or 0",
+        "5m, 0 or forever",
     ),
     (
         &["--cores", "none"],
@@ -228,6 +228,52 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "--listen-tls",
     ),
 ];
+
+/// Whole command lines, and their tip.
+const TIPS: &[(&[&str], &str)] = &[
+    (
+        &["run", "--to", "/api", "http://a:1"],
+        "write --to /api=http://a:1,",
+    ),
+    (
+        &["--to", "/api", "http://a:1"],
+        "write --to /api=http://a:1,",
+    ),
+    (
+        &["--to", "http://a:1", "http://b:2"],
+        "write blitz run --to http://b:2",
+    ),
+    (&["http://a:1"], "write blitz run --to http://a:1"),
+    (
+        &["run", "localhost:3000"],
+        "write blitz run --to http://localhost:3000",
+    ),
+    (&[":3000"], "blitz run --listen :3000"),
+    (&["--insecure"], "--upstream-ca FILE"),
+    (&["run", "--to", "https://a", "-k"], "--upstream-ca FILE"),
+    (&["reload"], "kill -HUP PID"),
+    (&["--cores", "1", "stop"], "systemctl stop blitz"),
+    (&["start"], "systemctl start blitz"),
+    (&["-s", "reload"], "kill -HUP PID"),
+    (&["run", "--config", "a.toml"], "no configuration file"),
+    (&["-c", "a.conf"], "no configuration file"),
+    (&["/etc/blitz.conf"], "no configuration file"),
+    (&["--cores", "1", "run"], "write run first"),
+];
+
+#[test]
+fn arguments_of_other_programs_get_a_tip() {
+    for (args, tip) in TIPS {
+        let output = blitz(args);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        let tips = message.split_once("tip: ").map(|(_, tips)| tips);
+        assert!(
+            tips.is_some_and(|tips| tips.contains(tip)),
+            "{args:?}: no {tip} in: {message}"
+        );
+    }
+}
 
 #[test]
 fn usage_errors_are_named_with_a_remedy() {

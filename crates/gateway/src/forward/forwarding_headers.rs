@@ -44,25 +44,25 @@ pub(super) fn via(received: Version) -> &'static str {
 
 /// Adds `Forwarded` and `X-Forwarded-*` about the client of this connection.
 pub(super) fn add_forwarding(head: &mut RequestHead, peer: &Peer, scratch: &mut Vec<u8>) {
-    let scheme = peer.scheme.as_str();
     let remote = peer.remote.map(|remote| remote.ip().to_canonical());
+    let authority = head.authority().unwrap_or_default();
+    let port = port_number(authority).unwrap_or(peer.scheme.default_port());
     // `Forwarded` contains the text of all the others, so each is written once.
     scratch.clear();
     let ip = push_forwarded_for(scratch, remote);
-    scratch.extend_from_slice(b";host=\"");
-    let host_start = scratch.len();
-    scratch.extend_from_slice(head.authority().unwrap_or_default().as_bytes());
-    let host = host_start..scratch.len();
-    scratch.extend_from_slice(b"\";proto=");
-    scratch.extend_from_slice(scheme.as_bytes());
+    let host = push_host(scratch, authority);
+    push_proto(scratch, peer.scheme);
     if remote.is_some() {
         head.fields.append(Name::XForwardedFor, &scratch[ip]);
     }
+    let scheme = peer.scheme.as_str();
     head.fields.append(Name::XForwardedProto, scheme);
-    let host = &scratch[host];
-    let port = port_of(host).unwrap_or(default_port(peer.scheme));
+    let mut digits = [0; 5];
+    let port = decimal(port, &mut digits);
     head.fields.append(Name::XForwardedPort, port);
-    head.fields.append(Name::XForwardedHost, host);
+    if !host.is_empty() {
+        head.fields.append(Name::XForwardedHost, &scratch[host]);
+    }
     head.fields.append(Name::Forwarded, &*scratch);
 }
 
@@ -91,6 +91,25 @@ pub(super) fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) -> R
     let end = out.len();
     out.extend_from_slice(after);
     start..end
+}
+
+/// Writes the parameter `host` of `Forwarded`, if the client named a host. Gives its range.
+pub(super) fn push_host(out: &mut Vec<u8>, authority: &str) -> Range<usize> {
+    if authority.is_empty() {
+        return out.len()..out.len();
+    }
+    out.extend_from_slice(b";host=\"");
+    let start = out.len();
+    out.extend_from_slice(authority.as_bytes());
+    let end = out.len();
+    out.push(b'"');
+    start..end
+}
+
+/// Writes the parameter `proto` of `Forwarded`.
+pub(super) fn push_proto(out: &mut Vec<u8>, scheme: Scheme) {
+    out.extend_from_slice(b";proto=");
+    out.extend_from_slice(scheme.as_str().as_bytes());
 }
 
 pub(super) fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
@@ -156,10 +175,23 @@ pub(super) fn port_of(authority: &[u8]) -> Option<&[u8]> {
     (digits > 0 && host.ends_with(b":")).then_some(port)
 }
 
-fn default_port(scheme: Scheme) -> &'static [u8] {
-    match scheme {
-        Scheme::Http => b"80",
-        Scheme::Https => b"443",
+/// The same as a number: `00080` is 80.
+#[inline]
+pub(super) fn port_number(authority: &str) -> Option<u16> {
+    let digits = port_of(authority.as_bytes())?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Without the formatter, like addresses.
+fn decimal(mut number: u16, digits: &mut [u8; 5]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use std::net::IpAddr;
 use blitz_http::{FieldName, Fields, Name, Peer, RequestHead, Scheme};
 
 use super::forwarded::{CHAIN_MAX, Element, elements, host, node, scheme};
-use super::forwarding_headers::{port_of, push_forwarded_for, push_ip};
+use super::forwarding_headers::{
+    port_number, port_of, push_forwarded_for, push_host, push_ip, push_proto,
+};
 use super::presence::{NameSet, is_in, set_of};
 use crate::trusted::TrustedProxies;
 
@@ -26,7 +28,7 @@ pub(super) const FACTS: NameSet = set_of(&[
 /// What a client requested of the outermost trusted proxy.
 pub(crate) struct ProxyFacts {
     pub(crate) scheme: Scheme,
-    /// As the proxy named it, with or without its port.
+    /// As the proxy named it, with or without its port; empty if nobody named one.
     host: String,
     port: u16,
 }
@@ -44,10 +46,11 @@ impl ProxyFacts {
         is_told.then(|| Told::read(&head.fields, trusted).facts(head, peer))
     }
 
-    /// Host and port, without a default port that the proxy did not name.
+    /// Host and port, without a default port that the proxy did not name; empty if no host is known.
     pub(crate) fn authority(&self) -> String {
         match port_of(self.host.as_bytes()) {
-            None if self.port != default_port(self.scheme) => with_port(&self.host, self.port),
+            _ if self.host.is_empty() => String::new(),
+            None if self.port != self.scheme.default_port() => with_port(&self.host, self.port),
             _ => self.host.clone(),
         }
     }
@@ -72,7 +75,11 @@ pub(super) fn add_forwarding_of_proxy(
     }
     fields.set(Name::XForwardedProto, facts.scheme.as_str());
     fields.set(Name::XForwardedPort, facts.port.to_string());
-    fields.set(Name::XForwardedHost, &facts.host);
+    if facts.host.is_empty() {
+        fields.remove(Name::XForwardedHost);
+    } else {
+        fields.set(Name::XForwardedHost, &facts.host);
+    }
     fields.set(Name::Forwarded, forwarded);
     if let (Some(client), true) = (client, fields.contains(Name::XRealIp)) {
         fields.set(Name::XRealIp, client.to_string());
@@ -165,7 +172,7 @@ impl<'a> Told<'a> {
         let host = self.host.as_deref();
         let port = host.and_then(port_number).or(self.port);
         let scheme = self.scheme.or(other_scheme).unwrap_or_default();
-        let or_default = |port: Option<u16>| port.unwrap_or(default_port(scheme));
+        let or_default = |port: Option<u16>| port.unwrap_or(scheme.default_port());
         let is_same_name =
             host.is_none_or(|host| without_port(host).eq_ignore_ascii_case(without_port(other)));
         let is_same_port =
@@ -188,13 +195,13 @@ impl<'a> Told<'a> {
             Scheme::Http => Scheme::Https,
             Scheme::Https => Scheme::Http,
         };
-        let told_port = self.port.filter(|&port| port != default_port(other));
+        let told_port = self.port.filter(|&port| port != other.default_port());
         let own = head.authority().unwrap_or_default();
         let host = match (&self.host, told_port) {
             (Some(host), _) => host.clone(),
             // The proxy replaced `Host`.
             (None, Some(port)) if port_number(own).is_some_and(|own| own != port) => {
-                match port == default_port(scheme) {
+                match port == scheme.default_port() {
                     true => without_port(own).to_owned(),
                     false => with_port(without_port(own), port),
                 }
@@ -202,7 +209,7 @@ impl<'a> Told<'a> {
             (None, _) => own.to_owned(),
         };
         let port = port_number(&host).or(told_port);
-        let port = port.unwrap_or(default_port(scheme));
+        let port = port.unwrap_or(scheme.default_port());
         ProxyFacts { scheme, host, port }
     }
 
@@ -306,11 +313,6 @@ fn text_of(member: &[u8]) -> Option<&str> {
     )
 }
 
-fn port_number(authority: &str) -> Option<u16> {
-    let digits = port_of(authority.as_bytes())?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
 /// The authority without its port; an IPv6 address keeps its brackets.
 fn without_port(authority: &str) -> &str {
     let port_len = port_of(authority.as_bytes()).map_or(0, <[u8]>::len);
@@ -320,24 +322,6 @@ fn without_port(authority: &str) -> &str {
 
 fn with_port(host: &str, port: u16) -> String {
     format!("{}:{port}", without_port(host))
-}
-
-fn default_port(scheme: Scheme) -> u16 {
-    match scheme {
-        Scheme::Http => 80,
-        Scheme::Https => 443,
-    }
-}
-
-fn push_host(list: &mut Vec<u8>, authority: &str) {
-    list.extend_from_slice(b";host=\"");
-    list.extend_from_slice(authority.as_bytes());
-    list.push(b'"');
-}
-
-fn push_proto(list: &mut Vec<u8>, scheme: Scheme) {
-    list.extend_from_slice(b";proto=");
-    list.extend_from_slice(scheme.as_str().as_bytes());
 }
 
 #[cfg(test)]

@@ -109,6 +109,25 @@ fn the_upstream_gets_the_clients_address_scheme_and_host() {
     assert_eq!(lines.len(), ADDED.len());
 }
 
+/// As HTTP/1.0 allows. The upstream's own name is no fact about the client.
+#[test]
+fn a_request_without_host_has_no_forwarded_host() {
+    for trusted in [false, true] {
+        let mut head = RequestHead::parse("GET", "/").unwrap();
+        head.fields.append(Name::XForwardedFor, "192.0.2.1");
+        edit(&mut head, &peer("198.51.100.7:5000"), trusted).unwrap();
+        assert_eq!(head.authority(), Some("upstream:80"));
+        assert!(!head.fields.contains(Name::XForwardedHost), "{trusted}");
+        assert_eq!(head.fields.get_str(Name::XForwardedPort), Some("80"));
+        let forwarded = head.fields.get_str(Name::Forwarded).unwrap();
+        assert!(!forwarded.contains("host="), "{trusted}: {forwarded}");
+        assert!(
+            forwarded.ends_with("for=198.51.100.7;proto=http"),
+            "{forwarded}"
+        );
+    }
+}
+
 #[test]
 fn ipv6_is_quoted_and_in_brackets_in_forwarded_only() {
     let mut head = request("/", &[]);
@@ -474,6 +493,8 @@ fn the_port_is_that_of_the_request() {
         (Scheme::Https, "[2001:db8::1]", "443"),
         (Scheme::Https, "[2001:db8::1]:8443", "8443"),
         (Scheme::Http, "192.0.2.1", "80"),
+        (Scheme::Http, "a.example:00080", "80"),
+        (Scheme::Http, "a.example:65535", "65535"),
     ] {
         let mut head = request("/", &[]);
         head.set_authority(authority);

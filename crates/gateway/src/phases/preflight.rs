@@ -11,9 +11,8 @@ use crate::trusted::TrustedProxies;
 /// Authorities fetch the proof for a name in clear text (RFC 8555, section 8.3).
 const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
 
-/// Default ports of `http` and `https` URLs.
-const HTTP_PORT: u16 = 80;
-const HTTPS_PORT: u16 = 443;
+const HTTP_PORT: u16 = Scheme::Http.default_port();
+const HTTPS_PORT: u16 = Scheme::Https.default_port();
 
 /// Checks how the request came in, and the length of its content.
 #[inline]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use blitz_http::Protocol;
+use blitz_http::{Protocol, Scheme};
 
 use super::{Origin, Prefix, Target, TargetError, hint, host, path};
 
@@ -107,19 +107,19 @@ pub(super) struct UrlScheme {
 const SCHEMES: [UrlScheme; 3] = [
     UrlScheme {
         prefix: "http://",
-        default_port: 80,
+        default_port: Scheme::Http.default_port(),
         protocol: Protocol::Http1,
         tls: false,
     },
     UrlScheme {
         prefix: "https://",
-        default_port: 443,
+        default_port: Scheme::Https.default_port(),
         protocol: Protocol::Http1,
         tls: true,
     },
     UrlScheme {
         prefix: "h2c://",
-        default_port: 80,
+        default_port: Scheme::Http.default_port(),
         protocol: Protocol::Http2,
         tls: false,
     },

@@ -289,12 +289,12 @@ const CASES: &[(Failure, Case)] = &[
             socket.bind(&SockAddr::unix(path).unwrap()).unwrap();
             socket.listen(0).unwrap();
             let _waiting = UnixStream::connect(path).unwrap();
-            post(io, format!("unix:{}", path.display()), id)
+            let target = format!("unix:{}", path.display());
+            post_with(io, target, id, with_connect_timeout())
         })
     }),
     (Failure::ConnectionTimeout, |io, id| {
-        let mut options = Options::default();
-        options.client.limits.connect_timeout = Duration::from_millis(100);
+        let options = with_connect_timeout();
         post_with(io, format!("http://{}", silent_address()), id, options)
     }),
     (Failure::ConnectionTerminated, |io, id| post_to(io, "", id)),
@@ -503,6 +503,12 @@ const NOT_MADE: [Failure; 6] = [
     Failure::NoSocketMemory,
     Failure::ProxyInternalError,
 ];
+
+fn with_connect_timeout() -> Options {
+    let mut options = Options::default();
+    options.client.limits.connect_timeout = Duration::from_millis(100);
+    options
+}
 
 scenarios! {
     fn each_failure_has_a_line(io) {

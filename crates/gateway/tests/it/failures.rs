@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
 use blitz_http::{BodyLength, Limits, ResponseHead, Status};
-use blitz_testing::{refusing_address, silent_address};
+use blitz_testing::refusing_address;
 
 use crate::h2::H2Upstream;
 use crate::h2_client::Client;
@@ -216,13 +216,6 @@ scenarios! {
         assert_eq!(answer.field("proxy-status"), Some("blitz; error=http_response_timeout"));
         assert_eq!(proxy.counters().retries, 0, "it had its time");
         assert_eq!(upstream.accepted(), 1);
-    }
-
-    fn a_connection_that_is_never_accepted_times_out(io) {
-        let proxy = Proxy::to(io, &[&format!("http://{}", silent_address())]);
-        let answer = proxy.client().get("/");
-        assert_eq!(answer.status, 504);
-        assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_timeout"));
     }
 
     fn failures_are_counted_by_their_kind(io) {

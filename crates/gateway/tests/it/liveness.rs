@@ -76,7 +76,7 @@ scenarios! {
             while let Some((stream, head)) = peer.next() {
                 if head.path() == "/slow" {
                     // The peer answers PING in the meantime.
-                    peer.wait(8 * AFTER);
+                    peer.wait(6 * AFTER);
                 }
                 peer.answer(stream, Status::OK, "done");
             }

@@ -20,6 +20,9 @@ use crate::tls_support::Authority;
 /// A short time, but longer than a loaded machine lets a test wait.
 const SHORT: Duration = Duration::from_millis(300);
 
+/// How long streams may be silent if other responses may be for [`SHORT`].
+const STREAM_IDLE: Duration = Duration::from_millis(1_000);
+
 /// Far below the defaults of 60 s.
 const LONG: Duration = Duration::from_secs(8);
 
@@ -43,12 +46,12 @@ fn with_idle_timeout() -> Options {
     options.client.body_timeout = SHORT;
     options.client.response_timeout = SHORT;
     options.client.idle_timeout = SHORT;
-    options.client.limits.stream_idle_timeout = 5 * SHORT;
+    options.client.limits.stream_idle_timeout = STREAM_IDLE;
     options.limits.body_idle_timeout = SHORT;
     options.limits.body_rate_grace = SHORT;
     options.limits.idle_timeout = SHORT;
     options.limits.send_stall_timeout = SHORT;
-    options.limits.stream_idle_timeout = 5 * SHORT;
+    options.limits.stream_idle_timeout = STREAM_IDLE;
     options
 }
 
@@ -66,13 +69,23 @@ fn took(since: Instant, range: Range<Duration>) {
     assert!(range.contains(&took), "it took {took:?}, not {range:?}");
 }
 
-/// An upstream that sends three events, each after more silence than other responses may have, and
-/// no more. The kinds are for each version.
+/// Checks all targets at once, because each check mostly waits.
+fn at_once(targets: &[String; 2], check: impl Fn(&str) + Sync) {
+    let check = &check;
+    thread::scope(|scope| {
+        for target in targets {
+            scope.spawn(move || check(target));
+        }
+    });
+}
+
+/// An upstream that sends each of two clients two events, each after more silence than other responses
+/// may have, and no more. The kinds are for each version.
 fn events_over_http1() -> Upstream {
     Upstream::scripted(|_, peer| {
         peer.request();
         peer.send(EVENTS);
-        for _ in 0..3 {
+        for _ in 0..2 {
             thread::sleep(SHORT + SHORT / 2);
             peer.send("3\r\nx\n\n\r\n");
         }
@@ -82,12 +95,17 @@ fn events_over_http1() -> Upstream {
 
 fn events_over_http2() -> H2Upstream {
     H2Upstream::scripted(|_, mut peer| {
-        while let Some((stream, _)) = peer.request() {
+        let streams = [(); 2].map(|()| peer.request().unwrap().0);
+        for stream in streams {
             start_events(&mut peer, stream);
-            for _ in 0..3 {
-                peer.wait(SHORT + SHORT / 2);
+        }
+        for _ in 0..2 {
+            peer.wait(SHORT + SHORT / 2);
+            for stream in streams {
                 peer.send(stream, b"x\n\n", false);
             }
+        }
+        for stream in streams {
             peer.until(stream, |request| request.reset.is_some());
         }
     })
@@ -99,25 +117,24 @@ fn start_events(peer: &mut H2Peer, stream: StreamId) {
     peer.start(stream, &head, BodyLength::Unknown);
 }
 
-/// Requests events with each version, and checks that all come, and when the stream ends.
+/// Requests events with each version at once, and checks that all come, and when the streams end.
 fn expect_events(io: IoChoice, target: &str) {
     let proxy = Proxy::with(io, &[target], with_idle_timeout());
-    let silence = 9 * SHORT + SHORT / 2..LONG;
+    let silence = 3 * SHORT + STREAM_IDLE..LONG;
     let began = Instant::now();
     let mut peer = proxy.peer();
     peer.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
-    assert_eq!(peer.head().unwrap().line, "HTTP/1.1 200 OK");
-    let (rest, _) = peer.rest();
-    assert_eq!(String::from_utf8_lossy(&rest), "3\r\nx\n\n\r\n".repeat(3));
-    took(began, silence.clone());
-    let began = Instant::now();
     let mut client = h2(&proxy);
     let stream = client.request(Method::Post, "/", BodyLength::Known(2));
     client.send(stream, b"hi", true);
+    assert_eq!(peer.head().unwrap().line, "HTTP/1.1 200 OK");
+    let (rest, _) = peer.rest();
+    assert_eq!(String::from_utf8_lossy(&rest), "3\r\nx\n\n\r\n".repeat(2));
+    took(began, silence.clone());
     let answer = client.answer(stream);
     assert_eq!(
         (answer.status, answer.content),
-        (Some(Status::OK), b"x\n\n".repeat(3))
+        (Some(Status::OK), b"x\n\n".repeat(2))
     );
     assert!(answer.reset.is_some(), "the end is not clean");
     took(began, silence);
@@ -126,17 +143,17 @@ fn expect_events(io: IoChoice, target: &str) {
 
 scenarios! {
     fn connecting_takes_no_longer_than_its_timeout(io) {
-        let mut options = Options::default();
-        options.client.limits.connect_timeout = SHORT;
-        for scheme in ["http", "h2c"] {
-            let target = format!("{scheme}://{}", silent_address());
-            let proxy = Proxy::with(io, &[&target], options.clone());
+        let targets = ["http", "h2c"].map(|scheme| format!("{scheme}://{}", silent_address()));
+        at_once(&targets, |target| {
+            let mut options = Options::default();
+            options.client.limits.connect_timeout = SHORT;
+            let proxy = Proxy::with(io, &[target], options);
             let began = Instant::now();
             let answer = proxy.client().get("/");
             took(began, SHORT..LONG);
             assert_eq!(answer.status, 504);
             assert_eq!(answer.field("proxy-status"), Some("blitz; error=connection_timeout"));
-        }
+        });
     }
 
     fn a_connection_whose_first_syn_is_lost_is_made(io) {
@@ -207,8 +224,8 @@ scenarios! {
                 peer.until(stream, |request| request.reset.is_some());
             }
         });
-        for target in [over_http1.url(), over_http2.url] {
-            let proxy = Proxy::with(io, &[&target], with_response_timeout());
+        at_once(&[over_http1.url(), over_http2.url], |target| {
+            let proxy = Proxy::with(io, &[target], with_response_timeout());
             let began = Instant::now();
             let answer = proxy.client().get("/");
             took(began, SHORT..LONG);
@@ -218,7 +235,7 @@ scenarios! {
             took(began, SHORT..LONG);
             assert_eq!(answer.status, Some(Status::GATEWAY_TIMEOUT));
             assert_eq!(answer.fields.get_str(Name::ProxyStatus), RESPONSE_TIMEOUT);
-        }
+        });
     }
 
     fn the_response_to_extended_connect_takes_no_longer_than_its_timeout(io) {
@@ -259,13 +276,13 @@ scenarios! {
                 }
             }
         });
-        for target in [over_http1.url(), over_http2.url] {
-            let proxy = Proxy::with(io, &[&target], with_response_timeout());
+        at_once(&[over_http1.url(), over_http2.url], |target| {
+            let proxy = Proxy::with(io, &[target], with_response_timeout());
             for (rest, status) in [("content", 200), ("silence", 504)] {
                 let mut client = proxy.client();
                 client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n");
                 client.send(&rest[..3]);
-                thread::sleep(3 * SHORT);
+                thread::sleep(SHORT + SHORT / 2);
                 let began = Instant::now();
                 client.send(&rest[3..]);
                 let answer = client.response();
@@ -274,7 +291,7 @@ scenarios! {
                     took(began, SHORT..LONG);
                 }
             }
-        }
+        });
     }
 
     fn an_upstream_that_takes_no_content_is_not_awaited_longer_than_for_its_response(io) {
@@ -291,6 +308,42 @@ scenarios! {
         let answer = client.response();
         took(began, SHORT..LONG);
         assert_eq!((answer.status, answer.field("proxy-status")), (504, RESPONSE_TIMEOUT));
+    }
+
+    fn each_102_restarts_the_wait_for_the_response_head(io) {
+        let over_http1 = Upstream::scripted(|_, peer| {
+            peer.request();
+            for _ in 0..2 {
+                thread::sleep(SHORT);
+                peer.send("HTTP/1.1 102 Processing\r\n\r\n");
+            }
+            assert!(peer.is_closed_by_peer());
+        });
+        let over_http2 = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, _)) = peer.request() {
+                for _ in 0..2 {
+                    peer.wait(SHORT);
+                    let head = ResponseHead::new(Status::PROCESSING);
+                    peer.machine.send_informational(stream, &head, &mut peer.out);
+                    peer.flush();
+                }
+                peer.until(stream, |request| request.reset.is_some());
+            }
+        });
+        at_once(&[over_http1.url(), over_http2.url], |target| {
+            let mut options = Options::default();
+            options.client.response_timeout = 2 * SHORT;
+            let proxy = Proxy::with(io, &[target], options);
+            let began = Instant::now();
+            let mut client = proxy.client();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            for _ in 0..2 {
+                assert_eq!(client.response().status, 102);
+            }
+            let answer = client.response();
+            took(began, 4 * SHORT..LONG);
+            assert_eq!((answer.status, answer.field("proxy-status")), (504, RESPONSE_TIMEOUT));
+        });
     }
 
     fn waiting_for_a_connection_does_not_count(io) {
@@ -343,8 +396,8 @@ scenarios! {
                 peer.until(stream, |request| request.reset.is_some());
             }
         });
-        for target in [over_http1.url(), over_http2.url] {
-            let proxy = Proxy::with(io, &[&target], with_idle_timeout());
+        at_once(&[over_http1.url(), over_http2.url], |target| {
+            let proxy = Proxy::with(io, &[target], with_idle_timeout());
             let began = Instant::now();
             let mut peer = proxy.peer();
             peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -352,7 +405,7 @@ scenarios! {
             assert_eq!(peer.rest().0, b"1\r\nx\r\n");
             took(began, SHORT..4 * SHORT);
             eventually("it is counted", || proxy.counters().cut_off == 1);
-        }
+        });
     }
 
     fn a_slow_response_is_not_a_silent_one(io) {
@@ -393,7 +446,7 @@ scenarios! {
         );
         assert!(peer.head().unwrap().line.contains("101"));
         assert_eq!(peer.rest().0, b"late");
-        took(began, 7 * SHORT..LONG);
+        took(began, 2 * SHORT + STREAM_IDLE..LONG);
     }
 
     fn a_tunnel_over_http2_may_be_silent_for_longer_than_a_response(io) {
@@ -415,7 +468,7 @@ scenarios! {
         let began = Instant::now();
         let stream = client.send_head(&websocket(), BodyLength::Unknown);
         let answer = client.answer(stream);
-        took(began, 7 * SHORT..LONG);
+        took(began, 2 * SHORT + STREAM_IDLE..LONG);
         assert_eq!(answer.content, b"late");
         assert_eq!(proxy.http_counters().tunnel_timeouts, 1);
     }

@@ -37,4 +37,13 @@ impl Scheme {
             Scheme::Https => "https",
         }
     }
+
+    /// The port of URLs without one (RFC 9110, section 4.2).
+    #[must_use]
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
 }

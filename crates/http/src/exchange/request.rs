@@ -2,6 +2,8 @@
 
 use std::task::{Context, Poll};
 
+use blitz_proto::Status;
+
 use super::deadline::poll_response_deadline;
 use super::framing::{ClientFraming, Received};
 use crate::error::ClientError;
@@ -17,7 +19,14 @@ pub(super) fn poll_response<F: ClientFraming>(
     }
     match framing.poll_head(id, cx) {
         Poll::Pending => {}
-        received => return received,
+        Poll::Ready(received) => {
+            if let (Ok(received), Some(exchange)) = (&received, framing.exchange(id))
+                && received.head.status == Status::PROCESSING
+            {
+                exchange.processing = Some(blitz_reactor::now());
+            }
+            return Poll::Ready(received);
+        }
     }
     poll_response_deadline(framing, id, cx).map(|()| {
         framing.abandon(id);

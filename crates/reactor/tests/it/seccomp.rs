@@ -9,6 +9,7 @@ use blitz_reactor::{Config, DriverKind, IoChoice, Listener, probe};
 
 use crate::anywhere;
 
+const CHOICE: &str = "BLITZ_TEST_IO";
 const FILTERED: &str = "BLITZ_TEST_KILLED_CALL";
 const ACTION: &str = "BLITZ_TEST_KILL_ACTION";
 
@@ -24,9 +25,18 @@ fn filters_that_kill_for_io_uring_are_survived() {
             libc::SECCOMP_RET_KILL_THREAD,
             libc::SECCOMP_RET_TRAP,
         ] {
-            let ran = run_filtered(call, action);
+            let ran = run_filtered("auto", call, action);
             assert!(ran.contains("outcome: served"), "{call} {action:#x}: {ran}");
         }
+    }
+}
+
+#[test]
+fn io_uring_that_is_chosen_and_would_kill_is_an_error() {
+    for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter] {
+        let ran = run_filtered("uring", call, libc::SECCOMP_RET_KILL_PROCESS);
+        let expected = "outcome: a seccomp filter kills processes that use io_uring";
+        assert!(ran.contains(expected), "{call}: {ran}");
     }
 }
 
@@ -34,15 +44,16 @@ fn filters_that_kill_for_io_uring_are_survived() {
 #[test]
 fn filters_that_do_not_kill_are_left_to_the_driver() {
     let ran = run_filtered(
+        "auto",
         libc::SYS_io_uring_setup,
         libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
     );
     assert!(ran.contains("io_uring is forbidden here"), "{ran}");
-    let ran = run_filtered(libc::SYS_io_uring_setup, libc::SECCOMP_RET_ALLOW);
+    let ran = run_filtered("auto", libc::SYS_io_uring_setup, libc::SECCOMP_RET_ALLOW);
     assert!(ran.contains("driver: io_uring"), "{ran}");
 }
 
-fn run_filtered(call: libc::c_long, action: u32) -> String {
+fn run_filtered(io: &str, call: libc::c_long, action: u32) -> String {
     let ran = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -50,6 +61,7 @@ fn run_filtered(call: libc::c_long, action: u32) -> String {
             "--ignored",
             "--nocapture",
         ])
+        .env(CHOICE, io)
         .env(FILTERED, call.to_string())
         .env(ACTION, action.to_string())
         .output()
@@ -68,11 +80,14 @@ fn a_process_with_a_filter() {
     install(number(FILTERED), action);
     let (ready, is_ready) = mpsc::channel();
     let config = Config {
-        io: IoChoice::Auto,
+        io: match std::env::var(CHOICE).unwrap().as_str() {
+            "uring" => IoChoice::Uring,
+            _ => IoChoice::Auto,
+        },
         cores: 2,
         ..Config::default()
     };
-    let cores = blitz_reactor::start(&config, move |_| {
+    let started = blitz_reactor::start(&config, move |_| {
         let ready = ready.clone();
         async move {
             let listener = Listener::bind(&anywhere()).unwrap();
@@ -82,8 +97,11 @@ fn a_process_with_a_filter() {
                 socket.send(bytes);
             }
         }
-    })
-    .unwrap();
+    });
+    let cores = match started {
+        Ok(cores) => cores,
+        Err(error) => return println!("outcome: {error}"),
+    };
     for _ in 0..2 {
         let blitz_reactor::Address::Tcp(address) = is_ready.recv().unwrap() else {
             unreachable!("it is TCP")

@@ -136,6 +136,14 @@ fn partial_facts_are_completed_by_what_is_known() {
 }
 
 #[test]
+fn a_port_without_a_host_makes_no_host() {
+    let told = [("X-Forwarded-Port", "8443"), ("X-Forwarded-Host", "a b")];
+    let (_, _, host, port, forwarded) = sent_for(&told, "", None);
+    assert_eq!((host.as_str(), port.as_str()), ("", "8443"));
+    assert_eq!(forwarded, "for=unknown;proto=http");
+}
+
+#[test]
 fn ports_come_from_the_host_and_then_from_their_own_field() {
     for (host, port, scheme, expected) in [
         (
@@ -179,6 +187,7 @@ fn ports_come_from_the_host_and_then_from_their_own_field() {
             "http",
             ("own.example:8080", "8080", "own.example:8080"),
         ),
+        (Some("a"), Some("00080"), "http", ("a", "80", "a")),
         (Some("a"), Some("0"), "http", ("a", "80", "a")),
         (Some("a"), Some("65536"), "http", ("a", "80", "a")),
         (Some("a"), Some("x"), "http", ("a", "80", "a")),

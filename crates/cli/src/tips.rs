@@ -1,0 +1,128 @@
+//! Tips for usage errors: for URLs without their flag, and for arguments of nginx, Caddy and curl.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Arguments that Blitz does not have, and the tip for them.
+const TIPS: [(&[&str], &str); 12] = [
+    (
+        &["-k", "--insecure", "--skip-verify", "--no-verify"],
+        "certificates of upstreams are always verified; trust their authority with --upstream-ca FILE",
+    ),
+    (
+        &["-c", "-f", "--config", "--conf"],
+        "there is no configuration file yet; all settings are flags of blitz run",
+    ),
+    (
+        &["-t", "--test", "test", "check", "validate"],
+        "there is no configuration file to check; blitz doctor checks this machine",
+    ),
+    (
+        &["reload"],
+        "systemctl reload blitz or kill -HUP PID reads certificates again and resolves names again; \
+         other settings need a restart",
+    ),
+    (
+        &["stop", "quit", "shutdown"],
+        "systemctl stop blitz or kill PID ends Blitz after its running requests",
+    ),
+    (
+        &["start"],
+        "blitz run starts Blitz in the foreground, systemctl start blitz as a service",
+    ),
+    (
+        &["restart", "status"],
+        "use systemctl restart blitz, systemctl status blitz",
+    ),
+    (
+        &["-s", "--signal"],
+        "send signals with kill: kill -HUP PID reloads, kill PID ends Blitz after its running requests",
+    ),
+    (
+        &["-d", "-D", "--daemon", "--background"],
+        "Blitz stays in the foreground; systemd or another service manager runs it in the background",
+    ),
+    (
+        &["-p", "--port", "-b", "--bind", "--address", "--from"],
+        "write --listen ADDR:PORT, for example --listen :8080",
+    ),
+    (
+        &["-v", "--verbose"],
+        "write blitz version for the version, or --log debug for more output",
+    ),
+    (
+        &["serve", "proxy", "reverse-proxy"],
+        "write blitz run, for example blitz run --to http://127.0.0.1:3000",
+    ),
+];
+
+/// Adds a tip to a usage error, if there is one for the unexpected argument.
+pub(crate) fn add(error: &mut clap::Error, arguments: &[String]) {
+    let Some(unexpected) = unexpected(error) else {
+        return;
+    };
+    if let Some(tip) = tip(&unexpected, arguments) {
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+}
+
+fn unexpected(error: &clap::Error) -> Option<String> {
+    let kind = match error.kind() {
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        // The second one is a subcommand after flags.
+        ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict => {
+            ContextKind::InvalidSubcommand
+        }
+        _ => return None,
+    };
+    match error.get(kind) {
+        Some(ContextValue::String(argument)) => Some(argument.clone()),
+        _ => None,
+    }
+}
+
+fn tip(unexpected: &str, arguments: &[String]) -> Option<String> {
+    if let Some(url) = url(unexpected) {
+        return Some(match prefix_before(unexpected, arguments) {
+            Some(prefix) => format!("write --to {prefix}={url}, without a blank"),
+            None => format!("write blitz run --to {url} to forward requests there"),
+        });
+    }
+    if unexpected.trim_start_matches(':').parse::<u16>().is_ok() {
+        let port = unexpected.trim_start_matches(':');
+        return Some(format!(
+            "write blitz run --listen :{port} to listen there, or blitz run --to \
+             http://127.0.0.1:{port} to forward requests there"
+        ));
+    }
+    if ["run", "cert", "doctor", "version"].contains(&unexpected) {
+        return Some(format!("write {unexpected} first, then its flags"));
+    }
+    let is_file = [".toml", ".yaml", ".yml", ".json", ".conf"]
+        .iter()
+        .any(|end| unexpected.ends_with(end));
+    let argument = if is_file { "--config" } else { unexpected };
+    let known = TIPS.iter().find(|(known, _)| known.contains(&argument));
+    known.map(|(_, tip)| (*tip).to_owned())
+}
+
+/// The argument as a value of `--to`, if it is a URL, perhaps without its scheme.
+fn url(argument: &str) -> Option<String> {
+    if argument.contains("://") || argument.starts_with("unix:") {
+        return Some(argument.to_owned());
+    }
+    let (host, port) = argument.rsplit_once(':')?;
+    let is_host = !host.is_empty() && !host.contains('/');
+    (is_host && port.parse::<u16>().is_ok()).then(|| format!("http://{argument}"))
+}
+
+/// The prefix in `--to /api URL`.
+fn prefix_before<'a>(url: &str, arguments: &'a [String]) -> Option<&'a str> {
+    let at = arguments.iter().position(|argument| argument == url)?;
+    match &arguments[..at] {
+        [.., flag, prefix] if flag == "--to" && prefix.starts_with('/') => {
+            (!prefix.contains('=')).then_some(prefix)
+        }
+        _ => None,
+    }
+}
