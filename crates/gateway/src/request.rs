@@ -17,8 +17,8 @@ pub(crate) struct Request<'a> {
     pub(crate) responder: Option<Responder>,
     pub(crate) kind: RequestKind,
     pub(crate) tried: Tried,
-    /// Is reported if no other address can be connected to.
-    pub(crate) connect_failure: Option<ConnectFailure>,
+    /// Is reported if no other address can be connected to. Boxed, so that requests without one are small.
+    pub(crate) connect_failure: Option<Box<ConnectFailure>>,
     pub(crate) record: Record<'a>,
 }
 

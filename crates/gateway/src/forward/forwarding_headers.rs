@@ -46,7 +46,6 @@ pub(super) fn via(received: Version) -> &'static str {
 pub(super) fn add_forwarding(head: &mut RequestHead, peer: &Peer, scratch: &mut Vec<u8>) {
     let remote = peer.remote.map(|remote| remote.ip().to_canonical());
     let authority = head.authority().unwrap_or_default();
-    let port = port_number(authority).unwrap_or(peer.scheme.default_port());
     // `Forwarded` contains the text of all the others, so each is written once.
     scratch.clear();
     let ip = push_forwarded_for(scratch, remote);
@@ -57,11 +56,11 @@ pub(super) fn add_forwarding(head: &mut RequestHead, peer: &Peer, scratch: &mut 
     }
     let scheme = peer.scheme.as_str();
     head.fields.append(Name::XForwardedProto, scheme);
-    let mut digits = [0; 5];
-    let port = decimal(port, &mut digits);
+    let host = &scratch[host];
+    let port = port_text(host, peer.scheme);
     head.fields.append(Name::XForwardedPort, port);
     if !host.is_empty() {
-        head.fields.append(Name::XForwardedHost, &scratch[host]);
+        head.fields.append(Name::XForwardedHost, host);
     }
     head.fields.append(Name::Forwarded, &*scratch);
 }
@@ -94,6 +93,7 @@ pub(super) fn push_forwarded_for(out: &mut Vec<u8>, remote: Option<IpAddr>) -> R
 }
 
 /// Writes the parameter `host` of `Forwarded`, if the client named a host. Gives its range.
+#[inline]
 pub(super) fn push_host(out: &mut Vec<u8>, authority: &str) -> Range<usize> {
     if authority.is_empty() {
         return out.len()..out.len();
@@ -182,15 +182,13 @@ pub(super) fn port_number(authority: &str) -> Option<u16> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Without the formatter, like addresses.
-fn decimal(mut number: u16, digits: &mut [u8; 5]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
+/// The port that a valid authority names, or the default port: `00080` is 80.
+fn port_text(authority: &[u8], scheme: Scheme) -> &[u8] {
+    match port_of(authority) {
+        None => scheme.default_port_text().as_bytes(),
+        Some(port) => {
+            let zeros = port.iter().take_while(|&&digit| digit == b'0').count();
+            &port[zeros.min(port.len() - 1)..]
         }
     }
 }

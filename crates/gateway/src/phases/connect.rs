@@ -104,11 +104,11 @@ pub(super) async fn connect(
             let failure = Failure::of_connection(upstream.address(), &error);
             let known = request.connect_failure.as_ref().map(|known| known.failure);
             if is_reported(failure, known, request.tried.is_first(upstream)) {
-                request.connect_failure = Some(ConnectFailure {
+                request.connect_failure = Some(Box::new(ConnectFailure {
                     failure,
                     upstream: upstream.clone(),
                     rule: error.rule(),
-                });
+                }));
             }
             Ok(None)
         }

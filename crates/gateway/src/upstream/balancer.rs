@@ -151,12 +151,17 @@ impl Balancer {
     }
 
     /// Notes that a connection to an address was made or was there.
+    #[inline]
     pub(crate) fn connected(&self, upstream: &Upstream) {
-        let mut cooldowns = self.cooldowns.borrow_mut();
-        if !cooldowns.is_empty()
-            && let Address::Tcp(address) = *upstream.address()
-        {
-            cooldowns.end(address);
+        if !self.cooldowns.borrow().is_empty() {
+            self.end_cooldown(upstream);
+        }
+    }
+
+    #[cold]
+    fn end_cooldown(&self, upstream: &Upstream) {
+        if let Address::Tcp(address) = *upstream.address() {
+            self.cooldowns.borrow_mut().end(address);
         }
     }
 

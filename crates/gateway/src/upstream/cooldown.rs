@@ -23,6 +23,7 @@ struct Cooldown {
 }
 
 impl Cooldowns {
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

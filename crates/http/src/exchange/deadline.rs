@@ -134,7 +134,8 @@ pub(super) fn poll_response_deadline<F: ClientFraming>(
     id: F::Id,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    let started = wait_start(framing, id);
+    let started = framing.wait_start(id).copied();
+    let started = started.unwrap_or_else(blitz_reactor::now);
     let response_timeout = framing.options().response_timeout;
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
@@ -158,7 +159,8 @@ fn poll_later_deadline<F: ClientFraming>(
     timeout: Duration,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    let started = wait_start(framing, id);
+    let started = framing.wait_start(id).copied();
+    let started = started.unwrap_or_else(blitz_reactor::now);
     let transmission = framing.transmission(id);
     let awaits_content = transmission.unsent == 0 && framing.awaits_content(id);
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
@@ -173,15 +175,6 @@ fn poll_later_deadline<F: ClientFraming>(
         .progress
         .map_or(started, |progress| progress.max(started));
     exchange.timer.poll_due(since + timeout, cx)
-}
-
-/// When the wait for the response head began. Each 102 begins it again (RFC 2518, section 10.1); their
-/// number is limited like that of all interim responses.
-fn wait_start<F: ClientFraming>(framing: &mut F, id: F::Id) -> Instant {
-    let started = framing.started(id).unwrap_or_else(blitz_reactor::now);
-    let exchange = framing.exchange(id);
-    let processing = exchange.and_then(|exchange| exchange.processing);
-    processing.map_or(started, |processing| processing.max(started))
 }
 
 /// Ready when a server has been silent for too long within the content of its response, or slower

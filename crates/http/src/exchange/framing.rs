@@ -115,8 +115,8 @@ pub(crate) trait ServerFraming: Framing<Side = ServerSide> {
 pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
     fn options(&self) -> &ClientOptions;
 
-    /// When the request was begun.
-    fn started(&mut self, id: Self::Id) -> Option<Instant>;
+    /// When the wait for the final head began: with the request or the last 102.
+    fn wait_start(&mut self, id: Self::Id) -> Option<&mut Instant>;
 
     /// The next response head, as it comes.
     ///

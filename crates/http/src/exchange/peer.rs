@@ -46,4 +46,13 @@ impl Scheme {
             Scheme::Https => 443,
         }
     }
+
+    /// The same as text.
+    #[must_use]
+    pub const fn default_port_text(self) -> &'static str {
+        match self {
+            Scheme::Http => "80",
+            Scheme::Https => "443",
+        }
+    }
 }

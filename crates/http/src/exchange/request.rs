@@ -19,13 +19,15 @@ pub(super) fn poll_response<F: ClientFraming>(
     }
     match framing.poll_head(id, cx) {
         Poll::Pending => {}
-        Poll::Ready(received) => {
-            if let (Ok(received), Some(exchange)) = (&received, framing.exchange(id))
-                && received.head.status == Status::PROCESSING
+        received => {
+            if let Poll::Ready(Ok(response)) = &received
+                && response.head.status == Status::PROCESSING
+                && let Some(start) = framing.wait_start(id)
             {
-                exchange.processing = Some(blitz_reactor::now());
+                // The wait begins again (RFC 2518, section 10.1). The number of interim responses is limited.
+                *start = blitz_reactor::now();
             }
-            return Poll::Ready(received);
+            return received;
         }
     }
     poll_response_deadline(framing, id, cx).map(|()| {

@@ -26,8 +26,6 @@ pub(crate) struct ExchangeState {
     /// The messages are streams of messages, which may be far apart: only the deadline of idle
     /// streams holds (rule 18).
     pub(crate) has_no_min_rate: bool,
-    /// On a client, when the server last said that it is processing the request: 102.
-    pub(crate) processing: Option<Instant>,
     /// On a server, of a request with content: its head accepts problem+json.
     pub(crate) accepts_problem: bool,
 }
@@ -82,7 +80,6 @@ impl ExchangeState {
         self.is_gone = false;
         self.is_tunnel = false;
         self.has_no_min_rate = false;
-        self.processing = None;
         self.accepts_problem = false;
     }
 

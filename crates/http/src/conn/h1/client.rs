@@ -41,8 +41,8 @@ pub(crate) struct Client {
     is_reused: bool,
     /// Some of the response was received.
     is_heard: bool,
-    /// When the request was begun.
-    started: Option<Instant>,
+    /// When the wait for the final head began: with the request or the last 102.
+    wait_start: Option<Instant>,
     /// How the connection ended, until that is passed to its lease.
     end: Option<End>,
 }
@@ -175,7 +175,7 @@ impl Client {
             options,
             is_reused: false,
             is_heard: false,
-            started: None,
+            wait_start: None,
             end: None,
         }
     }
@@ -243,8 +243,8 @@ impl ClientFraming for Driver<Client> {
         &self.role.options
     }
 
-    fn started(&mut self, _: u64) -> Option<Instant> {
-        self.role.started
+    fn wait_start(&mut self, _: u64) -> Option<&mut Instant> {
+        self.role.wait_start.as_mut()
     }
 
     fn poll_head(&mut self, _: u64, cx: &mut Context<'_>) -> Poll<Result<Received, ClientError>> {
@@ -331,7 +331,7 @@ impl ClientFraming for Driver<Client> {
 impl Driver<Client> {
     /// Sends the head of a request; whether content follows.
     fn start_request(&mut self, head: &RequestHead, length: BodyLength) -> (ExchangeId, bool) {
-        self.role.started = Some(blitz_reactor::now());
+        self.role.wait_start = Some(blitz_reactor::now());
         let (role, out) = self.parts();
         role.machine.send_request(head, length, out);
         self.exchange.message = Message::Open;

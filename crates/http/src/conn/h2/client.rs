@@ -236,7 +236,7 @@ impl Driver<Client> {
         if self.streams.is_empty() {
             self.role.liveness.expect(now);
         }
-        state.response.started = Some(now);
+        state.response.wait_start = Some(now);
         state.response.is_reused = std::mem::replace(&mut self.role.permits.is_used, true);
         let has_sender = has_content && !state.is_connect;
         self.insert_stream(stream, state);
@@ -447,8 +447,8 @@ impl ClientFraming for Driver<Client> {
         &self.shared.options
     }
 
-    fn started(&mut self, id: StreamId) -> Option<Instant> {
-        self.stream(id)?.response.started
+    fn wait_start(&mut self, id: StreamId) -> Option<&mut Instant> {
+        self.stream(id)?.response.wait_start.as_mut()
     }
 
     fn poll_head(

@@ -25,8 +25,8 @@ pub(in crate::conn) struct Response {
     pub(in crate::conn) is_suspect: bool,
     /// The connection has carried other requests before.
     pub(in crate::conn) is_reused: bool,
-    /// When the request was begun.
-    pub(in crate::conn) started: Option<Instant>,
+    /// When the wait for the final head began: with the request or the last 102.
+    pub(in crate::conn) wait_start: Option<Instant>,
 }
 
 impl Response {
