@@ -186,6 +186,8 @@ failures! {
     GrpcUnsupported "proxy_configuration_error" INTERNAL_SERVER_ERROR "gRPC needs HTTP/2, but the connection to the upstream uses HTTP/1.1: configure the upstream with h2c:// instead of http://, or with https:// if it offers h2 by ALPN"
     /// The request has passed this gateway before: `CDN-Loop` has its identifier (RFC 8586).
     ProxyLoopDetected "proxy_loop_detected" BAD_GATEWAY "the request came back to this proxy: a target leads to the proxy itself"
+    /// The gateway was stopped, and the time for running requests has ended.
+    DrainEnded "proxy_internal_error" SERVICE_UNAVAILABLE "the gateway was stopped before the request ended (--timeout-drain)"
     /// The gateway failed.
     ProxyInternalError "proxy_internal_error" INTERNAL_SERVER_ERROR "the gateway failed"
     ; limits:

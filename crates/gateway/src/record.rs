@@ -99,10 +99,11 @@ pub enum Ended {
     Failed(Failure),
     /// The request's content failed: the client left within it, was too slow, or broke the rules.
     RequestContent(BodyError),
-    /// The upstream's response ended early, after its head was relayed.
+    /// The upstream's response ended early, after its head was relayed; or the end of the drain cut the
+    /// request off.
     CutOff(Failure),
-    /// The client closed its connection or reset its stream before it had the whole response. Also if the gateway closed the
-    /// connection: at shutdown, or because the client read too slowly.
+    /// The client closed its connection or reset its stream before it had the whole response. Also if the
+    /// gateway closed the connection because the client read too slowly.
     ClientGone,
 }
 

@@ -1,6 +1,6 @@
 //! A request on its way to an upstream: the state that phases share.
 
-use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder, Upstream};
+use blitz_http::{BodyError, Drain, Exchange, Pooled, RequestHead, Responder, Upstream};
 
 use crate::proxy_status::Failure;
 use crate::record::{self, Ended, Record};
@@ -70,11 +70,20 @@ impl Request<'_> {
         if has_begun && self.record.has_all_content() {
             // An HTTP/2 upstream may end the response after its last byte, and the client need not wait.
             self.record.ended = Ended::Complete;
+        } else if is_cut_off_by_drain() {
+            self.record.ended = Ended::CutOff(Failure::DrainEnded);
         } else if !has_begun && let Some(error @ BodyError::TimedOut) = self.upload.failure() {
             self.record.status = Some(error.status());
             self.record.ended = Ended::RequestContent(error);
         }
     }
+}
+
+/// Whether this core drops the requests that still run.
+#[cold]
+fn is_cut_off_by_drain() -> bool {
+    let deadline = Drain::of_core().deadline();
+    deadline.is_some_and(|deadline| blitz_http::now() >= deadline)
 }
 
 impl Drop for Request<'_> {

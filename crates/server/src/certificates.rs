@@ -13,8 +13,10 @@ use crate::serving::Tick;
 /// The time between two changes of the ticket keys. Tickets are valid for two such periods.
 const TICKET_KEYS_CHANGE: Duration = Duration::from_secs(6 * 60 * 60);
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The time between two warnings of a certificate that expires soon.
-const VALIDITY_CHECK: Duration = Duration::from_secs(24 * 60 * 60);
+const VALIDITY_CHECK: Duration = DAY;
 
 /// The certificates of a listener, with their keys, and its rule for client certificates.
 ///
@@ -182,8 +184,10 @@ impl CertificateReloader {
         match checked {
             Ok(snapshot) => {
                 self.validity.check(snapshot.certificates(), now);
-                let certificates = snapshot.certificates().count();
+                let certificates = snapshot.certificates();
+                let certificates: Vec<_> = certificates.map(|one| days_left(one, now)).collect();
                 self.slot.replace(snapshot);
+                let certificates = certificates.join(", ");
                 tracing::info!(certificates, "the certificates were read again");
             }
             Err(problem) => {
@@ -218,6 +222,14 @@ fn has_passed(time: Duration, since: SystemTime, now: SystemTime) -> bool {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "the error is used up here")]
+/// The first name of a certificate, and its days until it expires.
+fn days_left(certificate: &Certificate, now: SystemTime) -> String {
+    let name = certificate.names().first().map_or("", String::as_str);
+    let left = certificate.not_after().duration_since(now);
+    let days = left.unwrap_or_default().as_secs() / DAY.as_secs();
+    format!("{name} (expires in {days} days)")
+}
+
 fn message(error: TlsConfigError) -> String {
     Error::from(&error).to_string()
 }
@@ -319,8 +331,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-
-    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// A reloader of a certificate, and the time `days` before the certificate expires.
     fn reloader(days: u32) -> (CertificateReloader, SystemTime) {

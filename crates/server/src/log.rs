@@ -3,13 +3,18 @@
 //! A thread of its own writes it. If nobody reads standard error, that thread waits and lines are
 //! dropped and counted, while the cores and the thread that handles signals go on.
 
+use std::env;
+use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::mem;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -44,8 +49,11 @@ where
             .name("blitz-log".into())
             .spawn(move || queue.write_to(io::stderr()))?;
         let lines = tracing_subscriber::fmt::layer()
-            .with_writer(|| &**STDERR)
-            .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+            .with_writer(Lines {
+                queue: &STDERR,
+                has_priorities: is_journal(&io::stderr()),
+            })
+            .with_ansi(io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none());
         // Another thread may have set a subscriber meanwhile.
         let _ = tracing_subscriber::registry()
             .with(filter)
@@ -86,13 +94,14 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, line: &[u8]) {
+    fn push(&self, priority: &str, line: &[u8]) {
         let mut waiting = self.waiting();
-        if waiting.lines.len() + line.len() > WAITING_BYTES_MAX {
+        if waiting.lines.len() + priority.len() + line.len() > WAITING_BYTES_MAX {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let was_empty = waiting.lines.is_empty();
+        waiting.lines.extend_from_slice(priority.as_bytes());
         waiting.lines.extend_from_slice(line);
         drop(waiting);
         if was_empty {
@@ -152,9 +161,9 @@ fn write_all(output: &mut impl Write, mut bytes: &[u8]) {
 }
 
 /// Each event arrives in one call.
-impl Write for &Queue {
+impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.push(line);
+        self.queue.push(self.priority, line);
         Ok(line.len())
     }
 
@@ -163,12 +172,53 @@ impl Write for &Queue {
     }
 }
 
-impl<'a> MakeWriter<'a> for Queue {
-    type Writer = &'a Queue;
+/// Makes the writer of each line.
+struct Lines {
+    queue: &'static Queue,
+    /// Lines begin with their priority, as in `<4>`: sd-daemon(3).
+    has_priorities: bool,
+}
 
-    fn make_writer(&'a self) -> &'a Queue {
-        self
+/// Writes one line.
+struct LineWriter {
+    queue: &'static Queue,
+    priority: &'static str,
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = LineWriter;
+
+    fn make_writer(&self) -> LineWriter {
+        LineWriter {
+            queue: self.queue,
+            priority: "",
+        }
     }
+
+    fn make_writer_for(&self, event: &Metadata<'_>) -> LineWriter {
+        let priority = match *event.level() {
+            _ if !self.has_priorities => "",
+            Level::ERROR => "<3>",
+            Level::WARN => "<4>",
+            Level::INFO => "<6>",
+            _ => "<7>",
+        };
+        LineWriter {
+            priority,
+            ..self.make_writer()
+        }
+    }
+}
+
+/// Whether standard error leads to systemd's journal, which then names its file in `JOURNAL_STREAM`:
+/// systemd.exec(5).
+fn is_journal(stderr: &impl AsFd) -> bool {
+    let Ok(expected) = env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let file = stderr.as_fd().try_clone_to_owned().map(File::from);
+    let metadata = file.and_then(|file| file.metadata());
+    metadata.is_ok_and(|file| expected == format!("{}:{}", file.dev(), file.ino()))
 }
 
 #[cfg(test)]
@@ -207,7 +257,7 @@ mod tests {
         let (queue, output) = start();
         let line = |number: usize| format!("{number:0>999}\n");
         let lines = 3000;
-        (0..lines).for_each(|number| queue.push(line(number).as_bytes()));
+        (0..lines).for_each(|number| queue.push("", line(number).as_bytes()));
         let dropped = queue.dropped.load(Ordering::Relaxed) as usize;
         assert!((1..lines).contains(&dropped), "{dropped}");
         let mut written = Vec::new();
@@ -226,7 +276,7 @@ mod tests {
     fn an_output_that_nobody_reads_holds_nothing_up() {
         let (queue, _output) = start();
         let before = Instant::now();
-        queue.push(b"a line\n");
+        queue.push("", b"a line\n");
         queue.flush(Duration::from_millis(50));
         let waited = before.elapsed();
         assert!((50..5000).contains(&waited.as_millis()), "{waited:?}");

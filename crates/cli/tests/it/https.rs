@@ -332,7 +332,7 @@ fn hup_applies_valid_files_to_new_connections_and_ignores_invalid_ones() {
     assert_eq!(shown(address, "a.example", &config), first);
 
     fs::write(&key, new_key).unwrap();
-    running.reload("were read again");
+    running.reload("(expires in ");
     assert_eq!(shown(address, "a.example", &config), of_file(&certificate));
     assert_ne!(first, of_file(&certificate));
     let answer = get(&mut running_on, "a.example", "/ping").unwrap();

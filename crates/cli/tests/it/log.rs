@@ -1,13 +1,23 @@
 //! The log on standard error.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_testing::{Client, IO_TIMEOUT, refusing_address};
+
+/// `blitz` on one core and a free port.
+fn blitz(flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blitz"));
+    command.args(["run", "--listen", "127.0.0.1:0", "--cores", "1"]);
+    command.args(flags);
+    command
+}
 
 /// A running `blitz`, killed when dropped.
 struct Running {
@@ -17,13 +27,13 @@ struct Running {
 
 impl Running {
     fn start(flags: &[&str]) -> Running {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
-            .args(["run", "--listen", "127.0.0.1:0", "--cores", "1"])
-            .args(flags)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = blitz(flags);
+        command.stderr(Stdio::piped());
+        Running::of(command)
+    }
+
+    fn of(mut command: Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let address = stdout.lines().map_while(Result::ok).find_map(|line| {
             let url = line.trim().strip_prefix("listening on")?.trim();
@@ -152,6 +162,32 @@ fn failures_whose_lines_were_dropped_are_counted_by_a_later_line() {
         }
     }
     assert_eq!(failures, FAILURES + 1);
+}
+
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    for leads_to_journal in [true, false] {
+        let name = format!("blitz-journal-{}-{leads_to_journal}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let file = File::create(&path).unwrap();
+        let metadata = file.metadata().unwrap();
+        let inode = metadata.ino() + u64::from(!leads_to_journal);
+        let journal = format!("{}:{inode}", metadata.dev());
+        let to = format!("http://{}", refusing_address());
+        let mut command = blitz(&["--to", &to]);
+        command.stderr(file).env("JOURNAL_STREAM", journal);
+        let mut running = Running::of(command);
+        assert_eq!(Client::connect(running.address).get("/x").status, 502);
+        running.terminate();
+        running.child.wait().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let begins = |line: &str, priority| line.starts_with(priority) == leads_to_journal;
+        for (words, priority) in [("request failed", "<4>"), ("draining", "<6>")] {
+            let line = text.lines().find(|line| line.contains(words)).unwrap();
+            assert!(begins(line, priority), "{line}");
+        }
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) fn via(received: Version) -> &'static str {
 
 /// Adds `Forwarded` and `X-Forwarded-*` about the client of this connection.
 pub(super) fn add_forwarding(head: &mut RequestHead, peer: &Peer, scratch: &mut Vec<u8>) {
-    let remote = peer.remote.map(|remote| remote.ip().to_canonical());
+    let remote = peer.remote.map(|remote| remote.ip());
     let authority = head.authority().unwrap_or_default();
     // `Forwarded` contains the text of all the others, so each is written once.
     scratch.clear();

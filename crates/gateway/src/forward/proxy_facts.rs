@@ -230,7 +230,7 @@ impl<'a> Told<'a> {
             }
         }
         match peer.remote {
-            Some(remote) => push_ip(&mut list, remote.ip().to_canonical()),
+            Some(remote) => push_ip(&mut list, remote.ip()),
             None => list.truncate(list.len().saturating_sub(2)),
         }
         list
@@ -260,10 +260,7 @@ impl<'a> Told<'a> {
             list.extend_from_slice(b", ");
         }
         let is_only_element = list.is_empty();
-        push_forwarded_for(
-            &mut list,
-            peer.remote.map(|remote| remote.ip().to_canonical()),
-        );
+        push_forwarded_for(&mut list, peer.remote.map(|remote| remote.ip()));
         if is_only_element {
             // The proxy's client is unknown, but not what it requested.
             push_host(&mut list, &facts.authority());

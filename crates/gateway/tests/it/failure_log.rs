@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex, Once, mpsc};
 use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
@@ -382,6 +382,22 @@ const CASES: &[(Failure, Case)] = &[
                       Content-Length: 5\r\n\r\n\0\0\0\0\0";
         send(&proxy, "POST", fields, id);
         url
+    }),
+    (Failure::DrainEnded, |io, id| {
+        let (arrived, arrives) = mpsc::channel();
+        let upstream = Upstream::scripted(move |_, peer| {
+            peer.request();
+            arrived.send(()).unwrap();
+            peer.is_closed_by_peer();
+        });
+        let proxy = Proxy::with(io, &[&upstream.url()], Options::default());
+        let mut peer = proxy.peer();
+        peer.send(format!(
+            "GET /x HTTP/1.1\r\nHost: a\r\nX-Request-Id: {id}\r\n\r\n"
+        ));
+        arrives.recv().unwrap();
+        proxy.drain(Duration::ZERO);
+        upstream.url()
     }),
     (Failure::HttpResponseTimeout, |io, id| {
         let mut options = Options::default();

@@ -51,12 +51,13 @@ pub(crate) fn log_refusal(
     static WARNINGS: LogLimit = LogLimit::new();
     let Refusal { status, rule } = refusal;
     let status = status.code();
+    let client = peer.map(tracing::field::display);
     let request_id = response.and_then(|head| head.fields.get_str(Name::XRequestId));
     if status < 500 {
-        tracing::debug!(request_id, status, cause = rule, ?peer, "refused");
+        tracing::debug!(request_id, status, cause = rule, client, "refused");
     } else if let Some(omitted) = WARNINGS.allow(rule, "", blitz_reactor::now()) {
         let omitted = (omitted > 0).then_some(omitted);
-        tracing::warn!(request_id, status, cause = rule, ?peer, omitted, "refused");
+        tracing::warn!(request_id, status, cause = rule, client, omitted, "refused");
     }
 }
 

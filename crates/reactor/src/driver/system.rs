@@ -205,9 +205,11 @@ pub(crate) fn local(fd: RawFd) -> io::Result<Option<SocketAddr>> {
     RawAddress::of_socket(fd, libc::getsockname).map(|raw| raw.to_ip())
 }
 
-/// The peer's IP address; `None` on a unix socket.
+/// The peer's IP address; `None` on a unix socket. On a socket for both families an IPv4 address has the
+/// form `::ffff:192.0.2.1`, which people and filters of logs do not expect.
 pub(super) fn peer(fd: RawFd) -> io::Result<Option<SocketAddr>> {
-    RawAddress::of_socket(fd, libc::getpeername).map(|raw| raw.to_ip())
+    let address = RawAddress::of_socket(fd, libc::getpeername)?.to_ip();
+    Ok(address.map(|address| SocketAddr::new(address.ip().to_canonical(), address.port())))
 }
 
 /// Whether bytes have arrived that were not received. FIN and errors are none.

@@ -234,9 +234,13 @@ impl<R: Role> Driver<R> {
             ErrorKind::PeerRefused => ResetReason::Refused,
             _ => ResetReason::Malformed(error),
         };
-        R::stream_reset(self, &reason);
+        let is_lingering = self.stream(stream).is_some_and(|state| state.is_lingering);
+        // The rest of a request whose response is complete may end anyhow.
+        if !is_lingering {
+            R::stream_reset(self, &reason);
+        }
         match self.stream(stream) {
-            Some(state) if state.is_lingering => self.close_stream(stream, None),
+            Some(_) if is_lingering => self.close_stream(stream, None),
             Some(state) => state.fail(&reason),
             None => self.machine.forget(stream),
         }

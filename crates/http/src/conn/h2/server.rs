@@ -397,8 +397,8 @@ impl Role for Server {
     }
 
     fn failed(driver: &Driver<Server>, error: Error) -> ResetReason {
-        let peer = driver.role.peer.remote;
-        tracing::debug!(rule = error.rule(), ?peer, "connection ended");
+        let client = driver.role.peer.remote.map(tracing::field::display);
+        tracing::debug!(cause = error.rule(), client, "connection ended");
         count_refused(error.rule());
         ResetReason::Reset
     }
