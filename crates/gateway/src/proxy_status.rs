@@ -123,6 +123,8 @@ failures! {
     TlsHandshakeTimeout "connection_timeout" GATEWAY_TIMEOUT "the TLS handshake with the upstream took too long"
     /// The connection ended before the response began.
     ConnectionTerminated "connection_terminated" BAD_GATEWAY "the upstream closed the connection without a response"
+    /// Both attempts ended with a GOAWAY or REFUSED_STREAM that excludes the request.
+    RequestUnprocessed "connection_terminated" BAD_GATEWAY "the upstream has not processed the request: it refused it, or closed the connection first"
     /// No connection could be made for another reason.
     DestinationUnavailable "destination_unavailable" SERVICE_UNAVAILABLE "no connection to the upstream could be made"
     /// There is no route to the upstream's address.
@@ -265,8 +267,8 @@ impl From<&ClientError> for Failure {
             ClientError::Busy => Failure::ConnectionLimitReached,
             ClientError::QueueFull => Failure::UpstreamQueueFull,
             ClientError::NoExtendedConnect => Failure::NoExtendedConnect,
-            // Both attempts were refused unprocessed.
-            ClientError::Unprocessed | ClientError::Suspect => Failure::ConnectionTerminated,
+            ClientError::Unprocessed => Failure::RequestUnprocessed,
+            ClientError::Suspect => Failure::ConnectionTerminated,
             ClientError::HeadTooLarge => Failure::RequestHeadTooLarge,
             ClientError::Truncated => Failure::HttpResponseIncomplete,
             ClientError::TimedOut => Failure::HttpResponseTimeout,

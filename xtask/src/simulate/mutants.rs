@@ -15,7 +15,7 @@ const PATCHES: &str = "crates/simulate/mutants";
 const TREE: &str = "target/mutants/tree";
 
 /// Most runs until a bug has to be found.
-const RUNS_MAX: &str = "20000";
+const RUNS_MAX: &str = "80000";
 
 /// Most minutes for these runs, after which the checker ends by itself.
 const MINUTES_MAX: &str = "20";

@@ -99,7 +99,8 @@ pub(super) async fn connect(
         }
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
-            record.connect_failures = record.connect_failures.saturating_add(1);
+            let is_of_address = matches!(health(&error), Health::Failed { .. });
+            record.connect_failures += u8::from(is_of_address);
             note_failure(&route.balancer, upstream, &error);
             let failure = Failure::of_connection(upstream.address(), &error);
             let known = request.connect_failure.as_ref().map(|known| known.failure);

@@ -383,6 +383,10 @@ const CASES: &[(Failure, Case)] = &[
         send(&proxy, "POST", fields, id);
         url
     }),
+    (Failure::RequestUnprocessed, |io, id| {
+        const GOAWAY: u8 = 7;
+        post(io, h2_upstream_sends(h2_frame(GOAWAY, 0, 0, &[0; 8])), id)
+    }),
     (Failure::DrainEnded, |io, id| {
         let (arrived, arrives) = mpsc::channel();
         let upstream = Upstream::scripted(move |_, peer| {

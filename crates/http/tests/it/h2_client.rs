@@ -148,6 +148,14 @@ impl Client {
         }
     }
 
+    /// Ends a request with three bytes, whichever length it has declared.
+    pub(crate) fn send_short_end(&mut self, stream: StreamId) {
+        let mut frame = vec![0, 0, 3, 0, 1];
+        frame.extend(stream.get().to_be_bytes());
+        frame.extend(b"012");
+        self.stream.write_all(&frame).expect("writes");
+    }
+
     /// Waits until the response is complete, or the stream was reset.
     pub(crate) fn answer(&mut self, stream: StreamId) -> Answer {
         self.until(stream, |answer| {

@@ -234,6 +234,9 @@ fn the_rest_of_an_answered_request_is_discarded() {
         let small = client.request(Method::Post, "/hello", BodyLength::Known(10));
         assert_eq!(client.answer(small).content, b"hello");
         client.send(small, b"0123456789", true);
+        let short = client.request(Method::Post, "/hello", BodyLength::Known(10));
+        assert_eq!(client.answer(short).content, b"hello");
+        client.send_short_end(short);
         let large = client.request(Method::Post, "/hello", BodyLength::Unknown);
         assert_eq!(client.answer(large).content, b"hello");
         client.send(large, &vec![0; 70_000], false);
@@ -241,6 +244,7 @@ fn the_rest_of_an_answered_request_is_discarded() {
         assert_eq!(answer.reset, Some(Code::NO_ERROR));
         assert_eq!(client.get("/hello").content, b"hello");
         assert_eq!(server.counters().accepted, 1);
+        assert_eq!(server.counters().refused_for("content-length-mismatch"), 0);
     });
 }
 

@@ -12,7 +12,7 @@ use blitz_reactor::{
     Address, Config, DriverKind, IoChoice, Listener, core_index, sleep, spawn, start,
 };
 
-use crate::{anywhere, config};
+use crate::{anywhere, config, on_both_drivers};
 
 const DRIVERS: [IoChoice; 2] = [IoChoice::Uring, IoChoice::Epoll];
 
@@ -155,6 +155,20 @@ fn a_core_wakes_a_task_of_another_core() {
         cores.join().unwrap();
         assert_eq!(bounced.load(Ordering::Relaxed), 500);
     }
+}
+
+#[test]
+fn ipv4_peers_of_a_listener_for_both_families_have_ipv4_addresses() {
+    on_both_drivers(|| async {
+        let any = Address::Tcp("[::]:0".parse().unwrap());
+        let listener = Listener::bind(&any).unwrap();
+        let Address::Tcp(address) = *listener.local() else {
+            unreachable!()
+        };
+        let client = TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+        let socket = listener.accept().await;
+        assert_eq!(socket.peer(), Some(client.local_addr().unwrap()));
+    });
 }
 
 #[test]
