@@ -125,7 +125,10 @@ impl Queue {
             waiting.is_writing = true;
             mem::swap(&mut lines, &mut waiting.lines);
             drop(waiting);
-            write_all(&mut output, &lines);
+            let written = write_all(&mut output, &lines);
+            let lost = lines[written..].iter().filter(|&&byte| byte == b'\n');
+            self.dropped
+                .fetch_add(lost.count() as u64, Ordering::Relaxed);
             lines.clear();
         }
     }
@@ -146,18 +149,20 @@ impl Queue {
     }
 }
 
-/// Writes everything, to a pipe that another process has made non-blocking as well. There is nobody
-/// who could be told of other errors.
-fn write_all(output: &mut impl Write, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        match output.write(bytes) {
-            Ok(0) => return,
-            Ok(written) => bytes = &bytes[written..],
+/// Writes everything, to a pipe that another process has made non-blocking as well. Gives the number of
+/// bytes that were written, which is smaller after another error, for example on a full disk.
+fn write_all(output: &mut impl Write, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        match output.write(&bytes[written..]) {
+            Ok(0) => break,
+            Ok(more) => written += more,
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(FULL_PAUSE),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return,
+            Err(_) => break,
         }
     }
+    written
 }
 
 /// Each event arrives in one call.
@@ -270,6 +275,30 @@ mod tests {
         assert!(numbers.is_sorted());
         queue.flush(Duration::from_secs(10));
         assert!(queue.waiting().lines.is_empty());
+    }
+
+    /// Like a file on a disk that is full.
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let queue = Arc::new(Queue::default());
+        queue.push("<4>", b"one\n");
+        queue.push("", b"two\n");
+        let writes = Arc::clone(&queue);
+        thread::spawn(move || writes.write_to(Full));
+        queue.flush(Duration::from_secs(10));
+        assert_eq!(queue.dropped.load(Ordering::Relaxed), 2);
     }
 
     #[test]
