@@ -14,7 +14,6 @@ mod slab;
 mod table;
 mod waiting_connects;
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
@@ -25,7 +24,6 @@ use std::time::{Duration, Instant};
 
 use crate::buffer::{Chunk, Slice};
 use crate::core;
-use crate::driver;
 use crate::timer::timeout;
 
 pub use address::Address;
@@ -34,6 +32,9 @@ pub(crate) use key::SocketKey;
 pub use lingering::Lingering;
 pub use listener::Listener;
 pub(crate) use table::{SocketTable, Sockets};
+
+/// How long a connection without a time limit waits for a descriptor.
+const DESCRIPTOR_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// One stream socket of this core. Dropping it cancels pending operations and closes immediately,
 /// without sending the queue; [`Socket::finish`] closes gracefully.
@@ -51,34 +52,26 @@ impl Socket {
         }
     }
 
-    /// Connects to `address`. Dropping the future cancels the attempt.
-    ///
-    /// At the limit of sockets, those that have been idle longest are evicted (rule 20). While no
-    /// descriptor is left, the connection waits for one.
+    /// Connects to `address`, without a limit but the kernel's. Dropping the future cancels the attempt.
     ///
     /// # Errors
-    /// The error of `socket(2)` or `connect(2)`.
+    /// The error of `socket(2)` or `connect(2)`; EMFILE if no descriptor became free in 60 s.
     pub async fn connect(address: &Address) -> io::Result<Socket> {
-        let socket = waiting_connects::open(address).await?;
+        let socket = waiting_connects::open(address, DESCRIPTOR_WAIT_MAX).await?;
         socket.connected().await
     }
 
     /// As [`Socket::connect`], within this time.
     ///
+    /// At the limit of sockets, those that have been idle longest are evicted (rule 20). While no
+    /// descriptor is left, the connection waits for one, for the same time again.
+    ///
     /// # Errors
-    /// Also `TimedOut`, or EMFILE if there was no descriptor in this time ([`LocalShortage`](crate::LocalShortage)).
+    /// Also `TimedOut`, or EMFILE if no descriptor became free ([`LocalShortage`](crate::LocalShortage)).
     pub async fn connect_within(address: &Address, within: Duration) -> io::Result<Socket> {
-        let is_open = Cell::new(false);
-        let connected = timeout(within, async {
-            let socket = waiting_connects::open(address).await?;
-            is_open.set(true);
-            socket.connected().await
-        });
-        match connected.await {
-            Ok(result) => result,
-            Err(_) if is_open.get() => Err(io::ErrorKind::TimedOut.into()),
-            Err(_) => Err(driver::out_of_descriptors()),
-        }
+        let socket = waiting_connects::open(address, within).await?;
+        let connected = timeout(within, socket.connected()).await;
+        connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     async fn connected(self) -> io::Result<Socket> {

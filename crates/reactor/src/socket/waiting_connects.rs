@@ -1,6 +1,7 @@
 //! Sockets to connect that wait for a descriptor, in order (rule 20).
 //!
-//! Each socket that closes wakes the first of them, and each that gets its descriptor wakes the next.
+//! Each socket that closes wakes the first of them, and each that gets its descriptor wakes the next, which
+//! tries at once: as long as there are descriptors, the queue shrinks within the turn.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -17,30 +18,35 @@ use crate::timer::timeout;
 /// The time between two attempts of the first one: the process may also have closed other descriptors.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Opens a socket and starts to connect it. While no descriptor is left, waits for one.
+/// Opens a socket and starts to connect it. While no descriptor is left, waits for one, for at most
+/// `within`.
 ///
 /// # Errors
-/// Another error of `socket(2)`.
-pub(super) async fn open(address: &Address) -> io::Result<Socket> {
+/// EMFILE if there was none in this time, or another error of `socket(2)`.
+pub(super) async fn open(address: &Address, within: Duration) -> io::Result<Socket> {
     match core::with(|core| core.sockets().connect_unless_others_wait(address)) {
         Some(opened) => opened,
         // Allocated separately, since this is rare and large.
-        None => Box::pin(wait_and_open(address)).await,
+        None => Box::pin(timeout(within, wait_and_open(address)))
+            .await
+            .unwrap_or_else(|_| Err(driver::out_of_descriptors())),
     }
 }
 
 async fn wait_and_open(address: &Address) -> io::Result<Socket> {
     let place = Place::last();
     loop {
-        let woken = poll_fn(|cx| core::with(|core| core.sockets().poll_woken(&place, cx)));
-        if !core::with(|core| core.sockets().is_first(&place)) {
-            woken.await;
-            continue;
-        }
-        // If no socket closes in time, it tries again.
-        let _ = timeout(RETRY_PAUSE, woken).await;
-        if let Some(opened) = core::with(|core| core.sockets().connect_if_possible(address, 0)) {
+        let is_first = core::with(|core| core.sockets().is_first(&place));
+        if is_first
+            && let Some(opened) = core::with(|core| core.sockets().connect_if_possible(address, 0))
+        {
             return opened;
+        }
+        let woken = poll_fn(|cx| core::with(|core| core.sockets().poll_woken(&place, cx)));
+        match is_first {
+            // If no socket closes in time, it tries again.
+            true => drop(timeout(RETRY_PAUSE, woken).await),
+            false => woken.await,
         }
     }
 }

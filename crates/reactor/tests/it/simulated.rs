@@ -121,6 +121,31 @@ fn connections_wait_for_descriptors_in_order() {
     }
 }
 
+/// If each waited for a pause of its own, new ones would come faster than the queue shrinks.
+#[test]
+fn connections_that_wait_continue_at_once_while_there_are_descriptors() {
+    let conditions = Conditions {
+        no_descriptors: 100,
+        ..Conditions::calm()
+    };
+    for seed in 1..=20 {
+        run(seed, conditions.clone(), async {
+            let _listener = Listener::bind(&address(80)).unwrap();
+            let connected = Rc::new(Cell::new(0));
+            for _ in 0..100 {
+                let connected = Rc::clone(&connected);
+                spawn(async move {
+                    let _socket = Socket::connect(&address(80)).await.unwrap();
+                    connected.set(connected.get() + 1);
+                    sleep(Duration::from_secs(1)).await;
+                });
+            }
+            sleep(Duration::from_millis(800)).await;
+            assert_eq!(connected.get(), 100);
+        });
+    }
+}
+
 #[test]
 fn a_lack_of_descriptors_is_no_failure_of_the_address() {
     let world = World::new(
