@@ -62,7 +62,7 @@ async def refused_is_502(binary):
 
 
 async def unanswered_connect_is_504(binary):
-    """A listener with a full queue drops the handshake; the connect timeout is one second."""
+    """A listener with a full queue drops the handshake."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -72,7 +72,8 @@ async def unanswered_connect_is_504(binary):
             filler.setblocking(False)
             filler.connect_ex(listener.getsockname())
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with binary.running("--to", url) as proxy, Client.connected(proxy.port) as client:
+        flags = ["--to", url, "--timeout-connect", "1s"]
+        async with binary.running(*flags) as proxy, Client.connected(proxy.port) as client:
             start = time.monotonic()
             client.send_head("GET", "/")
             status, fields, _ = await client.response()
