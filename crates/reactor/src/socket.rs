@@ -14,7 +14,6 @@ mod slab;
 mod table;
 mod waiting_connects;
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
@@ -63,22 +62,17 @@ impl Socket {
         socket.connected().await
     }
 
-    /// As [`Socket::connect`], within this time.
+    /// As [`Socket::connect`], within this time. The wait for a descriptor may take as long again: it says
+    /// nothing about the address, so it takes no time from the attempt.
     ///
     /// # Errors
     /// Also `TimedOut`, or EMFILE if there was no descriptor in this time ([`LocalShortage`](crate::LocalShortage)).
     pub async fn connect_within(address: &Address, within: Duration) -> io::Result<Socket> {
-        let is_open = Cell::new(false);
-        let connected = timeout(within, async {
-            let socket = waiting_connects::open(address).await?;
-            is_open.set(true);
-            socket.connected().await
-        });
-        match connected.await {
-            Ok(result) => result,
-            Err(_) if is_open.get() => Err(io::ErrorKind::TimedOut.into()),
-            Err(_) => Err(driver::out_of_descriptors()),
-        }
+        let Ok(opened) = timeout(within, waiting_connects::open(address)).await else {
+            return Err(driver::out_of_descriptors());
+        };
+        let connected = timeout(within, opened?.connected()).await;
+        connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     async fn connected(self) -> io::Result<Socket> {
