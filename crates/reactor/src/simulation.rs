@@ -279,6 +279,11 @@ impl World {
         self.network.borrow_mut().add_black_hole(address);
     }
 
+    /// Changes how often a descriptor lacks, per thousand attempts.
+    pub fn set_no_descriptors(&self, per_mille: u16) {
+        self.network.borrow_mut().conditions.no_descriptors = per_mille;
+    }
+
     /// Calls `f` on a core, as a message from another thread would; `None` if the core has ended.
     pub fn on_core<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut running = self.cores.borrow_mut()[index].running.take()?;

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use crate::buffer::{Chunk, Slice};
 use crate::core;
+use crate::driver;
 use crate::timer::timeout;
 
 pub use address::Address;
@@ -32,9 +33,6 @@ pub(crate) use key::SocketKey;
 pub use lingering::Lingering;
 pub use listener::Listener;
 pub(crate) use table::{SocketTable, Sockets};
-
-/// How long a connection without a time limit waits for a descriptor.
-const DESCRIPTOR_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// One stream socket of this core. Dropping it cancels pending operations and closes immediately,
 /// without sending the queue; [`Socket::finish`] closes gracefully.
@@ -52,25 +50,28 @@ impl Socket {
         }
     }
 
-    /// Connects to `address`, without a limit but the kernel's. Dropping the future cancels the attempt.
+    /// Connects to `address`. Dropping the future cancels the attempt.
+    ///
+    /// At the limit of sockets, those that have been idle longest are evicted (rule 20). While no
+    /// descriptor is left, the connection waits for one.
     ///
     /// # Errors
-    /// The error of `socket(2)` or `connect(2)`; EMFILE if no descriptor became free in 60 s.
+    /// The error of `socket(2)` or `connect(2)`.
     pub async fn connect(address: &Address) -> io::Result<Socket> {
-        let socket = waiting_connects::open(address, DESCRIPTOR_WAIT_MAX).await?;
+        let socket = waiting_connects::open(address).await?;
         socket.connected().await
     }
 
-    /// As [`Socket::connect`], within this time.
-    ///
-    /// At the limit of sockets, those that have been idle longest are evicted (rule 20). While no
-    /// descriptor is left, the connection waits for one, for the same time again.
+    /// As [`Socket::connect`], within this time. The wait for a descriptor may take as long again: it says
+    /// nothing about the address, so it takes no time from the attempt.
     ///
     /// # Errors
-    /// Also `TimedOut`, or EMFILE if no descriptor became free ([`LocalShortage`](crate::LocalShortage)).
+    /// Also `TimedOut`, or EMFILE if there was no descriptor in this time ([`LocalShortage`](crate::LocalShortage)).
     pub async fn connect_within(address: &Address, within: Duration) -> io::Result<Socket> {
-        let socket = waiting_connects::open(address, within).await?;
-        let connected = timeout(within, socket.connected()).await;
+        let Ok(opened) = timeout(within, waiting_connects::open(address)).await else {
+            return Err(driver::out_of_descriptors());
+        };
+        let connected = timeout(within, opened?.connected()).await;
         connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 

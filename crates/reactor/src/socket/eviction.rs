@@ -65,8 +65,8 @@ struct Turn {
 }
 
 impl Eviction {
-    /// A connection was accepted although no socket was evicted: it must not be evicted itself as the
-    /// next one that is idle.
+    /// A connection was accepted, or opened, although no socket was evicted: it must not be evicted itself
+    /// as the next one that is idle.
     #[inline]
     pub(super) fn end_unmet_demand(&mut self) {
         if self.demand == Demand::Unmet {
@@ -93,12 +93,11 @@ impl Sockets<'_> {
         self.table.eviction.closed
     }
 
-    /// Requests room for the sockets beyond the limit, for those that wait for a descriptor, and for
-    /// `more`.
+    /// Requests room for the sockets beyond the limit, and for so many connections.
     #[cold]
-    pub(super) fn request_room_to_connect(&mut self, more: usize) {
+    pub(super) fn request_room_to_connect(&mut self, connections: usize) {
         let beyond = self.table.len().saturating_sub(self.core.sockets_max);
-        self.request_room(beyond + self.table.connects.waiting() + more);
+        self.request_room(beyond + connections);
     }
 
     /// Requests that so many sockets close, including those that are being evicted: idle ones are

@@ -1,7 +1,7 @@
 //! Sockets to connect that wait for a descriptor, in order (rule 20).
 //!
-//! Each socket that closes wakes the first of them, and each that gets its descriptor wakes the next, which
-//! tries at once: as long as there are descriptors, the queue shrinks within the turn.
+//! Each socket that closes wakes the first of them. It opens sockets for all, in order, until no
+//! descriptor is left: one per turn of the core would be slower than new ones may come.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::table::{Sockets, wake};
-use super::{Address, Socket};
+use super::{Address, Socket, SocketKey};
 use crate::core;
 use crate::driver;
 use crate::timer::timeout;
@@ -18,35 +18,32 @@ use crate::timer::timeout;
 /// The time between two attempts of the first one: the process may also have closed other descriptors.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Opens a socket and starts to connect it. While no descriptor is left, waits for one, for at most
-/// `within`.
+/// Opens a socket and starts to connect it. While no descriptor is left, waits for one.
 ///
 /// # Errors
-/// EMFILE if there was none in this time, or another error of `socket(2)`.
-pub(super) async fn open(address: &Address, within: Duration) -> io::Result<Socket> {
-    match core::with(|core| core.sockets().connect_unless_others_wait(address)) {
+/// Another error of `socket(2)`.
+pub(super) async fn open(address: &Address) -> io::Result<Socket> {
+    let opened = match core::with(|core| core.sockets().connect_unless_others_wait(address)) {
         Some(opened) => opened,
         // Allocated separately, since this is rare and large.
-        None => Box::pin(timeout(within, wait_and_open(address)))
-            .await
-            .unwrap_or_else(|_| Err(driver::out_of_descriptors())),
-    }
+        None => Box::pin(wait_and_open(address)).await,
+    };
+    opened.map(Socket::new)
 }
 
-async fn wait_and_open(address: &Address) -> io::Result<Socket> {
-    let place = Place::last();
+async fn wait_and_open(address: &Address) -> io::Result<SocketKey> {
+    let place = Place::last(address);
     loop {
-        let is_first = core::with(|core| core.sockets().is_first(&place));
-        if is_first
-            && let Some(opened) = core::with(|core| core.sockets().connect_if_possible(address, 0))
-        {
-            return opened;
-        }
         let woken = poll_fn(|cx| core::with(|core| core.sockets().poll_woken(&place, cx)));
-        match is_first {
+        if core::with(|core| core.sockets().is_first(&place)) {
             // If no socket closes in time, it tries again.
-            true => drop(timeout(RETRY_PAUSE, woken).await),
-            false => woken.await,
+            let _ = timeout(RETRY_PAUSE, woken).await;
+            core::with(|core| core.sockets().open_waiting());
+        } else {
+            woken.await;
+        }
+        if let Some(opened) = core::with(|core| core.sockets().take_opened(&place)) {
+            return opened;
         }
     }
 }
@@ -56,16 +53,18 @@ async fn wait_and_open(address: &Address) -> io::Result<Socket> {
 pub(super) struct WaitingConnects {
     next: u64,
     waiting: BTreeMap<u64, Waiter>,
+    /// The sockets of those that wait no more, until they take them.
+    opened: BTreeMap<u64, io::Result<SocketKey>>,
 }
 
-#[derive(Default)]
 struct Waiter {
+    address: Address,
     waker: Option<Waker>,
     is_woken: bool,
 }
 
 impl WaitingConnects {
-    pub(super) fn waiting(&self) -> usize {
+    fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
@@ -78,17 +77,22 @@ impl WaitingConnects {
     }
 }
 
-/// A place among those that wait. Dropping it wakes the next one.
+/// A place among those that wait. Dropping it gives it up.
 struct Place(u64);
 
 impl Place {
-    fn last() -> Place {
+    fn last(address: &Address) -> Place {
         core::with(|core| {
             let mut sockets = core.sockets();
             let connects = &mut sockets.table.connects;
             let place = connects.next;
             connects.next += 1;
-            connects.waiting.insert(place, Waiter::default());
+            let waiter = Waiter {
+                address: address.clone(),
+                waker: None,
+                is_woken: false,
+            };
+            connects.waiting.insert(place, waiter);
             Place(place)
         })
     }
@@ -96,27 +100,22 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        core::try_with(|core| {
-            let mut sockets = core.sockets();
-            let connects = &mut sockets.table.connects;
-            connects.waiting.remove(&self.0);
-            connects.wake_first();
-        });
+        core::try_with(|core| core.sockets().leave(self));
     }
 }
 
 impl Sockets<'_> {
-    /// As [`Sockets::connect_if_possible`], behind those that wait.
-    fn connect_unless_others_wait(&mut self, address: &Address) -> Option<io::Result<Socket>> {
+    /// As [`Sockets::connect_if_possible`], behind those that wait: if descriptors still lack, the first
+    /// of them requests room for this one too.
+    fn connect_unless_others_wait(&mut self, address: &Address) -> Option<io::Result<SocketKey>> {
         if self.table.connects.waiting() > 0 {
-            self.request_room_to_connect(1);
             return None;
         }
         self.connect_if_possible(address, 1)
     }
 
-    /// `None` if no descriptor is left. Then, and at the limit, idle sockets are evicted; `more` is 1 for a
-    /// connection that is not among those that wait.
+    /// `None` if no descriptor is left. Then idle sockets are evicted for all that wait, and at the limit
+    /// for this one; `more` is 1 for a connection that is not among those that wait.
     ///
     /// Beyond the limit of sockets it uses the rest of the descriptors: the request that needs the
     /// connection runs, and if all sockets at the limit are of such requests, none would ever close.
@@ -124,9 +123,9 @@ impl Sockets<'_> {
         &mut self,
         address: &Address,
         more: usize,
-    ) -> Option<io::Result<Socket>> {
+    ) -> Option<io::Result<SocketKey>> {
         if self.at_limit() {
-            self.request_room_to_connect(more);
+            self.request_room_to_connect(1);
         }
         match self.connect(address) {
             Err(error)
@@ -134,10 +133,50 @@ impl Sockets<'_> {
                     .raw_os_error()
                     .is_some_and(driver::is_out_of_descriptors) =>
             {
-                self.request_room_to_connect(more);
+                self.request_room_to_connect(self.table.connects.waiting() + more);
                 None
             }
-            result => Some(result.map(Socket::new)),
+            result => {
+                // Room that nobody lacks any more must not cost the next socket that becomes idle.
+                self.table.eviction.end_unmet_demand();
+                Some(result)
+            }
+        }
+    }
+
+    /// Opens the sockets of those that wait, in order, until no descriptor is left.
+    fn open_waiting(&mut self) {
+        let before = self.table.connects.waiting();
+        while let Some(first) = self.table.connects.waiting.first_entry() {
+            let address = first.get().address.clone();
+            let Some(opened) = self.connect_if_possible(&address, 0) else {
+                break;
+            };
+            let connects = &mut self.table.connects;
+            if let Some((place, mut waiter)) = connects.waiting.pop_first() {
+                connects.opened.insert(place, opened);
+                wake(&mut waiter.waker);
+            }
+        }
+        // Another one is the first now, and pauses.
+        if self.table.connects.waiting() < before {
+            self.table.connects.wake_first();
+        }
+    }
+
+    fn take_opened(&mut self, place: &Place) -> Option<io::Result<SocketKey>> {
+        self.table.connects.opened.remove(&place.0)
+    }
+
+    fn leave(&mut self, place: &Place) {
+        let was_first = self.is_first(place);
+        let connects = &mut self.table.connects;
+        connects.waiting.remove(&place.0);
+        if was_first {
+            connects.wake_first();
+        }
+        if let Some(Ok(key)) = connects.opened.remove(&place.0) {
+            self.close(key);
         }
     }
 

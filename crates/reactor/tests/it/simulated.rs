@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use blitz_reactor::simulation::{Conditions, Stop, World};
+use blitz_reactor::simulation::{Acceptor, Conditions, Stop, World};
 use blitz_reactor::{
     Address, Cause, Listener, LocalShortage, Resume, Socket, sleep, spawn, timeout, yield_now,
 };
@@ -114,36 +114,95 @@ fn connections_wait_for_descriptors_in_order() {
             let none = timeout(Duration::from_millis(1), Socket::connect(&address(80))).await;
             assert!(none.is_err());
             sleep(Duration::from_secs(30)).await;
-            let order: Vec<i32> = connected.borrow().iter().map(|(n, _)| *n).collect();
+            // Ports are assigned in the order in which sockets are opened.
+            let mut connected = connected.take();
+            connected.sort_by_key(|(_, socket)| socket.local());
+            let order: Vec<i32> = connected.iter().map(|(n, _)| *n).collect();
             assert_eq!(order, Vec::from_iter(0..10));
             drop(listener);
         });
     }
 }
 
-/// If each waited for a pause of its own, new ones would come faster than the queue shrinks.
-#[test]
-fn connections_that_wait_continue_at_once_while_there_are_descriptors() {
+/// Connects at once on the first core. The sockets appear in the list.
+fn connect_together(world: &World, count: usize, within: Duration) -> Rc<RefCell<Vec<Socket>>> {
+    let connected = Rc::<RefCell<Vec<Socket>>>::default();
+    world.on_core(0, || {
+        for _ in 0..count {
+            let connected = Rc::clone(&connected);
+            spawn(async move {
+                let socket = Socket::connect_within(&address(80), within).await;
+                connected.borrow_mut().push(socket.unwrap());
+            });
+        }
+    });
+    connected
+}
+
+/// A core without descriptors, and an upstream.
+fn without_descriptors(delay_us: u64) -> (World, Acceptor) {
     let conditions = Conditions {
-        no_descriptors: 100,
+        no_descriptors: 1_000,
+        delay_us: delay_us..=delay_us,
+        // Only a few turns happen in the time of a test.
+        turn_us: 500..=500,
         ..Conditions::calm()
     };
-    for seed in 1..=20 {
-        run(seed, conditions.clone(), async {
-            let _listener = Listener::bind(&address(80)).unwrap();
-            let connected = Rc::new(Cell::new(0));
-            for _ in 0..100 {
-                let connected = Rc::clone(&connected);
-                spawn(async move {
-                    let _socket = Socket::connect(&address(80)).await.unwrap();
-                    connected.set(connected.get() + 1);
-                    sleep(Duration::from_secs(1)).await;
-                });
-            }
-            sleep(Duration::from_millis(800)).await;
-            assert_eq!(connected.get(), 100);
-        });
-    }
+    let world = World::new(1, conditions);
+    let upstream = world.listen(&address(80)).unwrap();
+    let body = async { sleep(Duration::from_secs(60)).await };
+    world.start_core(1_000, body).unwrap();
+    world.run(Duration::from_millis(1), || false);
+    (world, upstream)
+}
+
+#[test]
+fn all_that_wait_connect_once_there_are_descriptors_again() {
+    const WAITING: usize = 50;
+    let within = Duration::from_secs(5);
+    let (world, _upstream) = without_descriptors(10);
+    let waiting = connect_together(&world, WAITING, within);
+    world.run(Duration::from_millis(50), || false);
+    assert_eq!(waiting.borrow().len(), 0);
+    world.set_no_descriptors(0);
+    // The first one tries after at most 20 ms, and the others with it.
+    world.run(Duration::from_millis(25), || false);
+    assert_eq!(waiting.borrow().len(), WAITING);
+    let later = connect_together(&world, 1, within);
+    world.run(Duration::from_millis(1), || false);
+    assert_eq!(later.borrow().len(), 1, "it does not queue");
+    world.close();
+}
+
+#[test]
+fn idle_sockets_stay_once_there_are_descriptors_again() {
+    let within = Duration::from_secs(5);
+    let (world, _upstream) = without_descriptors(10);
+    let waiting = connect_together(&world, 10, within);
+    world.run(Duration::from_millis(50), || false);
+    world.set_no_descriptors(0);
+    world.run(Duration::from_millis(25), || false);
+    let causes = Rc::<Causes>::default();
+    world.on_core(0, || {
+        for socket in waiting.take() {
+            socket.park(causes.clone(), 0, within);
+        }
+    });
+    let _later = connect_together(&world, 2, within);
+    world.run(Duration::from_millis(100), || false);
+    assert!(causes.0.borrow().is_empty(), "{:?}", causes.0.borrow());
+    world.close();
+}
+
+#[test]
+fn the_wait_for_a_descriptor_takes_no_time_from_the_connect() {
+    let (world, _upstream) = without_descriptors(30_000);
+    let connected = connect_together(&world, 1, Duration::from_millis(100));
+    world.run(Duration::from_millis(60), || false);
+    world.set_no_descriptors(0);
+    world.run(Duration::from_millis(100), || false);
+    assert_eq!(connected.borrow().len(), 1);
+    world.close();
 }
 
 #[test]
