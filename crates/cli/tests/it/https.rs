@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use blitz_http::Certificate;
 use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
@@ -205,6 +206,47 @@ fn a_development_certificate_is_made_and_stored() {
         )
     };
     assert_eq!(ask(), ask());
+}
+
+/// BoringSSL rejects a certificate with an address if the authority has constraints of addresses.
+#[test]
+fn the_development_certificate_for_names_has_no_address() {
+    let folder = Folder::new();
+    let state = folder.0.join("blitz");
+    // An earlier version made one certificate for both.
+    let out = state.display().to_string();
+    let old = ["cert", "--out", &out, "localhost", "127.0.0.1", "::1"];
+    let output = blitz(&old);
+    let text = stdout(&output);
+    assert!(text.contains("gRPC's C core rejects"), "{text}");
+    let file = state.join("localhost.pem");
+    let key = fs::read(state.join("localhost.key")).unwrap();
+    let both = [fs::read(&file).unwrap(), key].concat();
+    fs::write(&file, both).unwrap();
+
+    let running = Running::start(&folder, &[]);
+    assert!(!running.log().contains("replaced"), "{}", running.log());
+    let address = running.address("https://");
+    let config = config(&state.join("ca.pem"), None);
+    let of_names = shown(address, "localhost", &config);
+    assert_eq!(of_names, of_file(&file.display().to_string()));
+    assert_ne!(shown(address, "127.0.0.1", &config), of_names);
+    let stored = Certificate::load(&file, &file).unwrap();
+    assert!(stored.covers("localhost") && !stored.covers("127.0.0.1") && !stored.covers("::1"));
+}
+
+#[test]
+fn the_default_names_of_a_certificate_are_no_addresses() {
+    let folder = Folder::new();
+    let output = blitz(&["cert", "--out", &folder.file("")]);
+    let text = stdout(&output);
+    assert!(
+        !text.contains("127.0.0.1") && !text.contains("C core"),
+        "{text}"
+    );
+    let issued =
+        Certificate::load(folder.file("localhost.pem"), folder.file("localhost.key")).unwrap();
+    assert!(issued.covers("localhost") && !issued.covers("127.0.0.1"));
 }
 
 /// An authority of an earlier version, which may issue for any name.
