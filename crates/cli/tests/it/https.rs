@@ -249,6 +249,47 @@ fn the_default_names_of_a_certificate_are_no_addresses() {
     assert!(issued.covers("localhost") && !issued.covers("127.0.0.1"));
 }
 
+#[test]
+fn a_failed_handshake_of_a_client_is_one_line_with_its_address_and_server_name() {
+    let folder = Folder::new();
+    let (certificate, key) = folder.certificate("a.example");
+    let flags = ["--cert", &certificate, "--key", &key, "--log", "debug"];
+    let running = Running::start(&folder, &flags);
+    let address = running.address("https://");
+    let other = Folder::new();
+    other.certificate("a.example");
+    let distrusting = config(&other.0.join("ca.pem"), None);
+    let mut client = connect(address, "a.example", &distrusting);
+    let refused = client.sock.local_addr().unwrap();
+    get(&mut client, "a.example", "/").unwrap_err();
+    // The rest of the first record is missing.
+    let mut cut_off = TcpStream::connect(address).unwrap();
+    cut_off.write_all(&[22, 3, 1, 1, 0, 1]).unwrap();
+    let cut_off_at = cut_off.local_addr().unwrap();
+    drop(cut_off);
+
+    let lines = |text: &str| {
+        let log = running.log();
+        let lines = log.lines().filter(|line| line.contains(text));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let deadline = Instant::now() + IO_TIMEOUT;
+    while lines("TLS of a client failed").len() < 2 {
+        assert!(Instant::now() < deadline, "{}", running.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+    for (client, parts) in [
+        (refused, &["server_name=\"a.example\"", "UnknownCA"][..]),
+        (cut_off_at, &["rule=\"handshake-cut-off\""]),
+    ] {
+        let about_it = lines(&format!("client={client}"));
+        assert_eq!(about_it.len(), 1, "{about_it:?}");
+        for part in parts {
+            assert!(about_it[0].contains(part), "{about_it:?}");
+        }
+    }
+}
+
 /// An authority of an earlier version, which may issue for any name.
 fn keep_unconstrained_authority(folder: &Path) {
     let key = rcgen::KeyPair::generate().unwrap();
