@@ -134,7 +134,7 @@ failures! {
     /// The upstream's certificate does not cover the host of the target.
     TlsCertificateWrongName "tls_certificate_error" BAD_GATEWAY "the upstream's certificate does not cover the host of its URL"
     /// The upstream's certificate is self-signed, or its authority is unknown.
-    TlsCertificateUnknownIssuer "tls_certificate_error" BAD_GATEWAY "the issuer of the upstream's certificate is not trusted: name its authority with --upstream-ca"
+    TlsCertificateUnknownIssuer "tls_certificate_error" BAD_GATEWAY "the upstream's certificate was issued by an unknown authority, or an intermediate certificate is missing: name the authority with --upstream-ca, or add the intermediate certificate to the upstream's chain"
     /// The upstream uses the certificate of an authority, usually a self-signed one.
     TlsCertificateOfAuthority "tls_certificate_error" BAD_GATEWAY "the upstream's certificate is that of an authority (CA:TRUE): the upstream needs one that the authority has issued"
     /// The upstream's certificate was not accepted for another reason.
