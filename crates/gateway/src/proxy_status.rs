@@ -121,7 +121,7 @@ failures! {
     ConnectionTimeout "connection_timeout" GATEWAY_TIMEOUT "connecting to the upstream took too long (--timeout-connect)"
     /// The TLS handshake did not end in time.
     TlsHandshakeTimeout "connection_timeout" GATEWAY_TIMEOUT "the TLS handshake with the upstream took too long"
-    /// The connection ended before the response began.
+    /// The connection ended before the final response began.
     ConnectionTerminated "connection_terminated" BAD_GATEWAY "the upstream closed the connection without a response"
     /// No connection could be made for another reason.
     DestinationUnavailable "destination_unavailable" SERVICE_UNAVAILABLE "no connection to the upstream could be made"
@@ -259,7 +259,7 @@ impl From<&ClientError> for Failure {
             ClientError::LocalShortage(LocalShortage::Memory) => Failure::NoSocketMemory,
             ClientError::ConnectFailed(_) => Failure::DestinationUnavailable,
             ClientError::TlsHandshake(error) | ClientError::Tls(error) => tls(*error),
-            ClientError::Reset { .. } => Failure::ConnectionTerminated,
+            ClientError::Reset { .. } | ClientError::OnlyInterim => Failure::ConnectionTerminated,
             ClientError::Busy => Failure::ConnectionLimitReached,
             ClientError::QueueFull => Failure::UpstreamQueueFull,
             ClientError::NoExtendedConnect => Failure::NoExtendedConnect,
