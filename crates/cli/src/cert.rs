@@ -1,6 +1,7 @@
 //! `blitz cert`: issues a certificate with a local authority, for development and tests.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -15,6 +16,10 @@ const REPLACED: &str = "replaced      the authority, which could issue for any n
                         trust the new one,\n              and certificates of the old one are not valid \
                         with it\n";
 
+/// BoringSSL supports no constraints of addresses.
+const ADDRESS_NOTE: &str = "\n              gRPC's C core rejects certificates with addresses; \
+                            it needs one for names only";
+
 #[derive(Debug, Args)]
 pub(crate) struct CertArguments {
     /// The folder for the files. An authority in the folder issues the certificate; otherwise a new one is
@@ -23,7 +28,7 @@ pub(crate) struct CertArguments {
     out: PathBuf,
 
     /// Names and addresses of the certificate; *.example.com covers every name in example.com
-    /// [default: localhost, 127.0.0.1, ::1 and the name of this machine]
+    /// [default: localhost and the name of this machine]
     #[arg(value_name = "NAME", value_parser = name)]
     names: Vec<String>,
 }
@@ -55,7 +60,7 @@ pub(crate) fn run(arguments: &CertArguments) -> ExitCode {
 fn make(arguments: &CertArguments, now: SystemTime) -> Result<String, String> {
     let folder = &arguments.out;
     let names = match arguments.names.as_slice() {
-        [] => issue::local_names(),
+        [] => issue::local_names().0,
         names => names.to_vec(),
     };
     let stem = file_stem(names.first().map_or("", String::as_str));
@@ -128,10 +133,12 @@ fn advice(folder: &Path, certificate: &Path, key: &Path, names: &[String]) -> St
         name if name.contains(':') => format!("[{name}]"),
         name => name.replace('*', "www"),
     };
+    let has_address = names.iter().any(|name| name.parse::<IpAddr>().is_ok());
+    let note = if has_address { ADDRESS_NOTE } else { "" };
     format!(
         "certificate   {certificate}\n\
          key           {key}, to be kept secret\n\
-         names         {}\n\
+         names         {}{note}\n\
          issued by     {authority}, for clients to trust; its key is in the same folder\n\
          serve         blitz run --listen-tls :8443 --cert {certificate} --key {key}\n\
          try           curl --cacert {authority} https://{host}:8443/\n",

@@ -1,4 +1,4 @@
-//! The development certificate: made at the first start without certificates, and stored for later ones.
+//! The development certificates: made at the first start without certificates, and stored for later ones.
 
 use std::env;
 use std::fs::{self, File};
@@ -9,21 +9,27 @@ use blitz_http::Certificate;
 
 use crate::issue::{self, AUTHORITY_FILE, Authority, Pair, StoredAuthority};
 
-/// The certificate and its key are in one file, so that they are always replaced together.
-const FILE: &str = "localhost.pem";
+/// The certificate for names. It and its key are in one file, so that they are always replaced together.
+const NAMES_FILE: &str = "localhost.pem";
+/// The certificate for addresses. BoringSSL cannot check constraints of addresses and rejects every
+/// certificate with an address that they apply to, so the certificate for names has none.
+const ADDRESSES_FILE: &str = "addresses.pem";
 
-/// A certificate for this machine, and the file of its authority, for clients to trust; `None` if the
-/// certificate is not stored.
+/// Certificates for this machine, and the file of their authority, for clients to trust; `None` if the
+/// certificates are not stored.
 pub(crate) struct Development {
-    pub(crate) certificate: Certificate,
+    pub(crate) names: Certificate,
+    /// For clients without a server name: SNI has no form for addresses (RFC 6066, section 3).
+    pub(crate) addresses: Certificate,
     pub(crate) authority: Option<PathBuf>,
 }
 
-/// The stored certificate, or a new one.
-pub(crate) fn certificate(now: SystemTime) -> Result<Development, String> {
-    let names = issue::local_names();
+/// The stored certificates, or new ones.
+pub(crate) fn certificates(now: SystemTime) -> Result<Development, String> {
+    let (names, addresses) = issue::local_names();
+    let all = [names.clone(), addresses.clone()].concat();
     let stored = match folder() {
-        Some(folder) => load_or_issue(&folder, &names, now)
+        Some(folder) => load_or_issue(&folder, &names, &addresses, now)
             .map_err(|reason| format!("{} cannot be used: {reason}", folder.display())),
         None => Err("neither XDG_STATE_HOME nor HOME is set".to_owned()),
     };
@@ -31,10 +37,11 @@ pub(crate) fn certificate(now: SystemTime) -> Result<Development, String> {
         Ok(development) => return Ok(development),
         Err(reason) => reason,
     };
-    tracing::warn!("the development certificate is kept in memory only: {reason}");
-    let pair = Authority::new(&names, now)?.issue(&names, now)?;
+    tracing::warn!("the development certificates are kept in memory only: {reason}");
+    let authority = Authority::new(&all, now)?;
     Ok(Development {
-        certificate: load(&pair)?,
+        names: load(&authority.issue(&names, now)?)?,
+        addresses: load(&authority.issue(&addresses, now)?)?,
         authority: None,
     })
 }
@@ -50,32 +57,41 @@ fn folder() -> Option<PathBuf> {
     state.map(|state| state.join("blitz"))
 }
 
-/// The certificate in the folder if it is usable, else a new one of the folder's authority.
-fn load_or_issue(folder: &Path, names: &[String], now: SystemTime) -> Result<Development, String> {
+/// The certificates in the folder if they are usable, else new ones of the folder's authority.
+fn load_or_issue(
+    folder: &Path,
+    names: &[String],
+    addresses: &[String],
+    now: SystemTime,
+) -> Result<Development, String> {
     let text = |error: std::io::Error| error.to_string();
     issue::make_folder(folder).map_err(text)?;
     // Two processes that start at the same time must not mix their files.
     let lock = File::create(folder.join("lock")).map_err(text)?;
     lock.lock().map_err(text)?;
-    let file = folder.join(FILE);
-    let (authority, is_new) = authority(folder, names, now)?;
-    let stored = fs::read(&file).ok().filter(|_| !is_new);
-    let stored = stored.and_then(|pem| Certificate::from_pem(&pem, &pem).ok());
-    let is_usable = |stored: &Certificate| {
-        stored.validity_problem(now).is_none() && names.iter().all(|name| stored.covers(name))
-    };
-    let certificate = match stored.filter(is_usable) {
-        Some(stored) => stored,
-        None => {
-            let pair = authority.issue(names, now)?;
-            let content = format!("{}{}", pair.certificate, pair.key);
-            issue::write_file(&file, &content, 0o600).map_err(text)?;
-            tracing::info!("made a development certificate: {}", file.display());
-            load(&pair)?
+    let (authority, is_new) = authority(folder, &[names, addresses].concat(), now)?;
+    let certificate = |file: &str, covered: &[String], others: &[String]| {
+        let file = folder.join(file);
+        let stored = fs::read(&file).ok().filter(|_| !is_new);
+        let stored = stored.and_then(|pem| Certificate::from_pem(&pem, &pem).ok());
+        // The certificate of an earlier version has both names and addresses.
+        let is_usable = |stored: &Certificate| {
+            stored.validity_problem(now).is_none()
+                && covered.iter().all(|name| stored.covers(name))
+                && !others.iter().any(|name| stored.covers(name))
+        };
+        if let Some(stored) = stored.filter(is_usable) {
+            return Ok(stored);
         }
+        let pair = authority.issue(covered, now)?;
+        let content = format!("{}{}", pair.certificate, pair.key);
+        issue::write_file(&file, &content, 0o600).map_err(text)?;
+        tracing::info!("made a development certificate: {}", file.display());
+        load(&pair)
     };
     Ok(Development {
-        certificate,
+        names: certificate(NAMES_FILE, names, addresses)?,
+        addresses: certificate(ADDRESSES_FILE, addresses, names)?,
         authority: Some(folder.join(AUTHORITY_FILE)),
     })
 }

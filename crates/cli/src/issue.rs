@@ -186,15 +186,16 @@ fn authority_name(params: &CertificateParams, key: &KeyPair) -> String {
     format!("Blitz development CA {id}")
 }
 
-/// The names and addresses of this machine for local clients.
-pub(crate) fn local_names() -> Vec<String> {
-    let mut names = vec!["localhost".to_owned(), "127.0.0.1".into(), "::1".into()];
+/// The names of this machine, and its addresses, for local clients.
+pub(crate) fn local_names() -> (Vec<String>, Vec<String>) {
+    let mut names = vec!["localhost".to_owned()];
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_ascii_lowercase();
-    if is_name(&host) && !names.contains(&host) {
+    let is_domain = is_name(&host) && host.parse::<IpAddr>().is_err();
+    if is_domain && !names.contains(&host) {
         names.push(host);
     }
-    names
+    (names, vec!["127.0.0.1".to_owned(), "::1".to_owned()])
 }
 
 /// Whether a certificate can contain it: a name, whose first label may be `*`, or an address.

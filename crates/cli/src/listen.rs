@@ -77,6 +77,12 @@ fn advice(value: &str) -> String {
             format!("write 127.0.0.1:{value} for this machine only, or :{value} for every address");
         return with_remedy("this is a port alone, without an address", &fix);
     }
+    if let Some((host, port)) = value.rsplit_once(':')
+        && let (Ok(_), Ok(_)) = (host.parse::<Ipv6Addr>(), port.parse::<u16>())
+    {
+        let fix = format!("write [{host}]:{port}, or [{value}]:8080");
+        return with_remedy("an IPv6 address needs brackets", &fix);
+    }
     if let Ok(address) = value.parse::<IpAddr>() {
         let fix = format!("write {}", SocketAddr::new(address, 8080));
         return with_remedy("the port is missing", &fix);
@@ -91,8 +97,8 @@ fn advice(value: &str) -> String {
         );
     }
     if value.contains(',') {
-        let fix = "repeat the flag for each address: --listen :80 --listen :81";
-        return with_remedy("this is a list of addresses", fix);
+        let fix = format!("repeat the flag for each address: {}", flags(value));
+        return with_remedy("this is a list of addresses", &fix);
     }
     if value.starts_with("https://") {
         let fix = "write --listen-tls with an address and a port: --listen-tls :8443";
@@ -129,6 +135,20 @@ fn advice(value: &str) -> String {
         "write ADDR:PORT, such as 127.0.0.1:8080 or [::1]:8080, :PORT for every address, \
          or unix:/path/to.sock",
     )
+}
+
+/// A flag for each port of a list, or an example if there are other addresses in the list.
+fn flags(list: &str) -> String {
+    let ports = list
+        .split(',')
+        .map(|one| one.trim().trim_start_matches(':'));
+    let ports: Result<Vec<u16>, _> = ports.map(str::parse).collect();
+    let flag = |port: &u16| match port {
+        443 | 8443 => format!("--listen-tls :{port}"),
+        _ => format!("--listen :{port}"),
+    };
+    let flags: Vec<_> = ports.unwrap_or(vec![80, 81]).iter().map(flag).collect();
+    flags.join(" ")
 }
 
 /// The message for an address that cannot be listened on.
@@ -263,6 +283,7 @@ mod tests {
             ("8080", "port alone", "127.0.0.1:8080"),
             ("10.0.0.1", "port is missing", "10.0.0.1:8080"),
             ("::1", "port is missing", "[::1]:8080"),
+            ("::1:7099", "brackets", "[::1]:7099, or [::1:7099]:8080"),
             ("localhost", "port is missing", "localhost:8080"),
             ("localhost:99999", "\"99999\" is not a port", "0 to 65535"),
             ("127.0.0.1:http", "\"http\" is not a port", "0 to 65535"),
@@ -275,6 +296,8 @@ mod tests {
             ("example.com:80", "not an address", "write :80"),
             ("http://localhost", "a URL", "write localhost:80"),
             (":80,:81", "a list", "--listen :80 --listen :81"),
+            ("80, 443", "a list", "--listen :80 --listen-tls :443"),
+            ("[::1]:1,[::1]:2", "a list", "--listen :80 --listen :81"),
             ("/run/blitz.sock", "unix:", "unix:/run/blitz.sock"),
             ("unix:relative", "absolute", "unix:$PWD/relative"),
             ("unix:run/blitz.sock", "absolute", "unix:/run/blitz.sock"),

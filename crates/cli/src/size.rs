@@ -22,6 +22,12 @@ pub(crate) fn size(value: &str) -> Result<u64, String> {
     let suffix = suffix.to_ascii_lowercase();
     let unit = UNITS.iter().find(|(name, _)| *name == suffix);
     let (Some((_, factor)), true) = (unit, digits > 0) else {
+        if let ("kb" | "mb" | "gb", true) = (suffix.as_str(), digits > 0) {
+            let unit = &suffix[..1];
+            return Err(format!(
+                "this is not a size\n  write {number}{unit}, in powers of 1024"
+            ));
+        }
         return Err(format!("this is not a size\n  {remedy}"));
     };
     let bytes = number

@@ -54,19 +54,16 @@ impl TimeoutArguments {
 
 /// A duration, which may be 0.
 pub(crate) fn duration(value: &str) -> Result<Duration, String> {
-    parse(value).ok_or_else(|| error("this is not a duration", "write 500ms, 1s, 5m or 0"))
+    parse(value).ok_or_else(|| not_a_duration(value, "write 500ms, 1s, 5m or 0"))
 }
 
 /// A duration, 0, or `forever`: `None`.
 pub(crate) fn duration_or_forever(value: &str) -> Result<Option<Duration>, String> {
     match value {
         "forever" => Ok(None),
-        _ => parse(value).map(Some).ok_or_else(|| {
-            error(
-                "this is not a duration",
-                "write 500ms, 1s, 5m, 0 or forever",
-            )
-        }),
+        _ => parse(value)
+            .map(Some)
+            .ok_or_else(|| not_a_duration(value, "write 500ms, 1s, 5m, 0 or forever")),
     }
 }
 
@@ -90,7 +87,7 @@ fn at_least_some(value: &str, remedy: &str) -> Result<Duration, String> {
     match parse(value) {
         Some(Duration::ZERO) => Err(error("a timeout of 0 would end every request", remedy)),
         Some(duration) => Ok(duration),
-        None => Err(error("this is not a duration", remedy)),
+        None => Err(not_a_duration(value, remedy)),
     }
 }
 
@@ -101,6 +98,13 @@ fn parse(value: &str) -> Option<Duration> {
         _ => humantime::parse_duration(value)
             .ok()
             .map(|duration| duration.min(FOREVER)),
+    }
+}
+
+fn not_a_duration(value: &str, remedy: &str) -> String {
+    match value.parse::<u64>() {
+        Ok(seconds) => error("the unit is missing", &format!("write {seconds}s")),
+        Err(_) => error("this is not a duration", remedy),
     }
 }
 

@@ -3,9 +3,15 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Arguments that Blitz does not have, and the tip for them.
-const TIPS: [(&[&str], &str); 12] = [
+const TIPS: &[(&[&str], &str)] = &[
     (
-        &["-k", "--insecure", "--skip-verify", "--no-verify"],
+        &[
+            "-k",
+            "--insecure",
+            "--insecure-skip-verify",
+            "--skip-verify",
+            "--no-verify",
+        ],
         "certificates of upstreams are always verified; trust their authority with --upstream-ca FILE",
     ),
     (
@@ -38,7 +44,14 @@ const TIPS: [(&[&str], &str); 12] = [
         "send signals with kill: kill -HUP PID reloads, kill PID ends Blitz after its running requests",
     ),
     (
-        &["-d", "-D", "--daemon", "--background"],
+        &[
+            "-d",
+            "-D",
+            "--daemon",
+            "--background",
+            "--pid-file",
+            "--pidfile",
+        ],
         "Blitz stays in the foreground; systemd or another service manager runs it in the background",
     ),
     (
@@ -46,12 +59,51 @@ const TIPS: [(&[&str], &str); 12] = [
         "write --listen ADDR:PORT, for example --listen :8080",
     ),
     (
-        &["-v", "--verbose"],
+        &["-v", "--verbose", "--debug"],
         "write blitz version for the version, or --log debug for more output",
     ),
     (
-        &["serve", "proxy", "reverse-proxy"],
+        &["serve", "proxy", "reverse-proxy", "reverse_proxy"],
         "write blitz run, for example blitz run --to http://127.0.0.1:3000",
+    ),
+    (
+        &["--upstream", "--backend", "--target", "--proxy-pass"],
+        "write --to URL, for example --to http://127.0.0.1:3000",
+    ),
+    (
+        &["--client-max-body-size", "--max-body-size", "--body-limit"],
+        "write --body-max, for example --body-max 10m",
+    ),
+    (
+        &["--timeout"],
+        "write --timeout-connect, --timeout-response, --timeout-idle or --timeout-drain, \
+         for example --timeout-response 30s",
+    ),
+    (
+        &["--user", "--group"],
+        "Blitz keeps the user that starts it: write User= in the unit of systemd",
+    ),
+    (
+        &[
+            "--accept-proxy",
+            "--access-log",
+            "--acme",
+            "--cache",
+            "--compress",
+            "--domain",
+            "--email",
+            "--gzip",
+            "--health-check",
+            "--host",
+            "--http3",
+            "--metrics",
+            "--proxy-protocol",
+            "--rate-limit",
+            "--root",
+            "file-server",
+            "file_server",
+        ],
+        "this is not available yet; README, In production, lists what is missing",
     ),
 ];
 
@@ -63,6 +115,10 @@ pub(crate) fn add(error: &mut clap::Error, arguments: &[String]) {
     if let Some(tip) = tip(&unexpected, arguments) {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
+        // The flag with a similar name is another one, and the usage is of that flag.
+        if error.remove(ContextKind::SuggestedArg).is_some() {
+            error.remove(ContextKind::Usage);
+        }
     }
 }
 

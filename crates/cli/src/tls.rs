@@ -1,11 +1,11 @@
-//! TLS of `blitz run`: the flags, and the certificates that they name, or the development certificate.
+//! TLS of `blitz run`: the flags, and the certificates that they name, or the development certificates.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use blitz::serving::Tick;
 use blitz::{CertificateReloader, Certificates};
-use blitz_http::{TlsConfigError, TlsSlot};
+use blitz_http::{Certificate, TlsConfigError, TlsSlot};
 use clap::{Args, ValueEnum};
 
 use crate::development::{self, Development};
@@ -73,7 +73,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Reads the files, or makes a development certificate.
+    /// Reads the files, or makes development certificates.
     ///
     /// # Errors
     /// The invalid file, the reason, and the remedy.
@@ -83,8 +83,10 @@ impl Tls {
         let (mut certificates, development) = match pairs.next() {
             Some((certificate, key)) => (Certificates::from_files(certificate, key), None),
             None => {
-                let development = development::certificate(now)?;
-                (development.certificate.clone().into(), Some(development))
+                let development = development::certificates(now)?;
+                let addresses = Certificates::from(development.addresses.clone());
+                let certificates = addresses.and_certificate(development.names.clone());
+                (certificates, Some(development))
             }
         };
         for (certificate, key) in pairs {
@@ -109,16 +111,15 @@ impl Tls {
         self.reloader.slot()
     }
 
-    /// The development certificate, if it is in use.
+    /// The development certificates, if they are in use.
     pub(crate) fn development(&self) -> Option<&Development> {
         self.development.as_ref()
     }
 
-    /// The first name of the first certificate that is not a wildcard.
+    /// The first name of the certificates that is not a wildcard.
     pub(crate) fn first_name(&self) -> Option<String> {
         let current = self.reloader.slot().current();
-        let first = current.certificates().next()?;
-        let mut names = first.names().iter();
+        let mut names = current.certificates().flat_map(Certificate::names);
         names.find(|name| !name.starts_with('*')).cloned()
     }
 

@@ -121,7 +121,7 @@ failures! {
     ConnectionTimeout "connection_timeout" GATEWAY_TIMEOUT "connecting to the upstream took too long (--timeout-connect)"
     /// The TLS handshake did not end in time.
     TlsHandshakeTimeout "connection_timeout" GATEWAY_TIMEOUT "the TLS handshake with the upstream took too long"
-    /// The connection ended before the response began.
+    /// The connection ended before the final response began.
     ConnectionTerminated "connection_terminated" BAD_GATEWAY "the upstream closed the connection without a response"
     /// Both attempts ended with a GOAWAY or REFUSED_STREAM that excludes the request.
     RequestUnprocessed "connection_terminated" BAD_GATEWAY "the upstream has not processed the request: it refused it, or closed the connection first"
@@ -136,7 +136,7 @@ failures! {
     /// The upstream's certificate does not cover the host of the target.
     TlsCertificateWrongName "tls_certificate_error" BAD_GATEWAY "the upstream's certificate does not cover the host of its URL"
     /// The upstream's certificate is self-signed, or its authority is unknown.
-    TlsCertificateUnknownIssuer "tls_certificate_error" BAD_GATEWAY "the issuer of the upstream's certificate is not trusted: name its authority with --upstream-ca"
+    TlsCertificateUnknownIssuer "tls_certificate_error" BAD_GATEWAY "the upstream's certificate was issued by an unknown authority, or an intermediate certificate is missing: name the authority with --upstream-ca, or add the intermediate certificate to the upstream's chain"
     /// The upstream uses the certificate of an authority, usually a self-signed one.
     TlsCertificateOfAuthority "tls_certificate_error" BAD_GATEWAY "the upstream's certificate is that of an authority (CA:TRUE): the upstream needs one that the authority has issued"
     /// The upstream's certificate was not accepted for another reason.
@@ -263,7 +263,7 @@ impl From<&ClientError> for Failure {
             ClientError::LocalShortage(LocalShortage::Memory) => Failure::NoSocketMemory,
             ClientError::ConnectFailed(_) => Failure::DestinationUnavailable,
             ClientError::TlsHandshake(error) | ClientError::Tls(error) => tls(*error),
-            ClientError::Reset { .. } => Failure::ConnectionTerminated,
+            ClientError::Reset { .. } | ClientError::OnlyInterim => Failure::ConnectionTerminated,
             ClientError::Busy => Failure::ConnectionLimitReached,
             ClientError::QueueFull => Failure::UpstreamQueueFull,
             ClientError::NoExtendedConnect => Failure::NoExtendedConnect,

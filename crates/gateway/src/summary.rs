@@ -1,5 +1,6 @@
 //! A log line about what went wrong since the last one.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use crate::proxy_status::Failure;
 use crate::rejection::Rejection;
 
 /// Counts that are shown, with their names and those of their parts.
-type Counts = Vec<(&'static str, u64)>;
+type Counts = Vec<(Cow<'static, str>, u64)>;
 
 /// Logs a line at INFO after each interval in which something was refused, failed or dropped.
 pub(crate) struct Summary {
@@ -62,7 +63,9 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         .iter()
         .filter(|&&rejection| rejection != Rejection::HttpsOnly)
         .map(|&rejection| (rejection.rule(), gateway.rejected(rejection)));
-    let refusals = http.refused.iter().chain(&http.tls.failures).copied();
+    let refusals = http.refused.iter().copied();
+    let client_tls = http.tls.failures.iter();
+    let client_tls = client_tls.map(|(rule, n)| (Cow::from(format!("client-tls-{rule}")), *n));
     let others = [
         ("cut_off", gateway.cut_off),
         ("request_content_failed", gateway.client_faults),
@@ -76,7 +79,9 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("log_lines_dropped", dropped_lines),
     ];
     let mut counts = Counts::new();
-    for (name, count) in failures.chain(rejections).chain(refusals).chain(others) {
+    let named = failures.chain(rejections).chain(refusals).chain(others);
+    let named = named.map(|(name, count)| (Cow::from(name), count));
+    for (name, count) in named.chain(client_tls) {
         match counts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum += count,
             None => counts.push((name, count)),
@@ -88,8 +93,8 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
 /// The counts that have grown, as `name=difference`; `None` if there are none.
 fn changes(before: &Counts, after: &Counts) -> Option<String> {
     let mut text = String::new();
-    for &(name, count) in after {
-        let known = before.iter().find(|(known, _)| *known == name);
+    for (name, count) in after {
+        let known = before.iter().find(|(known, _)| known == name);
         let grown = count.saturating_sub(known.map_or(0, |(_, count)| *count));
         if grown > 0 {
             let separator = if text.is_empty() { "" } else { " " };
@@ -117,12 +122,13 @@ mod tests {
         gateway.rejections[Rejection::NoHost as usize] = 6;
         gateway.rejections[Rejection::ContentTooLarge as usize] = 1;
         http.refused = vec![("bare-lf", 4), ("host-missing", 1)];
+        http.tls.failures = vec![("alert-received", 2)];
         let first = counts(&gateway, &http, 7);
         assert_eq!(
             changes(&nothing, &first).as_deref(),
             Some(
                 "connection_limit_reached=5 host-missing=7 content-too-large=1 bare-lf=4 \
-                 log_lines_dropped=7"
+                 log_lines_dropped=7 client-tls-alert-received=2"
             )
         );
         http.refused[1].1 += 1;

@@ -110,6 +110,9 @@ pub enum ClientError {
         /// Whether the connection had carried a request before.
         reused: bool,
     },
+    /// The connection, or the request's stream, ended after an interim response and before any byte of
+    /// the final one. The server has seen the request, so that it is not sent again.
+    OnlyInterim,
     /// The connection ended within the response head.
     Truncated,
     /// The response violates the protocol.
@@ -218,6 +221,7 @@ impl fmt::Display for ClientError {
                 write!(f, "TLS: {error}")
             }
             ClientError::Reset { .. } => f.write_str("connection ended before a response"),
+            ClientError::OnlyInterim => f.write_str("connection ended after an interim response"),
             ClientError::Truncated => f.write_str("connection ended within the response head"),
             ClientError::Malformed(error) => write!(f, "malformed response: {}", error.rule()),
             ClientError::TimedOut => f.write_str("no response in time"),

@@ -7,6 +7,7 @@ mod certificate;
 mod client;
 mod counters;
 mod error;
+mod failure_log;
 mod handshake;
 mod info;
 mod pem;
@@ -27,5 +28,6 @@ pub use server::{ClientAuth, ServerTls, ServerTlsBuilder, TlsSlot};
 pub use tickets::TicketKeys;
 
 pub(crate) use client::{AlpnOffer, TlsConnector, TlsKey};
+pub(crate) use failure_log::log_client_failure;
 pub(crate) use handshake::connect;
 pub(crate) use stream::{ReadOutcome, Tls};

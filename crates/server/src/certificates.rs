@@ -77,6 +77,13 @@ impl Certificates {
         self
     }
 
+    /// Adds another certificate in memory, for other names.
+    #[must_use]
+    pub fn and_certificate(mut self, certificate: Certificate) -> Certificates {
+        self.pairs.push(Pair::Given(certificate));
+        self
+    }
+
     /// Requires a client certificate that an authority in this file (PEM) has issued. The request's
     /// [`Peer`](crate::Peer) contains it.
     #[must_use]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use blitz_http::Certificate;
 use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
@@ -205,6 +206,88 @@ fn a_development_certificate_is_made_and_stored() {
         )
     };
     assert_eq!(ask(), ask());
+}
+
+/// BoringSSL rejects a certificate with an address if the authority has constraints of addresses.
+#[test]
+fn the_development_certificate_for_names_has_no_address() {
+    let folder = Folder::new();
+    let state = folder.0.join("blitz");
+    // An earlier version made one certificate for both.
+    let out = state.display().to_string();
+    let old = ["cert", "--out", &out, "localhost", "127.0.0.1", "::1"];
+    let output = blitz(&old);
+    let text = stdout(&output);
+    assert!(text.contains("gRPC's C core rejects"), "{text}");
+    let file = state.join("localhost.pem");
+    let key = fs::read(state.join("localhost.key")).unwrap();
+    let both = [fs::read(&file).unwrap(), key].concat();
+    fs::write(&file, both).unwrap();
+
+    let running = Running::start(&folder, &[]);
+    assert!(!running.log().contains("replaced"), "{}", running.log());
+    let address = running.address("https://");
+    let config = config(&state.join("ca.pem"), None);
+    let of_names = shown(address, "localhost", &config);
+    assert_eq!(of_names, of_file(&file.display().to_string()));
+    assert_ne!(shown(address, "127.0.0.1", &config), of_names);
+    let stored = Certificate::load(&file, &file).unwrap();
+    assert!(stored.covers("localhost") && !stored.covers("127.0.0.1") && !stored.covers("::1"));
+}
+
+#[test]
+fn the_default_names_of_a_certificate_are_no_addresses() {
+    let folder = Folder::new();
+    let output = blitz(&["cert", "--out", &folder.file("")]);
+    let text = stdout(&output);
+    assert!(
+        !text.contains("127.0.0.1") && !text.contains("C core"),
+        "{text}"
+    );
+    let issued =
+        Certificate::load(folder.file("localhost.pem"), folder.file("localhost.key")).unwrap();
+    assert!(issued.covers("localhost") && !issued.covers("127.0.0.1"));
+}
+
+#[test]
+fn a_failed_handshake_of_a_client_is_one_line_with_its_address_and_server_name() {
+    let folder = Folder::new();
+    let (certificate, key) = folder.certificate("a.example");
+    let flags = ["--cert", &certificate, "--key", &key, "--log", "debug"];
+    let running = Running::start(&folder, &flags);
+    let address = running.address("https://");
+    let other = Folder::new();
+    other.certificate("a.example");
+    let distrusting = config(&other.0.join("ca.pem"), None);
+    let mut client = connect(address, "a.example", &distrusting);
+    let refused = client.sock.local_addr().unwrap();
+    get(&mut client, "a.example", "/").unwrap_err();
+    // The rest of the first record is missing.
+    let mut cut_off = TcpStream::connect(address).unwrap();
+    cut_off.write_all(&[22, 3, 1, 1, 0, 1]).unwrap();
+    let cut_off_at = cut_off.local_addr().unwrap();
+    drop(cut_off);
+
+    let lines = |text: &str| {
+        let log = running.log();
+        let lines = log.lines().filter(|line| line.contains(text));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let deadline = Instant::now() + IO_TIMEOUT;
+    while lines("TLS of a client failed").len() < 2 {
+        assert!(Instant::now() < deadline, "{}", running.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+    for (client, parts) in [
+        (refused, &["server_name=\"a.example\"", "UnknownCA"][..]),
+        (cut_off_at, &["rule=\"handshake-cut-off\""]),
+    ] {
+        let about_it = lines(&format!("client={client}"));
+        assert_eq!(about_it.len(), 1, "{about_it:?}");
+        for part in parts {
+            assert!(about_it[0].contains(part), "{about_it:?}");
+        }
+    }
 }
 
 /// An authority of an earlier version, which may issue for any name.

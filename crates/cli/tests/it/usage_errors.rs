@@ -31,13 +31,20 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "refuse all content",
         "leave the flag out",
     ),
-    (&["--body-max", "10mb"], "10mb", "not a size", "10m, 1g"),
+    (&["--body-max", "10mb"], "10mb", "not a size", "write 10m,"),
     (
         &["--timeout-connect", "0"],
         "'0'",
         "end every request",
         "500ms, 1s",
     ),
+    (
+        &["--timeout-response", "30"],
+        "'30'",
+        "unit is missing",
+        "write 30s",
+    ),
+    (&["--body-max", "ten"], "ten", "not a size", "512k, 10m, 1g"),
     (
         &["--timeout-connect", "forever"],
         "forever",
@@ -254,6 +261,15 @@ const TIPS: &[(&[&str], &str)] = &[
     (&["reload"], "kill -HUP PID"),
     (&["--cores", "1", "stop"], "systemctl stop blitz"),
     (&["start"], "systemctl start blitz"),
+    (&["run", "--client-max-body-size", "10m"], "--body-max 10m"),
+    (&["--upstream", "http://a:1"], "write --to URL"),
+    (&["--user", "www-data"], "User= in the unit"),
+    (&["run", "--timeout", "30"], "--timeout-response 30s"),
+    (&["run", "--debug"], "--log debug"),
+    (&["--insecure-skip-verify"], "--upstream-ca FILE"),
+    (&["run", "--gzip=on"], "not available yet"),
+    (&["file-server", "--root", "."], "not available yet"),
+    (&["reverse_proxy", ":80"], "write blitz run"),
     (&["-s", "reload"], "kill -HUP PID"),
     (&["run", "--config", "a.toml"], "no configuration file"),
     (&["-c", "a.conf"], "no configuration file"),
@@ -272,6 +288,7 @@ fn arguments_of_other_programs_get_a_tip() {
             tips.is_some_and(|tips| tips.contains(tip)),
             "{args:?}: no {tip} in: {message}"
         );
+        assert!(!message.contains("a similar argument"), "{message}");
     }
 }
 

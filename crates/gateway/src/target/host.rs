@@ -61,7 +61,12 @@ fn parse_ipv6(rest: &str, scheme: &UrlScheme) -> Result<Origin, InvalidTarget> {
     let Some((address, after)) = rest.split_once(']') else {
         return invalid(
             "the [ of an IPv6 address has no ]",
-            format!("write {prefix}[{rest}]"),
+            match rest.rsplit_once(':') {
+                Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => {
+                    format!("write {prefix}[{address}]:{port}, or {prefix}[{rest}]")
+                }
+                _ => format!("write {prefix}[{rest}]"),
+            },
         );
     };
     let Ok(ip) = address.parse::<Ipv6Addr>() else {

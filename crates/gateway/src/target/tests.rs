@@ -255,6 +255,7 @@ const INVALID: &[(&str, &str, &str)] = &[
     ("http://h#top", "fragment", "after the path"),
     ("http://::1:80", "brackets", "["),
     ("http://[::1", "no ]", "]"),
+    ("http://[::1:3000", "no ]", "write http://[::1]:3000, or"),
     ("http://[::g]", "not an IPv6 address", "[::1]"),
     ("http://[::1]80", "cannot follow", "[::1]:"),
     ("http://10.0.0.256", "looks like an IPv4", "0 to 255"),

@@ -76,6 +76,28 @@ scenarios! {
         assert_eq!(answer.text(), "hello");
     }
 
+    fn an_upstream_that_closes_after_100_continue_has_not_responded(io) {
+        for is_reset in [false, true] {
+            let upstream = Upstream::scripted(move |_, peer| {
+                peer.head();
+                peer.send("HTTP/1.1 100 Continue\r\n\r\n");
+                if !is_reset {
+                    peer.exactly(2);
+                }
+            });
+            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let mut client = proxy.client();
+            client.send(REQUEST.replace("POST", "PUT"));
+            assert_eq!(client.response().status, 100);
+            client.send("he");
+            let answer = client.response();
+            assert_eq!(answer.status, 502);
+            let status = answer.field("proxy-status");
+            assert_eq!(status, Some("blitz; error=connection_terminated"), "reset: {is_reset}");
+            assert_eq!(upstream.accepted(), 1, "the request is not sent again");
+        }
+    }
+
     fn any_other_expectation_fails(io) {
         let upstream = Upstream::with_text("");
         let proxy = Proxy::to(io, &[&upstream.url()]);

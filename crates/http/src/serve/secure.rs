@@ -9,7 +9,7 @@ use blitz_reactor::{Cause, Resume, Slice, Socket};
 use super::{Acceptor, ParkedState, count_idle_end};
 use crate::counters::{count, count_refused};
 use crate::exchange::Service;
-use crate::tls::{ReadOutcome, Tls, TlsError};
+use crate::tls::{ReadOutcome, Tls, TlsError, log_client_failure};
 use crate::transport::Transport;
 
 /// The answer to clear-text HTTP on a TLS port. The client may not support TLS, so the answer is
@@ -130,6 +130,10 @@ impl<S: Service> Acceptor<S> {
             transport.finish();
             return None;
         }
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            // The socket keeps the address for the line of a failure: after a reset it is unknown.
+            let _ = socket.peer();
+        }
         match Tls::server(slot.config(), &self.options.limits) {
             Ok(tls) => self.handle_records(Transport::secure(socket, tls), key, 0, first),
             Err(error) => {
@@ -174,9 +178,9 @@ impl<S: Service> Acceptor<S> {
         None
     }
 
-    /// Counts the reason why a parked connection ends.
+    /// Counts the reason why a parked connection ends, and logs it for a handshake.
     fn count_end(&self, transport: &Transport, is_late: bool) {
-        let rule = if is_late {
+        let error = if is_late {
             TlsError::TimedOut
         } else {
             TlsError::Ended
@@ -193,7 +197,11 @@ impl<S: Service> Acceptor<S> {
             // Port scanners and load balancers connect without sending a byte; this is not a failed
             // handshake.
             None if !is_late => {}
-            Some(_) | None => count(|counters| counters.tls.count_failure(true, rule.rule())),
+            Some(_) | None => {
+                count(|counters| counters.tls.count_failure(true, error.rule()));
+                let server_name = transport.tls().and_then(Tls::server_name);
+                log_client_failure(transport.peer(), server_name, error, &error);
+            }
         }
     }
 }

@@ -53,7 +53,15 @@ pub enum CertificateProblem {
     WrongPurpose,
     /// The certificate is that of an authority, which must not be used by a server or client.
     Authority,
-    /// The certificate is malformed, or a signature is wrong.
+    /// The certificate is of X.509 version 1 or 2.
+    Version,
+    /// The certificate has a critical extension that is not supported.
+    CriticalExtension,
+    /// A signature has an algorithm that is not supported, for example with SHA-1.
+    Algorithm,
+    /// A signature is wrong, or was made with an RSA key of less than 2048 bits.
+    Signature,
+    /// The certificate is malformed, or not acceptable for another reason.
     Invalid,
 }
 
@@ -121,6 +129,10 @@ impl CertificateProblem {
             CertificateProblem::Revoked => "certificate-revoked",
             CertificateProblem::WrongPurpose => "certificate-wrong-purpose",
             CertificateProblem::Authority => "certificate-of-authority",
+            CertificateProblem::Version => "certificate-unsupported-version",
+            CertificateProblem::CriticalExtension => "certificate-unsupported-critical-extension",
+            CertificateProblem::Algorithm => "certificate-unsupported-signature-algorithm",
+            CertificateProblem::Signature => "certificate-bad-signature-or-weak-key",
             CertificateProblem::Invalid => "certificate-invalid",
         }
     }
@@ -143,17 +155,25 @@ impl From<&CertificateError> for CertificateProblem {
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
                 CertificateProblem::WrongPurpose
             }
-            CertificateError::Other(other) if is_of_authority(other) => {
-                CertificateProblem::Authority
+            CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+                CertificateProblem::Algorithm
             }
+            CertificateError::BadSignature => CertificateProblem::Signature,
+            CertificateError::Other(other) => of_webpki(other),
             _ => CertificateProblem::Invalid,
         }
     }
 }
 
-fn is_of_authority(error: &OtherError) -> bool {
-    let error = error.0.downcast_ref::<webpki::Error>();
-    matches!(error, Some(webpki::Error::CaUsedAsEndEntity))
+/// The problems that rustls has no variants for.
+fn of_webpki(error: &OtherError) -> CertificateProblem {
+    match error.0.downcast_ref() {
+        Some(webpki::Error::CaUsedAsEndEntity) => CertificateProblem::Authority,
+        Some(webpki::Error::UnsupportedCertVersion) => CertificateProblem::Version,
+        Some(webpki::Error::UnsupportedCriticalExtension) => CertificateProblem::CriticalExtension,
+        _ => CertificateProblem::Invalid,
+    }
 }
 
 impl fmt::Display for TlsError {
@@ -186,15 +206,24 @@ impl fmt::Display for CertificateProblem {
             CertificateProblem::Expired => "the peer's certificate has expired",
             CertificateProblem::NotYetValid => "the peer's certificate is not valid yet",
             CertificateProblem::UnknownIssuer => {
-                "the issuer of the peer's certificate is not trusted"
+                "the peer's certificate was issued by an unknown authority, or an intermediate \
+                 certificate is missing"
             }
             CertificateProblem::WrongName => "the peer's certificate is for another name",
             CertificateProblem::Revoked => "the peer's certificate was revoked",
             CertificateProblem::WrongPurpose => "the peer's certificate is for another purpose",
             CertificateProblem::Authority => "the peer's certificate is that of an authority",
-            CertificateProblem::Invalid => {
-                "the peer's certificate is malformed or has a wrong signature"
+            CertificateProblem::Version => "the peer's certificate is not of X.509 version 3",
+            CertificateProblem::CriticalExtension => {
+                "the peer's certificate has an unsupported critical extension"
             }
+            CertificateProblem::Algorithm => {
+                "a signature algorithm of the peer's certificate is not supported, for example SHA-1"
+            }
+            CertificateProblem::Signature => {
+                "a signature of the peer's certificate is wrong, or its key has less than 2048 bits"
+            }
+            CertificateProblem::Invalid => "the peer's certificate is malformed or not acceptable",
         })
     }
 }
@@ -243,3 +272,41 @@ impl fmt::Display for TlsConfigError {
 }
 
 impl std::error::Error for TlsConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn certificates_that_are_not_supported_are_distinguished() {
+        let other = |error| CertificateError::Other(OtherError(Arc::new(error)));
+        let of_sha1 = CertificateError::UnsupportedSignatureAlgorithmContext {
+            signature_algorithm_id: Vec::new(),
+            supported_algorithms: Vec::new(),
+        };
+        for (error, rule) in [
+            (
+                other(webpki::Error::UnsupportedCertVersion),
+                "certificate-unsupported-version",
+            ),
+            (
+                other(webpki::Error::UnsupportedCriticalExtension),
+                "certificate-unsupported-critical-extension",
+            ),
+            (of_sha1, "certificate-unsupported-signature-algorithm"),
+            (
+                CertificateError::BadSignature,
+                "certificate-bad-signature-or-weak-key",
+            ),
+            (
+                other(webpki::Error::CaUsedAsEndEntity),
+                "certificate-of-authority",
+            ),
+            (CertificateError::BadEncoding, "certificate-invalid"),
+        ] {
+            assert_eq!(TlsError::new(&error.into()).rule(), rule);
+        }
+    }
+}

@@ -93,8 +93,8 @@ pub(crate) async fn connect(
             Err(error)
         }
         Err(_) => {
-            if let Some((tls, _)) = transport.secure_parts() {
-                tls.fail_with(TlsError::TimedOut);
+            if let Some((tls, socket)) = transport.secure_parts() {
+                tls.fail_with(TlsError::TimedOut, socket);
             }
             Err(TlsError::TimedOut)
         }
@@ -116,7 +116,7 @@ fn poll_established(transport: &mut Transport, cx: &mut Context<'_>) -> Poll<Res
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(Some(slice))) => tls.receive(slice, socket),
             Poll::Ready(Ok(None) | Err(_)) => {
-                tls.fail_with(TlsError::Ended);
+                tls.fail_with(TlsError::Ended, socket);
                 return Poll::Ready(Err(TlsError::Ended));
             }
         }

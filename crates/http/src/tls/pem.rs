@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{Error, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::error::TlsConfigError;
@@ -123,9 +123,12 @@ pub(super) fn private_key(
 ) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
     match PrivateKeyDer::from_pem_slice(content) {
         Ok(key) => Ok(key),
-        Err(rustls::pki_types::pem::Error::NoItemsFound) => {
+        Err(error) if !is_encrypted(content) && !matches!(error, Error::NoItemsFound) => {
+            Err(malformed(file, &error))
+        }
+        Err(_) => {
             let problem = format!("has no private key: {}", contents(content));
-            let remedy = if has(content, "BEGIN ENCRYPTED PRIVATE KEY") {
+            let remedy = if is_encrypted(content) {
                 "Decrypt the key with: openssl pkey -in FILE -out FILE.key, and restrict access \
                  to that file."
             } else {
@@ -134,20 +137,33 @@ pub(super) fn private_key(
             };
             Err(TlsConfigError::new(file, problem, remedy))
         }
-        Err(error) => Err(malformed(file, &error)),
     }
 }
 
-fn malformed(file: Option<&Path>, error: &rustls::pki_types::pem::Error) -> TlsConfigError {
+/// Whether the file has an encrypted key, of PKCS #8 or in the traditional form (RFC 1421).
+fn is_encrypted(content: &[u8]) -> bool {
+    has(content, "BEGIN ENCRYPTED PRIVATE KEY") || has(content, "Proc-Type: 4,ENCRYPTED")
+}
+
+fn malformed(file: Option<&Path>, error: &Error) -> TlsConfigError {
+    // The text of these errors has bytes as numbers.
+    let problem = match error {
+        Error::MissingSectionEnd { end_marker } => {
+            let label = String::from_utf8_lossy(end_marker);
+            format!("the line -----END {label}----- is missing")
+        }
+        Error::IllegalSectionStart { .. } => "a line -----BEGIN is incomplete".to_owned(),
+        error => error.to_string(),
+    };
     let remedy = "The file may be truncated or edited; copy it again.";
-    TlsConfigError::new(file, format!("is not valid PEM: {error}"), remedy)
+    TlsConfigError::new(file, format!("is not valid PEM: {problem}"), remedy)
 }
 
 /// The actual contents of a file, for messages.
 fn contents(content: &[u8]) -> &'static str {
     if content.is_empty() {
         "it is empty"
-    } else if has(content, "BEGIN ENCRYPTED PRIVATE KEY") {
+    } else if is_encrypted(content) {
         "its key is encrypted"
     } else if has(content, "PRIVATE KEY-----") {
         "it has a private key"

@@ -1,5 +1,6 @@
 //! One TLS connection: decrypts received records and encrypts queued content.
 
+use std::fmt::Display;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -9,6 +10,7 @@ use blitz_reactor::{Buffer, Chunk, Slice, Socket};
 use rustls::Error;
 
 use super::error::TlsError;
+use super::failure_log::{log_client_failure, log_upstream_failure};
 use super::info::TlsInfo;
 use super::server::Choice;
 use super::session::{CONTENT_BYTES_MAX, Processed, Session, record_bytes};
@@ -161,7 +163,7 @@ impl Tls {
             let mut out = Buffer::take();
             let held = self.gathered.as_mut().map_or(&mut [][..], |held| held);
             if let Err(error) = self.session.encrypt(piece, held, &mut out) {
-                return self.fail(&error);
+                return self.fail(&error, socket);
             }
             send(out, socket);
         }
@@ -185,16 +187,21 @@ impl Tls {
     pub(super) fn start(&mut self, socket: &Socket) {
         let mut out = Buffer::take();
         let done = self.session.process(&mut [], &mut out);
-        self.apply(&done);
+        self.apply(&done, socket);
         send(out, socket);
     }
 
-    /// Records a failure and counts it.
-    pub(super) fn fail_with(&mut self, error: TlsError) {
-        let is_server = matches!(self.session, Session::Server(_));
-        self.end = ReceiveState::Failed(error);
-        count(|counters| counters.tls.count_failure(is_server, error.rule()));
-        tracing::debug!(rule = error.rule(), is_server, "TLS failed");
+    /// The server name of the client's SNI, if it is known already.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        match &self.info {
+            Some(info) => info.server_name.as_deref(),
+            None => self.choice.as_ref()?.server_name.as_deref(),
+        }
+    }
+
+    /// Records a failure, counts it and logs it.
+    pub(super) fn fail_with(&mut self, error: TlsError, socket: &Socket) {
+        self.record_failure(error, &error, socket);
     }
 
     /// Processes received bytes and sends TLS's own answers.
@@ -202,8 +209,8 @@ impl Tls {
         let mut out = Buffer::take();
         while self.end == ReceiveState::Open && !slice.is_empty() {
             match self.gathered.take() {
-                Some(gathered) => self.complete(gathered, &mut slice, &mut out),
-                None => self.decrypt(&mut slice, &mut out),
+                Some(gathered) => self.complete(gathered, &mut slice, &mut out, socket),
+                None => self.decrypt(&mut slice, &mut out, socket),
             }
         }
         self.note_handshake();
@@ -215,7 +222,7 @@ impl Tls {
 
     /// Decrypts the complete records at the front of `slice` in place. Their contents are moved
     /// together into one slice, however small the records are.
-    fn decrypt(&mut self, slice: &mut Slice, out: &mut Buffer) {
+    fn decrypt(&mut self, slice: &mut Slice, out: &mut Buffer, socket: &Socket) {
         if slice.try_mut().is_none() {
             let mut copy = Buffer::take();
             copy.extend_from_slice(slice);
@@ -243,7 +250,7 @@ impl Tls {
             at += done.consumed;
             seen = end - at;
             records += 1;
-            self.apply(&done);
+            self.apply(&done, socket);
             if seen > 0 || self.end != ReceiveState::Open {
                 break;
             }
@@ -275,7 +282,13 @@ impl Tls {
     }
 
     /// Appends bytes of `slice` to the gathered record, and processes the record once complete.
-    fn complete(&mut self, mut gathered: Buffer, slice: &mut Slice, out: &mut Buffer) {
+    fn complete(
+        &mut self,
+        mut gathered: Buffer,
+        slice: &mut Slice,
+        out: &mut Buffer,
+        socket: &Socket,
+    ) {
         while let Some(missing) = missing(&gathered[self.seen..])
             && !slice.is_empty()
         {
@@ -289,7 +302,7 @@ impl Tls {
         }
         count(|counters| counters.tls.records_gathered += 1);
         let done = self.session.process(&mut gathered, out);
-        self.apply(&done);
+        self.apply(&done, socket);
         if let Some(range) = done.content {
             let mut content = Slice::from_buffer(gathered);
             content.truncate(range.end);
@@ -301,24 +314,35 @@ impl Tls {
         gathered.drain(..done.consumed);
         self.seen = gathered.len();
         if self.seen > self.seen_max && self.end == ReceiveState::Open {
-            self.fail_with(TlsError::HandshakeTooLarge);
+            self.fail_with(TlsError::HandshakeTooLarge, socket);
         } else if self.seen > 0 {
             self.gathered = Some(gathered);
         }
     }
 
-    fn apply(&mut self, done: &Processed) {
+    fn apply(&mut self, done: &Processed, socket: &Socket) {
         self.keep_choice();
         if let Some(error) = &done.failed {
-            self.fail(error);
+            self.fail(error, socket);
         } else if done.closed {
             self.end = ReceiveState::Closed;
         }
     }
 
-    fn fail(&mut self, error: &Error) {
-        tracing::debug!(%error, "TLS failed");
-        self.fail_with(TlsError::new(error));
+    fn fail(&mut self, error: &Error, socket: &Socket) {
+        self.record_failure(TlsError::new(error), error, socket);
+    }
+
+    #[cold]
+    fn record_failure(&mut self, error: TlsError, cause: &dyn Display, socket: &Socket) {
+        let is_server = matches!(self.session, Session::Server(_));
+        self.end = ReceiveState::Failed(error);
+        count(|counters| counters.tls.count_failure(is_server, error.rule()));
+        let log = match is_server {
+            true => log_client_failure,
+            false => log_upstream_failure,
+        };
+        log(socket.peer(), self.server_name(), error, cause);
     }
 }
 

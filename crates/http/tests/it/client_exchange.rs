@@ -196,6 +196,23 @@ fn failures_are_reported_with_their_cause() {
         let error = against(io, half, async |connection| ask(connection).await.err());
         assert!(matches!(error, Some(ClientError::Truncated)), "{error:?}");
 
+        let interim = |mut server: Raw| {
+            let sent = server.expect(GET);
+            sent.send("HTTP/1.1 103 Early Hints\r\n\r\n");
+        };
+        let error = against(io, interim, async |connection| ask(connection).await.err());
+        assert!(matches!(error, Some(ClientError::OnlyInterim)), "{error:?}");
+        assert!(error.is_some_and(|error| !error.is_before_response()));
+
+        let half_after_interim = |mut server: Raw| {
+            let sent = server.expect(GET);
+            sent.send("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 O");
+        };
+        let end = against(io, half_after_interim, async |connection| {
+            ask(connection).await.err()
+        });
+        assert!(matches!(end, Some(ClientError::Truncated)), "{end:?}");
+
         let garbage = |mut server: Raw| {
             server.expect(GET).send("SSH-2.0 hi\r\n\r\n");
         };

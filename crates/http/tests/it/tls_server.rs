@@ -687,7 +687,24 @@ fn errors_of_unusable_files_name_the_problem() {
     let encrypted = load(&one.certificate, &locked);
     assert!(encrypted.contains("openssl pkey"), "{encrypted}");
     let cut = load(&one.certificate[..one.certificate.len() / 2], &one.key);
-    assert!(cut.contains("PEM"), "{cut}");
+    assert!(
+        cut.contains("the line -----END CERTIFICATE----- is missing"),
+        "{cut}"
+    );
+    let begin = "-----BEGIN RSA PRIVATE KEY-----\n";
+    let headers = format!("{begin}Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n");
+    let traditional = one.key.replace("-----BEGIN PRIVATE KEY-----\n", &headers);
+    let traditional = traditional.replace("END PRIVATE", "END RSA PRIVATE");
+    let encrypted = load(&one.certificate, &traditional);
+    assert!(
+        encrypted.contains("its key is encrypted") && encrypted.contains("openssl pkey"),
+        "{encrypted}"
+    );
+    let bad = one
+        .certificate
+        .replace("CERTIFICATE-----\n", "CERTIFICATE\n");
+    let bad = load(&bad, &one.key);
+    assert!(bad.contains("-----BEGIN is incomplete"), "{bad}");
     let absent = blitz_http::Certificate::load("/no/such/file.pem", "/no/such.key").unwrap_err();
     assert!(
         absent

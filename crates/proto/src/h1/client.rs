@@ -207,6 +207,14 @@ impl Client {
         !matches!(self.reading, Reading::Head)
     }
 
+    /// Interim responses were received, and no byte of the final response.
+    #[must_use]
+    pub fn has_only_interim(&self) -> bool {
+        matches!(self.reading, Reading::Head)
+            && self.section.is_empty()
+            && self.informational_count > 0
+    }
+
     /// After 101, or 2xx to CONNECT: input is opaque `Data`, and the caller writes the output.
     #[must_use]
     pub fn is_tunnel(&self) -> bool {

@@ -403,6 +403,9 @@ impl Driver<Client> {
         if let Some(error) = self.socket.as_ref().and_then(Transport::failure) {
             return ClientError::Tls(error);
         }
+        if self.role.machine.has_only_interim() {
+            return ClientError::OnlyInterim;
+        }
         let reused = self.role.is_reused;
         if is_reset {
             return match self.role.is_heard {

@@ -48,8 +48,29 @@ impl Response {
             ResetReason::Tls(error) => ClientError::Tls(error),
             _ if self.is_suspect => ClientError::Suspect,
             ResetReason::Refused => ClientError::Unprocessed,
-            ResetReason::Reset | ResetReason::Truncated if self.is_heard => ClientError::Truncated,
+            ResetReason::Reset | ResetReason::Truncated if self.is_heard => {
+                ClientError::OnlyInterim
+            }
             ResetReason::Reset | ResetReason::Truncated => ClientError::Reset { reused },
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interim_responses_are_not_a_part_of_the_response() {
+        for (is_heard, is_retried) in [(false, true), (true, false)] {
+            let mut response = Response {
+                is_heard,
+                ..Response::default()
+            };
+            response.fail(&ResetReason::Reset);
+            let error = response.failed.unwrap();
+            assert_eq!(error.is_before_response(), is_retried);
+            assert_eq!(matches!(error, ClientError::OnlyInterim), is_heard);
+        }
     }
 }

@@ -1,0 +1,31 @@
+//! The line of a failed TLS connection.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+
+use tracing::field::display;
+
+use super::error::TlsError;
+
+/// Logs that the handshake of a client, or later its TLS connection, failed. `client` is `None` on a
+/// unix socket.
+pub(crate) fn log_client_failure(
+    client: Option<SocketAddr>,
+    server_name: Option<&str>,
+    error: TlsError,
+    cause: &dyn Display,
+) {
+    let client = client.map(display);
+    tracing::debug!(client, server_name, rule = error.rule(), %cause, "TLS of a client failed");
+}
+
+/// Logs that a TLS connection to an upstream failed.
+pub(super) fn log_upstream_failure(
+    address: Option<SocketAddr>,
+    server_name: Option<&str>,
+    error: TlsError,
+    cause: &dyn Display,
+) {
+    let address = address.map(display);
+    tracing::debug!(address, server_name, rule = error.rule(), %cause, "TLS to an upstream failed");
+}
