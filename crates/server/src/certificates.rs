@@ -228,7 +228,6 @@ fn has_passed(time: Duration, since: SystemTime, now: SystemTime) -> bool {
     now.duration_since(since).is_ok_and(|passed| passed >= time) || now < since
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "the error is used up here")]
 /// The first name of a certificate, and its days until it expires.
 fn days_left(certificate: &Certificate, now: SystemTime) -> String {
     let name = certificate.names().first().map_or("", String::as_str);
@@ -237,6 +236,7 @@ fn days_left(certificate: &Certificate, now: SystemTime) -> String {
     format!("{name} (expires in {days} days)")
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "the error is used up here")]
 fn message(error: TlsConfigError) -> String {
     Error::from(&error).to_string()
 }
