@@ -471,6 +471,8 @@ fn failed(error: impl fmt::Display) -> RunError {
 fn log_to_stderr(level: LevelFilter) -> io::Result<LogGuard> {
     let filter = Targets::new()
         .with_default(level.min(LevelFilter::WARN))
+        // It warns of unknown options in `resolv.conf` at each look-up.
+        .with_target("hickory", level.min(LevelFilter::ERROR))
         .with_target("blitz", level);
     log::to_stderr(filter)
 }

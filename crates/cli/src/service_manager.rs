@@ -43,10 +43,28 @@ fn notify(states: &[NotifyState<'_>]) {
 /// `sd_notify::notify` does not know abstract sockets, which begin with `@`.
 fn send(address: &OsStr, message: &str) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
+    // A service manager that reads nothing must not hold up signals.
+    socket.set_nonblocking(true)?;
     match address.as_bytes().strip_prefix(b"@") {
         Some(name) => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
         None => socket.connect(address)?,
     }
     socket.send(message.as_bytes())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_manager_that_reads_nothing_blocks_nothing() {
+        let name = format!("blitz-silent-manager-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let _silent = UnixDatagram::bind_addr(&address).unwrap();
+        let address = format!("@{name}");
+        let mut sent = (0..100_000).map(|_| send(OsStr::new(&address), "READY=1"));
+        let error = sent.find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
 }

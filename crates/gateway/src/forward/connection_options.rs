@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use blitz_http::{Fields, Name};
 
 use super::NotForwarded;
-use super::presence::{END_TO_END, HOP, has_forwarding_prefix, set_of};
+use super::presence::{END_TO_END, HOP, is_forwarding_name, set_of};
 
 /// Options that `Connection` may name. A request with more is rejected; in a response, the fields of
 /// all of them are removed.
@@ -53,7 +53,7 @@ pub(super) fn remove_named_by_connection(
 /// Whether an option of `Connection` names a field that has to be removed because of it.
 fn names_removable_field(option: &[u8]) -> bool {
     let is_settled =
-        (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0 || has_forwarding_prefix(option);
+        (HOP | END_TO_END) & set_of(&[Name::parse(option)]) != 0 || is_forwarding_name(option);
     !is_settled && !option.eq_ignore_ascii_case(b"close")
 }
 

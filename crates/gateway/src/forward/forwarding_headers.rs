@@ -175,21 +175,21 @@ pub(super) fn port_of(authority: &[u8]) -> Option<&[u8]> {
     (digits > 0 && host.ends_with(b":")).then_some(port)
 }
 
-/// The same as a number: `00080` is 80.
+/// The same as a number: `00080` is 80, and 0 is none.
 #[inline]
 pub(super) fn port_number(authority: &str) -> Option<u16> {
     let digits = port_of(authority.as_bytes())?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    let port = std::str::from_utf8(digits).ok()?.parse().ok();
+    port.filter(|&port| port > 0)
 }
 
-/// The port that a valid authority names, or the default port: `00080` is 80.
+/// The port that a valid authority names, or the default port: `00080` is 80, and 0 is none.
 fn port_text(authority: &[u8], scheme: Scheme) -> &[u8] {
-    match port_of(authority) {
-        None => scheme.default_port_text().as_bytes(),
-        Some(port) => {
-            let zeros = port.iter().take_while(|&&digit| digit == b'0').count();
-            &port[zeros.min(port.len() - 1)..]
-        }
+    let named = port_of(authority).unwrap_or_default();
+    let zeros = named.iter().take_while(|&&digit| digit == b'0').count();
+    match &named[zeros..] {
+        [] => scheme.default_port_text().as_bytes(),
+        port => port,
     }
 }
 

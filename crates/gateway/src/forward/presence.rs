@@ -133,13 +133,32 @@ pub(super) fn is_in(set: NameSet, name: FieldName<'_>) -> bool {
     set & set_of(&[name.known()]) != 0
 }
 
-/// Whether the field is an `X-Forwarded-…` that is not in [`FORWARDING`]: only some proxies know it.
+/// Whether the field is an `X-Forwarded-…` or tells the scheme, and is not in [`FORWARDING`]: only some
+/// proxies know it.
 #[inline]
 pub(super) fn is_other_forwarding(name: FieldName<'_>) -> bool {
-    name.known() == Name::Other && has_forwarding_prefix(name.as_bytes())
+    name.known() == Name::Other && is_forwarding_name(name.as_bytes())
 }
 
-pub(super) fn has_forwarding_prefix(name: &[u8]) -> bool {
+#[inline]
+pub(super) fn is_forwarding_name(name: &[u8]) -> bool {
+    has_forwarding_prefix(name) || is_scheme_name(name)
+}
+
+/// Whether it is a name without that prefix under which proxies tell the scheme.
+#[inline]
+pub(super) fn is_scheme_name(name: &[u8]) -> bool {
+    // Few names have one of these lengths, so that most cost no comparison.
+    let known = match name.len() {
+        8 => "x-scheme",
+        12 => "x-url-scheme",
+        15 => "front-end-https",
+        _ => return false,
+    };
+    name.eq_ignore_ascii_case(known.as_bytes())
+}
+
+fn has_forwarding_prefix(name: &[u8]) -> bool {
     const PREFIX: &[u8] = b"x-forwarded-";
     name.get(..PREFIX.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
@@ -174,5 +193,5 @@ fn is_spoofed_spelling(name: &[u8]) -> bool {
         };
     }
     let plain = &plain[..length];
-    has_forwarding_prefix(plain) || SPOOFABLE & set_of(&[Name::parse(plain)]) != 0
+    is_forwarding_name(plain) || SPOOFABLE & set_of(&[Name::parse(plain)]) != 0
 }

@@ -1,9 +1,9 @@
-//! Forwarding fields of trusted proxies: `Forwarded` and `X-Forwarded-*` are read as one set of facts,
-//! and written so that they agree.
+//! Forwarding fields of trusted proxies: one set of facts is read, and written to `Forwarded` and
+//! `X-Forwarded-*` so that they agree.
 //!
-//! If both are present and differ, `X-Forwarded-*` win: most proxies write these, and pass on a
-//! `Forwarded` that the client sent. A fact that neither has comes from the connection. A list is read
-//! from the right, up to the first address that is no trusted proxy.
+//! `Forwarded` is read only without `X-Forwarded-*`: most proxies write some of these, and pass on a
+//! `Forwarded` that the client sent. A missing fact comes from the connection. A list is read from the
+//! right, up to the first address that is no trusted proxy.
 
 use std::net::IpAddr;
 
@@ -13,12 +13,14 @@ use super::forwarded::{CHAIN_MAX, Element, elements, host, node, scheme};
 use super::forwarding_headers::{
     port_number, port_of, push_forwarded_for, push_host, push_ip, push_proto,
 };
-use super::presence::{NameSet, is_in, set_of};
+use super::presence::{NameSet, is_in, is_scheme_name, set_of};
 use crate::trusted::TrustedProxies;
 
 /// The fields that have the facts.
-pub(super) const FACTS: NameSet = set_of(&[
-    Name::Forwarded,
+pub(super) const FACTS: NameSet = X_FORWARDED | set_of(&[Name::Forwarded]);
+
+/// The fields whose presence makes `Forwarded` one of the client.
+const X_FORWARDED: NameSet = set_of(&[
     Name::XForwardedFor,
     Name::XForwardedHost,
     Name::XForwardedPort,
@@ -66,7 +68,6 @@ pub(super) fn add_forwarding_of_proxy(
     let told = Told::read(&head.fields, trusted);
     let client = told.client();
     let facts = told.facts(head, peer);
-    let scheme = facts.scheme.as_str().as_bytes();
     let addresses = told.addresses(peer);
     let forwarded = told.forwarded(head, peer, &facts);
     let fields = &mut head.fields;
@@ -84,33 +85,39 @@ pub(super) fn add_forwarding_of_proxy(
     if let (Some(client), true) = (client, fields.contains(Name::XRealIp)) {
         fields.set(Name::XRealIp, client.to_string());
     }
-    fields.retain(|name, value| !tells_scheme(name) || is_https(value) == is_https(scheme));
+    fields.retain(|name, value| !tells_scheme(name) || told_scheme(value) == Some(facts.scheme));
 }
 
-fn is_https(value: &[u8]) -> bool {
+/// The scheme that such a field tells.
+fn told_scheme(value: &[u8]) -> Option<Scheme> {
+    const HTTPS: [&[u8]; 6] = [b"https", b"wss", b"ssl", b"on", b"1", b"true"];
+    const HTTP: [&[u8]; 5] = [b"http", b"ws", b"off", b"0", b"false"];
     let is = |text: &&[u8]| value.eq_ignore_ascii_case(text);
-    [&b"https"[..], b"wss", b"on", b"1"].iter().any(is)
+    match () {
+        () if HTTPS.iter().any(is) => Some(Scheme::Https),
+        () if HTTP.iter().any(is) => Some(Scheme::Http),
+        () => None,
+    }
 }
 
 /// Whether a field tells the scheme in yet another way. Proxies that do not know it pass on the
 /// client's.
 fn tells_scheme(name: FieldName<'_>) -> bool {
-    const NAMES: [&str; 5] = [
+    const NAMES: [&str; 3] = [
         "x-forwarded-ssl",
         "x-forwarded-scheme",
         "x-forwarded-protocol",
-        "x-url-scheme",
-        "front-end-https",
     ];
-    let is = |known: &&str| name.as_bytes().eq_ignore_ascii_case(known.as_bytes());
-    name.known() == Name::Other && NAMES.iter().any(is)
+    let text = name.as_bytes();
+    let is = |known: &&str| text.eq_ignore_ascii_case(known.as_bytes());
+    name.known() == Name::Other && (is_scheme_name(text) || NAMES.iter().any(is))
 }
 
 /// What the fields say.
 struct Told<'a> {
     /// Members of `X-Forwarded-For`, as they are and as addresses.
     addresses: Vec<(&'a [u8], Option<IpAddr>)>,
-    /// Elements of `Forwarded`, unless the other fields contradict them.
+    /// Elements of `Forwarded`, without any of the other fields.
     elements: Vec<Element>,
     /// Which element, or else which address, is that of the client.
     client: usize,
@@ -121,6 +128,13 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     fn read(fields: &'a Fields, trusted: &TrustedProxies) -> Told<'a> {
+        match fields.iter().any(|(name, _)| is_in(X_FORWARDED, name)) {
+            true => Told::read_x_forwarded(fields, trusted),
+            false => Told::read_forwarded(fields, trusted),
+        }
+    }
+
+    fn read_x_forwarded(fields: &'a Fields, trusted: &TrustedProxies) -> Told<'a> {
         let mut addresses: Vec<_> = members(fields, Name::XForwardedFor)
             .map(|text| (text, text_of(text).and_then(node)))
             .collect();
@@ -129,55 +143,30 @@ impl<'a> Told<'a> {
         // The trusted proxies behind the outermost one, which may have added to each list.
         let hops = addresses.len().saturating_sub(client + 1);
         let member = |name| member_of_hop(fields, name, hops);
+        let host = member(Name::XForwardedHost).and_then(host);
         let port = member(Name::XForwardedPort).and_then(|port| port.parse().ok());
-        let mut told = Told {
+        Told {
             addresses,
             elements: Vec::new(),
             client,
             scheme: member(Name::XForwardedProto).and_then(scheme),
-            host: member(Name::XForwardedHost)
-                .and_then(host)
-                .map(str::to_owned),
+            host: host.map(str::to_owned),
             port: port.filter(|&port| port > 0),
-        };
-        told.add_elements(elements(fields), trusted);
-        told
+        }
     }
 
-    /// Adds what `Forwarded` says, unless it contradicts the other fields.
-    fn add_elements(&mut self, elements: Vec<Element>, trusted: &TrustedProxies) {
-        if elements.is_empty() {
-            return;
-        }
-        let nodes = || elements.iter().map(|element| element.node);
-        let client = client_of(nodes(), trusted);
+    fn read_forwarded(fields: &Fields, trusted: &TrustedProxies) -> Told<'a> {
+        let elements = elements(fields);
+        let client = client_of(elements.iter().map(|element| element.node), trusted);
         let of_proxies = &elements[client..];
-        let scheme = of_proxies.iter().find_map(|element| element.scheme);
-        let host = of_proxies.iter().find_map(|element| element.host.clone());
-        let has_same_nodes =
-            self.addresses.is_empty() || self.addresses.iter().map(|(_, node)| *node).eq(nodes());
-        let has_same_scheme = self
-            .scheme
-            .is_none_or(|told| scheme.is_none_or(|it| it == told));
-        if has_same_nodes && has_same_scheme && self.has_same_host(scheme, host.as_deref()) {
-            self.scheme = self.scheme.or(scheme);
-            self.host = self.host.take().or(host);
-            self.client = client;
-            self.elements = elements;
+        Told {
+            addresses: Vec::new(),
+            client,
+            scheme: of_proxies.iter().find_map(|element| element.scheme),
+            host: of_proxies.iter().find_map(|element| element.host.clone()),
+            port: None,
+            elements,
         }
-    }
-
-    fn has_same_host(&self, other_scheme: Option<Scheme>, other: Option<&str>) -> bool {
-        let Some(other) = other else { return true };
-        let host = self.host.as_deref();
-        let port = host.and_then(port_number).or(self.port);
-        let scheme = self.scheme.or(other_scheme).unwrap_or_default();
-        let or_default = |port: Option<u16>| port.unwrap_or(scheme.default_port());
-        let is_same_name =
-            host.is_none_or(|host| without_port(host).eq_ignore_ascii_case(without_port(other)));
-        let is_same_port =
-            host.is_none() && port.is_none() || or_default(port) == or_default(port_number(other));
-        is_same_name && is_same_port
     }
 
     /// The address of the client, if it is told.
@@ -208,8 +197,13 @@ impl<'a> Told<'a> {
             }
             (None, _) => own.to_owned(),
         };
-        let port = port_number(&host).or(told_port);
-        let port = port.unwrap_or(scheme.default_port());
+        let named_port = port_number(&host);
+        let host = match named_port {
+            // Port 0 is none.
+            None => without_port(&host).to_owned(),
+            Some(_) => host,
+        };
+        let port = named_port.or(told_port).unwrap_or(scheme.default_port());
         ProxyFacts { scheme, host, port }
     }
 

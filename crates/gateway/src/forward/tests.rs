@@ -178,6 +178,10 @@ fn forwarding_fields_of_untrusted_clients_are_replaced() {
         ("X-Forwarded-Port", "1"),
         ("X-Forwarded-Prefix", "/evil"),
         ("X-Forwarded-Ssl", "on"),
+        ("X-Scheme", "https"),
+        ("X_Scheme", "https"),
+        ("X-Url-Scheme", "https"),
+        ("Front-End-Https", "on"),
         ("X-Real-IP", "6.6.6.6"),
         ("Forwarded", "for=6.6.6.6"),
         ("Client-Cert", ":AAAA:"),
@@ -494,6 +498,8 @@ fn the_port_is_that_of_the_request() {
         (Scheme::Https, "[2001:db8::1]:8443", "8443"),
         (Scheme::Http, "192.0.2.1", "80"),
         (Scheme::Http, "a.example:00080", "80"),
+        (Scheme::Https, "a.example:0", "443"),
+        (Scheme::Http, "a.example:000", "80"),
         (Scheme::Http, "a.example:65535", "65535"),
     ] {
         let mut head = request("/", &[]);

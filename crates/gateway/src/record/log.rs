@@ -12,6 +12,12 @@ use crate::target::Target;
 /// Longest method in a line.
 const METHOD_MAX: usize = 32;
 
+/// Longest host in a line.
+const HOST_MAX: usize = 255;
+
+/// Longest id in a line: a rejected request may still have one that is not valid.
+const ID_MAX: usize = 128;
+
 /// Longest path in a line.
 const PATH_MAX: usize = 512;
 
@@ -21,7 +27,7 @@ pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
         request_id = request_id(head),
         client = record.client.remote.map(tracing::field::display),
         method = method(head),
-        host = head.authority(),
+        host = head.authority().map(|host| start_of(host, HOST_MAX)),
         path = %path(head),
         status = record.status.map(Status::code),
         upstream = record.target.map(Target::url),
@@ -68,7 +74,7 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
         request_id = request_id(head),
         client = record.client.remote.map(tracing::field::display),
         method = method(head),
-        host = head.authority(),
+        host = head.authority().map(|host| start_of(host, HOST_MAX)),
         path = %path(head),
         status = record.status.map(Status::code),
         grpc_status = record.grpc_status,
@@ -122,22 +128,30 @@ fn phase(record: &Record<'_>) -> &'static str {
 
 /// Empty if the request was rejected before it had one.
 fn request_id(head: &RequestHead) -> &str {
-    head.fields.get_str(Name::XRequestId).unwrap_or_default()
+    let id = head.fields.get_str(Name::XRequestId).unwrap_or_default();
+    start_of(id, ID_MAX)
 }
 
 /// The method; the start of one that is longer than any that is registered.
 fn method(head: &RequestHead) -> &str {
-    let method = head.method_str();
-    method.get(..METHOD_MAX).unwrap_or(method)
+    start_of(head.method_str(), METHOD_MAX)
 }
 
 /// The path without control characters.
 fn path(head: &RequestHead) -> String {
     let path = head.raw_path();
-    match path.get(..PATH_MAX) {
-        Some(start) if path.len() > PATH_MAX => format!("{}...", start.escape_debug()),
-        _ => path.escape_debug().to_string(),
+    let start = start_of(path, PATH_MAX);
+    let dots = if start.len() < path.len() { "..." } else { "" };
+    format!("{}{dots}", start.escape_debug())
+}
+
+/// At most this many bytes, whole characters.
+fn start_of(text: &str, max: usize) -> &str {
+    let mut end = max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
     }
+    &text[..end]
 }
 
 fn address(upstream: &Upstream) -> String {
@@ -150,5 +164,17 @@ struct Seconds(Duration);
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.6}", self.0.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_sent_is_cut() {
+        assert_eq!(start_of("abc", 3), "abc");
+        assert_eq!(start_of("abcd", 3), "abc");
+        assert_eq!(start_of("ab\u{e9}", 3), "ab");
     }
 }

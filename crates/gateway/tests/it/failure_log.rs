@@ -676,6 +676,19 @@ scenarios! {
         assert!(line.contains("response_bytes=3"), "{line}");
     }
 
+    fn a_long_host_is_cut(io) {
+        keep_lines();
+        let upstream = answering("x\r\n\r\n");
+        let proxy = Proxy::with(io, &[&upstream], Options::default());
+        let id = format!("long-host-{io:?}");
+        let mut peer = proxy.peer();
+        let host = "h".repeat(400);
+        peer.send(format!("GET /x HTTP/1.1\r\nHost: {host}\r\nX-Request-Id: {id}\r\nConnection: close\r\n\r\n"));
+        peer.rest();
+        let line = line_of("WARN", &id);
+        assert!(line.contains(&format!("host=\"{}\"", "h".repeat(255))), "{line}");
+    }
+
     fn a_large_head_leaves_its_path_and_id(io) {
         keep_lines();
         let upstream = silent();

@@ -118,21 +118,42 @@ fn partial_facts_are_completed_by_what_is_known() {
     );
     assert_eq!([scheme, host, port], ["https", "[::1]:9", "9"]);
     assert_eq!(forwarded, "for=unknown;host=\"[::1]:9\";proto=https");
+}
 
-    // Scheme from one kind of field, and the rest from the other.
-    check(
-        &[
-            ("X-Forwarded-Proto", "https"),
-            ("Forwarded", "for=192.0.2.1;host=a"),
-        ],
-        [
-            "192.0.2.1, 10.0.0.1",
-            "https",
-            "a",
-            "443",
-            &format!("for=192.0.2.1;host=\"a\";proto=https, {OWN}"),
-        ],
-    );
+/// Most proxies write some of `X-Forwarded-*`, and pass on the client's `Forwarded`.
+#[test]
+fn forwarded_completes_no_x_forwarded_fields() {
+    let spoofed = ("Forwarded", "for=203.0.113.9;host=evil;proto=https");
+    for (honest, addresses, scheme, host, port) in [
+        (
+            ("X-Forwarded-For", "203.0.113.9"),
+            "203.0.113.9, 10.0.0.1",
+            "http",
+            "own.example:8080",
+            "8080",
+        ),
+        (
+            ("X-Forwarded-Proto", "http"),
+            "10.0.0.1",
+            "http",
+            "own.example:8080",
+            "8080",
+        ),
+        (("X-Forwarded-Host", "a"), "10.0.0.1", "http", "a", "80"),
+        (
+            ("X-Forwarded-Port", "99"),
+            "10.0.0.1",
+            "http",
+            "own.example:99",
+            "99",
+        ),
+    ] {
+        let sent = sent(&[honest, spoofed]);
+        let expected = [addresses, scheme, host, port].map(str::to_owned);
+        assert_eq!([sent.0, sent.1, sent.2, sent.3], expected, "{honest:?}");
+        assert!(!sent.4.contains("evil"), "{honest:?}: {}", sent.4);
+        assert!(!sent.4.contains("https"), "{honest:?}: {}", sent.4);
+    }
 }
 
 #[test]
@@ -189,6 +210,8 @@ fn ports_come_from_the_host_and_then_from_their_own_field() {
         ),
         (Some("a"), Some("00080"), "http", ("a", "80", "a")),
         (Some("a"), Some("0"), "http", ("a", "80", "a")),
+        (Some("a:0"), None, "https", ("a", "443", "a")),
+        (Some("a:0"), Some("99"), "https", ("a", "99", "a:99")),
         (Some("a"), Some("65536"), "http", ("a", "80", "a")),
         (Some("a"), Some("x"), "http", ("a", "80", "a")),
     ] {
@@ -207,7 +230,7 @@ fn ports_come_from_the_host_and_then_from_their_own_field() {
 }
 
 #[test]
-fn x_forwarded_fields_win_over_a_forwarded_that_contradicts_them() {
+fn x_forwarded_fields_win_over_forwarded() {
     let honest = [
         ("X-Forwarded-For", "203.0.113.9"),
         ("X-Forwarded-Proto", "http"),
@@ -349,6 +372,9 @@ fn fields_that_tell_the_same_facts_in_another_way_agree_with_them() {
         ("X-Forwarded-Proto", "http"),
         ("X-Forwarded-Ssl", "on"),
         ("X-Forwarded-Scheme", "http"),
+        ("X-Forwarded-Protocol", "ssl"),
+        ("X-Scheme", "https"),
+        ("X-Url-Scheme", "HTTP"),
         ("Front-End-Https", "On"),
         ("X-Real-IP", "6.6.6.6"),
         ("X-Forwarded-Prefix", "/app"),
@@ -366,6 +392,9 @@ fn fields_that_tell_the_same_facts_in_another_way_agree_with_them() {
     let value = |name: &str| head.fields.get_str(name).map(str::to_owned);
     assert_eq!(value("X-Real-IP").as_deref(), Some("203.0.113.9"));
     assert_eq!(value("X-Forwarded-Ssl"), None);
+    assert_eq!(value("X-Forwarded-Protocol"), None);
+    assert_eq!(value("X-Scheme"), None);
+    assert_eq!(value("X-Url-Scheme").as_deref(), Some("HTTP"));
     assert_eq!(value("Front-End-Https"), None);
     assert_eq!(value("X-Forwarded-Scheme").as_deref(), Some("http"));
     assert_eq!(value("X-Forwarded-Prefix").as_deref(), Some("/app"));
