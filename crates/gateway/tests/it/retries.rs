@@ -92,7 +92,11 @@ scenarios! {
     }
 
     fn a_request_whose_response_has_begun_is_not_retried(io) {
-        for began in ["H", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 103 Early Hints\r\n\r\n"] {
+        for (began, error) in [
+            ("H", "http_response_incomplete"),
+            ("HTTP/1.1 200 OK\r\nContent-", "http_response_incomplete"),
+            ("HTTP/1.1 103 Early Hints\r\n\r\n", "connection_terminated"),
+        ] {
             let upstream = Upstream::scripted(move |_, peer| {
                 peer.request();
                 peer.send(began);
@@ -105,7 +109,8 @@ scenarios! {
                 head = peer.head().unwrap();
             }
             assert!(head.line.starts_with("HTTP/1.1 502 "), "{began:?}: {head:?}");
-            assert_eq!(head.field("proxy-status"), Some("blitz; error=http_response_incomplete"));
+            let status = format!("blitz; error={error}");
+            assert_eq!(head.field("proxy-status"), Some(status.as_str()));
             assert_eq!((upstream.accepted(), proxy.counters().retries), (1, 0));
         }
     }
