@@ -6,6 +6,7 @@
 //! not be connected to, and at once on a reload.
 
 mod failure;
+mod files;
 mod lookup;
 mod query;
 

@@ -1,7 +1,7 @@
 //! One look-up of a name.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hickory_resolver::Hosts;
@@ -14,6 +14,7 @@ use hickory_resolver::proto::rr::{Name, Record, RecordType};
 use tokio::time::Instant;
 
 use super::failure::NameFailure;
+use super::files;
 use super::query::query;
 
 /// Addresses in ascending order, and for how long they are valid.
@@ -37,8 +38,13 @@ pub(super) async fn look_up(
     port: u16,
     servers: &[SocketAddr],
 ) -> Result<Found, NotFound> {
-    let hosts = Hosts::from_system().unwrap_or_default();
-    look_up_with(&hosts, settings(servers), name, port).await
+    let unreadable = |reason| NotFound {
+        failure: NameFailure::Error,
+        reason,
+    };
+    let hosts = files::hosts().map_err(unreadable)?;
+    let settings = settings(servers).map_err(unreadable)?;
+    look_up_with(&hosts, settings, name, port).await
 }
 
 async fn look_up_with(
@@ -140,16 +146,9 @@ impl fmt::Display for Servers {
     }
 }
 
-fn settings(servers: &[SocketAddr]) -> (ResolverConfig, ResolverOpts) {
+fn settings(servers: &[SocketAddr]) -> Result<(ResolverConfig, ResolverOpts), String> {
     let (config, mut options) = if servers.is_empty() {
-        // resolv.conf(5): without the file, only a name server on this machine is used.
-        hickory_resolver::system_conf::read_system_conf().unwrap_or_else(|_| {
-            let local = NameServerConfig::udp_and_tcp(IpAddr::from([127, 0, 0, 1]));
-            (
-                ResolverConfig::from_name_servers(vec![local]),
-                ResolverOpts::default(),
-            )
-        })
+        files::resolver_settings()?
     } else {
         let servers = servers.iter().map(name_server).collect();
         (
@@ -163,7 +162,7 @@ fn settings(servers: &[SocketAddr]) -> (ResolverConfig, ResolverOpts) {
     options.cache_size = 0;
     // The caller repeats a query that failed. Within one, datagrams are sent again.
     options.attempts = 0;
-    (config, options)
+    Ok((config, options))
 }
 
 fn name_server(address: &SocketAddr) -> NameServerConfig {
@@ -182,7 +181,7 @@ mod tests {
     fn a_silent_name_server_is_named_with_the_time_it_was_silent() {
         let servers = |texts: &[&str]| {
             let all: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
-            let (config, _) = settings(&all);
+            let (config, _) = settings(&all).unwrap();
             Servers::of(&config)
         };
         let reason = |texts: &[&str], took| {
@@ -206,7 +205,7 @@ mod tests {
         let text = "10.0.0.5 app\n10.0.0.6 dual\nfd00::6 dual # both\n10.0.0.7 App.Corp.Example\n";
         hosts.read_hosts_conf(text.as_bytes()).unwrap();
         let addresses = |name: &str| {
-            let (config, options) = settings(&[silent.local_addr().unwrap()]);
+            let (config, options) = settings(&[silent.local_addr().unwrap()]).unwrap();
             let domain = "corp.example".parse().unwrap();
             let servers = config.name_servers().to_vec();
             let config = ResolverConfig::from_parts(None, vec![domain], servers);
