@@ -4,10 +4,9 @@
 //! dropped and counted, while the cores and the thread that handles signals go on.
 
 use std::env;
-use std::fs::File;
+use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::mem;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -51,7 +50,7 @@ where
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(Lines {
                 queue: &STDERR,
-                has_priorities: is_journal(&io::stderr()),
+                has_priorities: leads_to_journal(),
             })
             .with_ansi(io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none());
         // Another thread may have set a subscriber meanwhile.
@@ -217,13 +216,12 @@ impl MakeWriter<'_> for Lines {
 
 /// Whether standard error leads to systemd's journal, which then names its file in `JOURNAL_STREAM`:
 /// systemd.exec(5).
-fn is_journal(stderr: &impl AsFd) -> bool {
+fn leads_to_journal() -> bool {
     let Ok(expected) = env::var("JOURNAL_STREAM") else {
         return false;
     };
-    let file = stderr.as_fd().try_clone_to_owned().map(File::from);
-    let metadata = file.and_then(|file| file.metadata());
-    metadata.is_ok_and(|file| expected == format!("{}:{}", file.dev(), file.ino()))
+    let stderr = fs::metadata("/proc/self/fd/2");
+    stderr.is_ok_and(|file| expected == format!("{}:{}", file.dev(), file.ino()))
 }
 
 #[cfg(test)]

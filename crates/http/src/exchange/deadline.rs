@@ -134,8 +134,7 @@ pub(super) fn poll_response_deadline<F: ClientFraming>(
     id: F::Id,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    let started = framing.wait_start(id).copied();
-    let started = started.unwrap_or_else(blitz_reactor::now);
+    let started = framing.wait_start(id).unwrap_or_else(blitz_reactor::now);
     let response_timeout = framing.options().response_timeout;
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
@@ -159,8 +158,7 @@ fn poll_later_deadline<F: ClientFraming>(
     timeout: Duration,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    let started = framing.wait_start(id).copied();
-    let started = started.unwrap_or_else(blitz_reactor::now);
+    let started = framing.wait_start(id).unwrap_or_else(blitz_reactor::now);
     let transmission = framing.transmission(id);
     let awaits_content = transmission.unsent == 0 && framing.awaits_content(id);
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {

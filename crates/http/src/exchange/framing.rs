@@ -116,7 +116,7 @@ pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
     fn options(&self) -> &ClientOptions;
 
     /// When the wait for the final head began: with the request or the last 102.
-    fn wait_start(&mut self, id: Self::Id) -> Option<&mut Instant>;
+    fn wait_start(&mut self, id: Self::Id) -> Option<Instant>;
 
     /// The next response head, as it comes.
     ///

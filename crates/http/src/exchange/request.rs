@@ -2,8 +2,6 @@
 
 use std::task::{Context, Poll};
 
-use blitz_proto::Status;
-
 use super::deadline::poll_response_deadline;
 use super::framing::{ClientFraming, Received};
 use crate::error::ClientError;
@@ -19,16 +17,7 @@ pub(super) fn poll_response<F: ClientFraming>(
     }
     match framing.poll_head(id, cx) {
         Poll::Pending => {}
-        received => {
-            if let Poll::Ready(Ok(response)) = &received
-                && response.head.status == Status::PROCESSING
-                && let Some(start) = framing.wait_start(id)
-            {
-                // The wait begins again (RFC 2518, section 10.1). The number of interim responses is limited.
-                *start = blitz_reactor::now();
-            }
-            return received;
-        }
+        received => return received,
     }
     poll_response_deadline(framing, id, cx).map(|()| {
         framing.abandon(id);

@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::h1;
-use blitz_proto::{BodyLength, Error, ErrorKind, Fields, Limits, RequestHead, ResponseHead};
+use blitz_proto::{
+    BodyLength, Error, ErrorKind, Fields, Limits, RequestHead, ResponseHead, Status,
+};
 
 use super::driver::{Driver, Role, Step};
 use crate::conn::Protocol;
@@ -243,8 +245,8 @@ impl ClientFraming for Driver<Client> {
         &self.role.options
     }
 
-    fn wait_start(&mut self, _: u64) -> Option<&mut Instant> {
-        self.role.wait_start.as_mut()
+    fn wait_start(&mut self, _: u64) -> Option<Instant> {
+        self.role.wait_start
     }
 
     fn poll_head(&mut self, _: u64, cx: &mut Context<'_>) -> Poll<Result<Received, ClientError>> {
@@ -373,6 +375,10 @@ impl Driver<Client> {
             self.exchange.message = Message::Open;
             ReceivedKind::Tunnel
         } else if !machine.response_started() {
+            if head.status == Status::PROCESSING {
+                // The wait begins again (RFC 2518, section 10.1). The number of interim responses is limited.
+                self.role.wait_start = Some(blitz_reactor::now());
+            }
             ReceivedKind::Informational
         } else if machine.response_ends_with_head() {
             self.end_empty_response()?

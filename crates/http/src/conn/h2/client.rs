@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::h2::{self, Code, Received as Incoming, StreamId, WasReset};
-use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead};
+use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead, Status};
 
 use super::drive::Disposition;
 use super::driver::{Conn, Driver, Role, Shared};
@@ -334,6 +334,9 @@ impl Role for Client {
             state.response.has_final = true;
             receiving.body = if has_ended { Body::Done } else { Body::Open };
             receiving.pace.declare(length);
+        } else if head.status == Status::PROCESSING {
+            // The wait begins again (RFC 2518, section 10.1). The number of interim responses is limited.
+            state.response.wait_start = Some(blitz_reactor::now());
         }
         receiving.arrived();
         state.response.heads.push_back((head, length));
@@ -447,8 +450,8 @@ impl ClientFraming for Driver<Client> {
         &self.shared.options
     }
 
-    fn wait_start(&mut self, id: StreamId) -> Option<&mut Instant> {
-        self.stream(id)?.response.wait_start.as_mut()
+    fn wait_start(&mut self, id: StreamId) -> Option<Instant> {
+        self.stream(id)?.response.wait_start
     }
 
     fn poll_head(
