@@ -142,13 +142,6 @@ fn ipv6_is_quoted_and_in_brackets_in_forwarded_only() {
 }
 
 #[test]
-fn ipv4_through_an_ipv6_listener_is_ipv4() {
-    let mut head = request("/", &[]);
-    edit(&mut head, &peer("[::ffff:192.0.2.1]:5000"), false).unwrap();
-    assert_eq!(head.fields.get_str(Name::XForwardedFor), Some("192.0.2.1"));
-}
-
-#[test]
 fn a_client_on_a_unix_socket_has_no_address() {
     let mut head = request("/", &[("X-Forwarded-For", "6.6.6.6")]);
     let unix_client = Peer {
