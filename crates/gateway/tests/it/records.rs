@@ -370,7 +370,7 @@ scenarios! {
         drop(proxy);
         let seen = seen.lock().unwrap();
         assert_eq!(seen.len(), 1, "{seen:?}");
-        assert!(matches!(seen[0].ended, Ended::ClientGone), "{seen:?}");
+        assert!(matches!(seen[0].ended, Ended::CutOff(Failure::DrainEnded)), "{seen:?}");
         assert_eq!((seen[0].status, seen[0].attempts), (None, 1));
     }
 

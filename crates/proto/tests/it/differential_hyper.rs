@@ -154,6 +154,8 @@ fn with_encoded_targets(raw: &[u8]) -> Vec<u8> {
         let is_request_line = line.ends_with(b" HTTP/1.1\r\n") || line.ends_with(b" HTTP/1.0\r\n");
         let position = |wanted| line.iter().position(|&byte| byte == wanted);
         let method_end = position(b' ').unwrap_or(line.len());
+        // A changed line of a field may end like one of a request.
+        let is_request_line = is_request_line && !line[..method_end].contains(&b':');
         let query_start = position(b'?').unwrap_or(line.len());
         for (at, &byte) in line.iter().enumerate() {
             let is_raw = b"\"<>^`{|}".contains(&byte)
