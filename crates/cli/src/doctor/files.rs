@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
+use blitz::serving::MORE_OPEN_FILES;
+
 use super::Check;
 
 /// With a lower limit of open files a gateway reaches the limit before the machine is busy.
@@ -26,7 +28,6 @@ pub(super) fn nofile(root: &Path) -> Check {
 
 fn nofile_for(cores: usize, root: &Path) -> Check {
     const NAME: &str = "nofile";
-    const ADVICE: &str = "LimitNOFILE=65536 in the unit, or --ulimit nofile=65536 of a container";
     match process_limit(root, "Max open files") {
         None => unreadable(NAME, "/proc/self/limits"),
         Some((_, None)) => Check::ok(NAME, "unlimited open files"),
@@ -37,13 +38,13 @@ fn nofile_for(cores: usize, root: &Path) -> Check {
             Check::stop(
                 NAME,
                 format!("{limit} open files leave none for connections with {cores} cores"),
-                ADVICE,
+                MORE_OPEN_FILES,
             )
         }
         Some((_, Some(limit))) => Check::slow(
             NAME,
             format!("{limit} open files limit the number of connections"),
-            ADVICE,
+            MORE_OPEN_FILES,
         ),
     }
 }

@@ -1,7 +1,8 @@
 //! Sockets to connect that wait for a descriptor, in order (rule 20).
 //!
 //! Each socket that closes wakes the first of them. It opens sockets for all, in order, until no
-//! descriptor is left: one per turn of the core would be slower than new ones may come.
+//! descriptor is left: one per turn of the core would be slower than new ones may come. The callers bound
+//! the queue, by their limit of connections per upstream.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
