@@ -148,6 +148,7 @@ pub(crate) async fn connect(
     limits: &Limits,
 ) -> Result<Transport, ClientError> {
     let socket = connect_socket(address, limits.connect_timeout).await?;
+    socket.set_window(limits.stream_buffer_bytes_max);
     match connector {
         None => Ok(Transport::Plain(socket)),
         Some(connector) => {

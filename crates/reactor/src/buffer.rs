@@ -10,5 +10,5 @@ pub use chunk::Chunk;
 pub use growable::Buffer;
 pub(crate) use growable::free_unused;
 pub use pool::FAIR_SHARE_MAX;
-pub(crate) use pool::{BUFFER_BYTES, Pool, RATION_BYTES};
+pub(crate) use pool::{BUFFER_BYTES, LARGE_BYTES, Pool, RATION_BYTES};
 pub use slice::Slice;

@@ -279,6 +279,11 @@ impl Driver {
         each!(self, driver => driver.receive(socket, handle.fd(), limit));
     }
 
+    /// Receives once, at most `limit` bytes into a large buffer.
+    pub(crate) fn receive_large(&mut self, socket: SocketKey, handle: Handle, limit: usize) {
+        each!(self, driver => driver.receive_large(socket, handle.fd(), limit));
+    }
+
     /// Sends some or all bytes of `buffers`. The caller keeps their memory until the report.
     pub(crate) fn send(&mut self, socket: SocketKey, handle: Handle, buffers: SendBuffers) {
         each!(self, driver => driver.send(socket, handle.fd(), buffers));

@@ -30,9 +30,10 @@ impl Pace {
         };
     }
 
-    /// Bytes of the declared length that are still to be read.
-    pub(crate) fn bytes_left(&self) -> u64 {
-        self.bytes_declared.saturating_sub(self.bytes)
+    /// Bytes of the declared length that are still to be read; `None` without a declared length.
+    pub(crate) fn bytes_left(&self) -> Option<u64> {
+        let is_declared = self.bytes_declared > 0;
+        is_declared.then(|| self.bytes_declared.saturating_sub(self.bytes))
     }
 
     pub(crate) fn begin_waiting(&mut self) {

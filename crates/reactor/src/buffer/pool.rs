@@ -17,6 +17,18 @@ const STRIDE: usize = BUFFER_BYTES + 64;
 /// Most buffers of one core: just under 64 MiB (rule 4). The mapping occupies no memory until it is used.
 const BUFFERS_MAX: u16 = 3_900;
 
+/// Bytes that a large receive can fill. A segment of the loopback device carries 65,483 bytes, and that of
+/// most network cards (TSO) as many: what such a receive returns leaves as one segment, with a head before
+/// it. A second segment would wait for the timer of the congestion control if that paces (BBR).
+pub(crate) const LARGE_BYTES: usize = 60 * 1024;
+
+/// The distance between two large buffers, as for [`STRIDE`].
+const LARGE_STRIDE: usize = LARGE_BYTES + 64;
+
+/// Most large buffers. They are in addition to the others and count against the same limit, and they
+/// are only lent while half of that is available.
+const LARGE_MAX: u16 = 512;
+
 /// Bytes that belong to no share: a quarter of the pool. Only rations use them.
 const RESERVE_BYTES: usize = BUFFERS_MAX as usize * BUFFER_BYTES / 4;
 
@@ -37,11 +49,15 @@ pub const FAIR_SHARE_MAX: usize = (BUFFERS_MAX as usize * BUFFER_BYTES - RESERVE
 /// the memory that a burst used stays unused.
 pub(crate) struct Pool {
     memory: Mapping,
-    /// The number of views of each buffer; 0 means free or lent to the driver.
+    large_memory: Mapping,
+    /// The number of views of each buffer; 0 means free or lent to the driver. Large buffers follow the
+    /// others, here and in the numbers of buffers.
     views: Box<[Cell<u32>]>,
     free: RefCell<Vec<u16>>,
-    /// The number of buffers with views.
+    free_large: RefCell<Vec<u16>>,
+    /// The number of buffers with views, without large ones.
     held: Cell<usize>,
+    large_held: Cell<usize>,
     /// Bytes outside the pool that count against its limit.
     copied: Cell<usize>,
 }
@@ -49,12 +65,15 @@ pub(crate) struct Pool {
 impl Pool {
     /// Maps the core's receive memory.
     pub(crate) fn new() -> io::Result<Pool> {
-        let memory = Mapping::sparse(STRIDE * usize::from(BUFFERS_MAX))?;
+        let numbers = BUFFERS_MAX + LARGE_MAX;
         Ok(Pool {
-            memory,
-            views: vec![Cell::new(0); usize::from(BUFFERS_MAX)].into_boxed_slice(),
+            memory: Mapping::sparse(STRIDE * usize::from(BUFFERS_MAX))?,
+            large_memory: Mapping::sparse(LARGE_STRIDE * usize::from(LARGE_MAX))?,
+            views: vec![Cell::new(0); usize::from(numbers)].into_boxed_slice(),
             free: RefCell::new((0..BUFFERS_MAX).rev().collect()),
+            free_large: RefCell::new((BUFFERS_MAX..numbers).rev().collect()),
             held: Cell::new(0),
+            large_held: Cell::new(0),
             copied: Cell::new(0),
         })
     }
@@ -67,7 +86,8 @@ impl Pool {
     /// Bytes that can be received before the core reaches its limit.
     pub(crate) fn available(&self) -> usize {
         let buffers = usize::from(BUFFERS_MAX) - self.held.get();
-        (buffers * BUFFER_BYTES).saturating_sub(self.copied.get())
+        let other = self.copied.get() + self.large_held.get() * LARGE_BYTES;
+        (buffers * BUFFER_BYTES).saturating_sub(other)
     }
 
     /// Whether less than half is available. Small slices are then copied out of their buffers (rule 3).
@@ -94,6 +114,16 @@ impl Pool {
         }
     }
 
+    /// Lends a large buffer to the driver, which fills it; `None` if less than half of the core's memory is
+    /// available (rule 4).
+    pub(crate) fn lend_large(&self) -> Option<u16> {
+        if self.is_scarce() {
+            None
+        } else {
+            self.free_large.borrow_mut().pop()
+        }
+    }
+
     /// Whether shares are smaller than a ration, so that sockets receive rations.
     pub(crate) fn is_rationed(&self) -> bool {
         self.fair_share() < RATION_BYTES
@@ -106,7 +136,29 @@ impl Pool {
             0,
             "a lent buffer has no views"
         );
-        self.free.borrow_mut().push(id);
+        self.free_list(id).borrow_mut().push(id);
+    }
+
+    fn free_list(&self, id: u16) -> &RefCell<Vec<u16>> {
+        match Pool::is_large(id) {
+            true => &self.free_large,
+            false => &self.free,
+        }
+    }
+
+    /// Whether a buffer with this number is large.
+    #[inline]
+    pub(crate) fn is_large(id: u16) -> bool {
+        id >= BUFFERS_MAX
+    }
+
+    /// The number of bytes that a receive can fill.
+    #[inline]
+    pub(crate) fn capacity(id: u16) -> usize {
+        match Pool::is_large(id) {
+            true => LARGE_BYTES,
+            false => BUFFER_BYTES,
+        }
     }
 
     /// The bytes that one stream may hold: a 768th of the available memory without the reserve, at most
@@ -116,33 +168,38 @@ impl Pool {
         self.available().saturating_sub(RESERVE_BYTES) / SHARES
     }
 
-    /// The number of buffers with views.
+    /// The number of buffers with views; a large one counts for as many as have its size.
     #[inline]
     pub(crate) fn held(&self) -> usize {
-        self.held.get()
+        self.held.get() + self.large_held.get() * LARGE_BYTES.div_ceil(BUFFER_BYTES)
     }
 
     /// Gives the memory of all buffers without views back to the operating system. The driver must not
     /// have filled one of those that it has lent; it may fill them later.
     pub(crate) fn give_back_memory(&self) {
         // Sorted, so that the buffers that are used next are adjacent.
-        self.free.borrow_mut().sort_unstable_by(|a, b| b.cmp(a));
-        let mut id = 0;
-        for run in self.views.chunk_by(|a, b| (a.get() == 0) == (b.get() == 0)) {
-            if run.iter().all(|views| views.get() == 0) {
-                // SAFETY: these buffers have no views, and the driver has filled none of those that
-                // are lent to it.
-                unsafe { self.memory.discard(id * STRIDE..(id + run.len()) * STRIDE) };
-            }
-            id += run.len();
+        for free in [&self.free, &self.free_large] {
+            free.borrow_mut().sort_unstable_by(|a, b| b.cmp(a));
         }
+        let (small, large) = self.views.split_at(usize::from(BUFFERS_MAX));
+        discard_unviewed(&self.memory, STRIDE, small);
+        discard_unviewed(&self.large_memory, LARGE_STRIDE, large);
     }
 
-    /// The address of a buffer. Valid for [`BUFFER_BYTES`] as long as the pool lives.
+    /// The address of a buffer. Valid for its [`Pool::capacity`] as long as the pool lives.
     pub(crate) fn address(&self, id: u16) -> NonNull<u8> {
-        assert!(id < BUFFERS_MAX, "the pool has no buffer {id}");
-        // SAFETY: the offset is inside the mapping, which has BUFFERS_MAX strides.
-        unsafe { self.memory.start().add(usize::from(id) * STRIDE) }
+        if !Pool::is_large(id) {
+            // SAFETY: the offset is inside the mapping, which has BUFFERS_MAX strides.
+            return unsafe { self.memory.start().add(usize::from(id) * STRIDE) };
+        }
+        let index = id - BUFFERS_MAX;
+        assert!(index < LARGE_MAX, "the pool has no buffer {id}");
+        // SAFETY: the offset is inside the mapping, which has LARGE_MAX strides.
+        unsafe {
+            self.large_memory
+                .start()
+                .add(usize::from(index) * LARGE_STRIDE)
+        }
     }
 
     /// The number of views of a buffer.
@@ -154,7 +211,8 @@ impl Pool {
     pub(super) fn retain(&self, id: u16) {
         let views = &self.views[usize::from(id)];
         if views.get() == 0 {
-            self.held.set(self.held.get() + 1);
+            let held = self.held_of(id);
+            held.set(held.get() + 1);
         }
         views.set(views.get() + 1);
     }
@@ -165,9 +223,30 @@ impl Pool {
         let left = views.get() - 1;
         views.set(left);
         if left == 0 {
-            self.held.set(self.held.get() - 1);
-            self.free.borrow_mut().push(id);
+            let held = self.held_of(id);
+            held.set(held.get() - 1);
+            self.free_list(id).borrow_mut().push(id);
         }
+    }
+
+    fn held_of(&self, id: u16) -> &Cell<usize> {
+        match Pool::is_large(id) {
+            true => &self.large_held,
+            false => &self.held,
+        }
+    }
+}
+
+/// Discards the memory of the buffers without views, which lie `stride` bytes apart.
+fn discard_unviewed(memory: &Mapping, stride: usize, views: &[Cell<u32>]) {
+    let mut index = 0;
+    for run in views.chunk_by(|a, b| (a.get() == 0) == (b.get() == 0)) {
+        if run.iter().all(|views| views.get() == 0) {
+            // SAFETY: these buffers have no views, and the driver has filled none of those that are
+            // lent to it (the caller of `give_back_memory` ensures that).
+            unsafe { memory.discard(index * stride..(index + run.len()) * stride) };
+        }
+        index += run.len();
     }
 }
 

@@ -94,7 +94,10 @@ impl Slice {
     /// The first `len` bytes of a lent buffer that the kernel has filled.
     #[inline]
     pub(crate) fn adopt(pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
-        assert!(len <= BUFFER_BYTES, "a receive cannot exceed its buffer");
+        assert!(
+            len <= Pool::capacity(id),
+            "a receive cannot exceed its buffer"
+        );
         pool.retain(id);
         Slice {
             bytes: pool.address(id),
@@ -103,8 +106,8 @@ impl Slice {
         }
     }
 
-    /// Copies the bytes out of the pool if that is scarce and the slice is at most half a buffer, so that
-    /// sockets with small slices do not keep others from receiving.
+    /// Copies the bytes out of the pool if that is scarce and the slice is at most half of a usual buffer,
+    /// so that sockets with small slices do not keep others from receiving.
     #[inline]
     pub(crate) fn copy_if_scarce(&mut self) {
         if let Memory::Pooled(pool, _) = &self.memory

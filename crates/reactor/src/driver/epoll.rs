@@ -11,9 +11,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use self::readiness::{Armed, Readiness, Sockets};
+use self::readiness::{Armed, Readiness, Size, Sockets};
 use super::{Event, Handle, Pending, RawAddress, Received, SendBuffers, WaitPolicy, system};
-use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
+use crate::buffer::{Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
 use crate::socket::SocketKey;
@@ -180,13 +180,22 @@ impl Epoll {
     }
 
     pub(super) fn receive(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
+        let size = match limit <= RATION_BYTES {
+            true => Size::Ration,
+            false => Size::Usual,
+        };
+        self.arm(socket, Armed { fd, limit, size });
+    }
+
+    pub(super) fn receive_large(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
+        let size = Size::Large;
+        self.arm(socket, Armed { fd, limit, size });
+    }
+
+    fn arm(&mut self, socket: SocketKey, armed: Armed) {
+        let fd = armed.fd;
         let state = self.sockets.get(socket);
-        let is_ration = limit <= RATION_BYTES;
-        state.receive = Some(Armed {
-            fd,
-            limit,
-            is_ration,
-        });
+        state.receive = Some(armed);
         if state.readable || state.watch_error != 0 {
             self.to_receive.push_back((socket, fd));
         }
@@ -398,6 +407,7 @@ impl Epoll {
         let armed = state.receive.take()?;
         let received = state.try_receive(fd, &armed, pool);
         let left = match &received {
+            Some(Received::Bytes(_)) if armed.size == Size::Large => 0,
             Some(Received::Bytes(slice)) => armed.limit - slice.len(),
             Some(_) => 0,
             None => armed.limit,
@@ -438,14 +448,16 @@ impl Readiness {
         if self.watch_error != 0 {
             return Some(Received::Failed(self.watch_error));
         }
-        if armed.is_ration {
-            return self.try_receive_ration(fd, armed.limit, pool);
-        }
-        let Some(id) = pool.lend() else {
+        let lent = match armed.size {
+            Size::Ration => return self.try_receive_ration(fd, armed.limit, pool),
+            Size::Usual => pool.lend(),
+            Size::Large => pool.lend_large(),
+        };
+        let Some(id) = lent else {
             return Some(Received::NoBuffers);
         };
-        let wanted = armed.limit.min(BUFFER_BYTES);
-        // SAFETY: the buffer is lent to this call alone and holds BUFFER_BYTES.
+        let wanted = armed.limit.min(Pool::capacity(id));
+        // SAFETY: the buffer is lent to this call alone and holds its capacity.
         let n = unsafe { libc::recv(fd, pool.address(id).as_ptr().cast(), wanted, 0) };
         if n > 0 {
             // A short receive emptied the socket: the next bytes cause a new edge. A FIN that arrived

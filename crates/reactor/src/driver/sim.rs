@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Event, Handle, Listening, Pending, Received, SendBuffers};
-use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES, Slice};
+use crate::buffer::{BUFFER_BYTES, LARGE_BYTES, Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
 use crate::socket::{Address, SocketKey};
@@ -50,6 +50,8 @@ struct Operations {
     is_connecting: bool,
     /// Bytes that may still be received.
     receive: Option<usize>,
+    /// The receive takes a large buffer and ends with its first bytes.
+    is_large: bool,
     send: Option<SendBuffers>,
 }
 
@@ -167,7 +169,13 @@ impl Sim {
         self.network.borrow_mut().connect(number(handle));
     }
 
+    pub(super) fn receive_large(&mut self, socket: SocketKey, fd: i32, limit: usize) {
+        self.receive(socket, fd, limit);
+        self.operations[socket.index() as usize].is_large = true;
+    }
+
     pub(super) fn receive(&mut self, socket: SocketKey, fd: i32, limit: usize) {
+        self.operations[socket.index() as usize].is_large = false;
         self.operations[socket.index() as usize].receive = Some(limit);
         self.network.borrow_mut().mark_number(fd as usize);
     }
@@ -296,7 +304,8 @@ impl Sim {
             self.reports.push_back(Event::Sent { socket, result });
         }
         if let Some(limit) = self.operations[place].receive
-            && let Some((received, left)) = self.try_receive(number, limit, pool)
+            && let Some((received, left)) =
+                self.try_receive(number, limit, self.operations[place].is_large, pool)
         {
             let more = left > 0;
             self.operations[place].receive = more.then_some(left);
@@ -337,6 +346,7 @@ impl Sim {
         &mut self,
         number: usize,
         limit: usize,
+        is_large: bool,
         pool: &Rc<Pool>,
     ) -> Option<(Received, usize)> {
         let mut network = self.network.borrow_mut();
@@ -346,7 +356,11 @@ impl Sim {
         if network.happens(|conditions| conditions.no_buffers) {
             return Some((Received::NoBuffers, 0));
         }
-        let wanted = network.shorten(limit.min(BUFFER_BYTES));
+        let buffer_bytes = match is_large {
+            true => LARGE_BYTES,
+            false => BUFFER_BYTES,
+        };
+        let wanted = network.shorten(limit.min(buffer_bytes));
         let mut ration = [0; RATION_BYTES];
         let (moved, id) = if limit <= RATION_BYTES {
             if pool.available() == 0 {
@@ -355,10 +369,14 @@ impl Sim {
             let wanted = wanted.min(RATION_BYTES);
             (network.read(number, &mut ration[..wanted]), None)
         } else {
-            let Some(id) = pool.lend() else {
+            let lent = match is_large {
+                true => pool.lend_large(),
+                false => pool.lend(),
+            };
+            let Some(id) = lent else {
                 return Some((Received::NoBuffers, 0));
             };
-            // SAFETY: only this call has the lent buffer, and `wanted` is at most its BUFFER_BYTES; the
+            // SAFETY: only this call has the lent buffer, and `wanted` is at most its capacity; the
             // mapping began as zeros, so every byte is initialised.
             let buffer =
                 unsafe { std::slice::from_raw_parts_mut(pool.address(id).as_ptr(), wanted) };
@@ -367,7 +385,7 @@ impl Sim {
         let received = match (moved, id) {
             (Transfer::Bytes(n), Some(id)) => {
                 let ends = network.happens(|conditions| conditions.receive_ends);
-                let left = if ends { 0 } else { limit - n };
+                let left = if ends || is_large { 0 } else { limit - n };
                 return Some((Received::Bytes(Slice::adopt(pool, id, n)), left));
             }
             (Transfer::Bytes(n), None) => {

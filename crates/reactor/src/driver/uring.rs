@@ -53,6 +53,7 @@ const GETEVENTS: u32 = 1;
 pub(crate) struct Uring {
     ring: IoUring,
     buffers: BufferRing,
+    large_buffers: BufferRing,
     rations: Rations,
     /// The kernel limits the total of a multishot receive, so receives are multishot.
     capped_multishot: bool,
@@ -93,7 +94,8 @@ impl Uring {
                 }
             })
             .map_err(|error| probe::explain(&error))?;
-        let buffers = BufferRing::register(&ring, pool)?;
+        let buffers = BufferRing::register_usual(&ring, pool)?;
+        let large_buffers = BufferRing::register_large(&ring)?;
         let rations = Rations::register(&ring, pool)?;
         let capped_multishot = probe::capped_multishot(&ring, buffers.group())?;
         let minimum_wait = ring.params().is_feature_min_timeout();
@@ -102,6 +104,7 @@ impl Uring {
         Ok(Uring {
             ring,
             buffers,
+            large_buffers,
             rations,
             capped_multishot,
             connecting: HashMap::new(),
@@ -145,6 +148,11 @@ impl Uring {
         } else {
             receive_once(fd, self.buffers.group(), limit.min(BUFFER_BYTES))
         };
+        self.push(&entry.user_data(Operation::Receive(socket).pack()));
+    }
+
+    pub(super) fn receive_large(&mut self, socket: SocketKey, fd: RawFd, limit: usize) {
+        let entry = receive_once(fd, self.large_buffers.group(), limit);
         self.push(&entry.user_data(Operation::Receive(socket).pack()));
     }
 
@@ -209,6 +217,7 @@ impl Uring {
         let is_reaped = self.is_reaped();
         if is_reaped {
             self.buffers.shrink(pool);
+            self.large_buffers.shrink(pool);
         }
         is_reaped
     }
@@ -263,6 +272,7 @@ impl Uring {
         self.push_backlog();
         self.arm_mailbox();
         self.buffers.refill(pool);
+        self.large_buffers.refill(pool);
         self.rations.refill(pool);
         self.enter(policy)?;
         // Operations that complete while these are handled wait for the next turn.
@@ -284,7 +294,7 @@ impl Uring {
             return Some(match Operation::unpack(completion.user_data()) {
                 Operation::Receive(socket) => Event::Received {
                     socket,
-                    received: received(&completion, &mut self.buffers, &mut self.rations, pool),
+                    received: self.received(&completion, pool),
                     more,
                 },
                 Operation::Send(socket) => Event::Sent {
@@ -313,6 +323,37 @@ impl Uring {
             });
         }
         None
+    }
+
+    /// Decodes the completion of a receive.
+    #[inline]
+    fn received(&mut self, completion: &cqueue::Entry, pool: &Rc<Pool>) -> Received {
+        let slice = cqueue::buffer_select(completion.flags()).map(|id| {
+            let len = usize::try_from(completion.result()).unwrap_or(0);
+            if Rations::has(id) {
+                self.rations.taken(pool, id, len)
+            } else if Pool::is_large(id) {
+                self.large_buffers.taken(pool, id, len)
+            } else {
+                self.buffers.taken(pool, id, len)
+            }
+        });
+        match (completion.result(), slice) {
+            (1.., Some(slice)) => Received::Bytes(slice),
+            (0, _) => Received::End,
+            (error, _) => match -error {
+                libc::ENOBUFS => {
+                    // If only rations are left, the pool would not lend more.
+                    if !pool.is_rationed() {
+                        self.buffers.grow_if_empty();
+                        self.large_buffers.grow_if_empty();
+                    }
+                    Received::NoBuffers
+                }
+                libc::ECANCELED | libc::EINTR | libc::EAGAIN => Received::Nothing,
+                error => Received::Failed(error),
+            },
+        }
     }
 
     /// Handles a completion that concerns no socket or listener.
@@ -406,38 +447,6 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // Messages to other rings may still be queued.
         let _ = self.ring.submit();
-    }
-}
-
-/// Decodes the completion of a receive.
-#[inline]
-fn received(
-    completion: &cqueue::Entry,
-    buffers: &mut BufferRing,
-    rations: &mut Rations,
-    pool: &Rc<Pool>,
-) -> Received {
-    let slice = cqueue::buffer_select(completion.flags()).map(|id| {
-        let len = usize::try_from(completion.result()).unwrap_or(0);
-        match Rations::has(id) {
-            false => buffers.taken(pool, id, len),
-            true => rations.taken(pool, id, len),
-        }
-    });
-    match (completion.result(), slice) {
-        (1.., Some(slice)) => Received::Bytes(slice),
-        (0, _) => Received::End,
-        (error, _) => match -error {
-            libc::ENOBUFS => {
-                // If only rations are left, the pool would not lend more.
-                if !pool.is_rationed() {
-                    buffers.grow_target();
-                }
-                Received::NoBuffers
-            }
-            libc::ECANCELED | libc::EINTR | libc::EAGAIN => Received::Nothing,
-            error => Received::Failed(error),
-        },
     }
 }
 

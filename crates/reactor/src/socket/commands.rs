@@ -70,7 +70,10 @@ impl Sockets<'_> {
     }
 
     pub(super) fn set_window(&mut self, key: SocketKey, bytes: usize) {
-        self.table.entry(key).receiving.window = bytes;
+        let receiving = &mut self.table.entry(key).receiving;
+        // A wider window expects much; the next receives show whether it comes.
+        receiving.is_bulk |= bytes > receiving.window;
+        receiving.window = bytes;
         self.arm_receive(key);
     }
 
@@ -83,7 +86,8 @@ impl Sockets<'_> {
         let receiving = &mut entry.receiving;
         if let Some(slice) = receiving.pop() {
             entry.awaits_request = false;
-            if !entry.pending.has(Pending::RECEIVE) {
+            // A large receive is started when its owner waits, and has set the window for it.
+            if !receiving.wants_large() && !entry.pending.has(Pending::RECEIVE) {
                 self.arm_receive(key);
             }
             return Poll::Ready(Ok(Some(slice)));

@@ -109,6 +109,10 @@ pub(super) struct Receiving {
     pub(super) end: End,
     /// In the queue for buffers (rule 2).
     pub(super) starved: bool,
+    /// The last receive returned so much that the next one is to be large.
+    pub(super) is_bulk: bool,
+    /// The last receive that was started is large.
+    pub(super) is_large: bool,
     pub(super) waker: Option<Waker>,
 }
 
@@ -156,6 +160,9 @@ impl More {
     }
 }
 
+/// Windows from here on have large receives.
+const LARGE_WINDOW_MIN: usize = 2 * BUFFER_BYTES;
+
 /// Receive window until `set_window` is called: the bytes that are read ahead of a request (rule 17).
 pub(super) const WINDOW_DEFAULT: usize = 16 * 1024;
 
@@ -168,8 +175,17 @@ impl Receiving {
             more: None,
             end: End::Open,
             starved: false,
+            is_bulk: false,
+            is_large: false,
             waker: None,
         }
+    }
+
+    /// Whether receives are large: the peer sends much, and the window is one for content (rule 4). They
+    /// are started when the owner has taken all bytes and waits for more.
+    #[inline]
+    pub(super) fn wants_large(&self) -> bool {
+        self.is_bulk && self.window >= LARGE_WINDOW_MIN
     }
 
     pub(super) fn push(&mut self, mut slice: Slice) {
@@ -210,7 +226,11 @@ impl Receiving {
     /// that a slow reader causes few and large receives instead of many small ones.
     pub(super) fn room(&self, fair_share: usize) -> usize {
         let window = self.window.min(fair_share.max(RATION_BYTES));
-        if self.end == End::Open && !self.starved && self.unread * 2 <= window {
+        let unread_max = match self.wants_large() {
+            true => 0,
+            false => window / 2,
+        };
+        if self.end == End::Open && !self.starved && self.unread <= unread_max {
             window - self.unread
         } else {
             0

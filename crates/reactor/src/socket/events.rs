@@ -12,6 +12,10 @@ const LARGE_SEND: usize = 16 * 1024;
 /// has to allocate memory.
 const LARGE_SENDS_BYTES: usize = 512 * 1024;
 
+/// After a receive of this many bytes the next one is large. Usual receives with the window of a stream
+/// return at most a quarter of it at a time, just under 16 KiB.
+const BULK_BYTES_MIN: usize = 8 * 1024;
+
 /// The turn of the loop.
 impl Sockets<'_> {
     /// Starts the sends of this turn.
@@ -192,6 +196,7 @@ impl Sockets<'_> {
                 table
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
+                entry.receiving.is_bulk = slice.len() >= BULK_BYTES_MIN;
                 match &mut entry.role {
                     // The usual case: the first bytes of a request.
                     Role::Parked(_) if !entry.receiving.is_readable() => {
@@ -216,6 +221,8 @@ impl Sockets<'_> {
             }
             Received::End if entry.receiving.end == End::Open => entry.receiving.end = End::Fin,
             Received::End => {}
+            // The next receive is not large.
+            Received::NoBuffers if entry.receiving.is_large => entry.receiving.is_bulk = false,
             Received::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;

@@ -13,7 +13,7 @@ use super::outgoing::Outgoing;
 use super::slab::Slab;
 use super::waiting_connects::WaitingConnects;
 use super::{Resume, SocketKey};
-use crate::buffer::Chunk;
+use crate::buffer::{Chunk, LARGE_BYTES};
 use crate::core::Core;
 use crate::driver::{Driver, Handle, Pending};
 use crate::timer::{TimerTarget, ticks_up};
@@ -294,7 +294,15 @@ impl Sockets<'_> {
         let busy = entry.pending.has(Pending::RECEIVE) || entry.pending.has(Pending::CONNECT);
         if room > 0 && !busy && !matches!(entry.role, Role::Closing) {
             entry.pending.add(Pending::RECEIVE);
-            table.driver.receive(key, entry.handle, room);
+            let is_large = entry.receiving.wants_large() && !self.core.pool.is_scarce();
+            entry.receiving.is_large = is_large;
+            match is_large {
+                true => {
+                    let limit = entry.receiving.window.min(LARGE_BYTES);
+                    table.driver.receive_large(key, entry.handle, limit);
+                }
+                false => table.driver.receive(key, entry.handle, room),
+            }
         }
     }
 

@@ -201,6 +201,11 @@ impl Role for Client {
     }
 
     #[inline]
+    fn usual_window(&self) -> usize {
+        self.options.limits.stream_buffer_bytes_max
+    }
+
+    #[inline]
     fn handle_input(&mut self, bytes: &[u8], trailers: &mut Fields) -> Result<h1::Step, Error> {
         let head = self.head.get_or_insert_with(Pooled::<ResponseHead>::take);
         self.machine.handle_input(bytes, head, trailers)

@@ -30,8 +30,8 @@ pub(crate) struct Driver<R> {
     pub(super) exchange: ExchangeState,
     /// Received and not yet taken by the machine, in order.
     pub(super) input: Input,
-    /// The receive window was made smaller by what the input holds.
-    pub(super) is_window_shrunk: bool,
+    /// The receive window of the socket.
+    window: usize,
     /// When the peer ended its direction; it sends no more.
     pub(super) fin_at: Option<Instant>,
     pub(super) trailers: Pooled<Fields>,
@@ -44,6 +44,8 @@ pub(crate) trait Role: Sized {
     type Side: Side<Driver<Self>>;
 
     fn limits(&self) -> &Limits;
+    /// The receive window while no content is expected.
+    fn usual_window(&self) -> usize;
     fn handle_input(&mut self, bytes: &[u8], trailers: &mut Fields) -> Result<h1::Step, Error>;
     /// Whether FIN is the end of the message that is being received.
     fn ends_with_fin(&mut self) -> bool;
@@ -72,12 +74,12 @@ pub(super) enum Step {
 impl<R: Role> Driver<R> {
     pub(super) fn new(socket: Option<Transport>, role: R) -> Driver<R> {
         Driver {
+            window: role.usual_window(),
             role,
             socket,
             number: 0,
             exchange: ExchangeState::default(),
             input: Input::default(),
-            is_window_shrunk: false,
             fin_at: None,
             trailers: Pooled::default(),
             pending: None,
@@ -140,9 +142,6 @@ impl<R: Role> Driver<R> {
 
     /// Receives once more into the input. `false` after FIN.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.has_fin() {
-            return Poll::Ready(Ok(false));
-        }
         self.restore_window();
         self.poll_receive_ahead(cx)
     }
@@ -150,6 +149,9 @@ impl<R: Role> Driver<R> {
     /// As [`Driver::poll_receive`], on top of what is held already.
     #[inline]
     pub(super) fn poll_receive_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.has_fin() {
+            return Poll::Ready(Ok(false));
+        }
         let Some(socket) = &mut self.socket else {
             return Poll::Ready(Ok(false));
         };
@@ -170,20 +172,38 @@ impl<R: Role> Driver<R> {
     /// received: a client that keeps sending is not read without bound.
     pub(super) fn shrink_window(&mut self, more: usize) {
         let ahead = self.input.bytes() + more;
-        if let Some(socket) = &self.socket {
-            let bytes_max = self.role.limits().pipelined_bytes_max;
-            socket.set_window(bytes_max.saturating_sub(ahead));
-            self.is_window_shrunk = true;
-        }
+        let bytes_max = self.role.limits().pipelined_bytes_max;
+        self.set_window(bytes_max.saturating_sub(ahead));
     }
 
     pub(super) fn restore_window(&mut self) {
-        if !self.is_window_shrunk || !self.input.is_empty() {
-            return;
+        if self.input.is_empty() {
+            self.set_window(self.role.usual_window());
         }
-        self.is_window_shrunk = false;
-        if let Some(socket) = &self.socket {
-            socket.set_window(self.role.limits().pipelined_bytes_max);
+    }
+
+    /// Opens the window for content (rule 4), but not for more bytes of other messages than usual
+    /// (rule 17). The end of chunked content is not known, so that more may come with its last bytes.
+    fn open_window(&mut self) {
+        let window_max = self.role.limits().stream_buffer_bytes_max;
+        let usual = self.role.usual_window();
+        let window = match self.exchange.receiving.pace.bytes_left() {
+            None => window_max,
+            Some(left) if left <= usual as u64 => usual,
+            Some(left) => usize::try_from(left).map_or(window_max, |left| {
+                left.saturating_add(usual).min(window_max)
+            }),
+        };
+        self.set_window(window.max(usual));
+    }
+
+    #[inline]
+    fn set_window(&mut self, bytes: usize) {
+        if self.window != bytes
+            && let Some(socket) = &self.socket
+        {
+            self.window = bytes;
+            socket.set_window(bytes);
         }
     }
 
@@ -272,7 +292,7 @@ impl<R: Role> Driver<R> {
         self.socket = None;
         self.exchange.clear();
         self.input.clear();
-        self.is_window_shrunk = false;
+        self.window = self.role.usual_window();
         self.fin_at = None;
         self.trailers.clear();
         self.pending = None;
@@ -320,7 +340,10 @@ impl<R: Role> Framing for Driver<R> {
                 Ok(Step::NeedMore | Step::Paused | Step::Head(_)) => {}
                 Err(error) => return Poll::Ready(Err(self.fail_body(BodyError::Malformed(error)))),
             }
-            match self.poll_receive(cx) {
+            if self.input.is_empty() {
+                self.open_window();
+            }
+            match self.poll_receive_ahead(cx) {
                 Poll::Ready(Ok(true)) => {
                     self.exchange.receiving.last = Some(blitz_reactor::now());
                 }

@@ -19,9 +19,7 @@ impl Driver<Server> {
         let bytes_max = self.role.options.limits.pipelined_bytes_max;
         if !self.input.is_empty() {
             self.input.keep();
-            if !self.is_window_shrunk {
-                self.shrink_window(0);
-            }
+            self.shrink_window(0);
         }
         while !self.has_fin() && self.input.bytes() < bytes_max {
             // Before they are taken, because the socket then receives as many again at once.

@@ -138,6 +138,11 @@ impl Role for Server {
     }
 
     #[inline]
+    fn usual_window(&self) -> usize {
+        self.options.limits.pipelined_bytes_max
+    }
+
+    #[inline]
     fn handle_input(&mut self, bytes: &[u8], trailers: &mut Fields) -> Result<h1::Step, Error> {
         let head = self.head.get_or_insert_with(Pooled::<RequestHead>::take);
         self.machine.handle_input(bytes, head, trailers)
@@ -259,7 +264,8 @@ impl Driver<Server> {
             // A response under way may still be made of the rest of the body.
             Body::Open if !is_whole => false,
             Body::Open | Body::Unwanted => {
-                receiving.pace.bytes_left() > self.role.options.limits.discard_bytes_max as u64
+                receiving.pace.bytes_left().unwrap_or(0)
+                    > self.role.options.limits.discard_bytes_max as u64
             }
         };
         let has_left = self.has_fin() && self.input.is_empty();

@@ -9,8 +9,17 @@ use crate::socket::SocketKey;
 pub(super) struct Armed {
     pub(super) fd: RawFd,
     pub(super) limit: usize,
+    pub(super) size: Size,
+}
+
+/// The size of the buffer of a receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
     /// It uses no buffer of the pool.
-    pub(super) is_ration: bool,
+    Ration,
+    Usual,
+    /// It ends with the first bytes.
+    Large,
 }
 
 /// One socket.

@@ -14,12 +14,15 @@ use crate::driver::Mapping;
 
 const GROUP: u16 = 0;
 const RATIONS_GROUP: u16 = 1;
+const LARGE_GROUP: u16 = 2;
 
-/// Entries of the ring; all buffers of the pool fit.
+/// Entries of the rings; all buffers of the pool fit.
 const ENTRIES: u16 = 4_096;
+const LARGE_ENTRIES: u16 = 512;
 
 /// Buffers that are posted until a receive finds none. Few, so that the same ones stay in the cache.
 const POSTED_AT_FIRST: usize = 256;
+const LARGE_POSTED_AT_FIRST: usize = 16;
 
 /// Rations that can be received between two turns: those of 16 buffers.
 const RATIONS: u16 = RATIONS_PER_BUFFER * 16;
@@ -28,30 +31,53 @@ const RATIONS_PER_BUFFER: u16 = (BUFFER_BYTES / RATION_BYTES) as u16;
 /// Buffer numbers from here on are rations; the pool has fewer buffers.
 const FIRST_RATION: u16 = 0x8000;
 
-/// The buffers of the pool that are posted to the kernel.
+/// The buffers of one size of the pool that are posted to the kernel.
 pub(super) struct BufferRing {
     ring: ProvidedRing,
+    group: u16,
     posted: usize,
     /// The number of buffers to keep posted; it grows when a receive finds none.
     target: usize,
+    posted_at_first: usize,
+    /// Takes a buffer of this size from the pool.
+    lend: fn(&Pool) -> Option<u16>,
 }
 
 impl BufferRing {
-    /// Registers a ring, or a smaller one if memory limits forbid the large one.
-    pub(super) fn register(ring: &IoUring, pool: &Rc<Pool>) -> io::Result<BufferRing> {
+    /// Registers a ring for usual buffers, or a smaller one if memory limits forbid that.
+    pub(super) fn register_usual(ring: &IoUring, pool: &Pool) -> io::Result<BufferRing> {
         let ring = ProvidedRing::register(ring, ENTRIES, GROUP)
             .or_else(|_| ProvidedRing::register(ring, 256, GROUP))?;
-        let mut buffers = BufferRing {
-            target: POSTED_AT_FIRST.min(usize::from(ring.entries)),
-            ring,
-            posted: 0,
-        };
+        let mut buffers = BufferRing::new(ring, GROUP, POSTED_AT_FIRST, Pool::lend);
         buffers.refill(pool);
         Ok(buffers)
     }
 
+    /// Registers a ring for large buffers.
+    pub(super) fn register_large(ring: &IoUring) -> io::Result<BufferRing> {
+        let ring = ProvidedRing::register(ring, LARGE_ENTRIES, LARGE_GROUP)?;
+        let posted = LARGE_POSTED_AT_FIRST;
+        Ok(BufferRing::new(ring, LARGE_GROUP, posted, Pool::lend_large))
+    }
+
+    fn new(
+        ring: ProvidedRing,
+        group: u16,
+        posted_at_first: usize,
+        lend: fn(&Pool) -> Option<u16>,
+    ) -> BufferRing {
+        BufferRing {
+            target: posted_at_first.min(usize::from(ring.entries)),
+            ring,
+            group,
+            posted: 0,
+            posted_at_first,
+            lend,
+        }
+    }
+
     pub(super) fn group(&self) -> u16 {
-        GROUP
+        self.group
     }
 
     /// The number of buffers that the kernel can fill.
@@ -66,9 +92,11 @@ impl BufferRing {
         Slice::adopt(pool, id, len)
     }
 
-    /// Doubles the number of posted buffers, after a receive has found none.
-    pub(super) fn grow_target(&mut self) {
-        self.target = (self.target * 2).min(usize::from(self.ring.entries));
+    /// Doubles the number of posted buffers if none is left, after a receive has found none.
+    pub(super) fn grow_if_empty(&mut self) {
+        if self.posted == 0 {
+            self.target = (self.target * 2).min(usize::from(self.ring.entries));
+        }
     }
 
     /// Posts buffers up to the target, as far as the pool lends them.
@@ -77,8 +105,8 @@ impl BufferRing {
             return;
         }
         while self.posted < self.target {
-            let Some(id) = pool.lend() else { break };
-            self.ring.post(pool.address(id), BUFFER_BYTES, id);
+            let Some(id) = (self.lend)(pool) else { break };
+            self.ring.post(pool.address(id), Pool::capacity(id), id);
             self.posted += 1;
         }
         self.ring.publish();
@@ -87,7 +115,7 @@ impl BufferRing {
     /// Takes back the buffers that are posted beyond the initial target. No completion may be outstanding.
     /// The kernel uses the ring only inside our enter, so not while this function runs.
     pub(super) fn shrink(&mut self, pool: &Pool) {
-        self.target = POSTED_AT_FIRST.min(usize::from(self.ring.entries));
+        self.target = self.posted_at_first.min(usize::from(self.ring.entries));
         while self.posted > self.target {
             pool.give_back(self.ring.take_back());
             self.posted -= 1;
