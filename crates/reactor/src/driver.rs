@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use self::system::RawAddress;
-use crate::buffer::Pool;
+use crate::buffer::{Pool, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
 use crate::socket::{Address, SocketKey};
@@ -282,6 +282,30 @@ impl Driver {
     /// Receives once, at most `limit` bytes into a large buffer.
     pub(crate) fn receive_large(&mut self, socket: SocketKey, handle: Handle, limit: usize) {
         each!(self, driver => driver.receive_large(socket, handle.fd(), limit));
+    }
+
+    /// Receives at most `limit` bytes into a large buffer at once; `None` if none are there, or a buffer
+    /// is not. No receive may be pending.
+    pub(crate) fn receive_now(
+        &mut self,
+        socket: SocketKey,
+        handle: Handle,
+        limit: usize,
+        pool: &Rc<Pool>,
+    ) -> Option<Slice> {
+        if_simulated!(self, sim => sim.receive_now(handle, limit, pool));
+        let received = system::receive_now(handle.fd(), limit, pool)?;
+        if let Driver::Epoll(epoll) = self {
+            epoll.note_received(socket, received.as_ref().map_or(0, Slice::len) == limit);
+        }
+        received
+    }
+
+    /// Sends some or all bytes of `buffers` at once; `None` if the kernel takes none. No send may be
+    /// pending.
+    pub(crate) fn send_now(&mut self, handle: Handle, buffers: &SendBuffers) -> Option<usize> {
+        if_simulated!(self, _sim => None);
+        system::send_now(handle.fd(), buffers)
     }
 
     /// Sends some or all bytes of `buffers`. The caller keeps their memory until the report.

@@ -192,6 +192,12 @@ impl Epoll {
         self.arm(socket, Armed { fd, limit, size });
     }
 
+    /// A receive outside of the turn has returned as much as it asked for, or less.
+    pub(super) fn note_received(&mut self, socket: SocketKey, was_full: bool) {
+        let state = self.sockets.get(socket);
+        state.readable = was_full || state.hangup;
+    }
+
     fn arm(&mut self, socket: SocketKey, armed: Armed) {
         let fd = armed.fd;
         let state = self.sockets.get(socket);

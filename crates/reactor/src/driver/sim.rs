@@ -169,6 +169,18 @@ impl Sim {
         self.network.borrow_mut().connect(number(handle));
     }
 
+    pub(super) fn receive_now(
+        &mut self,
+        handle: Handle,
+        limit: usize,
+        pool: &Rc<Pool>,
+    ) -> Option<Slice> {
+        match self.try_receive(number(handle), limit, true, pool)? {
+            (Received::Bytes(slice), _) => Some(slice),
+            _ => None,
+        }
+    }
+
     pub(super) fn receive_large(&mut self, socket: SocketKey, fd: i32, limit: usize) {
         self.receive(socket, fd, limit);
         self.operations[socket.index() as usize].is_large = true;

@@ -4,6 +4,7 @@ mod address;
 mod event;
 mod memory;
 mod process;
+mod receive;
 mod seccomp;
 mod send;
 mod unix;
@@ -27,8 +28,9 @@ pub(crate) use self::memory::{Mapping, trim_heap};
 pub(crate) use self::process::{
     check_descriptors, enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
 };
+pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;
-pub(crate) use self::send::{SendBuffers, SendVectors};
+pub(crate) use self::send::{SendBuffers, SendVectors, send_now};
 pub(crate) use self::unix::UnixListener;
 pub(crate) use self::workers::{Job, set_processors, submit};
 

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use super::entry::{End, Fin, Order, Parking, Role};
 use super::outgoing::Outgoing;
-use super::table::{RESET_TIME, Sockets, wake};
+use super::table::{RESET_TIME, Sockets, keep, wake};
 use super::{Address, Resume, SocketKey};
-use crate::buffer::{Chunk, Slice};
+use crate::buffer::{Chunk, LARGE_BYTES, Slice};
 use crate::driver::Pending;
 
 /// Most input that a closing socket discards before its queue is sent (rule 16), and its window.
 const DISCARD_MAX: usize = 64 * 1024;
+
+const LARGE_SEND: usize = 16 * 1024;
 
 /// How long a closing socket may take to send its queue.
 const FINISH_TIME: Duration = Duration::from_secs(60);
@@ -96,15 +98,46 @@ impl Sockets<'_> {
             End::Fin => Poll::Ready(Ok(None)),
             End::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
             End::Open => {
-                if let Some(cx) = cx {
+                let is_pending = entry.pending.has(Pending::RECEIVE);
+                if !is_pending && receiving.was_full && receiving.wants_large() {
+                    if let Some(slice) = self.receive_now(key) {
+                        return Poll::Ready(Ok(Some(slice)));
+                    }
+                    let receiving = &mut self.table.entry(key).receiving;
+                    receiving.waker = cx.map(|cx| cx.waker().clone());
+                } else if let Some(cx) = cx {
                     receiving.waker = Some(cx.waker().clone());
                 }
-                if !entry.pending.has(Pending::RECEIVE) {
+                if !is_pending {
                     self.arm_receive(key);
                 }
                 Poll::Pending
             }
         }
+    }
+
+    /// Receives without a turn, so that the bytes are sent while they are in the cache.
+    fn receive_now(&mut self, key: SocketKey) -> Option<Slice> {
+        let table = &mut *self.table;
+        let entry = table.slab.get_mut(key)?;
+        let limit = entry.receiving.window.min(LARGE_BYTES);
+        if table.at_once_left < limit || self.core.pool.is_scarce() {
+            return None;
+        }
+        let handle = entry.handle;
+        let slice = table
+            .driver
+            .receive_now(key, handle, limit, &self.core.pool);
+        let Some(slice) = slice else {
+            entry.receiving.was_full = false;
+            return None;
+        };
+        table.at_once_left -= slice.len();
+        self.core.counters.received_bytes.add(slice.len() as u64);
+        let tick = self.core.clock.tick();
+        table.activity.note(&mut entry.active_tick, tick);
+        entry.receiving.note_length(slice.len());
+        Some(slice)
     }
 
     pub(super) fn unread(&mut self, key: SocketKey, slice: Slice) {
@@ -132,15 +165,51 @@ impl Sockets<'_> {
         if entry.sending.queue.is_none() {
             entry.sending.progress = now;
         }
+        let len = chunk.len();
         let queue = &mut entry.sending.queue;
         let free = &mut table.queues;
         queue
             .get_or_insert_with(|| free.pop().unwrap_or_else(Outgoing::new))
             .push(chunk);
-        if !entry.sending.listed && !entry.pending.has(Pending::SEND) {
+        if entry.pending.has(Pending::SEND) {
+            return;
+        }
+        if len >= LARGE_SEND && matches!(entry.role, Role::Owned) {
+            self.send_now(key);
+        } else if !entry.sending.listed {
             entry.sending.listed = true;
             table.to_send.push(key);
         }
+    }
+
+    /// Sends what is queued without a turn.
+    fn send_now(&mut self, key: SocketKey) {
+        let now = self.core.clock.now();
+        let table = &mut *self.table;
+        let entry = table
+            .slab
+            .get_mut(key)
+            .expect("a handle refers to a live socket");
+        let queue = entry
+            .sending
+            .queue
+            .as_mut()
+            .expect("the caller has queued something");
+        if let Some(n) = table.driver.send_now(entry.handle, &queue.describe()) {
+            self.core.counters.sent_bytes.add(n as u64);
+            queue.sent(n, &mut table.to_drop);
+            entry.sending.progress = now;
+            if entry.order == Order::SendFirst {
+                entry.order = Order::Any;
+            }
+            if queue.bytes() == 0 {
+                if let Some(queue) = entry.sending.queue.take() {
+                    keep(&mut table.queues, queue);
+                }
+                return;
+            }
+        }
+        self.list_for_sending(key);
     }
 
     pub(super) fn queued(&mut self, key: SocketKey) -> usize {

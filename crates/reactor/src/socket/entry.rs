@@ -113,6 +113,8 @@ pub(super) struct Receiving {
     pub(super) is_bulk: bool,
     /// The last receive that was started is large.
     pub(super) is_large: bool,
+    /// The last receive filled its buffer, so that more is probably there.
+    pub(super) was_full: bool,
     pub(super) waker: Option<Waker>,
 }
 
@@ -160,6 +162,10 @@ impl More {
     }
 }
 
+/// After a receive of this many bytes the next one is large. Usual receives with the window of a stream
+/// return at most a quarter of it at a time, just under 16 KiB.
+const BULK_BYTES_MIN: usize = 8 * 1024;
+
 /// Windows from here on have large receives.
 const LARGE_WINDOW_MIN: usize = 2 * BUFFER_BYTES;
 
@@ -177,8 +183,15 @@ impl Receiving {
             starved: false,
             is_bulk: false,
             is_large: false,
+            was_full: false,
             waker: None,
         }
+    }
+
+    #[inline]
+    pub(super) fn note_length(&mut self, len: usize) {
+        self.is_bulk = len >= BULK_BYTES_MIN;
+        self.was_full = len >= BUFFER_BYTES;
     }
 
     /// Whether receives are large: the peer sends much, and the window is one for content (rule 4). They

@@ -12,14 +12,13 @@ const LARGE_SEND: usize = 16 * 1024;
 /// has to allocate memory.
 const LARGE_SENDS_BYTES: usize = 512 * 1024;
 
-/// After a receive of this many bytes the next one is large. Usual receives with the window of a stream
-/// return at most a quarter of it at a time, just under 16 KiB.
-const BULK_BYTES_MIN: usize = 8 * 1024;
+const AT_ONCE_BYTES: usize = 1024 * 1024;
 
 /// The turn of the loop.
 impl Sockets<'_> {
     /// Starts the sends of this turn.
     pub(crate) fn start_sends(&mut self) {
+        self.table.at_once_left = AT_ONCE_BYTES;
         let mut listed = std::mem::take(&mut self.table.to_send);
         for key in listed.drain(..) {
             if let Some(entry) = self.table.slab.get_mut(key) {
@@ -196,7 +195,7 @@ impl Sockets<'_> {
                 table
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
-                entry.receiving.is_bulk = slice.len() >= BULK_BYTES_MIN;
+                entry.receiving.note_length(slice.len());
                 match &mut entry.role {
                     // The usual case: the first bytes of a request.
                     Role::Parked(_) if !entry.receiving.is_readable() => {

@@ -50,6 +50,8 @@ pub(crate) struct SocketTable {
     /// Receives of some were started in this turn.
     pub(super) starved_were_resumed: bool,
     pub(super) queues: FreeQueues,
+    /// Bytes that large receives and sends may still move in this turn outside of it.
+    pub(super) at_once_left: usize,
     /// Sent chunks whose drop may run code of other crates, which may borrow the table.
     pub(crate) to_drop: Vec<Chunk>,
     pub(super) activity: Activity,
@@ -107,6 +109,7 @@ impl SocketTable {
             starved_since: None,
             starved_were_resumed: false,
             queues: Vec::new(),
+            at_once_left: 0,
             to_drop: Vec::new(),
             activity: Activity::default(),
             lingering: LingeringSockets::default(),

@@ -1,5 +1,7 @@
 //! Buffers of a send, as the kernel takes them.
 
+use std::os::fd::RawFd;
+
 use crate::buffer::Chunk;
 
 /// Most buffers of one send; the rest goes with the next.
@@ -44,4 +46,18 @@ impl SendVectors {
         self.message.msg_iovlen = self.vectors.len();
         SendBuffers::Message(&raw const self.message)
     }
+}
+
+/// Sends without waiting; `None` if the kernel takes no byte.
+pub(crate) fn send_now(fd: RawFd, buffers: &SendBuffers) -> Option<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the caller keeps the buffers for the call.
+    let n = unsafe {
+        match *buffers {
+            SendBuffers::One(bytes, len) => libc::send(fd, bytes.cast(), len, flags),
+            SendBuffers::Message(message) => libc::sendmsg(fd, message, flags),
+        }
+    };
+    // Errors are reported by a send of the turn.
+    usize::try_from(n).ok().filter(|&n| n > 0)
 }
