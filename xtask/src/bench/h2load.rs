@@ -8,7 +8,6 @@ use std::process::Command;
 
 use super::group::ClientProtocol;
 use super::load::{LoadRun, Summary};
-use super::probe::PATH;
 use super::process::LOAD_CORE;
 use super::tls_files::HOST;
 
@@ -26,7 +25,10 @@ pub(crate) fn run(load_run: &LoadRun<'_>, varied: bool, folder: &Path) -> Result
         .arg(format!("-c{}", load_run.connections))
         .arg(format!("-m{}", load_run.streams))
         .arg(format!("-D{}", load_run.length.as_secs()));
-    let target = target(load_run.protocol, load_run.address);
+    if let Some(content) = load_run.upload {
+        command.arg("-d").arg(content);
+    }
+    let target = target(load_run);
     if varied {
         command
             .arg("-i")
@@ -52,13 +54,14 @@ pub(crate) fn run(load_run: &LoadRun<'_>, varied: bool, folder: &Path) -> Result
     Ok(summary)
 }
 
-fn target(protocol: ClientProtocol, address: SocketAddr) -> String {
-    let scheme = if protocol == ClientProtocol::Tls {
+fn target(load_run: &LoadRun<'_>) -> String {
+    let LoadRun { address, path, .. } = load_run;
+    let scheme = if load_run.protocol == ClientProtocol::Tls {
         "https"
     } else {
         "http"
     };
-    format!("{scheme}://{HOST}:{}{PATH}", address.port())
+    format!("{scheme}://{HOST}:{}{path}", address.port())
 }
 
 fn varied_targets(target: &str, address: SocketAddr, folder: &Path) -> Result<PathBuf, String> {
