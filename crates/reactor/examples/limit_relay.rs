@@ -353,6 +353,7 @@ impl Relay<'_> {
         let peer = self.side(fd).peer;
         for fd in [fd, peer] {
             self.side(fd).broken = true;
+            reset_on_close(fd);
             shut_down(fd, libc::SHUT_RDWR);
         }
     }
@@ -407,6 +408,18 @@ impl Relay<'_> {
         }
         Ok(())
     }
+}
+
+/// Closing will reset the connection, so that a peer whose send waits for window notices it at once.
+fn reset_on_close(fd: RawFd) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    let length = size_of::<libc::linger>() as libc::socklen_t;
+    let value = (&raw const linger).cast();
+    // SAFETY: the option's value lives through the call; after an error the connection ends as usual.
+    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, value, length) };
 }
 
 // -------------------------------------------------------------------- counters and options

@@ -24,9 +24,10 @@ use super::tls_files::TlsFiles;
 use content::Contents;
 use groups::Row;
 use measure::Bench;
-pub(crate) use plan::BulkArguments;
 use plan::Plan;
 use report::Report;
+
+pub(crate) use plan::BulkArguments;
 
 /// Measures every size, one after the other, and prints the tables.
 pub(crate) fn run(arguments: &BulkArguments, command: &str) -> Result<Outcome, String> {

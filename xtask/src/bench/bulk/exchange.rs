@@ -13,7 +13,7 @@ use super::content::Pattern;
 use super::size::ContentSize;
 
 /// Longest time of one exchange.
-const TIMEOUT_S: &str = "60";
+const TIMEOUT_S: &str = "30";
 const READ_BYTES: usize = 256 * 1024;
 
 /// A server and the way to reach it.

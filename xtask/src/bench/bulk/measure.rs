@@ -1,12 +1,13 @@
 //! One run of one row: load, CPU, memory, and a check of the content.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::group::{LoadTool, ServerRole};
+use super::super::group::{ClientProtocol, LoadTool, ServerRole};
 use super::super::h2load;
 use super::super::load::{LoadRun, Summary};
 use super::super::measure::last_json;
@@ -235,6 +236,12 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// The authority that the clients of the row trust; other groups of the run may have no TLS.
+    fn tls_of(&self, row: Row) -> Option<&'a TlsFiles> {
+        let protocol = row.group.group.protocol;
+        self.tls.filter(|_| protocol == ClientProtocol::Tls)
+    }
+
     /// One exchange whose content is checked. Returns the bytes of the head of a download.
     fn exchange(&self, index: usize) -> Result<u64, String> {
         let running = &self.running[index];
@@ -242,7 +249,7 @@ impl<'a> Bench<'a> {
         let server = exchange::Server {
             address: running.server.address,
             group: &row.group.group,
-            tls: self.tls,
+            tls: self.tls_of(row),
         };
         let pattern = match row.group.group.role {
             ServerRole::SendContent => self.contents.built_in(),
@@ -289,7 +296,7 @@ impl<'a> Bench<'a> {
             connections: running.measured.connections,
             streams: self.streams(row),
             length,
-            tls: self.tls,
+            tls: self.tls_of(row),
         };
         thread::scope(|scope| {
             let small = row
@@ -314,7 +321,7 @@ struct Uploaded {
 }
 
 impl Uploaded {
-    fn since(before: &BackendCounters, backend: std::net::SocketAddr) -> Result<Uploaded, String> {
+    fn since(before: &BackendCounters, backend: SocketAddr) -> Result<Uploaded, String> {
         let now = backend::counters(backend)?;
         Ok(Uploaded {
             complete: now.uploads - before.uploads,
