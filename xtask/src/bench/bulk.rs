@@ -9,6 +9,7 @@ mod paced;
 mod plan;
 mod report;
 mod size;
+mod transfer;
 mod verdicts;
 
 use super::build::build;
@@ -69,7 +70,6 @@ pub(crate) fn run(arguments: &BulkArguments, command: &str) -> Result<Outcome, S
         command,
         facts,
         rounds: plan.rounds,
-        seconds: plan.run.as_secs(),
         streams: plan.streams,
         foreign_before,
         void,

@@ -1,6 +1,5 @@
 //! One run of one row: load, CPU, memory, and a check of the content.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -16,13 +15,14 @@ use super::super::plan::WARM_UP;
 use super::super::process::{SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds};
 use super::super::tls_files::TlsFiles;
 use super::super::wrk::Wrk;
-use super::backend::{self, BackendCounters};
+use super::backend;
 use super::content::Contents;
 use super::exchange;
 use super::groups::{Direction, Row};
 use super::paced::{self, SmallLatency};
 use super::plan::Plan;
 use super::size::ContentSize;
+use super::transfer::{Expected, Transfer, Uploaded};
 
 const MIB: f64 = (1 << 20) as f64;
 /// The longest time of one exchange of a load tool.
@@ -61,6 +61,8 @@ pub(crate) struct Measurement {
     pub(crate) row: Row,
     pub(crate) size: ContentSize,
     pub(crate) connections: u32,
+    /// Length of one run.
+    pub(crate) seconds: u64,
     pub(crate) runs: Vec<Run>,
     pub(crate) operations: Option<Operations>,
     /// Content of the server's whole life, by which the operations are divided.
@@ -124,8 +126,9 @@ impl<'a> Bench<'a> {
             let server = bench.start_server(row)?;
             bench.running.push(server);
         }
+        let warm_up = WARM_UP.max(Plan::length_min(size));
         for index in 0..bench.running.len() {
-            bench.run(index, 0, WARM_UP)?;
+            bench.run(index, 0, warm_up)?;
             bench.running[index].measured.runs.clear();
         }
         Ok(bench)
@@ -157,6 +160,7 @@ impl<'a> Bench<'a> {
                 row: *row,
                 size: self.size,
                 connections,
+                seconds: self.plan.length(self.size).as_secs(),
                 runs: Vec::new(),
                 operations: None,
                 content_bytes: 0,
@@ -166,7 +170,8 @@ impl<'a> Bench<'a> {
 
     /// One run of every row, in the order of the tables.
     pub(crate) fn round(&mut self, round: u32) -> Result<(), String> {
-        (0..self.running.len()).try_for_each(|index| self.run(index, round, self.plan.run))
+        let length = self.plan.length(self.size);
+        (0..self.running.len()).try_for_each(|index| self.run(index, round, length))
     }
 
     /// Stops all servers and reads the counters that they print when they end.
@@ -193,30 +198,26 @@ impl<'a> Bench<'a> {
         let uploaded = Uploaded::since(&backend_before, self.backend.address)?;
         let peak_bytes = self.running[index].server.peak_resident_bytes();
         self.exchange(index).map_err(failed)?;
-        let in_flight = u64::from(self.running[index].measured.connections * self.streams(row));
-        let size = self.size.bytes();
+        let connections = self.running[index].measured.connections;
+        let expected = Expected {
+            size: self.size,
+            in_flight: u64::from(connections * self.streams(row)),
+        };
         let head_bytes = self.running[index].head_bytes;
-        let content_bytes = match row.group.direction {
-            Direction::Download => downloaded(row, &summary, head_bytes),
-            Direction::Upload => uploaded.bytes,
-        };
-        let requests = match row.group.direction {
-            Direction::Download => summary.requests,
-            Direction::Upload => summary.requests.min(uploaded.complete),
-        };
-        check(&summary, requests, content_bytes, size, in_flight).map_err(failed)?;
+        let transfer = Transfer::of(row.group, &summary, head_bytes, &uploaded);
+        expected.check(&summary, &transfer).map_err(failed)?;
         let measured = &mut self.running[index].measured;
         // The exchanges before and after the run are part of the server's life as well.
-        measured.content_bytes += content_bytes + 2 * size;
-        let mib = content_bytes as f64 / MIB;
+        measured.content_bytes += transfer.content_bytes + 2 * self.size.bytes();
+        let mib = transfer.content_bytes as f64 / MIB;
         measured.runs.push(Run {
             round,
             cpu_us_per_mib: server * 1e6 / mib,
             mib_per_second: mib * 1e6 / summary.duration_us.max(1) as f64,
             peak_mib: peak_bytes as f64 / MIB,
             foreign_share: (busy - server - others).max(0.0) / length.as_secs_f64(),
-            requests,
-            content_bytes,
+            requests: transfer.requests,
+            content_bytes: transfer.content_bytes,
             small,
         });
         Ok(())
@@ -311,112 +312,5 @@ impl<'a> Bench<'a> {
                 small.map(|thread| thread.join().unwrap_or_else(|_| Err("panicked".into())));
             Ok((summary, small.transpose()?))
         })
-    }
-}
-
-/// The uploads that the backend has read since an earlier time.
-struct Uploaded {
-    complete: u64,
-    bytes: u64,
-}
-
-impl Uploaded {
-    fn since(before: &BackendCounters, backend: SocketAddr) -> Result<Uploaded, String> {
-        let now = backend::counters(backend)?;
-        Ok(Uploaded {
-            complete: now.uploads - before.uploads,
-            bytes: now.received_bytes - before.received_bytes,
-        })
-    }
-}
-
-/// The content that the load tool has received: wrk counts heads as well.
-fn downloaded(row: Row, summary: &Summary, head_bytes: u64) -> u64 {
-    match row.group.group.load_tool {
-        LoadTool::H2load { .. } => summary.bytes,
-        LoadTool::Wrk | LoadTool::Handshakes => {
-            summary.bytes.saturating_sub(summary.requests * head_bytes)
-        }
-    }
-}
-
-/// Fails if a request failed, or if the bytes do not match the number of complete exchanges.
-fn check(
-    summary: &Summary,
-    requests: u64,
-    content_bytes: u64,
-    size: u64,
-    in_flight: u64,
-) -> Result<(), String> {
-    if summary.errors > 0 {
-        return Err(format!(
-            "{} of {} requests failed",
-            summary.errors, summary.requests
-        ));
-    }
-    if requests == 0 {
-        return Err(
-            "no exchange was complete: use more --seconds or fewer --connections".to_owned(),
-        );
-    }
-    if requests < summary.requests {
-        return Err(format!(
-            "the backend read {requests} uploads, but {} have a response",
-            summary.requests
-        ));
-    }
-    // wrk counts the head of a response with its first bytes.
-    let (low, high) = (
-        requests * size,
-        (requests + 2 * in_flight) * (size + HEAD_BYTES_MAX),
-    );
-    if !(low..=high).contains(&content_bytes) {
-        return Err(format!(
-            "{requests} exchanges of {size} bytes transferred {content_bytes} bytes"
-        ));
-    }
-    Ok(())
-}
-
-const HEAD_BYTES_MAX: u64 = 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn summary(errors: u64) -> Summary {
-        Summary {
-            requests: 10,
-            bytes: 0,
-            duration_us: 1,
-            p50_us: None,
-            p99_us: None,
-            max_us: None,
-            errors,
-        }
-    }
-
-    #[test]
-    fn the_bytes_match_the_exchanges_and_those_in_flight() {
-        let size = 1 << 20;
-        let check = |bytes| check(&summary(0), 10, bytes, size, 4);
-        assert!(check(10 * size).is_ok());
-        assert!(check(14 * size).is_ok());
-        assert!(check(10 * size - 1).is_err(), "a response was too short");
-        assert!(check(20 * size).is_err(), "responses were too long");
-    }
-
-    #[test]
-    fn errors_and_missing_exchanges_are_reported() {
-        assert!(
-            check(&summary(1), 10, 10, 1, 1).is_err(),
-            "a failed request"
-        );
-        assert!(check(&summary(0), 9, 10, 1, 1).is_err(), "an unread upload");
-        let none = Summary {
-            requests: 0,
-            ..summary(0)
-        };
-        assert!(check(&none, 0, 10, 1, 1).is_err(), "nothing complete");
     }
 }

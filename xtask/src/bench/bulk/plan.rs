@@ -16,7 +16,7 @@ pub(crate) struct BulkArguments {
     /// Interleaved rounds; a goal needs at least 15
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Length of one run
+    /// Length of one run in seconds; at least 2 for sizes from 16m
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
     /// Connections of the load tool [default: 16, or 4 for sizes from 16m]
@@ -36,12 +36,13 @@ pub(crate) struct BulkArguments {
 const CONNECTIONS: u32 = 16;
 /// With more connections, a run of two seconds would end before the first response of a slow server.
 const CONNECTIONS_HUGE: u32 = 4;
+const LENGTH_HUGE_MIN: Duration = Duration::from_secs(2);
 
 /// The resolved plan.
 pub(crate) struct Plan {
     pub(crate) sizes: Vec<ContentSize>,
     pub(crate) rounds: u32,
-    pub(crate) run: Duration,
+    run: Duration,
     connections: Option<u32>,
     /// Requests in flight on each connection of HTTP/2.
     pub(crate) streams: u32,
@@ -62,6 +63,19 @@ impl Plan {
             rows: groups::chosen(&arguments.only)?,
             save: !quick,
         })
+    }
+
+    /// The length of one run.
+    pub(crate) fn length(&self, size: ContentSize) -> Duration {
+        self.run.max(Plan::length_min(size))
+    }
+
+    /// Every run of this size lasts at least this long, warm-up included.
+    pub(crate) fn length_min(size: ContentSize) -> Duration {
+        match size.is_huge() {
+            true => LENGTH_HUGE_MIN,
+            false => Duration::ZERO,
+        }
     }
 
     pub(crate) fn connections(&self, size: ContentSize) -> u32 {

@@ -21,7 +21,6 @@ pub(crate) struct Report<'a> {
     pub(crate) command: &'a str,
     pub(crate) facts: Facts,
     pub(crate) rounds: u32,
-    pub(crate) seconds: u64,
     /// Requests in flight on each connection of HTTP/2.
     pub(crate) streams: u32,
     /// Share of one core that other programs used before the start.
@@ -102,7 +101,7 @@ impl Report<'_> {
         };
         format!(
             "{}, {}: {} connections{streams}{small}, {} rounds of {} s",
-            group.group.title, measured.size, measured.connections, self.rounds, self.seconds
+            group.group.title, measured.size, measured.connections, self.rounds, measured.seconds
         )
     }
 

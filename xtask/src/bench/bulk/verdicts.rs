@@ -103,6 +103,7 @@ mod tests {
             row,
             size: size.parse().unwrap(),
             connections: 1,
+            seconds: 1,
             runs: runs.collect(),
             operations: None,
             content_bytes: 1,
