@@ -24,7 +24,7 @@ pub(crate) struct Contents {
 pub(crate) struct Pattern(Vec<u8>);
 
 impl Contents {
-    /// Writes the pattern of the backend; the other files are written when they are used.
+    /// Writes the pattern of the backend.
     pub(crate) fn create(folder: &Path) -> Result<Contents, String> {
         let contents = Contents {
             folder: folder.join(CONTENT_FOLDER),
@@ -41,17 +41,16 @@ impl Contents {
         self.folder.join("pattern")
     }
 
-    /// The file with the content of uploads of this size.
-    pub(crate) fn upload_file(&self, size: ContentSize) -> Result<PathBuf, String> {
-        let file = self.folder.join(format!("upload-{}", size.bytes()));
-        self.proxied.write_file(&file, size)?;
-        Ok(file)
+    /// Writes the content of uploads of this size, and the file that nginx serves for `/data?size=N`.
+    pub(crate) fn write_files(&self, size: ContentSize) -> Result<(), String> {
+        let data = self.folder.join(format!("data-{}", size.bytes()));
+        self.proxied.write_file(&self.upload_file(size), size)?;
+        self.built_in.write_file(&data, size)
     }
 
-    /// Writes the file that nginx serves for `/data?size=N`.
-    pub(crate) fn write_data_file(&self, size: ContentSize) -> Result<(), String> {
-        let file = self.folder.join(format!("data-{}", size.bytes()));
-        self.built_in.write_file(&file, size)
+    /// The file with the content of uploads of this size.
+    pub(crate) fn upload_file(&self, size: ContentSize) -> PathBuf {
+        self.folder.join(format!("upload-{}", size.bytes()))
     }
 
     pub(crate) fn proxied(&self) -> &Pattern {
@@ -101,9 +100,10 @@ impl Pattern {
     }
 
     fn write_file(&self, file: &Path, size: ContentSize) -> Result<(), String> {
-        let bytes = self.0.iter().copied().cycle();
-        let bytes: Vec<u8> = bytes.take(size.bytes() as usize).collect();
-        write(file, &bytes)
+        let bytes = size.bytes() as usize;
+        let mut content = self.0.repeat(bytes.div_ceil(self.0.len()));
+        content.truncate(bytes);
+        write(file, &content)
     }
 }
 

@@ -106,7 +106,7 @@ impl<'a> Bench<'a> {
         tls: Option<&'a TlsFiles>,
         folder: &'a Path,
     ) -> Result<Bench<'a>, String> {
-        contents.write_data_file(size)?;
+        contents.write_files(size)?;
         let with_small = plan.rows.iter().any(|row| row.group.small_requests);
         let pattern = contents.pattern_file();
         let mut bench = Bench {
@@ -261,7 +261,7 @@ impl<'a> Bench<'a> {
                 exchange::download(server, &self.download_path(), self.size, pattern)
             }
             Direction::Upload => {
-                let file = self.contents.upload_file(self.size)?;
+                let file = self.contents.upload_file(self.size);
                 exchange::upload(server, &file, self.size)?;
                 Ok(0)
             }
@@ -283,7 +283,7 @@ impl<'a> Bench<'a> {
         let (path, upload) = match row.group.direction {
             Direction::Download => (self.download_path(), None),
             Direction::Upload => {
-                let file = self.contents.upload_file(self.size)?;
+                let file = self.contents.upload_file(self.size);
                 ("/upload".to_owned(), Some(file))
             }
         };
