@@ -3,6 +3,7 @@
 //! `benchmarks/README.md` describes the method.
 
 mod build;
+mod bulk;
 mod compare;
 mod goals;
 mod group;
@@ -45,6 +46,7 @@ Examples:
   cargo xtask bench h1 --quick                    a short run: three rounds of one second
   cargo xtask bench h1 --only limit,nginx,blitz-uring
   cargo xtask bench h1 --only relay,nginx-proxy,haproxy-proxy
+  cargo xtask bench bulk --size all --only h1-down,h1-up
 
 Exit codes: 0 every goal is met, 1 a goal is missed or the measurement failed, 2 usage error,
 75 the set is void; repeat it.";
@@ -62,6 +64,8 @@ enum Scenario {
     Tls(plan::RoundsArguments),
     /// HTTP/2 to HTTP/1.1 and HTTP/2 upstreams: CPU per request, 32 connections with 32 streams
     H2Proxy(plan::RoundsArguments),
+    /// Large bodies: CPU per MiB of downloads and uploads, throughput and memory, 16 connections
+    Bulk(bulk::BulkArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
     /// Time from the start of the process to its first response
@@ -85,6 +89,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Scenario::H2(arguments) => compare::run(&scenario::H2_FIXED, arguments, &command),
         Scenario::Tls(arguments) => compare::run(&scenario::TLS, arguments, &command),
         Scenario::H2Proxy(arguments) => compare::run(&scenario::H2_PROXY, arguments, &command),
+        Scenario::Bulk(arguments) => bulk::run(arguments, &command),
         Scenario::Idle(arguments) => idle::run(arguments, &command),
         Scenario::Start(arguments) => start::run(arguments, &command),
     };

@@ -1,18 +1,24 @@
 //! The physical limit of relaying: a bare ring that forwards bytes and parses nothing.
 //!
 //! Each client has one connection to the backend. Bytes of either side are sent to the other from the
-//! buffer that they were received into. `cargo xtask bench h1` compares the proxies with it. It uses no
-//! code of the reactor, because the reactor is measured against it.
+//! buffer that they were received into. `cargo xtask bench h1` and `bulk` compare the proxies with it. It
+//! uses no code of the reactor, because the reactor is measured against it.
 //!
 //! ```text
 //! limit_relay [--listen ADDR] [--to ADDR]
 //!             [--wait N] [--min-wait-us N] [--buffers N] [--buffer-bytes N]
+//!             [--receive multishot|single] [--splice on|off]
 //! ```
+//!
+//! With `--receive single`, a socket receives again when the bytes before have been sent. With
+//! `--splice on`, pipes take the place of ring and buffers, and only the addresses apply.
 //!
 //! SIGTERM or SIGINT ends it; its last line on standard error is a JSON object of counters.
 
 #[path = "limit/shared.rs"]
 mod shared;
+#[path = "limit/splice.rs"]
+mod splice;
 
 use std::collections::VecDeque;
 use std::io;
@@ -43,7 +49,12 @@ fn run(options: &Options) -> Result<(), String> {
     let listener =
         listen(options.listen).map_err(|e| format!("cannot listen on {}: {e}", options.listen))?;
     stop_on_signals();
-    let counters = relay(options, &listener).map_err(|e| e.to_string())?;
+    let counters = if options.splice {
+        splice::relay(options.to, &listener)
+    } else {
+        relay(options, &listener)
+    };
+    let counters = counters.map_err(|e| e.to_string())?;
     // A ring is torn down after the process has ended; until then its accept would keep the port.
     shut_down(listener.as_raw_fd(), libc::SHUT_RDWR);
     eprintln!("{}", counters.json());
@@ -99,6 +110,8 @@ struct Side {
     queue: VecDeque<Piece>,
     /// A receive, or the connecting before it, is under way.
     receiving: bool,
+    /// No more bytes will arrive: FIN or an error was received.
+    ended: bool,
     /// The pair is being torn down: nothing more is sent.
     broken: bool,
 }
@@ -228,6 +241,7 @@ impl Relay<'_> {
                 self.provide(buffer);
             } else {
                 let length = completion.result() as u32;
+                self.counters.receives += 1;
                 self.forward(
                     peer,
                     Piece {
@@ -240,8 +254,13 @@ impl Relay<'_> {
         }
         match completion.result() {
             _ if more => Ok(()),
+            // `sent` receives again.
+            1.. if self.options.receive == Receive::Single && !self.side(peer).broken => Ok(()),
             1.. => self.receive(fd),
-            0 => self.end(fd),
+            0 => {
+                self.side(fd).ended = true;
+                self.end(fd)
+            }
             error if error == -libc::ENOBUFS => {
                 self.counters.no_buffers += 1;
                 self.side(fd).receiving = true;
@@ -249,6 +268,7 @@ impl Relay<'_> {
                 Ok(())
             }
             _ => {
+                self.side(fd).ended = true;
                 self.break_pair(fd);
                 Ok(())
             }
@@ -290,11 +310,13 @@ impl Relay<'_> {
             unreachable!("every completion of a send has a send");
         };
         if !self.side(fd).broken && result > 0 && (result as u32) < piece.length {
+            self.counters.sends += 1;
             piece.offset += result as u32;
             piece.length -= result as u32;
             self.side(fd).queue.push_front(piece);
             return self.send(fd, piece);
         }
+        self.counters.sends += 1;
         self.provide(piece.buffer);
         if result <= 0 {
             self.reset_pair(fd);
@@ -308,10 +330,17 @@ impl Relay<'_> {
             return self.send(fd, next);
         }
         let peer = self.side(fd).peer;
-        if self.side(peer).receiving {
-            return Ok(());
+        match self.side(peer) {
+            Side {
+                receiving: true, ..
+            } => Ok(()),
+            Side {
+                ended: false,
+                broken: false,
+                ..
+            } => self.receive(peer),
+            _ => self.end(peer),
         }
-        self.end(peer)
     }
 
     fn break_pair(&mut self, fd: RawFd) {
@@ -324,6 +353,7 @@ impl Relay<'_> {
         let peer = self.side(fd).peer;
         for fd in [fd, peer] {
             self.side(fd).broken = true;
+            reset_on_close(fd);
             shut_down(fd, libc::SHUT_RDWR);
         }
     }
@@ -350,7 +380,13 @@ impl Relay<'_> {
 
     fn receive(&mut self, fd: RawFd) -> io::Result<()> {
         self.side(fd).receiving = true;
-        let receive = opcode::RecvMulti::new(Fd(fd), BUFFER_GROUP).build();
+        let receive = match self.options.receive {
+            Receive::Multishot => opcode::RecvMulti::new(Fd(fd), BUFFER_GROUP).build(),
+            Receive::Single => opcode::Recv::new(Fd(fd), std::ptr::null_mut(), 0)
+                .buf_group(BUFFER_GROUP)
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT),
+        };
         self.push(&receive.user_data(RECEIVE | fd as u64))
     }
 
@@ -374,6 +410,18 @@ impl Relay<'_> {
     }
 }
 
+/// Closing will reset the connection, so that a peer whose send waits for window notices it at once.
+fn reset_on_close(fd: RawFd) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    let length = size_of::<libc::linger>() as libc::socklen_t;
+    let value = (&raw const linger).cast();
+    // SAFETY: the option's value lives through the call; after an error the connection ends as usual.
+    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, value, length) };
+}
+
 // -------------------------------------------------------------------- counters and options
 
 fn sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
@@ -393,6 +441,8 @@ struct Counters {
     sqes: u64,
     cqes: u64,
     turns: u64,
+    receives: u64,
+    sends: u64,
     no_buffers: u64,
 }
 
@@ -403,13 +453,21 @@ impl Counters {
             sqes,
             cqes,
             turns,
+            receives,
+            sends,
             no_buffers,
         } = self;
         format!(
             "{{\"enters\":{enters},\"sqes\":{sqes},\"cqes\":{cqes},\"turns\":{turns},\
-             \"no_buffers\":{no_buffers}}}"
+             \"receives\":{receives},\"sends\":{sends},\"no_buffers\":{no_buffers}}}"
         )
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Receive {
+    Multishot,
+    Single,
 }
 
 struct Options {
@@ -419,6 +477,8 @@ struct Options {
     min_wait_us: u32,
     buffers: u16,
     buffer_bytes: u32,
+    receive: Receive,
+    splice: bool,
 }
 
 impl Options {
@@ -430,6 +490,8 @@ impl Options {
             min_wait_us: 50,
             buffers: 1024,
             buffer_bytes: 4096,
+            receive: Receive::Multishot,
+            splice: false,
         };
         while let Some(flag) = args.next() {
             let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -440,6 +502,20 @@ impl Options {
                 "--min-wait-us" => options.min_wait_us = number(&flag, &value)?,
                 "--buffers" => options.buffers = number(&flag, &value)?,
                 "--buffer-bytes" => options.buffer_bytes = number(&flag, &value)?,
+                "--receive" => {
+                    options.receive = match value.as_str() {
+                        "multishot" => Receive::Multishot,
+                        "single" => Receive::Single,
+                        _ => return Err(format!("{flag} does not take {value}")),
+                    }
+                }
+                "--splice" => {
+                    options.splice = match value.as_str() {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(format!("{flag} does not take {value}")),
+                    }
+                }
                 _ => return Err(format!("there is no flag {flag}")),
             }
         }

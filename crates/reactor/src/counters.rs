@@ -68,8 +68,12 @@ counters! {
     accept_paused,
     /// Idle connections that were closed in favour of new ones.
     evicted,
+    /// Receives that delivered bytes.
+    receives,
     /// Bytes received.
     received_bytes,
+    /// Sends of which the kernel accepted all bytes or a part.
+    sends,
     /// Bytes that the kernel accepted for sending.
     sent_bytes,
     /// Receives that found the pool empty and were queued.

@@ -12,6 +12,8 @@ pub(crate) enum Artifact {
     LimitRelay,
     HelloWorld,
     Blitz,
+    BulkBackend,
+    PacedClient,
 }
 
 impl Artifact {
@@ -22,6 +24,8 @@ impl Artifact {
             Artifact::LimitRelay => ("blitz-reactor", "--example", "limit_relay"),
             Artifact::HelloWorld => ("blitz", "--example", "hello_world"),
             Artifact::Blitz => ("blitz-cli", "--bin", "blitz"),
+            Artifact::BulkBackend => ("blitz-reactor", "--example", "bulk_backend"),
+            Artifact::PacedClient => ("blitz-reactor", "--example", "paced_client"),
         }
     }
 }

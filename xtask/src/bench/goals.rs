@@ -123,7 +123,8 @@ fn entry_verdicts(all: &[Measurement]) -> Vec<Verdict> {
     found.into_iter().flatten().collect()
 }
 
-fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> Verdict {
+/// Compares a measured value with its goal.
+pub(crate) fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> Verdict {
     Verdict {
         system,
         what,
@@ -154,27 +155,9 @@ pub(crate) fn void_reasons(
     rounds: u32,
     foreign_before: f64,
 ) -> Vec<String> {
-    let mut reasons = Vec::new();
-    if rounds < ROUNDS_MIN {
-        reasons.push(format!("{rounds} rounds are fewer than {ROUNDS_MIN}"));
-    }
-    if foreign_before > FOREIGN_SHARE_MAX {
-        let percent = foreign_before * 100.0;
-        reasons.push(format!(
-            "other programs used {percent:.0} % of a core before the start"
-        ));
-    }
-    let foreign = Quartiles::of(
-        all.iter()
-            .flat_map(|m| &m.runs)
-            .map(|run| run.foreign_share),
-    );
-    if let Some(foreign) = foreign.filter(|foreign| foreign.median > FOREIGN_SHARE_MAX) {
-        let percent = foreign.median * 100.0;
-        reasons.push(format!(
-            "other programs used {percent:.0} % of a core during the runs"
-        ));
-    }
+    let runs = all.iter().flat_map(|m| &m.runs);
+    let foreign_shares = runs.map(|run| run.foreign_share);
+    let mut reasons = common_void_reasons(rounds, foreign_before, foreign_shares);
     for plausible in scenario
         .groups
         .iter()
@@ -188,6 +171,32 @@ pub(crate) fn void_reasons(
                 "{row}/{base} is {got:.2}, outside {low:.2} to {high:.2}"
             ));
         }
+    }
+    reasons
+}
+
+/// The reasons that do not depend on what is measured: too few rounds, and other programs.
+pub(crate) fn common_void_reasons(
+    rounds: u32,
+    foreign_before: f64,
+    foreign_shares: impl Iterator<Item = f64>,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if rounds < ROUNDS_MIN {
+        reasons.push(format!("{rounds} rounds are fewer than {ROUNDS_MIN}"));
+    }
+    if foreign_before > FOREIGN_SHARE_MAX {
+        let percent = foreign_before * 100.0;
+        reasons.push(format!(
+            "other programs used {percent:.0} % of a core before the start"
+        ));
+    }
+    let foreign = Quartiles::of(foreign_shares);
+    if let Some(foreign) = foreign.filter(|foreign| foreign.median > FOREIGN_SHARE_MAX) {
+        let percent = foreign.median * 100.0;
+        reasons.push(format!(
+            "other programs used {percent:.0} % of a core during the runs"
+        ));
     }
     reasons
 }

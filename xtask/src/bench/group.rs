@@ -21,6 +21,10 @@ pub(crate) enum ServerRole {
     ProxyToHttp1,
     /// Forwarding to an HTTP/2 backend without TLS.
     ProxyToH2c,
+    /// Content of a requested size.
+    SendContent,
+    /// Forwarding to an HTTP/1.1 backend, configured for large bodies.
+    ProxyContentToHttp1,
 }
 
 /// The program that sends the requests.

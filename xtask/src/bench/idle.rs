@@ -114,6 +114,7 @@ fn measure(system: &'static System, connections: u32, folder: &Folder) -> Result
         backend: listen,
         connections,
         requests: connections,
+        small_backend: None,
         response: None,
         tls: None,
         folder: &folder.0,

@@ -1,6 +1,7 @@
 //! The parameters of a load tool and its counts.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,12 +13,21 @@ use super::tls_files::TlsFiles;
 pub(crate) struct LoadRun<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) protocol: ClientProtocol,
+    /// The target of the requests: path and query.
+    pub(crate) path: &'a str,
+    /// The content of every request, which is then a POST.
+    pub(crate) upload: Option<&'a Path>,
+    /// The longest time of one exchange.
+    pub(crate) timeout: Duration,
     pub(crate) connections: u32,
     /// Requests in flight on each.
     pub(crate) streams: u32,
     pub(crate) length: Duration,
     pub(crate) tls: Option<&'a TlsFiles>,
 }
+
+/// The longest time of an exchange with a short response.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The counts of one run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::group::{ClientProtocol, LoadTool, ServerRole};
@@ -16,7 +17,7 @@ use super::process::{LOAD_CORE, SERVER_CORE, Server, busy_seconds, free_address,
 use super::system::{Kind, System};
 use super::tls_files::TlsFiles;
 use super::wrk::Wrk;
-use super::{h2load, handshakes, probe};
+use super::{h2load, handshakes, load, probe};
 
 /// The measurements of one run.
 #[derive(Debug, Clone, Serialize)]
@@ -100,8 +101,8 @@ impl<'a> Bench<'a> {
         for system in &plan.systems {
             let address = free_address()?;
             let backend_protocol = match system.group.role {
-                ServerRole::Respond | ServerRole::ProxyToHttp1 => ClientProtocol::Http1,
                 ServerRole::ProxyToH2c => ClientProtocol::H2c,
+                _ => ClientProtocol::Http1,
             };
             let backend = backend_addresses
                 .iter()
@@ -130,6 +131,7 @@ impl<'a> Bench<'a> {
             backend,
             connections: self.plan.connections,
             requests: self.plan.connections * self.plan.streams,
+            small_backend: None,
             response,
             tls: self.tls.as_ref(),
             folder: self.folder,
@@ -145,7 +147,7 @@ impl<'a> Bench<'a> {
     pub(crate) fn finish(self) -> Vec<Measurement> {
         let finish = |mut running: RunningSystem| {
             let output = running.server.stop();
-            running.measured.counters = counters(&output);
+            running.measured.counters = last_json(&output);
             running.measured
         };
         self.running.into_iter().map(finish).collect()
@@ -161,6 +163,9 @@ impl<'a> Bench<'a> {
         let load_run = LoadRun {
             address: running.server.address,
             protocol: group.protocol,
+            path: probe::PATH,
+            upload: None,
+            timeout: load::TIMEOUT,
             connections: self.plan.connections,
             streams: self.plan.streams,
             length,
@@ -244,6 +249,7 @@ fn capture_response(plan: &Plan, folder: &Path) -> Result<Option<std::path::Path
         backend: listen,
         connections: 1,
         requests: 1,
+        small_backend: None,
         response: None,
         tls: None,
         folder,
@@ -258,7 +264,7 @@ fn capture_response(plan: &Plan, folder: &Path) -> Result<Option<std::path::Path
 }
 
 /// The last line that is a JSON object with the counters; servers log other lines as well.
-fn counters(output: &str) -> Option<Counters> {
+pub(crate) fn last_json<T: DeserializeOwned>(output: &str) -> Option<T> {
     output
         .lines()
         .rev()
@@ -280,8 +286,8 @@ mod tests {
     #[test]
     fn counters_are_found_among_other_lines() {
         let text = "starting\n{\"enters\":3,\"sqes\":4,\"cqes\":5,\"turns\":3}\nbye\n";
-        let found = counters(text).unwrap();
+        let found: Counters = last_json(text).unwrap();
         assert_eq!((found.enters, found.sqes, found.cqes), (3, 4, 5));
-        assert!(counters("nothing here").is_none());
+        assert!(last_json::<Counters>("nothing here").is_none());
     }
 }

@@ -11,6 +11,10 @@ use std::path::Path;
 
 use super::tls_files::TlsFiles;
 
+/// The path of small requests beside large bodies.
+pub(crate) const SMALL_PATH: &str = "/small";
+/// The folder of files with content, in the folder of the run. The file for `/data?size=N` is `data-N`.
+pub(crate) const CONTENT_FOLDER: &str = "content";
 /// More than the requests of any run on one connection.
 const REQUESTS_PER_CONNECTION_MAX: u32 = 1_000_000_000;
 /// Concurrent streams of an HTTP/2 connection, for servers whose default is close to the load.
@@ -21,6 +25,8 @@ pub(crate) struct StartOptions<'a> {
     pub(crate) listen: SocketAddr,
     /// The backend of proxies.
     pub(crate) backend: SocketAddr,
+    /// The backend of `SMALL_PATH`, if it has one of its own.
+    pub(crate) small_backend: Option<SocketAddr>,
     /// Most concurrent connections of clients.
     pub(crate) connections: u32,
     /// Most requests in flight.

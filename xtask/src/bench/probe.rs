@@ -34,10 +34,28 @@ pub(crate) fn request_as(
 
 /// Head and body from curl, in the version of the flag.
 fn curl(version: &str, address: SocketAddr, tls: Option<&TlsFiles>) -> Result<Vec<u8>, String> {
+    let mut curl = curl_command(version, address, PATH, tls);
+    let output = curl
+        .args(["--include", "--max-time", "5"])
+        .output()
+        .map_err(|e| format!("curl: {e}"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// curl with one request in the version of the flag.
+pub(crate) fn curl_command(
+    version: &str,
+    address: SocketAddr,
+    path: &str,
+    tls: Option<&TlsFiles>,
+) -> Command {
     let port = address.port();
     let mut curl = Command::new("curl");
-    curl.args(["--silent", "--show-error", "--include", "--max-time", "5"])
-        .args([version, "--connect-to", &format!("{HOST}:{port}:{address}")]);
+    curl.args(["--silent", "--show-error", version])
+        .args(["--connect-to", &format!("{HOST}:{port}:{address}")]);
     if version == "--http1.0" {
         // curl would offer http/1.0, which no server knows.
         curl.arg("--no-alpn");
@@ -49,12 +67,8 @@ fn curl(version: &str, address: SocketAddr, tls: Option<&TlsFiles>) -> Result<Ve
         }
         None => "http",
     };
-    curl.arg(format!("{scheme}://{HOST}:{port}{PATH}"));
-    let output = curl.output().map_err(|e| format!("curl: {e}"))?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    curl.arg(format!("{scheme}://{HOST}:{port}{path}"));
+    curl
 }
 
 fn length_of_whole(response: &[u8]) -> Result<usize, String> {

@@ -92,9 +92,18 @@ impl Server {
 
     /// Resident memory of the whole process tree, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
+        self.memory_bytes("VmRSS:")
+    }
+
+    /// The sum of the processes' peaks of resident memory since their start, in bytes.
+    pub(crate) fn peak_resident_bytes(&self) -> u64 {
+        self.memory_bytes("VmHWM:")
+    }
+
+    fn memory_bytes(&self, field: &str) -> u64 {
         tree(self.child.id())
             .keys()
-            .map(|&pid| resident_bytes(pid))
+            .map(|&pid| memory_bytes(pid, field))
             .sum()
     }
 
@@ -222,9 +231,10 @@ fn seconds(ticks: &[&str]) -> f64 {
         / TICKS_PER_SECOND
 }
 
-fn resident_bytes(pid: u32) -> u64 {
+/// A field of `/proc/<pid>/status`.
+fn memory_bytes(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
@@ -246,6 +256,7 @@ mod tests {
     fn this_process_is_in_its_own_tree_and_has_memory() {
         let pid = std::process::id();
         assert!(tree(pid).contains_key(&pid));
-        assert!(resident_bytes(pid) > 100 * 1024);
+        let resident = memory_bytes(pid, "VmRSS:");
+        assert!(resident > 100 * 1024 && memory_bytes(pid, "VmHWM:") >= resident);
     }
 }

@@ -59,37 +59,21 @@ impl Report<'_> {
                 }
             }
         }
-        let _ = write!(text, "\n{}", self.conclusion(""));
+        let _ = write!(text, "\n{}", conclusion(&self.verdicts, &self.void, ""));
         text
     }
 
     /// The report for the file beside the raw data.
     pub(crate) fn markdown(&self) -> String {
-        let facts = &self.facts;
-        let mut text = format!(
-            "# {}: {}\n\n`cargo xtask {}`\n\n",
-            facts.date, self.scenario.title, self.command
-        );
-        let _ = writeln!(text, "- revision {}", facts.revision);
-        let _ = writeln!(
-            text,
-            "- {}, {} cores, Linux {}",
-            facts.cpu, facts.cores, facts.kernel
-        );
-        let _ = writeln!(text, "- {}", facts.versions.join("; "));
+        let mut text = heading(&self.facts, self.scenario.title, self.command);
         for group in self.scenario.groups {
             let rows = self.rows(group);
             if rows.len() > 1 {
                 let _ = writeln!(text, "\n## {}\n", self.title(group));
-                for (index, row) in rows.iter().enumerate() {
-                    let _ = writeln!(text, "| {} |", row.join(" | "));
-                    if index == 0 {
-                        let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
-                    }
-                }
+                text.push_str(&markdown_table(&rows));
             }
         }
-        let _ = write!(text, "\n{}", self.conclusion("- "));
+        let _ = write!(text, "\n{}", conclusion(&self.verdicts, &self.void, "- "));
         text
     }
 
@@ -158,46 +142,76 @@ impl Report<'_> {
         row.push(format!("{} %", median(percent)));
         row
     }
+}
 
-    /// The verdicts, then whether the set is valid.
-    fn conclusion(&self, bullet: &str) -> String {
-        let mut text = String::new();
-        for verdict in &self.verdicts {
-            let Verdict {
-                system,
-                what,
-                at_most,
-                measured,
-                met,
-            } = verdict;
-            let word = if *met { "met" } else { "MISSED" };
-            let _ = writeln!(
-                text,
-                "{bullet}{word}: {system}, {what}: {measured:.2} (at most {at_most:.2})"
-            );
+/// The first lines of a report: date, command, revision and machine.
+pub(crate) fn heading(facts: &Facts, title: &str, command: &str) -> String {
+    let Facts {
+        date,
+        revision,
+        kernel,
+        cpu,
+        cores,
+        versions,
+    } = facts;
+    let versions = versions.join("; ");
+    format!(
+        "# {date}: {title}\n\n`cargo xtask {command}`\n\n- revision {revision}\n\
+         - {cpu}, {cores} cores, Linux {kernel}\n- {versions}\n"
+    )
+}
+
+/// A table whose first row has the titles.
+pub(crate) fn markdown_table(rows: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+        if index == 0 {
+            let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
         }
-        for reason in &self.void {
-            let _ = writeln!(text, "{bullet}VOID: {reason}; repeat the set");
-        }
-        if self.void.is_empty() {
-            let _ = writeln!(
-                text,
-                "{bullet}The set is valid: every response was correct."
-            );
-        }
-        text
     }
+    text
+}
+
+/// The verdicts, then whether the set is valid.
+pub(crate) fn conclusion(verdicts: &[Verdict], void: &[String], bullet: &str) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let Verdict {
+            system,
+            what,
+            at_most,
+            measured,
+            met,
+        } = verdict;
+        let word = if *met { "met" } else { "MISSED" };
+        let _ = writeln!(
+            text,
+            "{bullet}{word}: {system}, {what}: {measured:.2} (at most {at_most:.2})"
+        );
+    }
+    for reason in void {
+        let _ = writeln!(text, "{bullet}VOID: {reason}; repeat the set");
+    }
+    if void.is_empty() {
+        let _ = writeln!(
+            text,
+            "{bullet}The set is valid: every response was correct."
+        );
+    }
+    text
 }
 
 /// Median and, in brackets, the quartiles.
-fn spread(quartiles: Option<Quartiles>) -> String {
+pub(crate) fn spread(quartiles: Option<Quartiles>) -> String {
     quartiles.map_or_else(
         || "–".to_owned(),
         |q| format!("{:.2} [{:.2} {:.2}]", q.median, q.lower, q.upper),
     )
 }
 
-fn aligned(row: &[String], rows: &[Vec<String>]) -> String {
+/// A row of a table whose columns are as wide as their widest cell.
+pub(crate) fn aligned(row: &[String], rows: &[Vec<String>]) -> String {
     let mut line = String::new();
     for (column, cell) in row.iter().enumerate() {
         let width = rows

@@ -96,6 +96,7 @@ fn start_once(system: &System, folder: &Folder) -> Result<Duration, String> {
         backend: listen,
         connections: 100,
         requests: 100,
+        small_backend: None,
         response: None,
         tls: None,
         folder: &folder.0,

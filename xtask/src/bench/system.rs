@@ -6,21 +6,35 @@ use std::process::Command;
 
 use super::build::{Artifact, artifact_path, build};
 use super::group::{ClientProtocol, Group, ServerRole};
-use super::peers::{self, StartOptions};
+use super::peers::{self, SMALL_PATH, StartOptions};
 use super::tls_files::TlsFiles;
 
 /// The program of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    LimitResponder { io: &'static str },
+    LimitResponder {
+        io: &'static str,
+    },
     LimitRelay,
-    HelloWorld { io: &'static str },
-    Blitz { io: &'static str },
+    /// The relay with large receives.
+    LimitRelayLarge,
+    /// The relay without a copy.
+    LimitRelaySplice,
+    HelloWorld {
+        io: &'static str,
+    },
+    Blitz {
+        io: &'static str,
+    },
     Nginx,
     Haproxy,
     H2o,
     Envoy,
 }
+
+/// The flags of the relay for large receives. Multishot receives took less CPU than single ones.
+const RELAY_LARGE: &[&str] = &["--buffers", "64", "--buffer-bytes", "262144"];
+const RELAY_SPLICE: &[&str] = &["--splice", "on"];
 
 /// One row of a comparison.
 #[derive(Debug)]
@@ -52,7 +66,9 @@ impl System {
     pub(crate) fn artifact(&self) -> Option<Artifact> {
         match self.kind {
             Kind::LimitResponder { .. } => Some(Artifact::LimitResponder),
-            Kind::LimitRelay => Some(Artifact::LimitRelay),
+            Kind::LimitRelay | Kind::LimitRelayLarge | Kind::LimitRelaySplice => {
+                Some(Artifact::LimitRelay)
+            }
             Kind::HelloWorld { .. } => Some(Artifact::HelloWorld),
             Kind::Blitz { .. } => Some(Artifact::Blitz),
             Kind::Nginx | Kind::Haproxy | Kind::H2o | Kind::Envoy => None,
@@ -71,8 +87,13 @@ impl System {
                     command.arg("--response").arg(response);
                 }
             }
-            Kind::LimitRelay => {
+            Kind::LimitRelay | Kind::LimitRelayLarge | Kind::LimitRelaySplice => {
                 command.args(["--listen", &listen, "--to", &options.backend.to_string()]);
+                command.args(match self.kind {
+                    Kind::LimitRelayLarge => RELAY_LARGE,
+                    Kind::LimitRelaySplice => RELAY_SPLICE,
+                    _ => &[],
+                });
             }
             Kind::HelloWorld { io } => {
                 command
@@ -120,13 +141,16 @@ fn blitz(
         }
     }
     match group.role {
-        ServerRole::Respond => {}
-        ServerRole::ProxyToHttp1 => {
+        ServerRole::Respond | ServerRole::SendContent => {}
+        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => {
             command.args(["--to", &format!("http://{}", options.backend)]);
         }
         ServerRole::ProxyToH2c => {
             command.args(["--to", &format!("h2c://{}", options.backend)]);
         }
+    }
+    if let Some(small) = options.small_backend {
+        command.args(["--to", &format!("{SMALL_PATH}=http://{small}")]);
     }
     Ok(())
 }

@@ -6,12 +6,18 @@ use std::process::Command;
 
 use super::group::ClientProtocol;
 use super::load::{LoadRun, Summary};
-use super::probe::PATH;
 use super::process::LOAD_CORE;
 use super::tls_files::HOST;
 
-/// Only `done` is defined, so wrk runs no Lua per request.
+/// `request` and `response` are not defined, so wrk runs no Lua per request. The argument is the file with
+/// the content of the requests.
 const SCRIPT: &str = r#"
+function init(arguments)
+  if arguments[1] then
+    wrk.method = "POST"
+    wrk.body = assert(io.open(arguments[1], "rb")):read("*a")
+  end
+end
 function done(summary, latency)
   local e = summary.errors
   io.write(string.format(
@@ -36,24 +42,27 @@ impl Wrk {
 
     /// Runs wrk on the load core and reads its summary.
     pub(crate) fn run(&self, load_run: &LoadRun<'_>) -> Result<Summary, String> {
-        let LoadRun { address, .. } = load_run;
+        let LoadRun { address, path, .. } = load_run;
         let url = match load_run.protocol {
-            ClientProtocol::Tls => format!("https://{HOST}:{}{PATH}", address.port()),
-            ClientProtocol::Http1 | ClientProtocol::H2c => format!("http://{address}{PATH}"),
+            ClientProtocol::Tls => format!("https://{HOST}:{}{path}", address.port()),
+            ClientProtocol::Http1 | ClientProtocol::H2c => format!("http://{address}{path}"),
         };
         let mut command = Command::new("taskset");
         if let Some(tls) = load_run.tls {
             command.env("OPENSSL_CONF", &tls.openssl_config);
         }
-        let output = command
+        command
             .args(["-c", LOAD_CORE, "wrk", "-t1", "--latency"])
             .arg(format!("-c{}", load_run.connections))
             .arg(format!("-d{}s", load_run.length.as_secs()))
+            .arg(format!("--timeout={}s", load_run.timeout.as_secs()))
             .arg("-s")
             .arg(&self.script)
-            .arg(url)
-            .output()
-            .map_err(|e| format!("wrk: {e}"))?;
+            .arg(url);
+        if let Some(content) = load_run.upload {
+            command.arg("--").arg(content);
+        }
+        let output = command.output().map_err(|e| format!("wrk: {e}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
         parse(&text).ok_or_else(|| {
             format!(

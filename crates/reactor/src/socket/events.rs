@@ -188,6 +188,7 @@ impl Sockets<'_> {
         }
         match received {
             Received::Bytes(mut slice) => {
+                self.core.counters.receives.add(1);
                 self.core.counters.received_bytes.add(slice.len() as u64);
                 if entry.order == Order::SendFirst {
                     entry.order = Order::ReceivedFirst;
@@ -295,6 +296,7 @@ impl Sockets<'_> {
             .expect("a pending send keeps its queue");
         match result {
             Ok(n) => {
+                self.core.counters.sends.add(1);
                 self.core.counters.sent_bytes.add(n as u64);
                 queue.sent(n, &mut table.to_drop);
                 sending.progress = now;

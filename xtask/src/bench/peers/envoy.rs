@@ -96,7 +96,7 @@ fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
             "http2_protocol_options",
             json!({ "max_concurrent_streams": BACKEND_STREAMS_MAX }),
         ),
-        ServerRole::Respond | ServerRole::ProxyToHttp1 => ("http_protocol_options", json!({})),
+        _ => ("http_protocol_options", json!({})),
     };
     json!({
         "name": "backend",

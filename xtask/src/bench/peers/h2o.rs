@@ -39,7 +39,8 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
             fs::write(&response, BODY).map_err(|e| format!("{}: {e}", response.display()))?;
             format!("{PATH}:\n        file.file: {}", response.display())
         }
-        ServerRole::ProxyToHttp1 => format!(
+        ServerRole::SendContent => return Err("H2O is not configured for this".to_owned()),
+        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => format!(
             "/:\n        proxy.reverse.url: http://{}/\n        proxy.timeout.keepalive: {LONG_MS}",
             options.backend
         ),

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use super::super::group::{ClientProtocol, Group, ServerRole};
-use super::{StartOptions, write};
+use super::{SMALL_PATH, StartOptions, write};
 
 const MAXCONN_MIN: u32 = 8000;
 
@@ -22,12 +22,29 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
         ServerRole::Respond => "http-request return status 200 \
              content-type \"text/plain; charset=utf-8\" string \"Hello, World!\""
             .to_owned(),
+        ServerRole::SendContent => return Err("HAProxy does not serve files".to_owned()),
         ServerRole::ProxyToHttp1 => {
             format!("default_backend backend\n\nbackend backend\n  server one {backend}")
+        }
+        ServerRole::ProxyContentToHttp1 => {
+            let small = options.small_backend.map(|small| {
+                (
+                    format!("use_backend small if {{ path {SMALL_PATH} }}\n  "),
+                    format!("\n\nbackend small\n  server one {small}"),
+                )
+            });
+            let (rule, small) = small.unwrap_or_default();
+            format!(
+                "{rule}default_backend backend\n\nbackend backend\n  server one {backend}{small}"
+            )
         }
         ServerRole::ProxyToH2c => {
             format!("default_backend backend\n\nbackend backend\n  server one {backend} proto h2")
         }
+    };
+    let splice = match group.role {
+        ServerRole::ProxyContentToHttp1 => "option splice-auto",
+        _ => "",
     };
     let bind = bind(group.protocol, options)?;
     // HAProxy closes idle server connections once a fifth of its descriptors is in use, so with a small
@@ -44,6 +61,7 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
 
 defaults
   mode http
+  {splice}
   http-reuse always
   timeout connect 5s
   timeout client 1h

@@ -1,10 +1,13 @@
 //! nginx.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::process::Command;
 
 use super::super::group::{ClientProtocol, Group, ServerRole};
-use super::{REQUESTS_PER_CONNECTION_MAX, STREAMS_MAX, StartOptions, write};
+use super::{
+    CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, write,
+};
 
 /// nginx, with its files in the folder of this run.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
@@ -16,6 +19,7 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
     } = options;
     let (upstream, location) = location(group.role, options)?;
     let listener = listener(group.protocol, options)?;
+    let small = small_location(options);
     // Each request of a proxy may need a backend connection.
     let worker_connections = connections + requests + 200;
     let config = format!(
@@ -34,7 +38,7 @@ http {{
   client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
   uwsgi_temp_path uwsgi; scgi_temp_path scgi;
   {upstream}
-  server {{ {listener} location / {{ {location} }} }}
+  server {{ {listener} location / {{ {location} }} {small} }}
 }}
 "
     );
@@ -53,21 +57,53 @@ http {{
 
 /// The upstream block, and the directives of the location.
 fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, String), String> {
-    let StartOptions {
-        backend, requests, ..
-    } = options;
+    let backend = options.backend;
     match role {
         ServerRole::Respond => Ok((String::new(), r#"return 200 "Hello, World!";"#.to_owned())),
+        ServerRole::SendContent => {
+            let folder = options.folder.join(CONTENT_FOLDER);
+            let content = format!(
+                "root {}; try_files $uri-$arg_size =404; open_file_cache max=100 inactive=1h; \
+                 sendfile off;",
+                folder.display()
+            );
+            Ok((String::new(), content))
+        }
         ServerRole::ProxyToHttp1 => Ok((
-            format!(
-                "upstream backend {{ server {backend}; keepalive {requests}; \
-                 keepalive_requests {REQUESTS_PER_CONNECTION_MAX}; keepalive_timeout 1h; }}"
-            ),
-            "proxy_pass http://backend; proxy_http_version 1.1; \
-             proxy_set_header Connection \"\";"
-                .to_owned(),
+            upstream("backend", backend, options),
+            format!("proxy_pass http://backend; {PROXY}"),
         )),
+        ServerRole::ProxyContentToHttp1 => {
+            let mut upstreams = upstream("backend", backend, options);
+            if let Some(small) = options.small_backend {
+                upstreams += &upstream("small", small, options);
+            }
+            let location = format!("proxy_pass http://backend; {PROXY} {PROXY_CONTENT}");
+            Ok((upstreams, location))
+        }
         ServerRole::ProxyToH2c => Err("nginx does not support HTTP/2 to upstreams".to_owned()),
+    }
+}
+
+/// The directives of every proxy.
+const PROXY: &str = "proxy_http_version 1.1; proxy_set_header Connection \"\";";
+/// Large bodies: no temporary files, and uploads are forwarded as they arrive.
+const PROXY_CONTENT: &str = "\
+    proxy_buffers 16 16k; proxy_buffer_size 16k; proxy_busy_buffers_size 128k; \
+    proxy_max_temp_file_size 0; proxy_request_buffering off; client_max_body_size 0;";
+
+fn upstream(name: &str, backend: SocketAddr, options: &StartOptions<'_>) -> String {
+    let requests = options.requests;
+    format!(
+        "upstream {name} {{ server {backend}; keepalive {requests}; \
+         keepalive_requests {REQUESTS_PER_CONNECTION_MAX}; keepalive_timeout 1h; }}"
+    )
+}
+
+fn small_location(options: &StartOptions<'_>) -> String {
+    match options.small_backend {
+        Some(_) => format!("location {SMALL_PATH} {{ proxy_pass http://small; {PROXY} }}"),
+        None => String::new(),
     }
 }
 
