@@ -63,7 +63,7 @@ pub use executor::{
 };
 pub use per_core::{
     Config, Cores, Pinning, block_on, charge, core_index, counters, discharge, fair_share,
-    sockets_limit, sockets_open, start,
+    is_memory_scarce, sockets_limit, sockets_open, start,
 };
 pub use signal::{Signal, Signals};
 pub use socket::{Address, Cause, Lingering, Listener, Parked, Resume, Socket};

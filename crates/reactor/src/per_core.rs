@@ -299,6 +299,11 @@ pub fn fair_share() -> usize {
     core::with(|core| core.pool.fair_share())
 }
 
+/// Whether less than half of the core's receive memory is available.
+pub fn is_memory_scarce() -> bool {
+    core::with(|core| core.pool.is_scarce())
+}
+
 /// Counts bytes against the calling core's memory limit, as if they had been received.
 pub fn charge(bytes: usize) {
     core::with(|core| core.pool.charge(bytes));

@@ -54,15 +54,21 @@ struct Probe {
 impl Flow {
     pub(crate) fn new(limits: &Limits, counts_held: bool) -> Flow {
         let size = |bytes: usize| bytes.clamp(1, WINDOW_MAX as usize) as u32;
-        let stream_size = size(limits.stream_buffer_bytes_max);
+        let stream_base = size(limits.stream_buffer_bytes_max);
+        let connection_size = size(limits.connection_buffer_bytes_max).max(WINDOW_DEFAULT);
+        // Where held bytes close the window of the connection, that is the bound of a stream as well.
+        let stream_size = match counts_held {
+            true => connection_size.min(size(limits.stream_window_bytes_max)),
+            false => stream_base,
+        };
         Flow {
             receive_window: WINDOW_DEFAULT as i32,
             held: 0,
             counts_held,
             send_window: WINDOW_DEFAULT as i32,
-            size: size(limits.connection_buffer_bytes_max).max(WINDOW_DEFAULT),
+            size: connection_size,
             size_max: size(limits.connection_window_bytes_max),
-            stream_base: stream_size,
+            stream_base,
             stream_size,
             stream_size_max: size(limits.stream_window_bytes_max),
             grown: 0,

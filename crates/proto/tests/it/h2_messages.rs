@@ -273,7 +273,7 @@ fn content_of_a_wrong_length_is_a_stream_error() {
             => "1 POST / @a [] =? | 1 reset pseudo-header-unknown => RST_STREAM 1 PROTOCOL_ERROR";
         "6.9 a window full":
             [headers(EH, 1, POST), frame(DATA, 0, 1, vec![b'x'; 16384]), frame(DATA, 0, 1, vec![b'x'; 16384]), frame(DATA, 0, 1, vec![b'x'; 16384]), frame(DATA, 0, 1, vec![b'x'; 16384])]
-            => "1 POST / @a [] =? | 65536 bytes => PING 0 \"window??\"";
+            => "1 POST / @a [] =? | 65536 bytes";
     };
     check(rows, server);
 }
@@ -285,8 +285,7 @@ fn content_beyond_a_window_is_an_error() {
     let one = [full(1), frame(DATA, 0, 1, "x")].concat();
     assert_eq!(
         server(&one),
-        "1 POST / @a [] =? | 65536 bytes | 1 reset flow-control \
-         => PING 0 \"window??\", RST_STREAM 1 FLOW_CONTROL_ERROR"
+        "1 POST / @a [] =? | 65536 bytes | 1 reset flow-control => RST_STREAM 1 FLOW_CONTROL_ERROR"
     );
     let next = [headers(EH, 9, POST), frame(DATA, 0, 9, "x")].concat();
     let all = [full(1), full(3), full(5), full(7), next];

@@ -16,7 +16,7 @@ use crate::driver::Pending;
 /// Most input that a closing socket discards before its queue is sent (rule 16), and its window.
 const DISCARD_MAX: usize = 64 * 1024;
 
-const LARGE_SEND: usize = 16 * 1024;
+const LARGE_SEND: usize = 48 * 1024;
 
 /// How long a closing socket may take to send its queue.
 const FINISH_TIME: Duration = Duration::from_secs(60);
@@ -133,6 +133,7 @@ impl Sockets<'_> {
             return None;
         };
         table.at_once_left -= slice.len();
+        self.core.counters.receives.add(1);
         self.core.counters.received_bytes.add(slice.len() as u64);
         let tick = self.core.clock.tick();
         table.activity.note(&mut entry.active_tick, tick);
@@ -165,16 +166,15 @@ impl Sockets<'_> {
         if entry.sending.queue.is_none() {
             entry.sending.progress = now;
         }
-        let len = chunk.len();
         let queue = &mut entry.sending.queue;
         let free = &mut table.queues;
-        queue
-            .get_or_insert_with(|| free.pop().unwrap_or_else(Outgoing::new))
-            .push(chunk);
+        let queue = queue.get_or_insert_with(|| free.pop().unwrap_or_else(Outgoing::new));
+        queue.push(chunk);
+        let queued = queue.bytes();
         if entry.pending.has(Pending::SEND) {
             return;
         }
-        if len >= LARGE_SEND && matches!(entry.role, Role::Owned) {
+        if queued >= LARGE_SEND && matches!(entry.role, Role::Owned) {
             self.send_now(key);
         } else if !entry.sending.listed {
             entry.sending.listed = true;
@@ -196,6 +196,7 @@ impl Sockets<'_> {
             .as_mut()
             .expect("the caller has queued something");
         if let Some(n) = table.driver.send_now(entry.handle, &queue.describe()) {
+            self.core.counters.sends.add(1);
             self.core.counters.sent_bytes.add(n as u64);
             queue.sent(n, &mut table.to_drop);
             entry.sending.progress = now;

@@ -254,6 +254,18 @@ impl<R: Role> Driver<R> {
         }
     }
 
+    /// Bytes that may be queued when another piece is (rule 4). Pieces of HTTP/2 and records of TLS then
+    /// leave together. While less than half of the core's memory is available it is a quarter of a
+    /// stream's share, and another with the piece that follows; the other half is for what was received
+    /// and is not yet taken. Less while many hold much.
+    fn room(&self) -> usize {
+        let bytes_max = self.role.limits().stream_buffer_bytes_max;
+        match blitz_reactor::is_memory_scarce() {
+            false => bytes_max / 4 * 3,
+            true => (bytes_max / 4).min(blitz_reactor::fair_share()),
+        }
+    }
+
     /// Bytes that wait for the peer to take them.
     pub(super) fn queued(&self) -> usize {
         let pending = self.pending.as_ref().map_or(0, |buffer| buffer.len());
@@ -370,10 +382,7 @@ impl<R: Role> Framing for Driver<R> {
     }
 
     fn poll_room(&mut self, _: u64, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        // A quarter here and another with the piece that follows; the other half of a stream's
-        // share is for what was received and is not yet taken (rule 4). Less while many hold much.
-        let below = self.role.limits().stream_buffer_bytes_max / 4;
-        let below = below.min(blitz_reactor::fair_share());
+        let below = self.room();
         if self.queued() > below {
             self.flush();
         }
