@@ -94,6 +94,11 @@ impl Transport {
         }
     }
 
+    /// Sends the queue at once if it is large.
+    pub(crate) fn send_large(&mut self) {
+        self.socket().send_large();
+    }
+
     /// As [`Transport::send`], for rare cases: not inlined.
     #[inline(never)]
     pub(crate) fn send_rarely(&mut self, chunk: impl Into<Chunk>) {

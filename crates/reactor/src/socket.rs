@@ -90,6 +90,12 @@ impl Socket {
         core::with(|core| core.sockets().local(self.key))
     }
 
+    /// Sends the queue at once if it is large, instead of at the end of the turn: the bytes are still in
+    /// the cache, and there may be as many for each connection of the turn.
+    pub fn send_large(&self) {
+        core::with(|core| core.sockets().send_now(self.key));
+    }
+
     /// Sets the receive window: most bytes that may be received and unread (rule 1). It is 16 KiB at
     /// first; 0 stops receiving. Reading bytes opens the window by their number. A smaller window does not
     /// affect the receive that is pending.

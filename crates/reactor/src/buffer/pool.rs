@@ -22,6 +22,9 @@ const BUFFERS_MAX: u16 = 3_900;
 /// it. A second segment would wait for the timer of the congestion control if that paces (BBR).
 pub(crate) const LARGE_BYTES: usize = 60 * 1024;
 
+/// A large buffer counts as so many usual ones.
+const LARGE_COUNT: usize = LARGE_BYTES.div_ceil(BUFFER_BYTES);
+
 /// The distance between two large buffers, as for [`STRIDE`].
 const LARGE_STRIDE: usize = LARGE_BYTES + 64;
 
@@ -55,9 +58,8 @@ pub(crate) struct Pool {
     views: Box<[Cell<u32>]>,
     free: RefCell<Vec<u16>>,
     free_large: RefCell<Vec<u16>>,
-    /// The number of buffers with views, without large ones.
+    /// The number of buffers with views; a large one counts as [`LARGE_COUNT`].
     held: Cell<usize>,
-    large_held: Cell<usize>,
     /// Bytes outside the pool that count against its limit.
     copied: Cell<usize>,
 }
@@ -73,7 +75,6 @@ impl Pool {
             free: RefCell::new((0..BUFFERS_MAX).rev().collect()),
             free_large: RefCell::new((BUFFERS_MAX..numbers).rev().collect()),
             held: Cell::new(0),
-            large_held: Cell::new(0),
             copied: Cell::new(0),
         })
     }
@@ -86,8 +87,7 @@ impl Pool {
     /// Bytes that can be received before the core reaches its limit.
     pub(crate) fn available(&self) -> usize {
         let buffers = usize::from(BUFFERS_MAX) - self.held.get();
-        let other = self.copied.get() + self.large_held.get() * LARGE_BYTES;
-        (buffers * BUFFER_BYTES).saturating_sub(other)
+        (buffers * BUFFER_BYTES).saturating_sub(self.copied.get())
     }
 
     /// Whether less than half is available. Small slices are then copied out of their buffers (rule 3).
@@ -139,6 +139,7 @@ impl Pool {
         self.free_list(id).borrow_mut().push(id);
     }
 
+    #[inline]
     fn free_list(&self, id: u16) -> &RefCell<Vec<u16>> {
         match Pool::is_large(id) {
             true => &self.free_large,
@@ -168,10 +169,10 @@ impl Pool {
         self.available().saturating_sub(RESERVE_BYTES) / SHARES
     }
 
-    /// The number of buffers with views; a large one counts for as many as have its size.
+    /// The number of buffers with views; a large one counts as four.
     #[inline]
     pub(crate) fn held(&self) -> usize {
-        self.held.get() + self.large_held.get() * LARGE_BYTES.div_ceil(BUFFER_BYTES)
+        self.held.get()
     }
 
     /// Gives the memory of all buffers without views back to the operating system. The driver must not
@@ -187,18 +188,23 @@ impl Pool {
     }
 
     /// The address of a buffer. Valid for its [`Pool::capacity`] as long as the pool lives.
+    #[inline]
     pub(crate) fn address(&self, id: u16) -> NonNull<u8> {
-        if !Pool::is_large(id) {
-            // SAFETY: the offset is inside the mapping, which has BUFFERS_MAX strides.
-            return unsafe { self.memory.start().add(usize::from(id) * STRIDE) };
+        if Pool::is_large(id) {
+            return self.address_of_large(id);
         }
+        // SAFETY: the offset is inside the mapping, which has BUFFERS_MAX strides.
+        unsafe { self.memory.start().add(usize::from(id) * STRIDE) }
+    }
+
+    #[cold]
+    fn address_of_large(&self, id: u16) -> NonNull<u8> {
         let index = id - BUFFERS_MAX;
         assert!(index < LARGE_MAX, "the pool has no buffer {id}");
         // SAFETY: the offset is inside the mapping, which has LARGE_MAX strides.
         unsafe {
-            self.large_memory
-                .start()
-                .add(usize::from(index) * LARGE_STRIDE)
+            let start = self.large_memory.start();
+            start.add(usize::from(index) * LARGE_STRIDE)
         }
     }
 
@@ -208,31 +214,42 @@ impl Pool {
     }
 
     /// Adds a view of a buffer.
+    #[inline]
     pub(super) fn retain(&self, id: u16) {
         let views = &self.views[usize::from(id)];
         if views.get() == 0 {
-            let held = self.held_of(id);
-            held.set(held.get() + 1);
+            self.held.set(self.held.get() + Pool::count_of(id));
         }
         views.set(views.get() + 1);
     }
 
     /// Removes a view of a buffer; removing the last one frees the buffer.
+    #[inline]
     pub(super) fn release(&self, id: u16) {
         let views = &self.views[usize::from(id)];
         let left = views.get() - 1;
         views.set(left);
         if left == 0 {
-            let held = self.held_of(id);
-            held.set(held.get() - 1);
-            self.free_list(id).borrow_mut().push(id);
+            if Pool::is_large(id) {
+                return self.free_large_buffer(id);
+            }
+            self.held.set(self.held.get() - 1);
+            self.free.borrow_mut().push(id);
         }
     }
 
-    fn held_of(&self, id: u16) -> &Cell<usize> {
+    #[cold]
+    fn free_large_buffer(&self, id: u16) {
+        self.held.set(self.held.get() - LARGE_COUNT);
+        self.free_large.borrow_mut().push(id);
+    }
+
+    /// The number of usual buffers that a buffer counts as.
+    #[inline]
+    fn count_of(id: u16) -> usize {
         match Pool::is_large(id) {
-            true => &self.large_held,
-            false => &self.held,
+            true => LARGE_COUNT,
+            false => 1,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use super::Buffer;
-use super::pool::{BUFFER_BYTES, Pool};
+use super::pool::{BUFFER_BYTES, LARGE_BYTES, Pool};
 use crate::core;
 
 /// Received bytes: a range of one buffer of the core's pool.
@@ -94,10 +94,21 @@ impl Slice {
     /// The first `len` bytes of a lent buffer that the kernel has filled.
     #[inline]
     pub(crate) fn adopt(pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
-        assert!(
-            len <= Pool::capacity(id),
-            "a receive cannot exceed its buffer"
-        );
+        if Pool::is_large(id) {
+            return Slice::adopt_large(pool, id, len);
+        }
+        assert!(len <= BUFFER_BYTES, "a receive cannot exceed its buffer");
+        pool.retain(id);
+        Slice {
+            bytes: pool.address(id),
+            len: len as u16,
+            memory: Memory::Pooled(Rc::clone(pool), id),
+        }
+    }
+
+    #[cold]
+    fn adopt_large(pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
+        assert!(len <= LARGE_BYTES, "a receive cannot exceed its buffer");
         pool.retain(id);
         Slice {
             bytes: pool.address(id),

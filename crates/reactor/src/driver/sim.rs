@@ -354,6 +354,7 @@ impl Sim {
     }
 
     /// Receives once; also returns the bytes that may still be received. `None` if there was nothing.
+    #[inline(always)]
     fn try_receive(
         &mut self,
         number: usize,

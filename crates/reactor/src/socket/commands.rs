@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::entry::{End, Fin, Order, Parking, Role};
+use super::entry::{End, Fin, LARGE_AFTER, Order, Parking, Role};
 use super::outgoing::Outgoing;
 use super::table::{RESET_TIME, Sockets, keep, wake};
 use super::{Address, Resume, SocketKey};
@@ -74,7 +74,9 @@ impl Sockets<'_> {
     pub(super) fn set_window(&mut self, key: SocketKey, bytes: usize) {
         let receiving = &mut self.table.entry(key).receiving;
         // A wider window expects much; the next receives show whether it comes.
-        receiving.is_bulk |= bytes > receiving.window;
+        if bytes > receiving.window {
+            receiving.last = receiving.last.max(LARGE_AFTER);
+        }
         receiving.window = bytes;
         self.arm_receive(key);
     }
@@ -89,7 +91,7 @@ impl Sockets<'_> {
         if let Some(slice) = receiving.pop() {
             entry.awaits_request = false;
             // A large receive is started when its owner waits, and has set the window for it.
-            if !receiving.wants_large() && !entry.pending.has(Pending::RECEIVE) {
+            if !entry.pending.has(Pending::RECEIVE) && !receiving.wants_large() {
                 self.arm_receive(key);
             }
             return Poll::Ready(Ok(Some(slice)));
@@ -99,7 +101,7 @@ impl Sockets<'_> {
             End::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
             End::Open => {
                 let is_pending = entry.pending.has(Pending::RECEIVE);
-                if !is_pending && receiving.was_full && receiving.wants_large() {
+                if !is_pending && receiving.is_more_likely() && receiving.wants_large() {
                     if let Some(slice) = self.receive_now(key) {
                         return Poll::Ready(Ok(Some(slice)));
                     }
@@ -129,7 +131,7 @@ impl Sockets<'_> {
             .driver
             .receive_now(key, handle, limit, &self.core.pool);
         let Some(slice) = slice else {
-            entry.receiving.was_full = false;
+            entry.receiving.last = LARGE_AFTER;
             return None;
         };
         table.at_once_left -= slice.len();
@@ -137,7 +139,7 @@ impl Sockets<'_> {
         self.core.counters.received_bytes.add(slice.len() as u64);
         let tick = self.core.clock.tick();
         table.activity.note(&mut entry.active_tick, tick);
-        entry.receiving.note_length(slice.len());
+        entry.receiving.last = slice.len();
         Some(slice)
     }
 
@@ -168,33 +170,28 @@ impl Sockets<'_> {
         }
         let queue = &mut entry.sending.queue;
         let free = &mut table.queues;
-        let queue = queue.get_or_insert_with(|| free.pop().unwrap_or_else(Outgoing::new));
-        queue.push(chunk);
-        let queued = queue.bytes();
-        if entry.pending.has(Pending::SEND) {
-            return;
-        }
-        if queued >= LARGE_SEND && matches!(entry.role, Role::Owned) {
-            self.send_now(key);
-        } else if !entry.sending.listed {
+        queue
+            .get_or_insert_with(|| free.pop().unwrap_or_else(Outgoing::new))
+            .push(chunk);
+        if !entry.sending.listed && !entry.pending.has(Pending::SEND) {
             entry.sending.listed = true;
             table.to_send.push(key);
         }
     }
 
-    /// Sends what is queued without a turn.
-    fn send_now(&mut self, key: SocketKey) {
+    pub(super) fn send_now(&mut self, key: SocketKey) {
         let now = self.core.clock.now();
         let table = &mut *self.table;
         let entry = table
             .slab
             .get_mut(key)
             .expect("a handle refers to a live socket");
-        let queue = entry
-            .sending
-            .queue
-            .as_mut()
-            .expect("the caller has queued something");
+        let Some(queue) = &mut entry.sending.queue else {
+            return;
+        };
+        if queue.bytes() < LARGE_SEND || entry.pending.has(Pending::SEND) {
+            return;
+        }
         if let Some(n) = table.driver.send_now(entry.handle, &queue.describe()) {
             self.core.counters.sends.add(1);
             self.core.counters.sent_bytes.add(n as u64);
@@ -203,14 +200,12 @@ impl Sockets<'_> {
             if entry.order == Order::SendFirst {
                 entry.order = Order::Any;
             }
-            if queue.bytes() == 0 {
-                if let Some(queue) = entry.sending.queue.take() {
-                    keep(&mut table.queues, queue);
-                }
-                return;
+            if queue.bytes() == 0
+                && let Some(queue) = entry.sending.queue.take()
+            {
+                keep(&mut table.queues, queue);
             }
         }
-        self.list_for_sending(key);
     }
 
     pub(super) fn queued(&mut self, key: SocketKey) -> usize {

@@ -109,12 +109,10 @@ pub(super) struct Receiving {
     pub(super) end: End,
     /// In the queue for buffers (rule 2).
     pub(super) starved: bool,
-    /// The last receive returned so much that the next one is to be large.
-    pub(super) is_bulk: bool,
+    /// The number of bytes that the last receive returned, from which the size of the next one follows.
+    pub(super) last: usize,
     /// The last receive that was started is large.
     pub(super) is_large: bool,
-    /// The last receive filled its buffer, so that more is probably there.
-    pub(super) was_full: bool,
     pub(super) waker: Option<Waker>,
 }
 
@@ -164,7 +162,7 @@ impl More {
 
 /// After a receive of this many bytes the next one is large. Usual receives with the window of a stream
 /// return at most a quarter of it at a time, just under 16 KiB.
-const BULK_BYTES_MIN: usize = 8 * 1024;
+pub(super) const LARGE_AFTER: usize = 8 * 1024;
 
 /// Windows from here on have large receives.
 const LARGE_WINDOW_MIN: usize = 2 * BUFFER_BYTES;
@@ -181,24 +179,22 @@ impl Receiving {
             more: None,
             end: End::Open,
             starved: false,
-            is_bulk: false,
+            last: 0,
             is_large: false,
-            was_full: false,
             waker: None,
         }
-    }
-
-    #[inline]
-    pub(super) fn note_length(&mut self, len: usize) {
-        self.is_bulk = len >= BULK_BYTES_MIN;
-        self.was_full = len >= BUFFER_BYTES;
     }
 
     /// Whether receives are large: the peer sends much, and the window is one for content (rule 4). They
     /// are started when the owner has taken all bytes and waits for more.
     #[inline]
     pub(super) fn wants_large(&self) -> bool {
-        self.is_bulk && self.window >= LARGE_WINDOW_MIN
+        self.last >= LARGE_AFTER && self.window >= LARGE_WINDOW_MIN
+    }
+
+    /// Whether more has probably arrived: the last receive filled at least a usual buffer.
+    pub(super) fn is_more_likely(&self) -> bool {
+        self.last >= BUFFER_BYTES
     }
 
     pub(super) fn push(&mut self, mut slice: Slice) {
@@ -239,11 +235,8 @@ impl Receiving {
     /// that a slow reader causes few and large receives instead of many small ones.
     pub(super) fn room(&self, fair_share: usize) -> usize {
         let window = self.window.min(fair_share.max(RATION_BYTES));
-        let unread_max = match self.wants_large() {
-            true => 0,
-            false => window / 2,
-        };
-        if self.end == End::Open && !self.starved && self.unread <= unread_max {
+        let has_room = self.unread == 0 || (self.unread * 2 <= window && !self.wants_large());
+        if self.end == End::Open && !self.starved && has_room {
             window - self.unread
         } else {
             0

@@ -196,7 +196,7 @@ impl Sockets<'_> {
                 table
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
-                entry.receiving.note_length(slice.len());
+                entry.receiving.last = slice.len();
                 match &mut entry.role {
                     // The usual case: the first bytes of a request.
                     Role::Parked(_) if !entry.receiving.is_readable() => {
@@ -222,7 +222,7 @@ impl Sockets<'_> {
             Received::End if entry.receiving.end == End::Open => entry.receiving.end = End::Fin,
             Received::End => {}
             // The next receive is not large.
-            Received::NoBuffers if entry.receiving.is_large => entry.receiving.is_bulk = false,
+            Received::NoBuffers if entry.receiving.is_large => entry.receiving.last = 0,
             Received::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;

@@ -289,6 +289,9 @@ impl<R: Role> Driver<R> {
         } else {
             self.flush();
             self.queue(chunk);
+            if let Some(socket) = &mut self.socket {
+                socket.send_large();
+            }
         }
     }
 
