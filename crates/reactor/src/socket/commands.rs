@@ -16,6 +16,7 @@ use crate::driver::Pending;
 /// Most input that a closing socket discards before its queue is sent (rule 16), and its window.
 const DISCARD_MAX: usize = 64 * 1024;
 
+/// Queues of at least this many bytes may be sent outside of the turn.
 const LARGE_SEND: usize = 48 * 1024;
 
 /// How long a closing socket may take to send its queue.
@@ -118,7 +119,8 @@ impl Sockets<'_> {
         }
     }
 
-    /// Receives without a turn, so that the bytes are sent while they are in the cache.
+    /// Receives outside of the turn, where more has probably arrived: the bytes can then be sent while
+    /// they are in the cache. `None` if nothing has arrived, or too much was received in this turn.
     fn receive_now(&mut self, key: SocketKey) -> Option<Slice> {
         let table = &mut *self.table;
         let entry = table.slab.get_mut(key)?;
@@ -139,6 +141,9 @@ impl Sockets<'_> {
         self.core.counters.received_bytes.add(slice.len() as u64);
         let tick = self.core.clock.tick();
         table.activity.note(&mut entry.active_tick, tick);
+        if entry.order == Order::SendFirst {
+            entry.order = Order::ReceivedFirst;
+        }
         entry.receiving.last = slice.len();
         Some(slice)
     }

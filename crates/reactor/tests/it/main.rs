@@ -7,6 +7,7 @@ mod cores;
 mod deadlines;
 mod eviction;
 mod fairness;
+mod large_receives;
 mod lingering;
 mod parking;
 mod seccomp;
