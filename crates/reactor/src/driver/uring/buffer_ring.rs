@@ -53,9 +53,10 @@ impl BufferRing {
         Ok(buffers)
     }
 
-    /// Registers a ring for large buffers.
+    /// Registers a ring for large buffers, or a smaller one.
     pub(super) fn register_large(ring: &IoUring) -> io::Result<BufferRing> {
-        let ring = ProvidedRing::register(ring, LARGE_ENTRIES, LARGE_GROUP)?;
+        let ring = ProvidedRing::register(ring, LARGE_ENTRIES, LARGE_GROUP)
+            .or_else(|_| ProvidedRing::register(ring, 64, LARGE_GROUP))?;
         let posted = LARGE_POSTED_AT_FIRST;
         Ok(BufferRing::new(ring, LARGE_GROUP, posted, Pool::lend_large))
     }
