@@ -90,6 +90,29 @@ fn without_grace_a_half_close_cancels_at_once() {
     });
 }
 
+/// Content that waits for its reader closes the window, which is open again when it was read.
+#[test]
+fn the_end_of_a_client_whose_content_was_read_late_is_noticed() {
+    on_each_driver(|io| {
+        let none = Some(Duration::ZERO);
+        let server = Server::with(io, move || limits(|it| it.half_close_grace = none));
+        for kib in [16, 50, 60, 100, 300] {
+            let cancelled = server.counters().cancelled;
+            let length = kib << 10;
+            let mut client = server.connect();
+            client
+                .send(format!(
+                    "POST /slowly-read HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+                ))
+                .send(vec![b'x'; length]);
+            std::thread::sleep(Duration::from_millis(500));
+            assert_eq!(server.counters().cancelled, cancelled);
+            client.fin();
+            server.until("cancelled", |counters| counters.cancelled == cancelled + 1);
+        }
+    });
+}
+
 /// The responses are queued, but not completely sent, when the server sees the end.
 #[test]
 fn bytes_after_the_last_request_do_not_truncate_its_response() {

@@ -179,6 +179,12 @@ async fn answer(mut exchange: Exchange) {
         }
         "/stream" => stream(exchange).await,
         "/never" => never(exchange).await,
+        "/slowly-read" => {
+            while let Ok(Some(_)) = exchange.body.next().await {
+                blitz_http::sleep(Duration::from_millis(20)).await;
+            }
+            never(exchange).await;
+        }
         "/slow" => {
             blitz_http::sleep(Duration::from_millis(100)).await;
             say(exchange, "slow");

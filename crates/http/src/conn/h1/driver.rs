@@ -182,6 +182,11 @@ impl<R: Role> Driver<R> {
         }
     }
 
+    /// As [`Driver::restore_window`], but leaves a window for content as it is.
+    pub(super) fn widen_window(&mut self) {
+        self.set_window(self.window.max(self.role.usual_window()));
+    }
+
     /// Opens the window for content (rule 4), but not for more bytes of other messages than usual
     /// (rule 17). The end of chunked content is not known, so that more may come with its last bytes.
     fn open_window(&mut self) {

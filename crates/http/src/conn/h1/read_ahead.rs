@@ -17,7 +17,10 @@ impl Driver<Server> {
     /// reading ahead (rule 17).
     pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {
         let bytes_max = self.role.options.limits.pipelined_bytes_max;
-        if !self.input.is_empty() {
+        if self.input.is_empty() {
+            // What closed the window was taken since.
+            self.widen_window();
+        } else {
             self.input.keep();
             self.shrink_window(0);
         }
