@@ -13,8 +13,9 @@ use crate::{App, Json, Method, Problem, Request, Response, Status};
 const DATA_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
 /// Longest wait of `/delay`.
 const DELAY_MS_MAX: u64 = 60_000;
-/// The block that `/data` repeats.
-static BLOCK: [u8; 32 * 1024] = block();
+/// The block that `/data` repeats. It is sent as one segment, with the head before it.
+static BLOCK: [u8; BLOCK_BYTES] = block();
+const BLOCK_BYTES: usize = 60 * 1024;
 
 /// An app with the built-in endpoints.
 pub fn app() -> App {
@@ -145,8 +146,8 @@ async fn delay(Query(Delay { ms }): Query<Delay>) -> Result<String, Problem> {
 }
 
 /// Lines of 64 bytes, which are readable in a terminal.
-const fn block() -> [u8; 32 * 1024] {
-    let mut block = [0; 32 * 1024];
+const fn block() -> [u8; BLOCK_BYTES] {
+    let mut block = [0; BLOCK_BYTES];
     let mut at = 0;
     while at < block.len() {
         block[at] = match at % 64 {
