@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use self::system::RawAddress;
-use crate::buffer::{Pool, Slice};
+use crate::buffer::Pool;
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
 use crate::socket::{Address, SocketKey};
@@ -284,19 +284,20 @@ impl Driver {
         each!(self, driver => driver.receive_large(socket, handle.fd(), limit));
     }
 
-    /// Receives at most `limit` bytes into a large buffer at once; `None` if none are there, or a buffer
-    /// is not. No receive may be pending.
+    /// Receives at most `limit` bytes into a large buffer at once; `None` if nothing has arrived, or no
+    /// buffer is free. No receive may be pending.
     pub(crate) fn receive_now(
         &mut self,
         socket: SocketKey,
         handle: Handle,
         limit: usize,
         pool: &Rc<Pool>,
-    ) -> Option<Slice> {
+    ) -> Option<Received> {
         if_simulated!(self, sim => sim.receive_now(handle, limit, pool));
-        let received = system::receive_now(handle.fd(), limit, pool)?;
+        let received = system::receive_now(handle.fd(), limit, pool);
         if let Driver::Epoll(epoll) = self {
-            epoll.note_received(socket, received.as_ref().map_or(0, Slice::len) == limit);
+            let is_full = matches!(&received, Some(Received::Bytes(slice)) if slice.len() == limit);
+            epoll.note_received(socket, is_full);
         }
         received
     }

@@ -98,17 +98,18 @@ impl Slice {
             return Slice::adopt_large(pool, id, len);
         }
         assert!(len <= BUFFER_BYTES, "a receive cannot exceed its buffer");
-        pool.retain(id);
-        Slice {
-            bytes: pool.address(id),
-            len: len as u16,
-            memory: Memory::Pooled(Rc::clone(pool), id),
-        }
+        Slice::of_buffer(pool, id, len)
     }
 
+    /// Separate, so that the usual case has no branch for each step.
     #[cold]
     fn adopt_large(pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
         assert!(len <= LARGE_BYTES, "a receive cannot exceed its buffer");
+        Slice::of_buffer(pool, id, len)
+    }
+
+    #[inline(always)]
+    fn of_buffer(pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
         pool.retain(id);
         Slice {
             bytes: pool.address(id),

@@ -174,10 +174,10 @@ impl Sim {
         handle: Handle,
         limit: usize,
         pool: &Rc<Pool>,
-    ) -> Option<Slice> {
+    ) -> Option<Received> {
         match self.try_receive(number(handle), limit, true, pool)? {
-            (Received::Bytes(slice), _) => Some(slice),
-            _ => None,
+            (Received::NoBuffers, _) => None,
+            (received, _) => Some(received),
         }
     }
 

@@ -11,13 +11,13 @@ use super::outgoing::Outgoing;
 use super::table::{RESET_TIME, Sockets, keep, wake};
 use super::{Address, Resume, SocketKey};
 use crate::buffer::{Chunk, LARGE_BYTES, Slice};
-use crate::driver::Pending;
+use crate::driver::{Pending, Received};
 
 /// Most input that a closing socket discards before its queue is sent (rule 16), and its window.
 const DISCARD_MAX: usize = 64 * 1024;
 
 /// Queues of at least this many bytes may be sent outside of the turn.
-const LARGE_SEND: usize = 48 * 1024;
+const SEND_NOW_MIN: usize = 48 * 1024;
 
 /// How long a closing socket may take to send its queue.
 const FINISH_TIME: Duration = Duration::from_secs(60);
@@ -103,13 +103,15 @@ impl Sockets<'_> {
             End::Open => {
                 let is_pending = entry.pending.has(Pending::RECEIVE);
                 if !is_pending && receiving.is_more_likely() && receiving.wants_large() {
-                    if let Some(slice) = self.receive_now(key) {
-                        return Poll::Ready(Ok(Some(slice)));
+                    self.receive_now(key);
+                    let receiving = &self.table.entry(key).receiving;
+                    // What was received, or the end, which the next call finds; not more than once.
+                    if receiving.is_readable() {
+                        return self.poll_receive(key, cx);
                     }
-                    let receiving = &mut self.table.entry(key).receiving;
-                    receiving.waker = cx.map(|cx| cx.waker().clone());
-                } else if let Some(cx) = cx {
-                    receiving.waker = Some(cx.waker().clone());
+                }
+                if let Some(cx) = cx {
+                    self.table.entry(key).receiving.waker = Some(cx.waker().clone());
                 }
                 if !is_pending {
                     self.arm_receive(key);
@@ -120,32 +122,37 @@ impl Sockets<'_> {
     }
 
     /// Receives outside of the turn, where more has probably arrived: the bytes can then be sent while
-    /// they are in the cache. `None` if nothing has arrived, or too much was received in this turn.
-    fn receive_now(&mut self, key: SocketKey) -> Option<Slice> {
+    /// they are in the cache. Not if too much was moved outside of the turn already.
+    fn receive_now(&mut self, key: SocketKey) {
         let table = &mut *self.table;
-        let entry = table.slab.get_mut(key)?;
-        let limit = entry.receiving.window.min(LARGE_BYTES);
-        if table.at_once_left < limit || self.core.pool.is_scarce() {
-            return None;
-        }
-        let handle = entry.handle;
-        let slice = table
-            .driver
-            .receive_now(key, handle, limit, &self.core.pool);
-        let Some(slice) = slice else {
-            entry.receiving.last = LARGE_AFTER;
-            return None;
+        let Some(entry) = table.slab.get_mut(key) else {
+            return;
         };
-        table.at_once_left -= slice.len();
-        self.core.counters.receives.add(1);
-        self.core.counters.received_bytes.add(slice.len() as u64);
-        let tick = self.core.clock.tick();
-        table.activity.note(&mut entry.active_tick, tick);
-        if entry.order == Order::SendFirst {
-            entry.order = Order::ReceivedFirst;
+        let limit = entry.receiving.window.min(LARGE_BYTES);
+        if table.at_once_left < limit {
+            return;
         }
-        entry.receiving.last = slice.len();
-        Some(slice)
+        // Unless it is full, the next receive waits for the turn.
+        entry.receiving.last = LARGE_AFTER;
+        let (handle, pool) = (entry.handle, &self.core.pool);
+        let received = table.driver.receive_now(key, handle, limit, pool);
+        match received {
+            Some(Received::Bytes(slice)) => {
+                table.at_once_left -= slice.len();
+                self.core.counters.receives.add(1);
+                self.core.counters.received_bytes.add(slice.len() as u64);
+                let tick = self.core.clock.tick();
+                table.activity.note(&mut entry.active_tick, tick);
+                if entry.order == Order::SendFirst {
+                    entry.order = Order::ReceivedFirst;
+                }
+                entry.receiving.last = slice.len();
+                entry.receiving.push(slice);
+            }
+            Some(Received::End) => entry.receiving.end = End::Fin,
+            Some(Received::Failed(error)) => entry.receiving.end = End::Failed(error),
+            Some(Received::Nothing | Received::NoBuffers) | None => {}
+        }
     }
 
     pub(super) fn unread(&mut self, key: SocketKey, slice: Slice) {
@@ -184,6 +191,7 @@ impl Sockets<'_> {
         }
     }
 
+    /// Sends a large queue outside of the turn, as [`Sockets::receive_now`] receives.
     pub(super) fn send_now(&mut self, key: SocketKey) {
         let now = self.core.clock.now();
         let table = &mut *self.table;
@@ -194,10 +202,13 @@ impl Sockets<'_> {
         let Some(queue) = &mut entry.sending.queue else {
             return;
         };
-        if queue.bytes() < LARGE_SEND || entry.pending.has(Pending::SEND) {
+        let bytes = queue.bytes();
+        // Without the bound, a task whose peer reads as fast as it writes would not end its turn.
+        if bytes < SEND_NOW_MIN || entry.pending.has(Pending::SEND) || table.at_once_left < bytes {
             return;
         }
         if let Some(n) = table.driver.send_now(entry.handle, &queue.describe()) {
+            table.at_once_left -= n;
             self.core.counters.sends.add(1);
             self.core.counters.sent_bytes.add(n as u64);
             queue.sent(n, &mut table.to_drop);

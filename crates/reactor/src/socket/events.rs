@@ -12,9 +12,9 @@ const LARGE_SEND: usize = 16 * 1024;
 /// has to allocate memory.
 const LARGE_SENDS_BYTES: usize = 512 * 1024;
 
-/// Bytes that may be received outside of a turn until the next one. The other sockets wait meanwhile, for
-/// about 0.2 ms.
-const AT_ONCE_BYTES: usize = 1024 * 1024;
+/// Bytes that may be received and sent outside of a turn until the next one. The other sockets wait
+/// meanwhile, for about 0.2 ms.
+const AT_ONCE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The turn of the loop.
 impl Sockets<'_> {

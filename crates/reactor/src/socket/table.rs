@@ -50,7 +50,7 @@ pub(crate) struct SocketTable {
     /// Receives of some were started in this turn.
     pub(super) starved_were_resumed: bool,
     pub(super) queues: FreeQueues,
-    /// Bytes that may still be received outside of the turn until the next one.
+    /// Bytes that may still be received and sent outside of the turn until the next one.
     pub(super) at_once_left: usize,
     /// Sent chunks whose drop may run code of other crates, which may borrow the table.
     pub(crate) to_drop: Vec<Chunk>,

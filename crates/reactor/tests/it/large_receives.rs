@@ -1,10 +1,13 @@
 //! Large content is received in large pieces, while the core has memory (rule 4).
 
+use std::cell::Cell;
+use std::io::Read;
 use std::net::TcpStream;
+use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-use blitz_reactor::{Slice, Socket, counters, is_memory_scarce, sleep, yield_now};
+use blitz_reactor::{Slice, Socket, counters, is_memory_scarce, sleep, spawn, yield_now};
 
 use crate::{on_both_drivers, outside, pattern, with_blocking_peer, write_all};
 
@@ -68,6 +71,60 @@ fn a_reader_that_stops_holds_one_large_piece() {
         assert!(socket.unread_bytes() <= WINDOW);
         while socket.recv().await.unwrap().is_some() {}
         outside(move || sender.join().unwrap()).await;
+    });
+}
+
+/// A reset is an error also where the bytes before it were received outside of a turn: it must not look
+/// like the end of a message that the end of the connection delimits.
+#[test]
+fn a_reset_behind_large_content_is_no_fin() {
+    on_both_drivers(|| async {
+        for round in 0..100 {
+            let (socket, peer_stream) = with_blocking_peer().await;
+            socket.set_window(WINDOW);
+            // A close with unread input resets the connection.
+            socket.send("unread");
+            yield_now().await;
+            let sender = thread::spawn(move || {
+                write_all(&peer_stream, &pattern(60 * 1024 * 6 + 20_000));
+                drop(peer_stream);
+            });
+            while let Ok(piece) = socket.recv().await {
+                assert!(piece.is_some(), "FIN in round {round}");
+            }
+            outside(move || sender.join().unwrap()).await;
+        }
+    });
+}
+
+/// A task that sends to a peer that reads as fast lets other tasks run.
+#[test]
+fn large_sends_end_their_turn() {
+    const BETWEEN_MAX: usize = 4 << 20;
+    on_both_drivers(|| async {
+        let (socket, peer_stream) = with_blocking_peer().await;
+        let reader = thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 20];
+            while (&peer_stream).read(&mut buffer).unwrap() > 0 {}
+        });
+        let sent = Rc::new(Cell::new(0));
+        let of_sender = Rc::clone(&sent);
+        spawn(async move {
+            for _ in 0..2_000 {
+                socket.send(vec![7; 60 * 1024]);
+                socket.send_large();
+                of_sender.set(of_sender.get() + 60 * 1024);
+                socket.send_room(48 * 1024).await.unwrap();
+            }
+        });
+        let (mut before, mut most) = (0, 0);
+        while sent.get() < 2_000 * 60 * 1024 {
+            most = most.max(sent.get() - before);
+            before = sent.get();
+            yield_now().await;
+        }
+        assert!(most <= BETWEEN_MAX, "{most} bytes without a turn");
+        outside(move || reader.join().unwrap()).await;
     });
 }
 

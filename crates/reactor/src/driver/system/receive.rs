@@ -1,22 +1,28 @@
 //! Receiving outside of a turn.
 
+use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
 use crate::buffer::{LARGE_BYTES, Pool, Slice};
+use crate::driver::Received;
 
-/// Receives at most `limit` bytes into a large buffer. `Some(None)` if nothing was received; `None` if
-/// there is no buffer.
-pub(crate) fn receive_now(fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Option<Slice>> {
+/// Receives at most `limit` bytes into a large buffer; `None` if nothing has arrived, or no buffer is free.
+/// An error has to be used: the kernel reports it once, and the end of the input afterwards.
+pub(crate) fn receive_now(fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Received> {
     let id = pool.lend_large()?;
     let wanted = limit.min(LARGE_BYTES);
     let buffer = pool.address(id).as_ptr().cast();
     // SAFETY: the buffer is lent to this call alone and holds LARGE_BYTES.
     let n = unsafe { libc::recv(fd, buffer, wanted, libc::MSG_DONTWAIT) };
-    // The end and errors are reported by a receive of the turn.
-    if n <= 0 {
-        pool.give_back(id);
-        return Some(None);
+    if n > 0 {
+        return Some(Received::Bytes(Slice::adopt(pool, id, n as usize)));
     }
-    Some(Some(Slice::adopt(pool, id, n as usize)))
+    let error = io::Error::last_os_error().raw_os_error();
+    pool.give_back(id);
+    match (n, error) {
+        (0, _) => Some(Received::End),
+        (_, Some(libc::EAGAIN | libc::EINTR)) => None,
+        (_, error) => Some(Received::Failed(error.unwrap_or(libc::EIO))),
+    }
 }
