@@ -96,7 +96,10 @@ fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
             "http2_protocol_options",
             json!({ "max_concurrent_streams": BACKEND_STREAMS_MAX }),
         ),
-        _ => ("http_protocol_options", json!({})),
+        ServerRole::Respond
+        | ServerRole::SendContent
+        | ServerRole::ProxyToHttp1
+        | ServerRole::ProxyContentToHttp1 => ("http_protocol_options", json!({})),
     };
     json!({
         "name": "backend",

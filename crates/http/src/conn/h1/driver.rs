@@ -259,10 +259,10 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Bytes that may be queued when another piece is (rule 4). Pieces of HTTP/2 and records of TLS then
-    /// leave together. While less than half of the core's memory is available it is a quarter of a
-    /// stream's share, and another with the piece that follows; the other half is for what was received
-    /// and is not yet taken. Less while many hold much.
+    /// Bytes that may be queued before another piece is added (rule 4): three quarters of a stream's share,
+    /// so that pieces of HTTP/2 and records of TLS leave together. While less than half of the core's
+    /// memory is available it is a quarter, and the piece that follows takes another; the other half is
+    /// for what was received and is not yet taken. It is less while many streams hold much.
     fn room(&self) -> usize {
         let bytes_max = self.role.limits().stream_buffer_bytes_max;
         match blitz_reactor::is_memory_scarce() {
