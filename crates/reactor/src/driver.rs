@@ -284,8 +284,8 @@ impl Driver {
         each!(self, driver => driver.receive_large(socket, handle.fd(), limit));
     }
 
-    /// Receives at most `limit` bytes into a large buffer at once; `None` if nothing has arrived, or no
-    /// buffer is free. No receive may be pending.
+    /// Receives at most `limit` bytes into a large buffer at once; `None` if nothing has arrived. No receive
+    /// may be pending.
     pub(crate) fn receive_now(
         &mut self,
         socket: SocketKey,
@@ -295,8 +295,13 @@ impl Driver {
     ) -> Option<Received> {
         if_simulated!(self, sim => sim.receive_now(handle, limit, pool));
         let received = system::receive_now(handle.fd(), limit, pool);
+        let is_full = match &received {
+            Some(Received::Bytes(slice)) => slice.len() == limit,
+            // The socket may still be readable, which epoll does not report again.
+            Some(Received::NoBuffers | Received::Nothing) => return received,
+            _ => false,
+        };
         if let Driver::Epoll(epoll) = self {
-            let is_full = matches!(&received, Some(Received::Bytes(slice)) if slice.len() == limit);
             epoll.note_received(socket, is_full);
         }
         received

@@ -175,10 +175,8 @@ impl Sim {
         limit: usize,
         pool: &Rc<Pool>,
     ) -> Option<Received> {
-        match self.try_receive(number(handle), limit, true, pool)? {
-            (Received::NoBuffers, _) => None,
-            (received, _) => Some(received),
-        }
+        let (received, _) = self.try_receive(number(handle), limit, true, pool)?;
+        Some(received)
     }
 
     pub(super) fn receive_large(&mut self, socket: SocketKey, fd: i32, limit: usize) {

@@ -14,14 +14,20 @@ use crate::{on_both_drivers, outside, pattern, with_blocking_peer, write_all};
 /// A usual receive returns no more.
 const USUAL_MAX: usize = 17 * 1024;
 const LEN: usize = 16 << 20;
+/// More than half of the core's memory.
+const SCARCE_LEN: usize = 64 << 20;
 /// The window of a stream.
 const WINDOW: usize = 64 << 10;
 
 /// A socket whose peer sends [`LEN`] bytes and then FIN, on another thread.
 async fn with_sender(window: usize) -> (Socket, thread::JoinHandle<()>) {
+    with_sender_of(LEN, window).await
+}
+
+async fn with_sender_of(len: usize, window: usize) -> (Socket, thread::JoinHandle<()>) {
     let (socket, peer_stream) = with_blocking_peer().await;
     socket.set_window(window);
-    let send = move |peer_stream: TcpStream| write_all(&peer_stream, &pattern(LEN));
+    let send = move |peer_stream: TcpStream| write_all(&peer_stream, &pattern(len));
     (socket, thread::spawn(move || send(peer_stream)))
 }
 
@@ -161,5 +167,31 @@ fn receives_are_not_large_while_memory_is_scarce() {
             while socket.recv().await.unwrap().is_some() {}
             outside(move || sender.join().unwrap()).await;
         }
+    });
+}
+
+/// What has arrived stays readable when no large buffer is free, which epoll does not report again.
+#[test]
+fn a_receive_that_finds_no_large_buffer_is_followed_by_usual_ones() {
+    on_both_drivers(|| async {
+        let (socket, sender) = with_sender_of(SCARCE_LEN, WINDOW).await;
+        let mut held = Vec::new();
+        for _ in 0..50 {
+            // The kernel's buffer is full, so that nothing more arrives.
+            sleep(Duration::from_millis(2)).await;
+            while is_memory_scarce() {
+                held.pop();
+            }
+            let mut beyond = 0;
+            while beyond < 3 {
+                let received = blitz_reactor::timeout(Duration::from_secs(5), socket.recv());
+                let received = received.await.expect("bytes have arrived");
+                held.extend(received.unwrap());
+                beyond += usize::from(is_memory_scarce());
+            }
+        }
+        drop(held);
+        while socket.recv().await.unwrap().is_some() {}
+        outside(move || sender.join().unwrap()).await;
     });
 }

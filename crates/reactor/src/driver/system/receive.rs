@@ -7,10 +7,12 @@ use std::rc::Rc;
 use crate::buffer::{LARGE_BYTES, Pool, Slice};
 use crate::driver::Received;
 
-/// Receives at most `limit` bytes into a large buffer; `None` if nothing has arrived, or no buffer is free.
-/// An error has to be used: the kernel reports it once, and the end of the input afterwards.
+/// Receives at most `limit` bytes into a large buffer; `None` if nothing has arrived. An error has to be
+/// used: the kernel reports it once, and the end of the input afterwards.
 pub(crate) fn receive_now(fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Received> {
-    let id = pool.lend_large()?;
+    let Some(id) = pool.lend_large() else {
+        return Some(Received::NoBuffers);
+    };
     let wanted = limit.min(LARGE_BYTES);
     let buffer = pool.address(id).as_ptr().cast();
     // SAFETY: the buffer is lent to this call alone and holds LARGE_BYTES.
@@ -22,7 +24,8 @@ pub(crate) fn receive_now(fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Re
     pool.give_back(id);
     match (n, error) {
         (0, _) => Some(Received::End),
-        (_, Some(libc::EAGAIN | libc::EINTR)) => None,
+        (_, Some(libc::EAGAIN)) => None,
+        (_, Some(libc::EINTR)) => Some(Received::Nothing),
         (_, error) => Some(Received::Failed(error.unwrap_or(libc::EIO))),
     }
 }
