@@ -222,8 +222,9 @@ impl<S: Service> Acceptor<S> {
             conn.note_empty_lines(empty_lines);
         }
         let me = Rc::clone(&self);
-        if let Some(task) = blitz_reactor::spawn_now(run(self, conn, key, first)) {
+        if let Some(task) = blitz_reactor::spawn_now(|| run(self, conn, key, first)) {
             me.connections.borrow_mut()[key].task = Some(task);
+            blitz_reactor::consume_resume();
         }
     }
 

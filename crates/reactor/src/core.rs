@@ -203,7 +203,7 @@ impl Core {
         let policy = WaitPolicy {
             timeout,
             busy_sockets: sockets.table.busy(self.clock.tick()),
-            reap_all: self.tasks.borrow().is_any_held_back(),
+            reap_all: self.tasks.borrow().is_any_held_back() || sockets.table.resumes_waiting() > 0,
         };
         sockets
             .table
@@ -301,9 +301,13 @@ impl Core {
         Some(wait)
     }
 
-    /// Resumes the sockets that were readable when they were parked, each at most once per turn.
+    /// Resumes parked sockets that are readable, each at most once per turn.
     fn resume_waiting(&self) {
-        let waiting = self.sockets.borrow().resumes_waiting();
+        let waiting = {
+            let mut table = self.sockets.borrow_mut();
+            table.renew_resumes();
+            table.resumes_waiting()
+        };
         for _ in 0..waiting {
             let action = self.sockets().next_parked_readable();
             self.guard(|| action.run());

@@ -82,7 +82,7 @@ counters! {
     shed,
     /// Lingering connections that were closed early, because more lingered than may at once.
     lingering_cut,
-    /// Tasks that were held back because the admission budget of the turn was spent.
+    /// Tasks and parked sockets that were held back because the turn had started enough requests.
     held_back,
     /// Times that memory was given back to the operating system after a burst.
     trims,

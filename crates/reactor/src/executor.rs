@@ -13,7 +13,7 @@ use std::task::Poll;
 use crate::core;
 use tasks::run;
 
-pub use admission::{consume_admission, poll_admission};
+pub use admission::{consume_admission, consume_resume, poll_admission};
 pub use blocking::blocking;
 pub use pool_future::PoolFuture;
 pub(crate) use pool_future::free_unused;
@@ -32,14 +32,14 @@ pub fn spawn(future: impl Future<Output = ()> + 'static) -> TaskKey {
     core::with(|core| TaskKey(core.tasks.borrow_mut().insert(core.slot, future)))
 }
 
-/// As [`spawn`], and polls the task once before it returns, while the handler's input is still in the
-/// processor's cache. `None` if that completes the task.
+/// As [`spawn`], with the future that `make` returns, and polls the task once before it returns, while the
+/// handler's input is still in the processor's cache. `None` if that completes the task.
 ///
 /// # Panics
 /// If the thread runs no reactor.
 #[inline]
-pub fn spawn_now(future: impl Future<Output = ()> + 'static) -> Option<TaskKey> {
-    let future = PoolFuture::new(future);
+pub fn spawn_now<F: Future<Output = ()> + 'static>(make: impl FnOnce() -> F) -> Option<TaskKey> {
+    let future = PoolFuture::with(make);
     core::with(|core| {
         let id = core.tasks.borrow_mut().insert_running(core.slot);
         run(core, id, future).then_some(TaskKey(id))

@@ -59,7 +59,8 @@ pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
 pub use driver::{DriverKind, IoChoice, LocalShortage, probe};
 pub use executor::{
-    PoolFuture, TaskKey, blocking, consume_admission, poll_admission, spawn, spawn_now, yield_now,
+    PoolFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission, spawn,
+    spawn_now, yield_now,
 };
 pub use per_core::{
     Config, Cores, Pinning, block_on, charge, core_index, counters, discharge, fair_share,

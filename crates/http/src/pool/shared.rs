@@ -199,7 +199,7 @@ impl Upstream {
         self.0.active.set(self.0.active.get() + 1);
         let in_use = &self.0.in_use;
         in_use.connections.borrow_mut().push(Rc::clone(&conn));
-        blitz_reactor::spawn_now(run(self.clone(), conn, transport, first));
+        blitz_reactor::spawn_now(|| run(self.clone(), conn, transport, first));
     }
 
     async fn connect_shared(&self) -> Result<Connection, ClientError> {

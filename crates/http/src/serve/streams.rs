@@ -45,7 +45,7 @@ impl<S: Service> Acceptor<S> {
         upgraded: Option<multiplexed::Request>,
     ) {
         let me = Rc::clone(&self);
-        let task = blitz_reactor::spawn_now(run(self, conn, transport, key, first, upgraded));
+        let task = blitz_reactor::spawn_now(|| run(self, conn, transport, key, first, upgraded));
         if task.is_some() {
             me.connections.borrow_mut()[key].task = task;
         }

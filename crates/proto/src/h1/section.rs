@@ -45,8 +45,8 @@ impl SectionBuffer {
     #[inline]
     pub(crate) fn may_begin(&self, fields: &Fields, input: &[u8], beginning: &[u8]) -> bool {
         if self.is_empty() {
-            let len = input.len().min(beginning.len());
-            return input[..len] == beginning[..len];
+            let mut pairs = input.iter().zip(beginning);
+            return pairs.all(|(byte, wanted)| byte == wanted);
         }
         let arrived = fields
             .block

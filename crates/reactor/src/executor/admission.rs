@@ -42,6 +42,16 @@ pub fn consume_admission() {
     core::with(|core| core.tasks.borrow_mut().admission.consume());
 }
 
+/// Counts a resumed socket whose request has to wait. After 16 of them in a turn, parked sockets that
+/// receive are held back until the next turn, in order.
+///
+/// # Panics
+/// If the thread runs no reactor.
+#[inline]
+pub fn consume_resume() {
+    core::with(|core| core.sockets().table.consume_resume());
+}
+
 /// The rest of the turn's budget, and the tasks that wait for more.
 pub(super) struct AdmissionBudget {
     left: usize,

@@ -37,6 +37,13 @@ struct Table<T> {
 impl<T: 'static> PoolFuture<T> {
     /// Moves `future` into pooled memory.
     pub fn new<F: Future<Output = T> + 'static>(future: F) -> PoolFuture<T> {
+        PoolFuture::with(|| future)
+    }
+
+    /// Makes a future in pooled memory. A future of some KiB is not moved there, because nothing that could
+    /// panic comes between.
+    #[inline]
+    pub fn with<F: Future<Output = T> + 'static>(make: impl FnOnce() -> F) -> PoolFuture<T> {
         struct Of<F>(PhantomData<F>);
         impl<F: Future + 'static> Of<F> {
             const TABLE: &'static Table<F::Output> = &Table {
@@ -47,7 +54,7 @@ impl<T: 'static> PoolFuture<T> {
         }
         let memory = take(Layout::new::<F>());
         // SAFETY: `take` returned memory of this layout that nothing else uses.
-        unsafe { memory.cast::<F>().write(future) };
+        unsafe { memory.cast::<F>().write(make()) };
         PoolFuture {
             future: memory,
             table: Of::<F>::TABLE,

@@ -91,10 +91,15 @@ impl Sockets<'_> {
         }
     }
 
-    /// The next socket that was readable when it was parked.
+    /// The next parked socket that is readable, if another may be resumed in this turn.
     pub(crate) fn next_parked_readable(&mut self) -> Action {
-        while let Some(key) = self.table.to_resume.pop_front() {
-            if let Some(parking) = self.take_parking(key) {
+        while self.table.resumes_left > 0
+            && let Some(key) = self.table.to_resume.pop_front()
+        {
+            let entry = self.table.slab.get(key);
+            if entry.is_some_and(|entry| entry.receiving.is_readable())
+                && let Some(parking) = self.take_parking(key)
+            {
                 return Action::Resume(parking, key, self.take_cause(key));
             }
         }
@@ -118,6 +123,8 @@ impl Sockets<'_> {
             _ if entry.deadline > self.core.clock.tick() => self.schedule_deadline(key),
             Role::Finishing { .. } | Role::Lingering { .. } => self.close(key),
             Role::Resetting => self.reset(key),
+            // It is held back, and resumed with what it received.
+            Role::Parked(_) if entry.receiving.is_readable() => {}
             Role::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
                     return Action::Resume(parking, key, Cause::Expired);
@@ -202,6 +209,12 @@ impl Sockets<'_> {
                 match &mut entry.role {
                     // The usual case: the first bytes of a request.
                     Role::Parked(_) if !entry.receiving.is_readable() => {
+                        if table.resumes_left == 0 || !table.to_resume.is_empty() {
+                            entry.receiving.push(slice);
+                            table.to_resume.push_back(key);
+                            self.core.counters.held_back.add(1);
+                            return self.after_receive(key, more);
+                        }
                         let role = std::mem::replace(&mut entry.role, Role::Owned);
                         let Role::Parked(parking) = role else {
                             unreachable!("the role was matched above")
@@ -248,12 +261,13 @@ impl Sockets<'_> {
     fn after_receive(&mut self, key: SocketKey, more: bool) -> Action {
         let entry = self.table.entry(key);
         let is_readable = entry.receiving.is_readable();
-        if is_readable && matches!(entry.role, Role::Parked(_)) {
+        let is_held_back = entry.receiving.unread > 0;
+        if is_readable && !is_held_back && matches!(entry.role, Role::Parked(_)) {
             let role = std::mem::replace(&mut entry.role, Role::Owned);
             let Role::Parked(parking) = role else {
                 unreachable!("the role was matched above")
             };
-            return Action::Resume(parking, key, self.take_cause(key));
+            return Action::Resume(parking, key, Cause::Ended);
         }
         match &entry.role {
             Role::Closing => self.remove_if_done(key),

@@ -1,10 +1,10 @@
 //! An idle connection needs no task (rule 5).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use blitz_reactor::{Cause, Resume, Socket, now, sleep};
+use blitz_reactor::{Cause, Resume, Socket, consume_resume, counters, now, sleep, yield_now};
 
 use crate::{on_all_drivers, on_both_drivers, pair};
 
@@ -99,5 +99,83 @@ fn a_parked_socket_can_be_unparked_unless_it_is_readable() {
         sleep(Duration::from_millis(10)).await;
         assert!(parked.unpark().is_none());
         assert_eq!(inbox.0.borrow().len(), 1);
+    });
+}
+
+/// Counts each resumed socket as one that has to wait, and records it with its turn and its bytes.
+#[derive(Default)]
+struct Waiting {
+    resumed: RefCell<Vec<(u64, u64, Option<Vec<u8>>)>>,
+    sockets: RefCell<Vec<Socket>>,
+    /// The first one takes this long.
+    delay: Cell<Duration>,
+}
+
+impl Resume for Waiting {
+    fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
+        consume_resume();
+        std::thread::sleep(self.delay.take());
+        let bytes = match cause {
+            Cause::Received(bytes) => Some(bytes.to_vec()),
+            _ => None,
+        };
+        let turn = counters().turns;
+        self.resumed.borrow_mut().push((tag, turn, bytes));
+        self.sockets.borrow_mut().push(socket);
+    }
+}
+
+/// Parks so many sockets, then sends a byte to each in the same turn.
+async fn send_to_parked(waiting: &Rc<Waiting>, count: u64, within: Duration) -> Vec<Socket> {
+    let mut clients = Vec::new();
+    for tag in 0..count {
+        let (client, server) = pair().await;
+        server.park(waiting.clone(), tag, within);
+        clients.push(client);
+    }
+    clients.iter().for_each(|client| client.send("x"));
+    clients
+}
+
+#[test]
+fn a_turn_resumes_a_bounded_number_of_sockets_that_have_to_wait() {
+    on_all_drivers(|| async {
+        let waiting = Rc::new(Waiting::default());
+        let clients = send_to_parked(&waiting, 100, LONG).await;
+        // Later bytes of a socket that is held back come behind the first ones.
+        yield_now().await;
+        clients.iter().for_each(|client| client.send("y"));
+        while waiting.resumed.borrow().len() < clients.len() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let mut resumed = waiting.resumed.take();
+        for turn in resumed.chunk_by(|one, next| one.1 == next.1) {
+            assert!(turn.len() <= 16, "{} in one turn", turn.len());
+        }
+        resumed.sort_unstable();
+        for (at, (tag, _, bytes)) in resumed.iter().enumerate() {
+            assert_eq!(*tag, at as u64, "each is resumed once");
+            let bytes = bytes.as_deref().expect("it received");
+            assert!(b"xy".starts_with(bytes), "{tag} has {bytes:?}");
+        }
+        sleep(Duration::from_millis(5)).await;
+        assert!(waiting.resumed.borrow().is_empty(), "each is resumed once");
+    });
+}
+
+#[test]
+fn sockets_that_are_held_back_do_not_expire() {
+    on_both_drivers(|| async {
+        let waiting = Rc::new(Waiting::default());
+        waiting.delay.set(Duration::from_millis(60));
+        let within = Duration::from_millis(40);
+        let clients = send_to_parked(&waiting, 100, within).await;
+        while waiting.resumed.borrow().len() < clients.len() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(counters().held_back > 0);
+        let resumed = waiting.resumed.take();
+        let expired = resumed.iter().filter(|(_, _, bytes)| bytes.is_none());
+        assert_eq!(expired.count(), 0, "of {}", resumed.len());
     });
 }

@@ -120,7 +120,7 @@ impl Conn<Server> {
         let stream = request.stream;
         let exchange = self.exchange(request);
         let (conn, service) = (Rc::clone(self), Rc::clone(service));
-        if blitz_reactor::spawn_now(run(conn, service, stream, exchange)).is_some() {
+        if blitz_reactor::spawn_now(|| run(conn, service, stream, exchange)).is_some() {
             blitz_reactor::consume_admission();
         }
     }
