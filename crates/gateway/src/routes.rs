@@ -48,9 +48,12 @@ pub enum RouteConflict {
 impl<T> Routes<T> {
     /// The route that matches `path`, which must be normalised (rule 10). Never allocates.
     pub fn find(&self, path: &str) -> Option<&T> {
-        let start = self
-            .entries
-            .partition_point(|entry| entry.prefix.text() > path);
+        let start = match self.entries.len() {
+            1 => 0,
+            _ => self
+                .entries
+                .partition_point(|entry| entry.prefix.text() > path),
+        };
         self.with_parents(start)
             .map(|at| &self.entries[at])
             .find(|entry| entry.prefix.matches(path))

@@ -102,10 +102,13 @@ fn a_parked_socket_can_be_unparked_unless_it_is_readable() {
     });
 }
 
+/// The tag of a socket, the turn, and what the socket received.
+type Resumed = (u64, u64, Option<Vec<u8>>);
+
 /// Counts each resumed socket as one that has to wait, and records it with its turn and its bytes.
 #[derive(Default)]
 struct Waiting {
-    resumed: RefCell<Vec<(u64, u64, Option<Vec<u8>>)>>,
+    resumed: RefCell<Vec<Resumed>>,
     sockets: RefCell<Vec<Socket>>,
     /// The first one takes this long.
     delay: Cell<Duration>,
