@@ -53,29 +53,27 @@ async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut excha
         return PoolFuture::new(gateway.fallback.call(exchange)).await;
     };
     let mut request = Request::new(&gateway, route, exchange);
-    let outcome = forward(&gateway, route, &mut request).await;
-    finish(request, outcome);
-}
-
-/// The phases of a request that a target matched.
-async fn forward<S>(
-    gateway: &GatewayService<S>,
-    route: &Route,
-    request: &mut Request<'_>,
-) -> Result<(), Ended> {
-    admit(gateway, route, request)?;
-    request_policy(gateway, route, request)?;
     let mut deadline = request.kind.deadline();
-    let response = {
-        let mut attempts = pin!(attempt(gateway, route, request));
-        poll_fn(|cx| match attempts.as_mut().poll(cx) {
-            Poll::Pending => poll_deadline(&mut deadline, cx),
-            ended => ended,
-        })
-        .await?
+    // The phases are not a future of their own, because it would be copied here.
+    let admitted = admit(&gateway, route, &mut request)
+        .and_then(|()| request_policy(&gateway, route, &mut request));
+    let responded = match admitted {
+        Ok(()) => {
+            let mut attempts = pin!(attempt(&gateway, route, &mut request));
+            poll_fn(|cx| match attempts.as_mut().poll(cx) {
+                Poll::Pending => poll_deadline(&mut deadline, cx),
+                ended => ended,
+            })
+            .await
+        }
+        Err(ended) => Err(ended),
     };
-    let response = response_policy(gateway, request, response)?;
-    relay(request, response, deadline).await
+    let outcome =
+        match responded.and_then(|response| response_policy(&gateway, &mut request, response)) {
+            Ok(response) => relay(&mut request, response, deadline).await,
+            Err(ended) => Err(ended),
+        };
+    finish(request, outcome);
 }
 
 /// Sends the request until there is a final response, or nowhere left to send it.
