@@ -10,7 +10,7 @@ use super::machine::{Facts, current_foreign_share, how_to_install, is_installed,
 use super::measure::Bench;
 use super::plan::{Plan, RoundsArguments};
 use super::report::{self, Report};
-use super::scenario::{BACKEND, BACKEND_H2C, Scenario};
+use super::scenario::{BACKEND_H2C, Scenario};
 use super::system::{System, build_all};
 use super::tls_files::TlsFiles;
 use super::{goals, machine};
@@ -58,7 +58,7 @@ pub(crate) fn run(
         command,
         scenario,
         void,
-        verdicts: goals::verdicts(scenario, &measured),
+        verdicts: goals::verdicts(scenario, plan.connections, &measured),
         rounds: plan.rounds,
         seconds: plan.run.as_secs(),
         connections: plan.connections,
@@ -93,7 +93,7 @@ fn load_tools(plan: &Plan) -> Vec<&'static str> {
 fn backends(plan: &Plan) -> Vec<&'static System> {
     let forwards = |role| plan.systems.iter().any(|s| s.group.role == role);
     let mut backends = Vec::new();
-    backends.extend(forwards(ServerRole::ProxyToHttp1).then_some(&BACKEND));
+    backends.extend(forwards(ServerRole::ProxyToHttp1).then_some(plan.backend.system()));
     backends.extend(forwards(ServerRole::ProxyToH2c).then_some(&BACKEND_H2C));
     backends
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use super::scenario::Scenario;
+use super::scenario::{BACKEND, BACKEND_NGINX, Scenario};
 use super::system::System;
 
 /// Flags of every comparison in rounds.
@@ -19,12 +19,33 @@ pub(crate) struct RoundsArguments {
     /// Connections of the load tool [default: 100, or 32 with 32 streams each for HTTP/2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5000))]
     connections: Option<u32>,
+    /// The HTTP/1.1 server behind the proxies
+    #[arg(long, value_enum, default_value_t = Backend::Ring)]
+    backend: Backend,
     /// Only these systems or groups, separated by commas; an unknown name lists the known ones
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Three rounds of one second; the set is void and not saved
     #[arg(long)]
     quick: bool,
+}
+
+/// The HTTP/1.1 server behind the proxies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// The bare ring that parses nothing
+    Ring,
+    /// nginx with a fixed response
+    Nginx,
+}
+
+impl Backend {
+    pub(crate) fn system(self) -> &'static System {
+        match self {
+            Backend::Ring => &BACKEND,
+            Backend::Nginx => &BACKEND_NGINX,
+        }
+    }
 }
 
 /// The resolved plan.
@@ -35,6 +56,7 @@ pub(crate) struct Plan {
     /// Requests in flight on each.
     pub(crate) streams: u32,
     pub(crate) systems: Vec<&'static System>,
+    pub(crate) backend: Backend,
     /// Results of `--quick` are not saved.
     pub(crate) save: bool,
 }
@@ -54,6 +76,7 @@ impl Plan {
             connections: arguments.connections.unwrap_or(scenario.connections),
             streams: scenario.streams,
             systems: chosen(scenario, &arguments.only)?,
+            backend: arguments.backend,
             save: !quick,
         })
     }
