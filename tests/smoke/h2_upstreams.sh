@@ -77,10 +77,11 @@ for upstream in go node; do
 done
 
 # nginx, whose reload starts new workers; the old ones send GOAWAY.
-built_in=$(free_port)
-start_blitz built-in "$built_in"
+#
+# The upload is stored: nginx 1.22 stops sending content to its own upstream for ever once a send to it has to
+# wait after the response began, so an echo behind it hangs now and then.
 port=$(free_port)
-mkdir -p "$scratch/www"
+mkdir -p --mode=777 "$scratch/www/stored"
 head -c 8388608 /dev/urandom >"$scratch/www/file"
 start_nginx nginx "$port" <<CONF
   log_format worker '\$pid';
@@ -91,11 +92,7 @@ start_nginx nginx "$port" <<CONF
     root $scratch/www;
     access_log $scratch/workers worker;
     location = /version { return 200 "\$server_protocol"; }
-    location /echo/ {
-      proxy_pass http://127.0.0.1:$built_in;
-      proxy_http_version 1.1;
-      proxy_request_buffering off;
-    }
+    location /stored/ { dav_methods PUT; }
   }
 CONF
 pid=${started[-1]}
@@ -105,8 +102,8 @@ get() { curl --silent --show-error --fail --max-time 20 --http2-prior-knowledge 
 expect 'nginx: version' HTTP/2.0 "$(get "$base/version")"
 get --output "$scratch/response" "$base/file"
 cmp "$scratch/www/file" "$scratch/response" || fail 'nginx: the file changed on the way'
-get --data-binary "@$scratch/www/file" --output "$scratch/response" "$base/echo/"
-cmp "$scratch/www/file" "$scratch/response" || fail 'nginx: the upload changed on the way'
+get --upload-file "$scratch/www/file" "$base/stored/file"
+cmp "$scratch/www/file" "$scratch/www/stored/file" || fail 'nginx: the upload changed on the way'
 expect 'nginx: an unknown path' 404 \
   "$(curl --silent --output /dev/null --write-out '%{http_code}' "$base/no")"
 h2load --requests=500 --clients=4 --max-concurrent-streams=8 --threads=1 "$base/file" >"$scratch/load"
