@@ -1,4 +1,4 @@
-//! Requests of one kind on a machine without faults, for counting their instructions.
+//! Requests of one kind on a machine without faults, for counting what they cost.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use blitz_gateway::{Gateway, Options};
 use blitz_http::Address;
+use blitz_reactor::Counters;
 use blitz_reactor::simulation::{Conditions, Stop, Stream, World};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -23,12 +24,16 @@ const AT_ONCE: usize = 16;
 
 const HELLO: &str = "Hello, World!";
 
-/// A kind of request: its name, the versions on both sides, and the bytes of the response.
+/// Bytes of a large body.
+const LARGE: usize = 1 << 20;
+
+/// A kind of request: its name, the versions on both sides, and the bytes of both bodies.
 struct Kind {
     name: &'static str,
     client_is_http2: bool,
     upstream: Option<Upstream>,
-    answer_bytes: usize,
+    request_bytes: usize,
+    response_bytes: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,39 +42,63 @@ enum Upstream {
     Http2,
 }
 
-const KINDS: &[Kind] = &[
-    kind("h1-hello", false, None, HELLO.len()),
-    kind("h1-to-h1", false, Some(Upstream::Http1), HELLO.len()),
-    kind("h2-hello", true, None, HELLO.len()),
-    kind("h2-to-h1", true, Some(Upstream::Http1), HELLO.len()),
-    kind("h2-to-h2", true, Some(Upstream::Http2), HELLO.len()),
-    kind("h1-to-h1-1MiB", false, Some(Upstream::Http1), 1 << 20),
-];
+impl Kind {
+    const fn new(name: &'static str, client_is_http2: bool, upstream: Option<Upstream>) -> Kind {
+        Kind {
+            name,
+            client_is_http2,
+            upstream,
+            request_bytes: 0,
+            response_bytes: HELLO.len(),
+        }
+    }
 
-const fn kind(
-    name: &'static str,
-    client_is_http2: bool,
-    upstream: Option<Upstream>,
-    answer_bytes: usize,
-) -> Kind {
-    Kind {
-        name,
-        client_is_http2,
-        upstream,
-        answer_bytes,
+    const fn download(self) -> Kind {
+        Kind {
+            response_bytes: LARGE,
+            ..self
+        }
+    }
+
+    const fn upload(self) -> Kind {
+        Kind {
+            request_bytes: LARGE,
+            ..self
+        }
+    }
+
+    /// The target of the request. The built-in endpoints answer where there is no upstream.
+    fn path(&self) -> String {
+        match self.response_bytes == HELLO.len() {
+            true => "/hello".to_owned(),
+            false => format!("/data?size={}", self.response_bytes),
+        }
     }
 }
+
+const KINDS: &[Kind] = &[
+    Kind::new("h1-hello", false, None),
+    Kind::new("h1-to-h1", false, Some(Upstream::Http1)),
+    Kind::new("h2-hello", true, None),
+    Kind::new("h2-to-h1", true, Some(Upstream::Http1)),
+    Kind::new("h2-to-h2", true, Some(Upstream::Http2)),
+    Kind::new("h1-data-1MiB", false, None).download(),
+    Kind::new("h1-to-h1-1MiB", false, Some(Upstream::Http1)).download(),
+    Kind::new("h1-to-h1-1MiB-up", false, Some(Upstream::Http1)).upload(),
+    Kind::new("h2-to-h1-1MiB", true, Some(Upstream::Http1)).download(),
+    Kind::new("h2-to-h1-1MiB-up", true, Some(Upstream::Http1)).upload(),
+];
 
 /// The kinds of requests that can be counted.
 pub fn kinds() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name)
 }
 
-/// Sends this number of requests of a kind through a simulated gateway.
+/// Sends this number of requests of a kind through a simulated gateway. Returns what its core counted.
 ///
 /// # Errors
 /// There is no such kind, or a request failed.
-pub fn serve(name: &str, requests: usize) -> Result<(), String> {
+pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     let kind = KINDS.iter().find(|kind| kind.name == name);
     let kind = kind.ok_or_else(|| format!("there is no kind '{name}'"))?;
     let world = World::new(1, Conditions::calm());
@@ -86,7 +115,7 @@ pub fn serve(name: &str, requests: usize) -> Result<(), String> {
         let target = format!("{scheme}://127.0.0.1:9000").parse();
         gateway = gateway.to(target.map_err(|error| format!("{error}"))?);
         let acceptor = world.listen(&upstream).map_err(|error| error.to_string())?;
-        let (theirs, bytes) = (world.clone(), kind.answer_bytes);
+        let (theirs, bytes) = (world.clone(), kind.response_bytes);
         world.spawn(async move {
             loop {
                 let stream = Rc::new(acceptor.accept().await);
@@ -114,7 +143,7 @@ pub fn serve(name: &str, requests: usize) -> Result<(), String> {
         world: world.clone(),
         gateway: address.clone(),
         requests,
-        bytes: kind.answer_bytes,
+        kind,
         done: Rc::clone(&done),
     };
     match kind.client_is_http2 {
@@ -127,9 +156,10 @@ pub fn serve(name: &str, requests: usize) -> Result<(), String> {
     }
     let stop = world.run(Duration::from_secs(3_600), || done.get() == requests);
     let answered = done.get();
+    let counters = world.counters(0);
     world.close();
     match stop {
-        Stop::Done => Ok(()),
+        Stop::Done => Ok(counters),
         stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
     }
 }
@@ -144,8 +174,12 @@ async fn answer_http1(mut raw: Raw, bytes: usize) {
         "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {bytes}\r\n\r\n{}",
         "x".repeat(bytes)
     );
-    while let Ok(Some(_)) = raw.head().await {
-        if raw.write(answer.as_bytes()).await.is_err() {
+    while let Ok(Some(head)) = raw.head().await {
+        let Ok(framing) = head.framing(false) else {
+            return;
+        };
+        if raw.content(framing, None).await.is_err() || raw.write(answer.as_bytes()).await.is_err()
+        {
             return;
         }
     }
@@ -171,8 +205,7 @@ struct Load {
     world: World,
     gateway: Address,
     requests: usize,
-    /// Bytes of each response.
-    bytes: usize,
+    kind: &'static Kind,
     /// Complete responses of all connections.
     done: Rc<Cell<usize>>,
 }
@@ -189,10 +222,17 @@ async fn ask_http1(load: Load) {
     };
     let pulse = Rc::new(Cell::new(Duration::ZERO));
     let mut raw = Raw::new(stream, &load.world, pulse);
-    let expected = Framing::Length(load.bytes as u64);
+    let expected = Framing::Length(load.kind.response_bytes as u64);
+    let path = load.kind.path();
+    let request = match load.kind.request_bytes {
+        0 => format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n\r\n"),
+        bytes => format!(
+            "POST {path} HTTP/1.1\r\nhost: gateway\r\ncontent-length: {bytes}\r\n\r\n{}",
+            "x".repeat(bytes)
+        ),
+    };
     for _ in 0..load.requests {
-        let asked = raw.write(b"GET /hello HTTP/1.1\r\nhost: gateway\r\n\r\n");
-        if asked.await.is_err() {
+        if raw.write(request.as_bytes()).await.is_err() {
             return;
         }
         let Ok(Some(head)) = raw.head().await else {
@@ -213,7 +253,7 @@ async fn ask_http2(load: Load) {
     let Load {
         world,
         requests,
-        bytes,
+        kind,
         done,
         ..
     } = load;
@@ -228,7 +268,11 @@ async fn ask_http2(load: Load) {
         let (mut sender, done) = (sender.clone(), Rc::clone(&done));
         world.spawn(async move {
             for _ in 0..share {
-                let request = Request::get("http://gateway/hello").body(Whole(None));
+                let uri = format!("http://gateway{}", kind.path());
+                let request = match kind.request_bytes {
+                    0 => Request::get(uri).body(Whole(None)),
+                    bytes => Request::post(uri).body(Whole(Some(Bytes::from(vec![b'x'; bytes])))),
+                };
                 let request = request.expect("it is a valid request");
                 let Ok(answer) = sender.send_request(request).await else {
                     return;
@@ -238,7 +282,7 @@ async fn ask_http2(load: Load) {
                 while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
                     received += frame.data_ref().map_or(0, Bytes::len);
                 }
-                if received != bytes {
+                if received != kind.response_bytes {
                     return;
                 }
                 done.set(done.get() + 1);

@@ -24,7 +24,7 @@ Examples:
   cargo xtask simulate --seed-from 1000000 --minutes 30
   cargo xtask simulate --seed 17 --trace
   cargo xtask simulate --mutants             checks that planted bugs are found
-  cargo xtask simulate --count               counts instructions of whole requests, with valgrind
+  cargo xtask simulate --count               counts what whole requests cost, with valgrind
 
 Exit codes: 0 all runs passed, 1 a run failed, 2 wrong usage."
 )]
@@ -47,7 +47,7 @@ struct Arguments {
     /// Stops at the first failure
     #[arg(long)]
     first: bool,
-    /// Serves requests of this kind without faults, to count their instructions
+    /// Serves requests of this kind without faults, and prints the number of receives and sends
     #[arg(long, value_name = "KIND", conflicts_with_all = ["seed", "runs", "minutes"])]
     count: Option<String>,
     /// Number of requests of --count
@@ -75,7 +75,10 @@ fn main() -> ExitCode {
     }
     let has_passed = match (&arguments.count, arguments.seed) {
         (Some(kind), _) => match blitz_simulate::serve(kind, arguments.requests) {
-            Ok(()) => true,
+            Ok(counters) => {
+                println!("receives {} sends {}", counters.receives, counters.sends);
+                true
+            }
             Err(error) => {
                 eprintln!("{kind}: {error}");
                 false

@@ -76,7 +76,7 @@ impl Sockets<'_> {
         let receiving = &mut self.table.entry(key).receiving;
         // A wider window expects much; the next receives show whether it comes.
         if bytes > receiving.window {
-            receiving.last = receiving.last.max(LARGE_AFTER);
+            receiving.recent = receiving.recent.max(LARGE_AFTER);
         }
         receiving.window = bytes;
         self.arm_receive(key);
@@ -133,7 +133,7 @@ impl Sockets<'_> {
             return;
         }
         // Unless it is full, the next receive waits for the turn.
-        entry.receiving.last = LARGE_AFTER;
+        entry.receiving.last = 0;
         let (handle, pool) = (entry.handle, &self.core.pool);
         let received = table.driver.receive_now(key, handle, limit, pool);
         match received {
@@ -146,7 +146,7 @@ impl Sockets<'_> {
                 if entry.order == Order::SendFirst {
                     entry.order = Order::ReceivedFirst;
                 }
-                entry.receiving.last = slice.len();
+                entry.receiving.note(slice.len());
                 entry.receiving.push(slice);
             }
             Some(Received::End) => entry.receiving.end = End::Fin,

@@ -109,8 +109,11 @@ pub(super) struct Receiving {
     pub(super) end: End,
     /// In the queue for buffers (rule 2).
     pub(super) starved: bool,
-    /// The number of bytes that the last receive returned, from which the size of the next one follows.
+    /// Bytes of the last receive, or 0 if there is nothing more.
     pub(super) last: usize,
+    /// Bytes of the last receives: the largest of them, halved by each later one. The size of the next
+    /// receive follows.
+    pub(super) recent: usize,
     /// The last receive that was started is large.
     pub(super) is_large: bool,
     pub(super) waker: Option<Waker>,
@@ -180,6 +183,7 @@ impl Receiving {
             end: End::Open,
             starved: false,
             last: 0,
+            recent: 0,
             is_large: false,
             waker: None,
         }
@@ -189,7 +193,15 @@ impl Receiving {
     /// are started when the owner has taken all bytes and waits for more.
     #[inline]
     pub(super) fn wants_large(&self) -> bool {
-        self.last >= LARGE_AFTER && self.window >= LARGE_WINDOW_MIN
+        self.recent >= LARGE_AFTER && self.window >= LARGE_WINDOW_MIN
+    }
+
+    /// Notes the bytes of a receive. A single small one, such as the rest of what the peer sent at once,
+    /// does not end large receives.
+    #[inline]
+    pub(super) fn note(&mut self, bytes: usize) {
+        self.last = bytes;
+        self.recent = bytes.max(self.recent / 2);
     }
 
     /// Whether more has probably arrived: the last receive filled at least a usual buffer.

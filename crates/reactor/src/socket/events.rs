@@ -205,7 +205,7 @@ impl Sockets<'_> {
                 table
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
-                entry.receiving.last = slice.len();
+                entry.receiving.note(slice.len());
                 match &mut entry.role {
                     // The usual case: the first bytes of a request.
                     Role::Parked(_) if !entry.receiving.is_readable() => {
@@ -237,7 +237,7 @@ impl Sockets<'_> {
             Received::End if entry.receiving.end == End::Open => entry.receiving.end = End::Fin,
             Received::End => {}
             // The next receive is not large.
-            Received::NoBuffers if entry.receiving.is_large => entry.receiving.last = 0,
+            Received::NoBuffers if entry.receiving.is_large => entry.receiving.recent = 0,
             Received::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;
