@@ -12,6 +12,7 @@ mod imports;
 mod limits;
 mod module_layout;
 mod modules;
+mod mutants;
 mod public_items;
 mod rule_citations;
 mod safety;
@@ -105,6 +106,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
     rule_citations::check(&texts, &mut findings);
+    mutants::check(&texts, &mut findings);
     exceptions.report_unused(&mut findings);
     findings.sort();
     Ok(findings)

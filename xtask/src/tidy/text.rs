@@ -25,9 +25,25 @@ const SKIPPED_FOLDERS: &[&str] = &[
 
 /// Endings of the checked files.
 const ENDINGS: &[&str] = &[
-    ".rs", ".md", ".toml", ".sh", ".py", ".js", ".mjs", ".cjs", ".txt", ".conf", ".json", ".go",
+    ".rs",
+    ".md",
+    ".toml",
+    ".sh",
+    ".py",
+    ".js",
+    ".mjs",
+    ".cjs",
+    ".txt",
+    ".conf",
+    ".json",
+    ".go",
     ".proto",
+    PATCH_ENDING,
 ];
+
+/// Patches as `git diff` writes them.
+pub(super) const PATCH_ENDING: &str = ".patch";
+
 const FOLDERS_OF_SCRIPTS: &[&str] = &[".ci/"];
 
 /// Paths of one machine, which mean nothing on another.
@@ -77,7 +93,9 @@ pub(crate) fn read_all(root: &Path) -> Result<Vec<Text>, String> {
 /// Finds trailing white space, a missing last newline, and paths of one machine.
 pub(crate) fn check(text: &Text, findings: &mut Vec<Finding>) {
     for (index, line) in text.content.lines().enumerate() {
-        if line.ends_with([' ', '\t', '\r']) {
+        // A patch has a space before each unchanged line, also before an empty one.
+        let is_patch = text.path.ends_with(PATCH_ENDING);
+        if line.ends_with([' ', '\t', '\r']) && !is_patch {
             findings.push(Finding::new(
                 &text.path,
                 index + 1,
