@@ -64,6 +64,8 @@ enum Scenario {
     Tls(plan::RoundsArguments),
     /// HTTP/2 to HTTP/1.1 and HTTP/2 upstreams: CPU per request, 32 connections with 32 streams
     H2Proxy(plan::RoundsArguments),
+    /// CPU per request with a worker on each of two cores, against one worker
+    Cores(plan::RoundsArguments),
     /// Large bodies: CPU per MiB of downloads and uploads, throughput and memory, 16 connections
     Bulk(bulk::BulkArguments),
     /// Memory of an idle keep-alive connection
@@ -89,6 +91,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Scenario::H2(arguments) => compare::run(&scenario::H2_FIXED, arguments, &command),
         Scenario::Tls(arguments) => compare::run(&scenario::TLS, arguments, &command),
         Scenario::H2Proxy(arguments) => compare::run(&scenario::H2_PROXY, arguments, &command),
+        Scenario::Cores(arguments) => compare::run(&scenario::CORES, arguments, &command),
         Scenario::Bulk(arguments) => bulk::run(arguments, &command),
         Scenario::Idle(arguments) => idle::run(arguments, &command),
         Scenario::Start(arguments) => start::run(arguments, &command),

@@ -17,6 +17,7 @@ use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{Driver, DriverKind, IoChoice, RingHandle, WaitPolicy, Workers};
 use crate::executor::{self, Tasks};
+use crate::load::{Group, Load};
 use crate::mailbox::{Mailbox, Message};
 use crate::socket::{self, Lingering, SocketTable, Sockets};
 use crate::timer::{Clock, Random, TimerTarget, Wheel};
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     /// Declared, and so dropped, after the sockets: the driver receives into it until it is closed.
     pub(crate) pool: Rc<Pool>,
     pub(crate) counters: Arc<CounterCells>,
+    pub(crate) load: Load,
     trim: Trim,
 }
 
@@ -55,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) lingering: Lingering,
     pub(crate) seed: Option<u64>,
     pub(crate) counters: Arc<CounterCells>,
+    /// The cores that are started together.
+    pub(crate) group: Arc<Group>,
 }
 
 thread_local! {
@@ -105,6 +109,7 @@ impl Core {
             random: RefCell::new(Random::new(seed)),
             wheel: RefCell::new(Wheel::new()),
             tasks: RefCell::new(Tasks::new()),
+            load: Load::new(settings.group, settings.index, &mailbox, driver.now()),
             mailbox,
             sockets_max: settings.sockets_max,
             lingering: settings.lingering,
@@ -205,13 +210,16 @@ impl Core {
             busy_sockets: sockets.table.busy(self.clock.tick()),
             reap_all: self.tasks.borrow().is_any_held_back() || sockets.table.resumes_waiting() > 0,
         };
+        self.load.set_waits(true);
         sockets
             .table
             .driver
             .turn(policy, &self.pool, &self.counters)?;
+        self.load.set_waits(false);
         let now = sockets.table.driver.now();
         drop(sockets);
         self.clock.update(now);
+        self.load.measure(now, || self.sockets().at_limit());
         // One guard for all reports; after a panic the next guard handles those that are left.
         while !self.guard(|| self.handle_reports()) {}
         // Here, because all that has arrived by now is delivered: only idle sockets are evicted.
@@ -237,6 +245,7 @@ impl Core {
         for message in self.mailbox.take_messages() {
             match message {
                 Message::Wake(id) => self.tasks.borrow_mut().wake(id),
+                Message::Take(given) => self.sockets().take(*given),
                 Message::Run(job) => {
                     if catch_unwind(AssertUnwindSafe(job)).is_err() {
                         self.counters.task_panics.add(1);

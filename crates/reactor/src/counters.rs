@@ -64,6 +64,8 @@ counters! {
     cqes,
     /// Connections accepted.
     accepted,
+    /// Connections that this core accepted while it was busy, and gave to another core.
+    accepts_given,
     /// Pauses of accepting, at the limit of sockets or for lack of descriptors.
     accept_paused,
     /// Idle connections that were closed in favour of new ones.

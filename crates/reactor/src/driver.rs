@@ -24,17 +24,17 @@ use std::time::{Instant, SystemTime};
 use self::system::RawAddress;
 use crate::buffer::Pool;
 use crate::counters::CounterCells;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Given, Mailbox, Message};
 use crate::socket::{Address, SocketKey};
 
-pub(crate) use self::handle::Handle;
+pub(crate) use self::handle::{Handle, OwnedHandle};
 pub(crate) use self::notify::{Notifier, RingHandle};
 pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Event, Received};
 
 pub use self::system::LocalShortage;
 pub(crate) use self::system::{
-    EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, UnixListener,
+    EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, ThreadTime, UnixListener,
     check_descriptors, enlarge_descriptor_table, is_aborted_by_peer, is_cancelled,
     is_out_of_descriptors, out_of_descriptors, pin_to, processors, raise_descriptor_limit, reserve,
     set_processors, survives_io_uring, trim_heap, try_reserve,
@@ -259,6 +259,26 @@ impl Driver {
     /// Cancels accepting; its last report follows.
     pub(crate) fn cancel_accept(&mut self, listener: u32, handle: Handle) {
         each!(self, driver => driver.cancel_accept(listener, handle.fd()));
+    }
+
+    /// Gives a connection that this core has accepted to another core; returns it if that core has too many
+    /// messages.
+    pub(crate) fn give(
+        &mut self,
+        connection: Handle,
+        listener: &Address,
+        taker: &Mailbox,
+    ) -> Option<Handle> {
+        // A simulated connection belongs to a core of its network.
+        if_simulated!(self, _sim => Some(connection));
+        let given = Given {
+            connection: OwnedHandle::of(connection),
+            listener: listener.clone(),
+        };
+        match taker.post(Message::Take(Box::new(given))) {
+            Err(Message::Take(given)) => Some(given.connection.into_handle()),
+            _ => None,
+        }
     }
 
     /// Connects a socket to the address that it was opened for.

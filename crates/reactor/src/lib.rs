@@ -35,6 +35,7 @@ mod core;
 mod counters;
 mod driver;
 mod executor;
+mod load;
 mod mailbox;
 mod per_core;
 mod signal;

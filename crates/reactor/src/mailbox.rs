@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::driver::{Notifier, RingHandle};
+use crate::driver::{Notifier, OwnedHandle, RingHandle};
 use crate::executor::TaskId;
+use crate::socket::Address;
 
 /// Most reactors of one process at a time.
 const REACTORS_MAX: usize = 1 << 12;
@@ -19,6 +20,15 @@ const MESSAGES_MAX: usize = 4_096;
 pub(crate) enum Message {
     Wake(TaskId),
     Run(Box<dyn FnOnce() + Send>),
+    /// A connection that another core has accepted.
+    Take(Box<Given>),
+}
+
+/// A connection that a busy core gives to another one.
+pub(crate) struct Given {
+    pub(crate) connection: OwnedHandle,
+    /// The address of the listener that accepted it.
+    pub(crate) listener: Address,
 }
 
 /// The queue of messages to one core, and the means to wake it.

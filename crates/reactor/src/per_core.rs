@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use crate::core::{self, Core, Settings};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{self, DriverKind, IoChoice};
+use crate::load::Group;
 use crate::mailbox::{Mailbox, Message};
 use crate::signal;
 use crate::socket::Lingering;
@@ -68,7 +69,7 @@ impl Default for Config {
 }
 
 impl Config {
-    fn settings(&self, index: usize, cores: usize) -> Settings {
+    fn settings(&self, index: usize, group: &Arc<Group>, cores: usize) -> Settings {
         let sockets_max = match self.sockets_max {
             0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
             max => max,
@@ -81,6 +82,7 @@ impl Config {
             lingering: self.lingering,
             seed: self.seed,
             counters: Arc::new(CounterCells::default()),
+            group: Arc::clone(group),
         }
     }
 }
@@ -153,8 +155,9 @@ where
     };
     // No core runs before all are open: on an error the senders are dropped, and the threads end.
     let mut starters = Vec::new();
+    let group = Group::new(count);
     for index in 0..count {
-        let settings = config.settings(index, count);
+        let settings = config.settings(index, &group, count);
         cores.counters.push(Arc::clone(&settings.counters));
         cores.sockets_max = settings.sockets_max;
         let is_pinned = config.pin.applies(count, processors.len());
@@ -280,7 +283,7 @@ fn sum(counters: &[Arc<CounterCells>]) -> Counters {
 /// # Errors
 /// If the driver cannot be opened or fails.
 pub fn block_on<F: Future>(config: &Config, future: F) -> io::Result<F::Output> {
-    Core::open(config.settings(0, 1))?.run(future)
+    Core::open(config.settings(0, &Group::new(1), 1))?.run(future)
 }
 
 /// The index of the calling core among those that were started together.

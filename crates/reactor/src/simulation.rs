@@ -26,6 +26,7 @@ use crate::counters::{CounterCells, Counters};
 use crate::driver::Driver;
 use crate::driver::sim::{Network, Shared, Sim};
 use crate::executor;
+use crate::load::Group;
 use crate::socket::Address;
 
 #[doc(hidden)]
@@ -118,6 +119,7 @@ impl World {
             lingering: crate::Lingering::default(),
             seed: None,
             counters: Arc::clone(&counters),
+            group: Group::new(1),
         };
         let core = Core::open_with(settings, |_, mailbox| {
             Ok(Driver::Sim(Box::new(Sim::new(&self.network, mailbox))))

@@ -170,6 +170,26 @@ pub(crate) const H2_TO_H2C: &Group = &Group {
     plausible: None,
 };
 
+pub(crate) const FIXED_ON_CORES: &Group = &Group {
+    name: "cores-fixed",
+    title: "HTTP/1.1, fixed response, with one worker and with two",
+    protocol: ClientProtocol::Http1,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::Wrk,
+    bases: &["one-core", "one-core-epoll", "nginx-one"],
+    plausible: None,
+};
+
+pub(crate) const PROXY_ON_CORES: &Group = &Group {
+    name: "cores-proxy",
+    title: "HTTP/1.1, proxy to one backend, with one worker and with two",
+    protocol: ClientProtocol::Http1,
+    role: ServerRole::ProxyToHttp1,
+    load_tool: LoadTool::Wrk,
+    bases: &["one-core-proxy", "nginx-one-proxy"],
+    plausible: None,
+};
+
 impl PartialEq for Group {
     fn eq(&self, other: &Group) -> bool {
         self.name == other.name

@@ -207,7 +207,8 @@ impl RunningSystem {
         address: SocketAddr,
         tls: Option<&TlsFiles>,
     ) -> Result<RunningSystem, String> {
-        let server = Server::start_pinned(system.name, SERVER_CORE, command, address)?;
+        let processors = system.workers.processors();
+        let server = Server::start_pinned(system.name, processors, command, address)?;
         let response_bytes = probe::request_as(system.group, address, tls)
             .map_err(|e| format!("{}: {e}", system.name))?;
         Ok(RunningSystem {

@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) const SERVER_CORE: &str = "0";
 /// The core of the load tool and the backend.
 pub(crate) const LOAD_CORE: &str = "1";
+/// Both.
+pub(crate) const ALL_CORES: &str = "0,1";
 
 const START_WITHIN: Duration = Duration::from_secs(10);
 const STOP_WITHIN: Duration = Duration::from_secs(10);

@@ -2,9 +2,10 @@
 
 use super::goals::Goal;
 use super::group::{
-    FIXED, Group, H2, H2_TO_H1, H2_TO_H2C, H2_VARIED, H2C, H2C_VARIED, HANDSHAKES, HTTPS, PROXY,
+    FIXED, FIXED_ON_CORES, Group, H2, H2_TO_H1, H2_TO_H2C, H2_VARIED, H2C, H2C_VARIED, HANDSHAKES,
+    HTTPS, PROXY, PROXY_ON_CORES,
 };
-use super::system::{Kind, System};
+use super::system::{Kind, System, Workers};
 
 /// One `cargo xtask bench` command whose systems run interleaved.
 pub(crate) struct Scenario {
@@ -37,7 +38,7 @@ impl Scenario {
     }
 }
 
-pub(crate) const ALL: &[&Scenario] = &[&H1, &H2_FIXED, &TLS, &H2_PROXY];
+pub(crate) const ALL: &[&Scenario] = &[&H1, &H2_FIXED, &TLS, &H2_PROXY, &CORES];
 
 const URING: &str = "uring";
 const EPOLL: &str = "epoll";
@@ -48,6 +49,15 @@ const fn system(name: &'static str, group: &'static Group, kind: Kind) -> System
         group,
         kind,
         by_default: true,
+        workers: Workers::One,
+    }
+}
+
+/// A system with a worker on each of two processors.
+const fn on_two(name: &'static str, group: &'static Group, kind: Kind) -> System {
+    System {
+        workers: Workers::Two,
+        ..system(name, group, kind)
     }
 }
 
@@ -58,6 +68,7 @@ const fn extra(name: &'static str, group: &'static Group, kind: Kind) -> System 
         group,
         kind,
         by_default: false,
+        workers: Workers::One,
     }
 }
 
@@ -179,6 +190,31 @@ pub(crate) static H2_PROXY: Scenario = Scenario {
         // Both goals apply, so the better server decides.
         goal("blitz-to-h2c", "haproxy-to-h2c", 0.60),
         goal("blitz-to-h2c", "envoy-to-h2c", 0.60),
+    ],
+    goals_of_many: &[],
+};
+
+pub(crate) static CORES: Scenario = Scenario {
+    name: "cores",
+    title: "One worker and two",
+    connections: 100,
+    streams: 1,
+    groups: &[FIXED_ON_CORES, PROXY_ON_CORES],
+    systems: &[
+        system("one-core", FIXED_ON_CORES, Kind::Blitz { io: URING }),
+        on_two("two-cores", FIXED_ON_CORES, Kind::Blitz { io: URING }),
+        system("one-core-epoll", FIXED_ON_CORES, Kind::Blitz { io: EPOLL }),
+        on_two("two-cores-epoll", FIXED_ON_CORES, Kind::Blitz { io: EPOLL }),
+        system("nginx-one", FIXED_ON_CORES, Kind::Nginx),
+        on_two("nginx-two", FIXED_ON_CORES, Kind::Nginx),
+        system("one-core-proxy", PROXY_ON_CORES, Kind::Blitz { io: URING }),
+        on_two("two-cores-proxy", PROXY_ON_CORES, Kind::Blitz { io: URING }),
+        system("nginx-one-proxy", PROXY_ON_CORES, Kind::Nginx),
+        on_two("nginx-two-proxy", PROXY_ON_CORES, Kind::Nginx),
+    ],
+    goals: &[
+        goal("two-cores", "one-core", 1.03),
+        goal("two-cores-proxy", "one-core-proxy", 1.03),
     ],
     goals_of_many: &[],
 };

@@ -7,6 +7,7 @@ use std::process::Command;
 use super::build::{Artifact, artifact_path, build};
 use super::group::{ClientProtocol, Group, ServerRole};
 use super::peers::{self, SMALL_PATH, StartOptions};
+use super::process::{ALL_CORES, SERVER_CORE};
 use super::tls_files::TlsFiles;
 
 /// The program of a system.
@@ -36,6 +37,32 @@ pub(crate) enum Kind {
 const RELAY_LARGE: &[&str] = &["--buffers", "64", "--buffer-bytes", "262144"];
 const RELAY_SPLICE: &[&str] = &["--splice", "on"];
 
+/// The threads of a server that handle requests, and the processors that it may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// One, on a processor that it shares with nobody.
+    One,
+    /// Two, one of them on the processor of the load tool and the backend.
+    Two,
+}
+
+impl Workers {
+    pub(crate) fn count(self) -> u32 {
+        match self {
+            Workers::One => 1,
+            Workers::Two => 2,
+        }
+    }
+
+    /// The processors, in the form of taskset.
+    pub(crate) fn processors(self) -> &'static str {
+        match self {
+            Workers::One => SERVER_CORE,
+            Workers::Two => ALL_CORES,
+        }
+    }
+}
+
 /// One row of a comparison.
 #[derive(Debug)]
 pub(crate) struct System {
@@ -44,6 +71,7 @@ pub(crate) struct System {
     pub(crate) kind: Kind,
     /// Whether it runs if the command line names no systems.
     pub(crate) by_default: bool,
+    pub(crate) workers: Workers,
 }
 
 impl System {
@@ -75,7 +103,7 @@ impl System {
         }
     }
 
-    /// The command with one worker; writes a configuration file where one is needed.
+    /// The command; writes a configuration file where one is needed.
     pub(crate) fn command(&self, options: &StartOptions<'_>) -> Result<Command, String> {
         let program = self.artifact().map_or_else(PathBuf::new, artifact_path);
         let listen = options.listen.to_string();
@@ -98,11 +126,11 @@ impl System {
             Kind::HelloWorld { io } => {
                 command
                     .env("BLITZ_LISTEN", listen)
-                    .env("BLITZ_CORES", "1")
+                    .env("BLITZ_CORES", self.workers.count().to_string())
                     .env("BLITZ_IO", io);
             }
-            Kind::Blitz { io } => blitz(&mut command, self.group, options, io)?,
-            Kind::Nginx => command = peers::nginx::command(self.group, options)?,
+            Kind::Blitz { io } => blitz(&mut command, self, options, io)?,
+            Kind::Nginx => command = peers::nginx::command(self.group, self.workers, options)?,
             Kind::Haproxy => command = peers::haproxy::command(self.group, options)?,
             Kind::H2o => command = peers::h2o::command(self.group, options)?,
             Kind::Envoy => command = peers::envoy::command(self.group, options)?,
@@ -122,12 +150,14 @@ pub(crate) fn build_all<'a>(systems: impl Iterator<Item = &'a System>) -> Result
 /// `blitz run`; without a target the built-in endpoints respond.
 fn blitz(
     command: &mut Command,
-    group: &Group,
+    system: &System,
     options: &StartOptions<'_>,
     io: &str,
 ) -> Result<(), String> {
+    let group = system.group;
     let listen = options.listen.to_string();
-    command.args(["run", "--cores", "1", "--io", io]);
+    let cores = system.workers.count().to_string();
+    command.args(["run", "--cores", &cores, "--io", io]);
     match group.protocol {
         ClientProtocol::Http1 | ClientProtocol::H2c => {
             command.args(["--listen", &listen]);

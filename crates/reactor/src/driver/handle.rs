@@ -1,6 +1,6 @@
 //! Open sockets and listeners.
 
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A socket or listener that a driver has open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,5 +13,21 @@ impl Handle {
 
     pub(super) fn fd(self) -> RawFd {
         self.0
+    }
+}
+
+/// A new connection on its way to another core. It is closed when it is dropped.
+pub(crate) struct OwnedHandle(OwnedFd);
+
+impl OwnedHandle {
+    /// Of a connection that no driver has an operation on.
+    pub(super) fn of(handle: Handle) -> OwnedHandle {
+        // SAFETY: the descriptor is open, and its only owner gives it up.
+        OwnedHandle(unsafe { OwnedFd::from_raw_fd(handle.0) })
+    }
+
+    /// For the driver of the core that received it.
+    pub(crate) fn into_handle(self) -> Handle {
+        Handle(self.0.into_raw_fd())
     }
 }

@@ -26,7 +26,8 @@ pub(crate) use self::address::RawAddress;
 pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::{Mapping, trim_heap};
 pub(crate) use self::process::{
-    check_descriptors, enlarge_descriptor_table, pin_to, processors, raise_descriptor_limit,
+    ThreadTime, check_descriptors, enlarge_descriptor_table, pin_to, processors,
+    raise_descriptor_limit,
 };
 pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;

@@ -82,7 +82,7 @@ impl Eviction {
 
 impl Sockets<'_> {
     /// Whether the core has as many sockets as it may.
-    pub(super) fn at_limit(&self) -> bool {
+    pub(crate) fn at_limit(&self) -> bool {
         self.table.len() >= self.core.sockets_max
     }
 

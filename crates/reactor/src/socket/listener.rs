@@ -12,7 +12,8 @@ use std::time::Duration;
 use super::table::Sockets;
 use super::{Address, Socket};
 use crate::core;
-use crate::driver::{self, Driver, Handle, UnixListener};
+use crate::driver::{self, Driver, Handle, Listening, UnixListener};
+use crate::mailbox::Given;
 use crate::timer::{sleep, timeout};
 
 /// Most connections that are accepted ahead of [`Listener::accept`]; then accepting stops.
@@ -63,7 +64,7 @@ impl Listener {
             let mut sockets = core.sockets();
             let listening = sockets.table.driver.listen(address)?;
             Ok(Listener {
-                index: sockets.table.listeners.insert(listening.handle),
+                index: (sockets.table.listeners).insert(&listening),
                 address: listening.address,
                 _file: listening.file,
                 local: PhantomData,
@@ -129,6 +130,7 @@ enum Accepted {
 pub(super) struct Listeners(Vec<ListenerEntry>);
 
 struct ListenerEntry {
+    address: Address,
     /// `None` once it is closed.
     handle: Option<Handle>,
     /// An accept is pending.
@@ -142,9 +144,10 @@ struct ListenerEntry {
 }
 
 impl Listeners {
-    fn insert(&mut self, handle: Handle) -> u32 {
+    fn insert(&mut self, listening: &Listening) -> u32 {
         self.0.push(ListenerEntry {
-            handle: Some(handle),
+            address: listening.address.clone(),
+            handle: Some(listening.handle),
             armed: false,
             closing: false,
             stopping: false,
@@ -180,7 +183,18 @@ impl Sockets<'_> {
         match result {
             Ok(connection) if entry.closing => table.driver.close(connection),
             Err(error) if driver::is_cancelled(error) => {}
-            result => entry.ahead.push_back(result),
+            Ok(connection) => {
+                let taker = self.core.load.taker(self.core.clock.now());
+                let kept = match taker {
+                    None => Some(connection),
+                    Some(taker) => table.driver.give(connection, &entry.address, taker),
+                };
+                match kept {
+                    Some(connection) => entry.ahead.push_back(Ok(connection)),
+                    None => self.core.counters.accepts_given.add(1),
+                }
+            }
+            Err(error) => entry.ahead.push_back(Err(error)),
         }
         if entry.closing && !more {
             let handle = entry.handle.take();
@@ -195,6 +209,21 @@ impl Sockets<'_> {
             entry.stopping = true;
             table.driver.cancel_accept(index, handle);
         }
+        if let Some(waker) = entry.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Takes a connection that another core has accepted. It is closed if this core does not listen there
+    /// any more.
+    #[cold]
+    pub(crate) fn take(&mut self, given: Given) {
+        let mut listeners = self.table.listeners.0.iter_mut();
+        let entry = listeners.find(|entry| !entry.closing && entry.address == given.listener);
+        let Some(entry) = entry else {
+            return;
+        };
+        entry.ahead.push_back(Ok(given.connection.into_handle()));
         if let Some(waker) = entry.waker.take() {
             waker.wake();
         }

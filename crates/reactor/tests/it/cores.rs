@@ -2,14 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::Waker;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use blitz_reactor::{
-    Address, Config, DriverKind, IoChoice, Listener, core_index, sleep, spawn, start,
+    Address, Config, DriverKind, IoChoice, Listener, core_index, sleep, spawn, start, yield_now,
 };
 
 use crate::{anywhere, config, on_both_drivers};
@@ -72,6 +72,62 @@ fn every_core_serves_the_same_address() {
         assert_eq!(cores.counters().accepted, 200);
         assert_eq!(cores.driver() == DriverKind::Uring, io == IoChoice::Uring);
         stops.into_iter().for_each(Waker::wake);
+        cores.join().unwrap();
+    }
+}
+
+/// Each core tells its index to each of its clients; the first one is busy.
+#[test]
+fn a_busy_core_gives_new_connections_to_an_idle_one() {
+    for io in DRIVERS {
+        let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
+            unreachable!()
+        };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let (sender, listening) = mpsc::channel();
+        let two = Config {
+            cores: 2,
+            ..config(io)
+        };
+        let cores = start(&two, move |index| {
+            let (over, sender) = (over.clone(), sender.clone());
+            async move {
+                let listener = Listener::bind(&Address::Tcp(address)).unwrap();
+                sender.send(index).unwrap();
+                spawn(async move {
+                    loop {
+                        let socket = listener.accept().await;
+                        socket.send(index.to_string());
+                        socket.finish();
+                    }
+                });
+                while !over.load(Ordering::Relaxed) {
+                    match index {
+                        0 => busy_for(Duration::from_micros(100)),
+                        _ => sleep(Duration::from_millis(5)).await,
+                    }
+                    yield_now().await;
+                }
+            }
+        })
+        .unwrap();
+        assert_eq!(listening.iter().take(2).count(), 2);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let (mut asked, mut served) = (0, [0, 0]);
+        while cores.counters().accepts_given < 20 {
+            assert!(Instant::now() < deadline, "{:?}", cores.counters());
+            let mut client = TcpStream::connect(address).unwrap();
+            asked += 1;
+            let mut index = String::new();
+            client.read_to_string(&mut index).unwrap();
+            served[index.parse::<usize>().unwrap()] += 1;
+        }
+        assert_eq!(served.iter().sum::<usize>(), asked);
+        let counters = cores.counters();
+        assert_eq!(counters.accepted as usize, asked);
+        assert!(served[1] as u64 >= counters.accepts_given, "{served:?}");
+        is_over.store(true, Ordering::Relaxed);
         cores.join().unwrap();
     }
 }
@@ -145,7 +201,7 @@ fn a_core_wakes_a_task_of_another_core() {
                                 Ok(waker) => waker.wake(),
                                 Err(_) => sleep(Duration::from_millis(1)).await,
                             }
-                            blitz_reactor::yield_now().await;
+                            yield_now().await;
                         }
                     }
                 }
@@ -316,4 +372,12 @@ fn the_descriptor_table_is_enlarged_before_the_cores_start() {
     cores.join().unwrap();
     let permitted = number("/proc/self/limits", "Max open files");
     assert!(number("/proc/self/status", "FDSize:") >= permitted.min(65_536));
+}
+
+/// Keeps the thread busy.
+fn busy_for(duration: Duration) {
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
 }

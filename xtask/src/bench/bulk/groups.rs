@@ -1,7 +1,7 @@
 //! The groups of `cargo xtask bench bulk`, their rows and the goals of Blitz.
 
 use super::super::group::{ClientProtocol, Group, LoadTool, ServerRole};
-use super::super::system::{Kind, System};
+use super::super::system::{Kind, System, Workers};
 
 /// The direction of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,7 @@ impl Row {
             group: &self.group.group,
             kind: self.contender.kind,
             by_default: self.group.by_default,
+            workers: Workers::One,
         }
     }
 

@@ -5,12 +5,17 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::super::group::{ClientProtocol, Group, ServerRole};
+use super::super::system::Workers;
 use super::{
     CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, write,
 };
 
 /// nginx, with its files in the folder of this run.
-pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+pub(crate) fn command(
+    group: &Group,
+    workers: Workers,
+    options: &StartOptions<'_>,
+) -> Result<Command, String> {
     let StartOptions {
         listen,
         connections,
@@ -22,8 +27,9 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
     let small = small_location(options);
     // Each request of a proxy may need a backend connection.
     let worker_connections = connections + requests + 200;
+    let workers = workers.count();
     let config = format!(
-        "worker_processes 1;
+        "worker_processes {workers};
 daemon off;
 pid nginx.pid;
 error_log stderr crit;

@@ -1,8 +1,11 @@
 //! Resources of the whole process: its descriptors and processors.
 
+use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use super::{check, stream_socket};
 
@@ -92,6 +95,29 @@ pub(crate) fn processors() -> Vec<usize> {
     // SAFETY: every index is below the size of the set.
     all.filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
         .collect()
+}
+
+/// The time that a thread has run or waited for a processor.
+pub(crate) struct ThreadTime(File);
+
+impl ThreadTime {
+    /// Of the calling thread; `None` without procfs.
+    pub(crate) fn of_this_thread() -> Option<ThreadTime> {
+        File::open("/proc/thread-self/schedstat")
+            .ok()
+            .map(ThreadTime)
+    }
+
+    /// The time since the start of the thread: the first two numbers of the file, in nanoseconds
+    /// (`Documentation/scheduler/sched-stats.rst` of Linux).
+    pub(crate) fn read(&self) -> Option<Duration> {
+        let mut text = [0; 64];
+        let length = self.0.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..length]).ok()?;
+        let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
+        let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some(Duration::from_nanos(ran + waited))
+    }
 }
 
 /// Pins the calling thread to one processor.

@@ -1,0 +1,187 @@
+//! The load of the cores that are started together: a busy core gives new connections to an idle one.
+//!
+//! The kernel distributes connections among the listeners of the cores by a hash of their addresses,
+//! whatever the cores have to do. Without this module, a few large downloads that share a core make half
+//! of all new connections slow while the other core is idle.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::driver::ThreadTime;
+use crate::mailbox::Mailbox;
+
+/// The shortest measurement. The load of a core is that of its last one.
+const MEASUREMENT_MIN: Duration = Duration::from_millis(50);
+
+/// A load that is older says nothing: the core has been waiting since then, or it is blocked.
+const AGE_MAX: Duration = Duration::from_millis(200);
+
+/// Load from which on a core gives connections away. Loads are in thousandths of a processor.
+const LOAD_MIN: u32 = 900;
+
+/// The load of the taker is lower by at least this much.
+const DIFFERENCE_MIN: u32 = 300;
+
+/// Most connections that a core gives away per measurement, because those are not in the taker's load yet.
+const GIVEN_MAX: u32 = 64;
+
+/// The load of a core that takes no connections.
+const FULL: u32 = 1_000;
+
+/// The cores that are started together.
+pub(crate) struct Group {
+    /// When the first load was published.
+    start: OnceLock<Instant>,
+    cores: Vec<Published>,
+}
+
+/// The load of a core for other cores. The alignment keeps the values of two cores in different lines of
+/// the cache.
+#[derive(Default)]
+#[repr(align(128))]
+struct Published {
+    mailbox: OnceLock<Arc<Mailbox>>,
+    load: AtomicU32,
+    /// The end of the measurement, in milliseconds since [`Group::start`].
+    measured_ms: AtomicU64,
+    /// The core waits for its driver.
+    waits: AtomicBool,
+}
+
+/// The load of this core.
+pub(crate) struct Load {
+    group: Arc<Group>,
+    index: usize,
+    /// `None` in a group of one, and without procfs.
+    time: Option<ThreadTime>,
+    since: Cell<Sample>,
+    load: Cell<u32>,
+    /// Connections that were given away since the last measurement.
+    given: Cell<u32>,
+}
+
+/// The start of a measurement.
+#[derive(Clone, Copy)]
+struct Sample {
+    at: Instant,
+    /// The time of the thread.
+    busy: Duration,
+}
+
+impl Group {
+    pub(crate) fn new(cores: usize) -> Arc<Group> {
+        Arc::new(Group {
+            start: OnceLock::new(),
+            cores: (0..cores).map(|_| Published::default()).collect(),
+        })
+    }
+
+    fn milliseconds(&self, now: Instant) -> u64 {
+        let start = *self.start.get_or_init(|| now);
+        now.saturating_duration_since(start).as_millis() as u64
+    }
+}
+
+impl Published {
+    /// The load at `now`; `None` if the core is blocked.
+    fn load(&self, now_ms: u64) -> Option<u32> {
+        let age = now_ms.saturating_sub(self.measured_ms.load(Ordering::Relaxed));
+        if u128::from(age) < AGE_MAX.as_millis() {
+            return Some(self.load.load(Ordering::Relaxed));
+        }
+        self.waits.load(Ordering::Relaxed).then_some(0)
+    }
+}
+
+impl Load {
+    /// Must be called on the thread of the core.
+    pub(crate) fn new(
+        group: Arc<Group>,
+        index: usize,
+        mailbox: &Arc<Mailbox>,
+        now: Instant,
+    ) -> Load {
+        let is_alone = group.cores.len() == 1;
+        let time = (!is_alone).then(ThreadTime::of_this_thread).flatten();
+        let set = group.cores[index].mailbox.set(Arc::clone(mailbox));
+        assert!(set.is_ok(), "a core is opened once");
+        let since = Sample {
+            at: now,
+            busy: time.as_ref().and_then(ThreadTime::read).unwrap_or_default(),
+        };
+        Load {
+            group,
+            index,
+            time,
+            since: Cell::new(since),
+            load: Cell::new(0),
+            given: Cell::new(0),
+        }
+    }
+
+    /// Publishes whether the core waits.
+    #[inline]
+    pub(crate) fn set_waits(&self, waits: bool) {
+        if self.time.is_some() {
+            self.published().waits.store(waits, Ordering::Relaxed);
+        }
+    }
+
+    /// Measures the load if the last measurement is long enough ago. A core that has no room for
+    /// connections publishes a full load.
+    #[inline]
+    pub(crate) fn measure(&self, now: Instant, is_full: impl FnOnce() -> bool) {
+        if let Some(time) = &self.time
+            && now.saturating_duration_since(self.since.get().at) >= MEASUREMENT_MIN
+        {
+            self.measure_now(now, time, is_full());
+        }
+    }
+
+    #[cold]
+    fn measure_now(&self, now: Instant, time: &ThreadTime, is_full: bool) {
+        let Some(busy) = time.read() else {
+            return;
+        };
+        let since = self.since.replace(Sample { at: now, busy });
+        let elapsed = now.saturating_duration_since(since.at).as_micros();
+        let busy = busy.saturating_sub(since.busy).as_micros();
+        let load = (busy * 1_000 / elapsed.max(1)).min(u128::from(FULL)) as u32;
+        self.load.set(load);
+        self.given.set(0);
+        let published = self.published();
+        let for_others = if is_full { FULL } else { load };
+        published.load.store(for_others, Ordering::Relaxed);
+        let now_ms = self.group.milliseconds(now);
+        published.measured_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// The core that should take a new connection of this one, if this one is busy.
+    #[inline]
+    pub(crate) fn taker(&self, now: Instant) -> Option<&Mailbox> {
+        if self.load.get() < LOAD_MIN || self.given.get() >= GIVEN_MAX {
+            return None;
+        }
+        self.least_loaded(now)
+    }
+
+    #[cold]
+    fn least_loaded(&self, now: Instant) -> Option<&Mailbox> {
+        let now_ms = self.group.milliseconds(now);
+        let others = self.group.cores.iter().enumerate();
+        let others = others.filter(|(index, _)| *index != self.index);
+        let loads = others.filter_map(|(_, core)| Some((core.load(now_ms)?, core)));
+        let (load, core) = loads.min_by_key(|(load, _)| *load)?;
+        if load + DIFFERENCE_MIN > self.load.get() {
+            return None;
+        }
+        self.given.set(self.given.get() + 1);
+        core.mailbox.get().map(Arc::as_ref)
+    }
+
+    fn published(&self) -> &Published {
+        &self.group.cores[self.index]
+    }
+}
