@@ -15,12 +15,38 @@ pub(crate) const SERVER_CORE: &str = "0";
 /// The core of the load tool and the backend.
 pub(crate) const LOAD_CORE: &str = "1";
 /// Both.
-pub(crate) const ALL_CORES: &str = "0,1";
+const ALL_CORES: &str = "0,1";
 
 const START_WITHIN: Duration = Duration::from_secs(10);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Linux reports process times in hundredths of a second, whatever the kernel's tick is.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The threads of a server that handle requests, and the processors that it may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// One, on a processor that it shares with nobody.
+    One,
+    /// Two, one of them on the processor of the load tool and the backend.
+    Two,
+}
+
+impl Workers {
+    pub(crate) fn count(self) -> u32 {
+        match self {
+            Workers::One => 1,
+            Workers::Two => 2,
+        }
+    }
+
+    /// The processors, in the form of taskset.
+    pub(crate) fn processors(self) -> &'static str {
+        match self {
+            Workers::One => SERVER_CORE,
+            Workers::Two => ALL_CORES,
+        }
+    }
+}
 
 /// A running server; stopped when dropped.
 pub(crate) struct Server {

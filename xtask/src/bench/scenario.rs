@@ -5,7 +5,8 @@ use super::group::{
     FIXED, FIXED_ON_CORES, Group, H2, H2_TO_H1, H2_TO_H2C, H2_VARIED, H2C, H2C_VARIED, HANDSHAKES,
     HTTPS, PROXY, PROXY_ON_CORES,
 };
-use super::system::{Kind, System, Workers};
+use super::process::Workers;
+use super::system::{Kind, System};
 
 /// One `cargo xtask bench` command whose systems run interleaved.
 pub(crate) struct Scenario {

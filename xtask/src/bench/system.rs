@@ -7,7 +7,7 @@ use std::process::Command;
 use super::build::{Artifact, artifact_path, build};
 use super::group::{ClientProtocol, Group, ServerRole};
 use super::peers::{self, SMALL_PATH, StartOptions};
-use super::process::{ALL_CORES, SERVER_CORE};
+use super::process::Workers;
 use super::tls_files::TlsFiles;
 
 /// The program of a system.
@@ -36,32 +36,6 @@ pub(crate) enum Kind {
 /// The flags of the relay for large receives. Multishot receives took less CPU than single ones.
 const RELAY_LARGE: &[&str] = &["--buffers", "64", "--buffer-bytes", "262144"];
 const RELAY_SPLICE: &[&str] = &["--splice", "on"];
-
-/// The threads of a server that handle requests, and the processors that it may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Workers {
-    /// One, on a processor that it shares with nobody.
-    One,
-    /// Two, one of them on the processor of the load tool and the backend.
-    Two,
-}
-
-impl Workers {
-    pub(crate) fn count(self) -> u32 {
-        match self {
-            Workers::One => 1,
-            Workers::Two => 2,
-        }
-    }
-
-    /// The processors, in the form of taskset.
-    pub(crate) fn processors(self) -> &'static str {
-        match self {
-            Workers::One => SERVER_CORE,
-            Workers::Two => ALL_CORES,
-        }
-    }
-}
 
 /// One row of a comparison.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! The groups of `cargo xtask bench bulk`, their rows and the goals of Blitz.
 
 use super::super::group::{ClientProtocol, Group, LoadTool, ServerRole};
-use super::super::system::{Kind, System, Workers};
+use super::super::process::Workers;
+use super::super::system::{Kind, System};
 
 /// The direction of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

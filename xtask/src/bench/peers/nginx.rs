@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::super::group::{ClientProtocol, Group, ServerRole};
-use super::super::system::Workers;
+use super::super::process::Workers;
 use super::{
     CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, write,
 };
