@@ -64,7 +64,7 @@ enum Scenario {
     Tls(plan::RoundsArguments),
     /// HTTP/2 to HTTP/1.1 and HTTP/2 upstreams: CPU per request, 32 connections with 32 streams
     H2Proxy(plan::RoundsArguments),
-    /// CPU per request with a worker on each of two cores, against one worker
+    /// CPU per request of a server with two workers, against two servers with one worker each
     Cores(plan::RoundsArguments),
     /// Large bodies: CPU per MiB of downloads and uploads, throughput and memory, 16 connections
     Bulk(bulk::BulkArguments),

@@ -1,5 +1,5 @@
-//! Comparisons whose systems run interleaved, round by round: `cargo xtask bench h1`, `h2`, `tls` and
-//! `h2-proxy`.
+//! Comparisons whose systems run interleaved, round by round: `cargo xtask bench h1`, `h2`, `tls`,
+//! `h2-proxy` and `cores`.
 
 use std::fs;
 use std::path::PathBuf;

@@ -172,21 +172,21 @@ pub(crate) const H2_TO_H2C: &Group = &Group {
 
 pub(crate) const FIXED_ON_CORES: &Group = &Group {
     name: "cores-fixed",
-    title: "HTTP/1.1, fixed response, with one worker and with two",
+    title: "HTTP/1.1, fixed response, two workers",
     protocol: ClientProtocol::Http1,
     role: ServerRole::Respond,
     load_tool: LoadTool::Wrk,
-    bases: &["one-core", "one-core-epoll", "nginx-one"],
+    bases: &["apart", "apart-epoll", "nginx-apart"],
     plausible: None,
 };
 
 pub(crate) const PROXY_ON_CORES: &Group = &Group {
     name: "cores-proxy",
-    title: "HTTP/1.1, proxy to one backend, with one worker and with two",
+    title: "HTTP/1.1, proxy to one backend, two workers",
     protocol: ClientProtocol::Http1,
     role: ServerRole::ProxyToHttp1,
     load_tool: LoadTool::Wrk,
-    bases: &["one-core-proxy", "nginx-one-proxy"],
+    bases: &["apart-proxy", "apart-proxy-epoll", "nginx-apart-proxy"],
     plausible: None,
 };
 

@@ -45,6 +45,20 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
+    /// The counts of runs at the same time. Their percentiles cannot be combined.
+    pub(crate) fn sum(runs: &[Summary]) -> Option<Summary> {
+        let sum = |of: fn(&Summary) -> u64| runs.iter().map(of).sum();
+        Some(Summary {
+            requests: sum(|run| run.requests),
+            bytes: sum(|run| run.bytes),
+            duration_us: runs.iter().map(|run| run.duration_us).max()?,
+            p50_us: None,
+            p99_us: None,
+            max_us: runs.iter().filter_map(|run| run.max_us).max(),
+            errors: sum(|run| run.errors),
+        })
+    }
+
     /// Checks that no request failed and that the bytes match the number of responses.
     pub(crate) fn check(&self, response_bytes: usize) -> Result<(), String> {
         if self.errors > 0 {

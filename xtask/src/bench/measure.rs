@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -13,7 +12,9 @@ use super::group::{ClientProtocol, LoadTool, ServerRole};
 use super::load::{LoadRun, Summary};
 use super::peers::StartOptions;
 use super::plan::{Plan, WARM_UP};
-use super::process::{LOAD_CORE, SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds};
+use super::process::{
+    LOAD_CORE, SERVER_CORE, Server, Workers, busy_seconds, free_address, own_cpu_seconds,
+};
 use super::system::{Kind, System};
 use super::tls_files::TlsFiles;
 use super::wrk::Wrk;
@@ -39,6 +40,18 @@ pub(crate) struct Counters {
     pub(crate) cqes: u64,
 }
 
+impl Counters {
+    /// Of two servers; `None` if one of them has none.
+    fn sum(a: Option<Counters>, b: Option<Counters>) -> Option<Counters> {
+        let (a, b) = (a?, b?);
+        Some(Counters {
+            enters: a.enters + b.enters,
+            sqes: a.sqes + b.sqes,
+            cqes: a.cqes + b.cqes,
+        })
+    }
+}
+
 /// A system with all its runs.
 #[derive(Serialize)]
 pub(crate) struct Measurement {
@@ -62,7 +75,7 @@ pub(crate) struct Bench<'a> {
 }
 
 struct RunningSystem {
-    server: Server,
+    servers: Vec<Server>,
     /// Bytes that the load tool counts for one response.
     response_bytes: usize,
     measured: Measurement,
@@ -99,7 +112,6 @@ impl<'a> Bench<'a> {
             backend_addresses.push((system.group.protocol, address));
         }
         for system in &plan.systems {
-            let address = free_address()?;
             let backend_protocol = match system.group.role {
                 ServerRole::ProxyToH2c => ClientProtocol::H2c,
                 _ => ClientProtocol::Http1,
@@ -107,10 +119,16 @@ impl<'a> Bench<'a> {
             let backend = backend_addresses
                 .iter()
                 .find(|(protocol, _)| *protocol == backend_protocol);
-            let backend = backend.map_or(address, |(_, address)| *address);
-            let command =
-                system.command(&bench.start_options(address, backend, response.as_deref()))?;
-            let running = RunningSystem::start(system, &command, address, bench.tls.as_ref())?;
+            let mut servers = Vec::new();
+            for processors in system.workers.servers() {
+                let address = free_address()?;
+                let backend = backend.map_or(address, |(_, address)| *address);
+                let options = bench.start_options(address, backend, response.as_deref());
+                let command = system.command(&options)?;
+                let server = Server::start_pinned(system.name, processors, &command, address)?;
+                servers.push(server);
+            }
+            let running = RunningSystem::new(system, servers, bench.tls.as_ref())?;
             bench.running.push(running);
         }
         for index in 0..bench.running.len() {
@@ -146,8 +164,9 @@ impl<'a> Bench<'a> {
     /// Stops all systems and reads the counters that they print when they end.
     pub(crate) fn finish(self) -> Vec<Measurement> {
         let finish = |mut running: RunningSystem| {
-            let output = running.server.stop();
-            running.measured.counters = last_json(&output);
+            let outputs = running.servers.into_iter().map(Server::stop);
+            let counters: Vec<Option<Counters>> = outputs.map(|text| last_json(&text)).collect();
+            running.measured.counters = counters.into_iter().reduce(Counters::sum).flatten();
             running.measured
         };
         self.running.into_iter().map(finish).collect()
@@ -161,7 +180,7 @@ impl<'a> Bench<'a> {
         let failed = |error: String| format!("{name}, round {round}: {error}");
         running.probe(tls).map_err(failed)?;
         let load_run = LoadRun {
-            address: running.server.address,
+            address: running.servers[0].address,
             protocol: group.protocol,
             path: probe::PATH,
             upload: None,
@@ -172,19 +191,25 @@ impl<'a> Bench<'a> {
             tls,
         };
         let (server_before, others_before) =
-            (running.server.cpu_seconds(), backends() + own_cpu_seconds());
+            (running.cpu_seconds(), backends() + own_cpu_seconds());
         let busy_before = busy_seconds();
         let summary = match group.load_tool {
-            LoadTool::Wrk => self.wrk.run(&load_run),
+            LoadTool::Wrk if running.measured.system.workers == Workers::One => {
+                self.wrk.run(&load_run)
+            }
+            LoadTool::Wrk => {
+                let addresses: Vec<_> = running.servers.iter().map(|s| s.address).collect();
+                self.wrk.run_on_all_cores(&addresses, &load_run)
+            }
             LoadTool::H2load { varied } => h2load::run(&load_run, varied, self.folder),
             LoadTool::Handshakes => handshakes::run(&load_run),
         };
         let summary = summary.map_err(failed)?;
         let busy = busy_seconds() - busy_before;
-        let server = running.server.cpu_seconds() - server_before;
+        let server = running.cpu_seconds() - server_before;
         // The load tool has ended, so its time is part of our own or of our children's.
         let others = backends() + own_cpu_seconds() - others_before;
-        let resident_bytes = running.server.resident_bytes();
+        let resident_bytes = running.servers.iter().map(Server::resident_bytes).sum();
         running.probe(tls).map_err(failed)?;
         summary.check(running.response_bytes).map_err(failed)?;
         running.measured.requests += summary.requests;
@@ -201,18 +226,16 @@ impl<'a> Bench<'a> {
 }
 
 impl RunningSystem {
-    fn start(
+    /// At least one server.
+    fn new(
         system: &'static System,
-        command: &Command,
-        address: SocketAddr,
+        servers: Vec<Server>,
         tls: Option<&TlsFiles>,
     ) -> Result<RunningSystem, String> {
-        let processors = system.workers.processors();
-        let server = Server::start_pinned(system.name, processors, command, address)?;
-        let response_bytes = probe::request_as(system.group, address, tls)
+        let response_bytes = probe::request_as(system.group, servers[0].address, tls)
             .map_err(|e| format!("{}: {e}", system.name))?;
         Ok(RunningSystem {
-            server,
+            servers,
             response_bytes,
             measured: Measurement {
                 name: system.name,
@@ -224,17 +247,23 @@ impl RunningSystem {
         })
     }
 
+    fn cpu_seconds(&self) -> f64 {
+        self.servers.iter().map(Server::cpu_seconds).sum()
+    }
+
     /// Fails if the length of a response differs from the first, because the counts would be wrong.
     fn probe(&mut self, tls: Option<&TlsFiles>) -> Result<(), String> {
-        let bytes = probe::request_as(self.measured.system.group, self.server.address, tls)?;
-        self.measured.requests += 1;
-        if bytes == self.response_bytes {
-            return Ok(());
+        for server in &self.servers {
+            let bytes = probe::request_as(self.measured.system.group, server.address, tls)?;
+            self.measured.requests += 1;
+            if bytes != self.response_bytes {
+                return Err(format!(
+                    "a response has {bytes} bytes, the first had {}",
+                    self.response_bytes
+                ));
+            }
         }
-        Err(format!(
-            "a response has {bytes} bytes, the first had {}",
-            self.response_bytes
-        ))
+        Ok(())
     }
 }
 

@@ -14,36 +14,39 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) const SERVER_CORE: &str = "0";
 /// The core of the load tool and the backend.
 pub(crate) const LOAD_CORE: &str = "1";
-/// Both.
-const ALL_CORES: &str = "0,1";
+pub(crate) const CORES: &[&str] = &[SERVER_CORE, LOAD_CORE];
 
 const START_WITHIN: Duration = Duration::from_secs(10);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Linux reports process times in hundredths of a second, whatever the kernel's tick is.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The threads of a server that handle requests, and the processors that it may use.
+/// The servers of a system and their workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Workers {
-    /// One, on a processor that it shares with nobody.
+    /// A server with one worker, on a core that it shares with nobody.
     One,
-    /// Two, one of them on the processor of the load tool and the backend.
+    /// Two servers with one worker each, on the two cores.
+    TwoServers,
+    /// A server with two workers, on the two cores.
     Two,
 }
 
 impl Workers {
+    /// The workers of each server.
     pub(crate) fn count(self) -> u32 {
         match self {
-            Workers::One => 1,
+            Workers::One | Workers::TwoServers => 1,
             Workers::Two => 2,
         }
     }
 
-    /// The processors, in the form of taskset.
-    pub(crate) fn processors(self) -> &'static str {
+    /// The cores of each server, in the form of taskset.
+    pub(crate) fn servers(self) -> &'static [&'static str] {
         match self {
-            Workers::One => SERVER_CORE,
-            Workers::Two => ALL_CORES,
+            Workers::One => &[SERVER_CORE],
+            Workers::TwoServers => CORES,
+            Workers::Two => &["0,1"],
         }
     }
 }

@@ -5,7 +5,7 @@ use super::group::{
     FIXED, FIXED_ON_CORES, Group, H2, H2_TO_H1, H2_TO_H2C, H2_VARIED, H2C, H2C_VARIED, HANDSHAKES,
     HTTPS, PROXY, PROXY_ON_CORES,
 };
-use super::process::Workers;
+use super::process::Workers::{self, Two, TwoServers};
 use super::system::{Kind, System};
 
 /// One `cargo xtask bench` command whose systems run interleaved.
@@ -54,10 +54,15 @@ const fn system(name: &'static str, group: &'static Group, kind: Kind) -> System
     }
 }
 
-/// A system with a worker on each of two processors.
-const fn on_two(name: &'static str, group: &'static Group, kind: Kind) -> System {
+/// Two workers, one on each core: of two servers, or of one.
+const fn workers(
+    workers: Workers,
+    name: &'static str,
+    group: &'static Group,
+    kind: Kind,
+) -> System {
     System {
-        workers: Workers::Two,
+        workers,
         ..system(name, group, kind)
     }
 }
@@ -197,25 +202,64 @@ pub(crate) static H2_PROXY: Scenario = Scenario {
 
 pub(crate) static CORES: Scenario = Scenario {
     name: "cores",
-    title: "One worker and two",
+    title: "Two workers in one server and in two",
     connections: 100,
     streams: 1,
     groups: &[FIXED_ON_CORES, PROXY_ON_CORES],
     systems: &[
-        system("one-core", FIXED_ON_CORES, Kind::Blitz { io: URING }),
-        on_two("two-cores", FIXED_ON_CORES, Kind::Blitz { io: URING }),
-        system("one-core-epoll", FIXED_ON_CORES, Kind::Blitz { io: EPOLL }),
-        on_two("two-cores-epoll", FIXED_ON_CORES, Kind::Blitz { io: EPOLL }),
-        system("nginx-one", FIXED_ON_CORES, Kind::Nginx),
-        on_two("nginx-two", FIXED_ON_CORES, Kind::Nginx),
-        system("one-core-proxy", PROXY_ON_CORES, Kind::Blitz { io: URING }),
-        on_two("two-cores-proxy", PROXY_ON_CORES, Kind::Blitz { io: URING }),
-        system("nginx-one-proxy", PROXY_ON_CORES, Kind::Nginx),
-        on_two("nginx-two-proxy", PROXY_ON_CORES, Kind::Nginx),
+        workers(
+            TwoServers,
+            "apart",
+            FIXED_ON_CORES,
+            Kind::Blitz { io: URING },
+        ),
+        workers(Two, "together", FIXED_ON_CORES, Kind::Blitz { io: URING }),
+        workers(
+            TwoServers,
+            "apart-epoll",
+            FIXED_ON_CORES,
+            Kind::Blitz { io: EPOLL },
+        ),
+        workers(
+            Two,
+            "together-epoll",
+            FIXED_ON_CORES,
+            Kind::Blitz { io: EPOLL },
+        ),
+        workers(TwoServers, "nginx-apart", FIXED_ON_CORES, Kind::Nginx),
+        workers(Two, "nginx-together", FIXED_ON_CORES, Kind::Nginx),
+        workers(
+            TwoServers,
+            "apart-proxy",
+            PROXY_ON_CORES,
+            Kind::Blitz { io: URING },
+        ),
+        workers(
+            Two,
+            "together-proxy",
+            PROXY_ON_CORES,
+            Kind::Blitz { io: URING },
+        ),
+        workers(
+            TwoServers,
+            "apart-proxy-epoll",
+            PROXY_ON_CORES,
+            Kind::Blitz { io: EPOLL },
+        ),
+        workers(
+            Two,
+            "together-proxy-epoll",
+            PROXY_ON_CORES,
+            Kind::Blitz { io: EPOLL },
+        ),
+        workers(TwoServers, "nginx-apart-proxy", PROXY_ON_CORES, Kind::Nginx),
+        workers(Two, "nginx-together-proxy", PROXY_ON_CORES, Kind::Nginx),
     ],
     goals: &[
-        goal("two-cores", "one-core", 1.03),
-        goal("two-cores-proxy", "one-core-proxy", 1.03),
+        goal("together", "apart", 1.03),
+        goal("together-epoll", "apart-epoll", 1.03),
+        goal("together-proxy", "apart-proxy", 1.03),
+        goal("together-proxy-epoll", "apart-proxy-epoll", 1.03),
     ],
     goals_of_many: &[],
 };
