@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::group::PlausibleRatio;
 use super::machine::FOREIGN_SHARE_MAX;
 use super::measure::Measurement;
-use super::scenario::Scenario;
+use super::scenario::{MANY_CONNECTIONS, Scenario};
 use super::stats::Quartiles;
 
 /// Least interleaved rounds of a valid set.
@@ -97,7 +97,12 @@ pub(crate) fn verdicts(scenario: &Scenario, connections: u32, all: &[Measurement
         let what = format!("CPU per request against {}", goal.base);
         Some(verdict(system.name, what, goal.at_most, ratio.median))
     });
-    cpu.chain(entry_verdicts(all)).collect()
+    // With many connections the proxy starts fewer requests per turn than the relay, on purpose.
+    let entries = match connections < MANY_CONNECTIONS {
+        true => entry_verdicts(all),
+        false => Vec::new(),
+    };
+    cpu.chain(entries).collect()
 }
 
 /// Compares the proxy's use of the ring with the relay's: two receives and two sends per request.
@@ -270,7 +275,8 @@ mod tests {
             measured("blitz-proxy-uring", &[1.29], 100),
         ];
         assert!(!verdicts(&H1, 100, &all)[0].met);
-        assert!(verdicts(&H1, 1_000, &all)[0].met);
+        let of_many = verdicts(&H1, 1_000, &all);
+        assert!(of_many.len() == 1 && of_many[0].met);
     }
 
     #[test]
