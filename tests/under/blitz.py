@@ -20,8 +20,8 @@ class Binary:
         self.io = io
 
     @contextlib.asynccontextmanager
-    async def running(self, *flags, nofile=None, cpus=None):
-        """Runs `blitz run` with one core on 127.0.0.1 until the block is left.
+    async def running(self, *flags, cores=1, nofile=None, cpus=None):
+        """Runs `blitz run` on 127.0.0.1 until the block is left.
 
         With `cpus` it runs on these processors only, with realtime priority.
         """
@@ -35,7 +35,7 @@ class Binary:
 
         port = free_port()
         command = [self.path, "run", "--listen", f"127.0.0.1:{port}", "--io", self.io,
-                   "--cores", "1", "--log", "warn", *flags]
+                   "--cores", str(cores), "--log", "warn", *flags]
         with tempfile.TemporaryFile() as log:
             child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                      preexec_fn=prepare)

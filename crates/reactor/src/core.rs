@@ -219,7 +219,7 @@ impl Core {
         let now = sockets.table.driver.now();
         drop(sockets);
         self.clock.update(now);
-        self.load.measure(now, || self.sockets().at_limit());
+        self.load.measure(now, || self.sockets().room());
         // One guard for all reports; after a panic the next guard handles those that are left.
         while !self.guard(|| self.handle_reports()) {}
         // Here, because all that has arrived by now is delivered: only idle sockets are evicted.
@@ -382,6 +382,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        self.load.stop_taking();
         self.mailbox.release();
     }
 }

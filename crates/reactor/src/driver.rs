@@ -24,7 +24,7 @@ use std::time::{Instant, SystemTime};
 use self::system::RawAddress;
 use crate::buffer::Pool;
 use crate::counters::CounterCells;
-use crate::mailbox::{Given, Mailbox, Message};
+use crate::mailbox::Mailbox;
 use crate::socket::{Address, SocketKey};
 
 pub(crate) use self::handle::{Handle, OwnedHandle};
@@ -261,24 +261,11 @@ impl Driver {
         each!(self, driver => driver.cancel_accept(listener, handle.fd()));
     }
 
-    /// Gives a connection that this core has accepted to another core; returns it if that core has too many
-    /// messages.
-    pub(crate) fn give(
-        &mut self,
-        connection: Handle,
-        listener: &Address,
-        taker: &Mailbox,
-    ) -> Option<Handle> {
-        // A simulated connection belongs to a core of its network.
-        if_simulated!(self, _sim => Some(connection));
-        let given = Given {
-            connection: OwnedHandle::of(connection),
-            listener: listener.clone(),
-        };
-        match taker.post(Message::Take(Box::new(given))) {
-            Err(Message::Take(given)) => Some(given.connection.into_handle()),
-            _ => None,
-        }
+    /// A connection that this core has accepted, in a form for another core. Simulated connections have
+    /// none.
+    pub(crate) fn detach(&self, connection: Handle) -> Result<OwnedHandle, Handle> {
+        if_simulated!(self, _sim => Err(connection));
+        Ok(OwnedHandle::of(connection))
     }
 
     /// Connects a socket to the address that it was opened for.

@@ -1,4 +1,5 @@
-//! The load of the cores that are started together: a busy core gives new connections to an idle one.
+//! The load of the cores that are started together: a core that is busy, or at its limit of sockets, gives
+//! new connections to another one.
 //!
 //! The kernel distributes connections among the listeners of the cores by a hash of their addresses,
 //! whatever the cores have to do. Without this module, a few large downloads that share a core make half
@@ -6,11 +7,11 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::driver::ThreadTime;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Given, Mailbox, Message};
 
 /// The shortest measurement. The load of a core is that of its last one.
 const MEASUREMENT_MIN: Duration = Duration::from_millis(50);
@@ -27,8 +28,8 @@ const DIFFERENCE_MIN: u32 = 300;
 /// Most connections that a core gives away per measurement, because those are not in the taker's load yet.
 const GIVEN_MAX: u32 = 64;
 
-/// The load of a core that takes no connections.
-const FULL: u32 = 1_000;
+/// The load of a thread that never waits.
+const LOAD_MAX: u32 = 1_000;
 
 /// The cores that are started together.
 pub(crate) struct Group {
@@ -42,8 +43,11 @@ pub(crate) struct Group {
 #[derive(Default)]
 #[repr(align(128))]
 struct Published {
-    mailbox: OnceLock<Arc<Mailbox>>,
+    /// `None` unless the core takes connections. Only giving one locks it.
+    taker: Mutex<Option<Arc<Mailbox>>>,
     load: AtomicU32,
+    /// How many connections other cores may give until the next measurement.
+    room: AtomicU32,
     /// The end of the measurement, in milliseconds since [`Group::start`].
     measured_ms: AtomicU64,
     /// The core waits for its driver.
@@ -93,6 +97,27 @@ impl Published {
         }
         self.waits.load(Ordering::Relaxed).then_some(0)
     }
+
+    fn post(&self, given: Given) -> Result<(), Given> {
+        let taker = self.lock_taker();
+        let Some(mailbox) = taker.as_ref() else {
+            return Err(given);
+        };
+        let reserved = (self.room).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| {
+            room.checked_sub(1)
+        });
+        if reserved.is_err() {
+            return Err(given);
+        }
+        match mailbox.post(Message::Take(Box::new(given))) {
+            Err(Message::Take(given)) => Err(*given),
+            _ => Ok(()),
+        }
+    }
+
+    fn lock_taker(&self) -> MutexGuard<'_, Option<Arc<Mailbox>>> {
+        self.taker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Load {
@@ -105,8 +130,9 @@ impl Load {
     ) -> Load {
         let is_alone = group.cores.len() == 1;
         let time = (!is_alone).then(ThreadTime::of_this_thread).flatten();
-        let set = group.cores[index].mailbox.set(Arc::clone(mailbox));
-        assert!(set.is_ok(), "a core is opened once");
+        if time.is_some() {
+            *group.cores[index].lock_taker() = Some(Arc::clone(mailbox));
+        }
         let since = Sample {
             at: now,
             busy: time.as_ref().and_then(ThreadTime::read).unwrap_or_default(),
@@ -129,56 +155,74 @@ impl Load {
         }
     }
 
-    /// Measures the load if the last measurement is long enough ago. A core that has no room for
-    /// connections publishes a full load.
+    /// Measures the load if the last measurement is long enough ago. `room` returns how many sockets the
+    /// core may still have.
     #[inline]
-    pub(crate) fn measure(&self, now: Instant, is_full: impl FnOnce() -> bool) {
+    pub(crate) fn measure(&self, now: Instant, room: impl FnOnce() -> usize) {
         if let Some(time) = &self.time
             && now.saturating_duration_since(self.since.get().at) >= MEASUREMENT_MIN
         {
-            self.measure_now(now, time, is_full());
+            self.measure_now(now, time, room());
         }
     }
 
     #[cold]
-    fn measure_now(&self, now: Instant, time: &ThreadTime, is_full: bool) {
+    fn measure_now(&self, now: Instant, time: &ThreadTime, room: usize) {
         let Some(busy) = time.read() else {
             return;
         };
         let since = self.since.replace(Sample { at: now, busy });
         let elapsed = now.saturating_duration_since(since.at).as_micros();
         let busy = busy.saturating_sub(since.busy).as_micros();
-        let load = (busy * 1_000 / elapsed.max(1)).min(u128::from(FULL)) as u32;
+        let load = (busy * 1_000 / elapsed.max(1)).min(u128::from(LOAD_MAX)) as u32;
         self.load.set(load);
         self.given.set(0);
         let published = self.published();
-        let for_others = if is_full { FULL } else { load };
-        published.load.store(for_others, Ordering::Relaxed);
+        published.load.store(load, Ordering::Relaxed);
+        // The other half is for the connections that this core accepts itself until the next measurement.
+        let for_others = u32::try_from(room / 2).unwrap_or(u32::MAX);
+        published.room.store(for_others, Ordering::Relaxed);
         let now_ms = self.group.milliseconds(now);
         published.measured_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// The core that should take a new connection of this one, if this one is busy.
+    /// Whether this core should give a new connection away. `is_full` means that it is at its limit of
+    /// sockets.
     #[inline]
-    pub(crate) fn taker(&self, now: Instant) -> Option<&Mailbox> {
-        if self.load.get() < LOAD_MIN || self.given.get() >= GIVEN_MAX {
-            return None;
-        }
-        self.least_loaded(now)
+    pub(crate) fn should_give(&self, is_full: bool) -> bool {
+        let is_busy = self.load.get() >= LOAD_MIN && self.given.get() < GIVEN_MAX;
+        (is_busy || is_full) && self.time.is_some()
     }
 
+    /// Posts a new connection to the least loaded core.
+    ///
+    /// # Errors
+    /// The connection, if no core is better.
     #[cold]
-    fn least_loaded(&self, now: Instant) -> Option<&Mailbox> {
+    pub(crate) fn give(&self, given: Given, is_full: bool, now: Instant) -> Result<(), Given> {
         let now_ms = self.group.milliseconds(now);
         let others = self.group.cores.iter().enumerate();
-        let others = others.filter(|(index, _)| *index != self.index);
+        let others = others
+            .filter(|(index, core)| *index != self.index && core.room.load(Ordering::Relaxed) > 0);
         let loads = others.filter_map(|(_, core)| Some((core.load(now_ms)?, core)));
-        let (load, core) = loads.min_by_key(|(load, _)| *load)?;
-        if load + DIFFERENCE_MIN > self.load.get() {
-            return None;
+        let Some((load, core)) = loads.min_by_key(|(load, _)| *load) else {
+            return Err(given);
+        };
+        let load_max = match is_full {
+            true => LOAD_MAX,
+            false => self.load.get().saturating_sub(DIFFERENCE_MIN),
+        };
+        if load > load_max {
+            return Err(given);
         }
+        core.post(given)?;
         self.given.set(self.given.get() + 1);
-        core.mailbox.get().map(Arc::as_ref)
+        Ok(())
+    }
+
+    /// From now on, no core gives this one a connection. Those that were given before are in its mailbox.
+    pub(crate) fn stop_taking(&self) {
+        *self.published().lock_taker() = None;
     }
 
     fn published(&self) -> &Published {

@@ -182,17 +182,23 @@ impl Upstream {
         let received = match cause {
             Cause::Received(received) => received,
             Cause::Expired | Cause::Evicted => return conn.finish(transport),
-            Cause::Ended => return count(|counters| counters.upstream_idle_lost += 1),
+            Cause::Ended => return self.lose_idle(),
         };
         let first = match transport.secure_parts() {
             None => Some(received),
             Some((tls, socket)) => match tls.handle_received(received, socket) {
                 ReadOutcome::Content(first) => Some(first),
                 ReadOutcome::NoContent => None,
-                ReadOutcome::Ended => return count(|counters| counters.upstream_idle_lost += 1),
+                ReadOutcome::Ended => return self.lose_idle(),
             },
         };
         self.start(conn, transport, first);
+    }
+
+    /// An idle connection has ended. A request may have found it readable, and waits for it.
+    fn lose_idle(&self) {
+        count(|counters| counters.upstream_idle_lost += 1);
+        self.0.in_use.wake(1);
     }
 
     fn start(&self, conn: Rc<Conn<Client>>, transport: Transport, first: Option<Slice>) {

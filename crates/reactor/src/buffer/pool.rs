@@ -60,6 +60,11 @@ pub(crate) struct Pool {
     free_large: RefCell<Vec<u16>>,
     /// The number of buffers with views; a large one counts as [`LARGE_COUNT`].
     held: Cell<usize>,
+    /// The number of buffers that are lent to the driver and not filled yet, counted in the same way. Those
+    /// that io_uring posts may all be filled in one turn.
+    lent: Cell<usize>,
+    /// How many of these are large, counted in the same way.
+    lent_large: Cell<usize>,
     /// Bytes outside the pool that count against its limit.
     copied: Cell<usize>,
 }
@@ -75,6 +80,8 @@ impl Pool {
             free: RefCell::new((0..BUFFERS_MAX).rev().collect()),
             free_large: RefCell::new((BUFFERS_MAX..numbers).rev().collect()),
             held: Cell::new(0),
+            lent: Cell::new(0),
+            lent_large: Cell::new(0),
             copied: Cell::new(0),
         })
     }
@@ -86,7 +93,7 @@ impl Pool {
 
     /// Bytes that can be received before the core reaches its limit.
     pub(crate) fn available(&self) -> usize {
-        let buffers = usize::from(BUFFERS_MAX) - self.held.get();
+        let buffers = usize::from(BUFFERS_MAX).saturating_sub(self.held.get());
         (buffers * BUFFER_BYTES).saturating_sub(self.copied.get())
     }
 
@@ -105,22 +112,46 @@ impl Pool {
         self.copied.set(self.copied.get() - bytes);
     }
 
-    /// Lends a buffer to the driver, which fills it; `None` if only the reserve is left.
+    /// Lends a buffer to the driver, which fills it; `None` if only the reserve is left, were all lent buffers
+    /// full.
     pub(crate) fn lend(&self) -> Option<u16> {
-        if self.available() <= RESERVE_BYTES {
-            None
-        } else {
-            self.free.borrow_mut().pop()
+        if self.lent_excess() >= 0 {
+            return None;
         }
+        let id = self.free.borrow_mut().pop()?;
+        self.lent.set(self.lent.get() + 1);
+        Some(id)
     }
 
     /// Lends a large buffer to the driver, which fills it; `None` if less than half of the core's memory is
-    /// available (rule 4).
+    /// available, were all large buffers full (rule 4), or as [`Pool::lend`].
     pub(crate) fn lend_large(&self) -> Option<u16> {
-        if self.is_scarce() {
-            None
-        } else {
-            self.free_large.borrow_mut().pop()
+        let lent_large = self.lent_large.get();
+        let half = usize::from(BUFFERS_MAX) * BUFFER_BYTES / 2;
+        if self.available() < half + lent_large * BUFFER_BYTES || self.lent_excess() >= 0 {
+            return None;
+        }
+        let id = self.free_large.borrow_mut().pop()?;
+        self.lent.set(self.lent.get() + LARGE_COUNT);
+        self.lent_large.set(lent_large + LARGE_COUNT);
+        Some(id)
+    }
+
+    /// By how many buffers those that are lent exceed what may be received without the reserve. Negative if
+    /// more may be lent.
+    #[inline]
+    pub(crate) fn lent_excess(&self) -> isize {
+        let room = self.available().saturating_sub(RESERVE_BYTES) / BUFFER_BYTES;
+        self.lent.get().cast_signed() - room.cast_signed()
+    }
+
+    /// A lent buffer was filled, or taken back.
+    #[inline]
+    fn end_lending(&self, id: u16) {
+        let count = Pool::count_of(id);
+        self.lent.set(self.lent.get() - count);
+        if Pool::is_large(id) {
+            self.lent_large.set(self.lent_large.get() - count);
         }
     }
 
@@ -136,6 +167,7 @@ impl Pool {
             0,
             "a lent buffer has no views"
         );
+        self.end_lending(id);
         self.free_list(id).borrow_mut().push(id);
     }
 
@@ -218,6 +250,7 @@ impl Pool {
     pub(super) fn retain(&self, id: u16) {
         let views = &self.views[usize::from(id)];
         if views.get() == 0 {
+            self.end_lending(id);
             self.held.set(self.held.get() + Pool::count_of(id));
         }
         views.set(views.get() + 1);
@@ -270,6 +303,54 @@ fn discard_unviewed(memory: &Mapping, stride: usize, views: &[Cell<u32>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lends until the pool lends no more; returns the buffers.
+    fn lend_all(pool: &Pool, lend: fn(&Pool) -> Option<u16>) -> Vec<u16> {
+        std::iter::from_fn(|| lend(pool)).collect()
+    }
+
+    #[test]
+    fn lent_buffers_never_exceed_the_limit_when_all_are_filled() {
+        let orders: [[fn(&Pool) -> Option<u16>; 2]; 2] = [
+            [Pool::lend_large, Pool::lend],
+            [Pool::lend, Pool::lend_large],
+        ];
+        for order in orders {
+            let pool = Pool::new().unwrap();
+            let lent: Vec<u16> = order
+                .iter()
+                .flat_map(|lend| lend_all(&pool, *lend))
+                .collect();
+            assert!(lent.len() > 1_000, "{}", lent.len());
+            lent.iter().for_each(|id| pool.retain(*id));
+            // One buffer may be lent in part beyond the reserve.
+            assert!(pool.available() + LARGE_COUNT * BUFFER_BYTES >= RESERVE_BYTES);
+            assert_eq!((pool.lent.get(), pool.lent_large.get()), (0, 0));
+            lent.iter().for_each(|id| pool.release(*id));
+            assert_eq!(pool.held(), 0);
+        }
+    }
+
+    #[test]
+    fn large_buffers_alone_take_at_most_half() {
+        let pool = Pool::new().unwrap();
+        for id in lend_all(&pool, Pool::lend_large) {
+            pool.retain(id);
+        }
+        let half = usize::from(BUFFERS_MAX) * BUFFER_BYTES / 2;
+        assert!(pool.available() + LARGE_COUNT * BUFFER_BYTES >= half);
+        assert!(pool.lend().is_some());
+    }
+
+    #[test]
+    fn what_is_charged_later_shows_that_too_much_is_lent() {
+        let pool = Pool::new().unwrap();
+        lend_all(&pool, Pool::lend);
+        assert!(pool.lent_excess() >= 0);
+        pool.charge(100 * BUFFER_BYTES);
+        assert!(pool.lent_excess() >= 100);
+        pool.discharge(100 * BUFFER_BYTES);
+    }
 
     #[test]
     fn memory_of_buffers_without_views_is_given_back_and_that_of_others_stays() {

@@ -222,6 +222,16 @@ impl Uring {
         is_reaped
     }
 
+    /// Takes posted buffers back when less memory is left than they may hold: other bytes were received or
+    /// charged since.
+    #[inline]
+    fn take_back_excess(&mut self, pool: &Pool) {
+        if pool.lent_excess() > 0 && self.is_reaped() {
+            self.large_buffers.take_back_excess(pool);
+            self.buffers.take_back_excess(pool);
+        }
+    }
+
     /// See [`Driver::is_reaped`](super::Driver::is_reaped). A full ring is submitted early, which may
     /// complete operations.
     pub(super) fn is_reaped(&mut self) -> bool {
@@ -271,6 +281,7 @@ impl Uring {
     ) -> io::Result<()> {
         self.push_backlog();
         self.arm_mailbox();
+        self.take_back_excess(pool);
         self.buffers.refill(pool);
         self.large_buffers.refill(pool);
         self.rations.refill(pool);

@@ -82,8 +82,13 @@ impl Eviction {
 
 impl Sockets<'_> {
     /// Whether the core has as many sockets as it may.
-    pub(crate) fn at_limit(&self) -> bool {
-        self.table.len() >= self.core.sockets_max
+    pub(super) fn at_limit(&self) -> bool {
+        self.room() == 0
+    }
+
+    /// How many more sockets the core may have.
+    pub(crate) fn room(&self) -> usize {
+        self.core.sockets_max.saturating_sub(self.table.len())
     }
 
     /// Requests room for connections to accept. Returns the number to pass to [`Sockets::poll_room`].

@@ -171,30 +171,21 @@ impl Listeners {
 impl Sockets<'_> {
     /// Handles an accepted connection, or the end of accepting.
     pub(super) fn accepted(&mut self, index: u32, result: Result<Handle, i32>, more: bool) {
-        let ahead_max = self
-            .core
-            .sockets_max
-            .saturating_sub(self.table.len())
-            .clamp(1, AHEAD_MAX);
+        let room = self.room();
+        let ahead_max = room.clamp(1, AHEAD_MAX);
+        let result = match result {
+            Ok(connection) => self.give(index, connection, room == 0).map(Ok),
+            error => Some(error),
+        };
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
         entry.armed = more;
         entry.stopping &= more;
         match result {
-            Ok(connection) if entry.closing => table.driver.close(connection),
-            Err(error) if driver::is_cancelled(error) => {}
-            Ok(connection) => {
-                let taker = self.core.load.taker(self.core.clock.now());
-                let kept = match taker {
-                    None => Some(connection),
-                    Some(taker) => table.driver.give(connection, &entry.address, taker),
-                };
-                match kept {
-                    Some(connection) => entry.ahead.push_back(Ok(connection)),
-                    None => self.core.counters.accepts_given.add(1),
-                }
-            }
-            Err(error) => entry.ahead.push_back(Err(error)),
+            None => {}
+            Some(Ok(connection)) if entry.closing => table.driver.close(connection),
+            Some(Err(error)) if driver::is_cancelled(error) => {}
+            Some(result) => entry.ahead.push_back(result),
         }
         if entry.closing && !more {
             let handle = entry.handle.take();
@@ -211,6 +202,31 @@ impl Sockets<'_> {
         }
         if let Some(waker) = entry.waker.take() {
             waker.wake();
+        }
+    }
+
+    /// Gives an accepted connection to another core if this one is busy or full. Returns it if it stays here.
+    fn give(&self, index: u32, connection: Handle, is_full: bool) -> Option<Handle> {
+        let load = &self.core.load;
+        let entry = &self.table.listeners.0[index as usize];
+        if entry.closing || !load.should_give(is_full) {
+            return Some(connection);
+        }
+        let connection = match self.table.driver.detach(connection) {
+            Ok(connection) => connection,
+            Err(kept) => return Some(kept),
+        };
+        let listener = entry.address.clone();
+        let given = Given {
+            connection,
+            listener,
+        };
+        match load.give(given, is_full, self.core.clock.now()) {
+            Ok(()) => {
+                self.core.counters.accepts_given.add(1);
+                None
+            }
+            Err(given) => Some(given.connection.into_handle()),
         }
     }
 
@@ -234,8 +250,13 @@ impl Sockets<'_> {
         let at_limit = self.at_limit();
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
-        if at_limit && let Some(Ok(_)) = entry.ahead.front() {
-            return Poll::Ready(Accepted::NoRoom);
+        if at_limit && let Some(Ok(connection)) = entry.ahead.front().copied() {
+            // Another core may have room by now.
+            if self.give(index, connection, true).is_some() {
+                return Poll::Ready(Accepted::NoRoom);
+            }
+            self.table.listeners.0[index as usize].ahead.pop_front();
+            return self.poll_accept(index, cx);
         }
         let next = entry.ahead.pop_front();
         let ahead_max = if at_limit { 1 } else { AHEAD_MAX / 2 };
@@ -277,6 +298,7 @@ impl Sockets<'_> {
 
     /// Stops accepting, closes the connections that were accepted ahead, and closes the listener.
     pub(super) fn close_listener(&mut self, index: u32) {
+        self.core.load.stop_taking();
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
         entry.closing = true;

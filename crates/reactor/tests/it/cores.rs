@@ -1,6 +1,6 @@
 //! Several cores.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -234,7 +234,7 @@ fn an_address_in_use_is_detected_despite_shared_ports() {
     };
     let taken = std::net::TcpListener::bind(address).unwrap();
     let error = Listener::try_reserve(&address.into()).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
     // A process that was killed releases its rings, and with them its sockets, a little later.
     let released = thread::spawn(move || {
         thread::sleep(Duration::from_millis(120));
@@ -372,6 +372,118 @@ fn the_descriptor_table_is_enlarged_before_the_cores_start() {
     cores.join().unwrap();
     let permitted = number("/proc/self/limits", "Max open files");
     assert!(number("/proc/self/status", "FDSize:") >= permitted.min(65_536));
+}
+
+/// The first core is busy, and the other one ends while clients connect.
+#[test]
+fn a_core_that_ends_is_given_no_connections() {
+    for io in DRIVERS {
+        let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
+            unreachable!()
+        };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let (sender, listening) = mpsc::channel();
+        let two = Config {
+            cores: 2,
+            ..config(io)
+        };
+        let cores = start(&two, move |index| {
+            let (over, sender) = (over.clone(), sender.clone());
+            async move {
+                let listener = Listener::bind(&Address::Tcp(address)).unwrap();
+                sender.send(index).unwrap();
+                spawn(async move {
+                    loop {
+                        let socket = listener.accept().await;
+                        socket.send("served");
+                        socket.finish();
+                    }
+                });
+                if index == 1 {
+                    return sleep(Duration::from_millis(300)).await;
+                }
+                while !over.load(Ordering::Relaxed) {
+                    busy_for(Duration::from_micros(100));
+                    yield_now().await;
+                }
+            }
+        })
+        .unwrap();
+        assert_eq!(listening.iter().take(2).count(), 2);
+        let end = Instant::now() + Duration::from_secs(1);
+        let mut served = 0;
+        while Instant::now() < end {
+            let Ok(mut client) = TcpStream::connect(address) else {
+                continue;
+            };
+            client
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
+            let mut text = String::new();
+            match client.read_to_string(&mut text) {
+                Ok(_) => served += usize::from(text == "served"),
+                // A core closes the connections of its listener with it.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+            }
+        }
+        assert!(served > 20, "{served}");
+        is_over.store(true, Ordering::Relaxed);
+        cores.join().unwrap();
+    }
+}
+
+/// Both cores hold what they accept. Together they have room for all clients, wherever these arrive.
+#[test]
+fn a_core_at_its_limit_gives_new_connections_to_one_with_room() {
+    for io in DRIVERS {
+        let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
+            unreachable!()
+        };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let (sender, listening) = mpsc::channel();
+        let few = Config {
+            cores: 2,
+            sockets_max: 20,
+            ..config(io)
+        };
+        let cores = start(&few, move |index| {
+            let (over, sender) = (over.clone(), sender.clone());
+            async move {
+                let listener = Listener::bind(&Address::Tcp(address)).unwrap();
+                sender.send(index).unwrap();
+                let mut held = Vec::new();
+                spawn(async move {
+                    loop {
+                        let socket = listener.accept().await;
+                        socket.send("x");
+                        held.push(socket);
+                    }
+                });
+                while !over.load(Ordering::Relaxed) {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            }
+        })
+        .unwrap();
+        assert_eq!(listening.iter().take(2).count(), 2);
+        let mut clients = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while clients.len() < 36 {
+            assert!(Instant::now() < deadline, "{:?}", cores.counters());
+            let mut client = TcpStream::connect(address).unwrap();
+            client
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            clients.push(client);
+            // A core's room is known to others after its next measurement.
+            thread::sleep(Duration::from_millis(20));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        cores.join().unwrap();
+    }
 }
 
 /// Keeps the thread busy.

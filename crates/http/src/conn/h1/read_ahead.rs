@@ -19,7 +19,10 @@ impl Driver<Server> {
         let bytes_max = self.role.options.limits.pipelined_bytes_max;
         if self.input.is_empty() {
             // What closed the window was taken since.
-            self.widen_window();
+            match self.exchange.receiving.body {
+                Body::Done => self.restore_window(),
+                _ => self.widen_window(),
+            }
         } else {
             self.input.keep();
             self.shrink_window(0);

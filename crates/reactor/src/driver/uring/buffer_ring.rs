@@ -113,15 +113,29 @@ impl BufferRing {
         self.ring.publish();
     }
 
-    /// Takes back the buffers that are posted beyond the initial target. No completion may be outstanding.
-    /// The kernel uses the ring only inside our enter, so not while this function runs.
+    /// Takes back the buffers that are posted beyond the initial target, on the same condition as
+    /// [`BufferRing::take_back_excess`].
     pub(super) fn shrink(&mut self, pool: &Pool) {
         self.target = self.posted_at_first.min(usize::from(self.ring.entries));
         while self.posted > self.target {
-            pool.give_back(self.ring.take_back());
-            self.posted -= 1;
+            self.take_back(pool);
         }
         self.ring.publish();
+    }
+
+    /// Takes back buffers until the pool may lend so many. No completion may be outstanding. The kernel uses
+    /// the ring only inside our enter, so not while this function runs.
+    #[cold]
+    pub(super) fn take_back_excess(&mut self, pool: &Pool) {
+        while self.posted > 0 && pool.lent_excess() > 0 {
+            self.take_back(pool);
+        }
+        self.ring.publish();
+    }
+
+    fn take_back(&mut self, pool: &Pool) {
+        pool.give_back(self.ring.take_back());
+        self.posted -= 1;
     }
 }
 
