@@ -64,7 +64,7 @@ counters! {
     cqes,
     /// Connections accepted.
     accepted,
-    /// Connections that this core accepted while it was busy, and gave to another core.
+    /// Connections that this core accepted while it was busy or at its limit, and gave to another core.
     accepts_given,
     /// Pauses of accepting, at the limit of sockets or for lack of descriptors.
     accept_paused,
