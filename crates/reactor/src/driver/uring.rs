@@ -44,6 +44,10 @@ const MIN_WAIT_US: u32 = 50;
 const REPORTS_AT_ONCE: usize = 20;
 const REPORTS_WANTED: usize = 256;
 
+/// Buffers by which the large ones may exceed half of the core's memory, so that they are not posted and
+/// taken back in turn.
+const LARGE_SLACK: isize = 16;
+
 /// The longest wait of one enter.
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
@@ -226,9 +230,12 @@ impl Uring {
     /// charged since.
     #[inline]
     fn take_back_excess(&mut self, pool: &Pool) {
-        if pool.lent_excess() > 0 && self.is_reaped() {
-            self.large_buffers.take_back_excess(pool);
-            self.buffers.take_back_excess(pool);
+        let large = self.large_buffers.posted() > 0 && pool.lent_large_excess() > LARGE_SLACK;
+        if (large || pool.lent_excess() > 0) && self.is_reaped() {
+            self.large_buffers
+                .take_back_excess(pool, Pool::lent_large_excess);
+            self.large_buffers.take_back_excess(pool, Pool::lent_excess);
+            self.buffers.take_back_excess(pool, Pool::lent_excess);
         }
     }
 

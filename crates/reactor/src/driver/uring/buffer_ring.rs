@@ -123,11 +123,11 @@ impl BufferRing {
         self.ring.publish();
     }
 
-    /// Takes back buffers until the pool may lend so many. No completion may be outstanding. The kernel uses
-    /// the ring only inside our enter, so not while this function runs.
+    /// Takes back buffers while `excess` says that too many are lent. No completion may be outstanding. The
+    /// kernel uses the ring only inside our enter, so not while this function runs.
     #[cold]
-    pub(super) fn take_back_excess(&mut self, pool: &Pool) {
-        while self.posted > 0 && pool.lent_excess() > 0 {
+    pub(super) fn take_back_excess(&mut self, pool: &Pool, excess: fn(&Pool) -> isize) {
+        while self.posted > 0 && excess(pool) > 0 {
             self.take_back(pool);
         }
         self.ring.publish();
