@@ -222,7 +222,9 @@ impl Load {
 
     /// From now on, no core gives this one a connection. Those that were given before are in its mailbox.
     pub(crate) fn stop_taking(&self) {
-        *self.published().lock_taker() = None;
+        if self.time.is_some() {
+            *self.published().lock_taker() = None;
+        }
     }
 
     fn published(&self) -> &Published {
