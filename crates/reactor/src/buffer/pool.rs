@@ -309,14 +309,16 @@ fn discard_unviewed(memory: &Mapping, stride: usize, views: &[Cell<u32>]) {
 mod tests {
     use super::*;
 
+    type Lend = fn(&Pool) -> Option<u16>;
+
     /// Lends until the pool lends no more; returns the buffers.
-    fn lend_all(pool: &Pool, lend: fn(&Pool) -> Option<u16>) -> Vec<u16> {
+    fn lend_all(pool: &Pool, lend: Lend) -> Vec<u16> {
         std::iter::from_fn(|| lend(pool)).collect()
     }
 
     #[test]
     fn lent_buffers_never_exceed_the_limit_when_all_are_filled() {
-        let orders: [[fn(&Pool) -> Option<u16>; 2]; 2] = [
+        let orders: [[Lend; 2]; 2] = [
             [Pool::lend_large, Pool::lend],
             [Pool::lend, Pool::lend_large],
         ];
