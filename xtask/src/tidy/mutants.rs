@@ -13,7 +13,9 @@ pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
             let target = texts.iter().find(|text| text.path == hunk.path);
             let lines: Vec<&str> =
                 target.map_or_else(Vec::new, |text| text.content.lines().collect());
-            let applies = lines.windows(hunk.old.len()).any(|place| place == hunk.old);
+            // A hunk without old lines says nothing about its place.
+            let applies = !hunk.old.is_empty()
+                && lines.windows(hunk.old.len()).any(|place| place == hunk.old);
             if !applies {
                 let message = format!("does not apply to {}: make the patch anew", hunk.path);
                 findings.push(Finding::new(&patch.path, hunk.line, message));
