@@ -90,6 +90,26 @@ fn read_ahead_is_bounded_during_a_slow_request() {
 }
 
 #[test]
+fn read_ahead_is_bounded_behind_a_large_upload() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = server.connect();
+        let upload = format!(
+            "POST /read-and-never HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n{}",
+            "x".repeat(1_000_000)
+        );
+        client.send(&upload);
+        let stall = Some(Duration::from_millis(200));
+        client.0.set_write_timeout(stall).expect("sets");
+        let request = "GET /never HTTP/1.1\r\nHost: a\r\n\r\n";
+        while client.0.write_all(request.repeat(1000).as_bytes()).is_ok() {}
+        let received = server.ask(|| blitz_http::reactor::counters().received_bytes);
+        let ahead = received as usize - upload.len();
+        assert!(ahead <= 16 * 1024, "{ahead} {io:?}");
+    });
+}
+
+#[test]
 fn connection_close_and_http_1_0_end_the_connection() {
     on_each_driver(|io| {
         let server = Server::start(io);

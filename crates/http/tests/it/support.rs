@@ -179,6 +179,10 @@ async fn answer(mut exchange: Exchange) {
         }
         "/stream" => stream(exchange).await,
         "/never" => never(exchange).await,
+        "/read-and-never" => {
+            while let Ok(Some(_)) = exchange.body.next().await {}
+            never(exchange).await;
+        }
         "/slowly-read" => {
             while let Ok(Some(_)) = exchange.body.next().await {
                 blitz_http::sleep(Duration::from_millis(20)).await;

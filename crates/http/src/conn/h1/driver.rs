@@ -191,15 +191,17 @@ impl<R: Role> Driver<R> {
     /// (rule 17). The end of chunked content is not known, so that more may come with its last bytes.
     fn open_window(&mut self) {
         let window_max = self.role.limits().stream_buffer_bytes_max;
-        let usual = self.role.usual_window();
-        let window = match self.exchange.receiving.pace.bytes_left() {
-            None => window_max,
-            Some(left) if left <= usual as u64 => usual,
-            Some(left) => usize::try_from(left).map_or(window_max, |left| {
-                left.saturating_add(usual).min(window_max)
-            }),
+        let left = self.exchange.receiving.pace.bytes_left();
+        let window = match left.and_then(|left| usize::try_from(left).ok()) {
+            Some(left) if left < window_max => {
+                // These are taken next, and the socket then receives as many again.
+                let unread = self.socket.as_mut().map_or(0, Transport::unread_content);
+                let usual = self.role.usual_window();
+                (left + usual).saturating_sub(unread).min(window_max)
+            }
+            _ => window_max,
         };
-        self.set_window(window.max(usual));
+        self.set_window(window);
     }
 
     #[inline]
