@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import resource
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import tempfile
 
 START_SECONDS = 5
+STOP_SECONDS = 40
 
 
 class Binary:
@@ -38,12 +40,14 @@ class Binary:
                    "--cores", str(cores), "--log", "warn", *flags]
         with tempfile.TemporaryFile() as log:
             child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                     preexec_fn=prepare)
+                                     preexec_fn=prepare,
+                                     env={**os.environ, "BLITZ_REACTOR_COUNTERS": "1"})
             try:
                 await wait_until_listening(port, child, log)
-                process = Process(child.pid, port)
+                process = Process(child, port, log)
                 yield process
-                assert child.poll() is None, f"blitz ended unexpectedly: {text_of(log)}"
+                assert process.is_stopped or child.poll() is None, \
+                    f"blitz ended unexpectedly: {text_of(log)}"
             finally:
                 child.kill()
                 child.wait()
@@ -56,9 +60,20 @@ class Binary:
 class Process:
     """A running blitz."""
 
-    def __init__(self, pid, port):
-        self.pid = pid
+    def __init__(self, child, port, log):
+        self.child = child
+        self.pid = child.pid
         self.port = port
+        self.log = log
+        self.is_stopped = False
+
+    def stop(self):
+        """Stops it with TERM; returns the counters of its reactor."""
+        self.is_stopped = True
+        self.child.terminate()
+        self.child.wait(STOP_SECONDS)
+        lines = [line for line in text_of(self.log).splitlines() if line.startswith("{")]
+        return json.loads(lines[-1])
 
     def rss_bytes(self):
         return self._status("VmRSS")

@@ -15,10 +15,10 @@ CONNECTIONS = 1_000
 PAUSE = 0.002
 # Longer than the core measures its load.
 SETTLE_SECONDS = 0.5
-# The goal for the 99th percentile, which is noted. A median beyond MEDIAN_FACTOR fails: then the busy core
-# has kept its new connections.
+# The goal for the 99th percentile, which is noted.
 FACTOR = 2.0
-MEDIAN_FACTOR = 3.0
+# Half of the connections arrive at the busy core. The kernel's hash and the measurements of the load vary.
+GIVEN_MIN = CONNECTIONS // 10
 # Requests that cost the server much more than the client, and those in flight.
 FIELDS = "".join(f"X-Field-{n}: {'v' * 280}\r\n" for n in range(90))
 LARGE = f"GET /hello HTTP/1.1\r\nHost: busy\r\n{FIELDS}\r\n".encode()
@@ -37,11 +37,13 @@ async def run(binary):
             beside = await asyncio.to_thread(latencies, server.port)
             used = (server.cpu_seconds() - cpu) / (time.monotonic() - began)
             answered = responses.value
+        given = server.stop()["accepts_given"]
         assert answered > 1_000, f"only {answered} responses on the busy connection"
     goal = "met" if beside[1] <= FACTOR * calm[1] else "MISSED"
     note = (f"new connections: median {calm[0]:.2f} -> {beside[0]:.2f} ms, p99 {calm[1]:.2f} -> "
-            f"{beside[1]:.2f} ms (goal {goal}); server {used * 100:.0f} % of a processor")
-    assert beside[0] <= MEDIAN_FACTOR * calm[0], note
+            f"{beside[1]:.2f} ms (goal {goal}); {given} given away; "
+            f"server {used * 100:.0f} % of a processor")
+    assert given >= GIVEN_MIN, note
     return note
 
 
