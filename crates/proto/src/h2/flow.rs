@@ -225,7 +225,9 @@ impl Flow {
         if !std::mem::take(&mut probe.is_out) {
             return;
         }
-        if probe.bytes / 2 >= self.stream_size / 3 {
+        // Credit is announced once half of a window is used, for the stream and for the connection apart:
+        // a peer that waits for it sends less than the whole in a round trip.
+        if probe.bytes >= self.stream_size / 3 {
             self.stream_size = (self.stream_size * 2).min(self.stream_size_max);
             self.size = self
                 .size
@@ -233,8 +235,9 @@ impl Flow {
                 .min(self.size_max.max(self.size));
             probe.threshold = self.stream_size / 2;
         } else {
-            // The window was not the limit; measure again later.
-            probe.threshold = self.stream_size.saturating_mul(16);
+            // The window was not the limit. It may be once the peer's congestion window has grown.
+            let longest = self.stream_size.saturating_mul(16);
+            probe.threshold = probe.threshold.saturating_mul(2).min(longest);
         }
         probe.bytes = 0;
     }
@@ -266,32 +269,44 @@ mod tests {
         assert_eq!(flow.credit_for_reader(), None, "memory is short");
     }
 
+    /// Receives `bytes` within the next probe.
+    fn measure(flow: &mut Flow, bytes: usize) {
+        let take = |flow: &mut Flow| {
+            flow.credit();
+            flow.take(16_384).expect("within the window");
+            flow.release(16_384);
+        };
+        while !flow.begin_probe() {
+            take(flow);
+        }
+        (0..bytes).step_by(16_384).for_each(|_| take(flow));
+        flow.end_probe();
+    }
+
     #[test]
     fn windows_grow_to_their_limit_while_they_limit_the_peer() {
         let limits = Limits::default();
-        let mut flow = Flow::new(&limits, true);
-        let mut sizes = vec![flow.stream_size];
-        for _ in 0..20 {
-            let bytes = flow.stream_size as usize;
-            flow.credit();
-            flow.take(bytes.min(32_768)).expect("within the window");
-            flow.release(bytes.min(32_768));
-            if flow.begin_probe() {
-                while flow.probe.bytes < flow.stream_size / 3 * 2 + 2 {
-                    flow.credit();
-                    flow.take(16_384).expect("within the window");
-                    flow.release(16_384);
-                }
-                flow.end_probe();
-                sizes.push(flow.stream_size);
-            }
+        let mut flow = Flow::new(&limits, false);
+        while flow.stream_size < flow.stream_size_max {
+            let before = flow.stream_size;
+            measure(&mut flow, before as usize / 2);
+            assert_eq!(flow.stream_size, before * 2);
         }
-        assert_eq!(
-            sizes.last(),
-            Some(&(limits.stream_window_bytes_max as u32)),
-            "{sizes:?}"
-        );
+        assert_eq!(flow.stream_size as usize, limits.stream_window_bytes_max);
         assert!(flow.size as usize <= limits.connection_window_bytes_max);
+    }
+
+    #[test]
+    fn windows_that_do_not_limit_the_peer_are_measured_ever_less_often() {
+        let mut flow = Flow::new(&Limits::default(), true);
+        let size = flow.stream_size;
+        let mut thresholds = vec![];
+        for _ in 0..7 {
+            measure(&mut flow, 64 << 10);
+            thresholds.push(flow.probe.threshold / size);
+        }
+        assert_eq!(flow.stream_size, size);
+        assert_eq!(thresholds, [1, 2, 4, 8, 16, 16, 16]);
     }
 
     #[test]

@@ -309,6 +309,21 @@ fn lines(fields: &Fields) -> Vec<(String, String)> {
         .collect()
 }
 
+/// A client and a server that know each other's settings.
+pub(crate) fn pair() -> (End, End) {
+    let limits = Limits::default();
+    let (mut client, mut server) = (End::client(&limits), End::server(&limits));
+    settle(&mut client, &mut server);
+    (client, server)
+}
+
+/// A request with content.
+pub(crate) fn post(path: &str) -> RequestHead {
+    let mut head = RequestHead::new(Method::Post, path);
+    head.set_authority("example.org");
+    head
+}
+
 /// Moves bytes both ways until both ends have no more output.
 pub(crate) fn settle(client: &mut End, server: &mut End) {
     loop {

@@ -16,6 +16,7 @@ mod h2_messages;
 mod h2_random;
 mod h2_shared_upstreams;
 mod h2_support;
+mod h2_windows;
 mod hostile_requests;
 mod hpack_follows_its_rfc;
 mod limits_are_enforced;
