@@ -199,6 +199,36 @@ scenarios! {
         assert_eq!(client.response().text(), "done");
     }
 
+    fn a_client_that_pauses_its_upload_is_told_so(io) {
+        let over_http1 = Upstream::scripted(|_, peer| {
+            peer.head();
+            peer.rest();
+        });
+        let over_http2 = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, _)) = peer.next() {
+                peer.until(stream, |request| request.reset.is_some());
+            }
+        });
+        at_once(&[over_http1.url(), over_http2.url], |target| {
+            // The upstream may take as long as the client.
+            let mut options = with_response_timeout();
+            options.limits.body_idle_timeout = SHORT;
+            options.client.limits.body_idle_timeout = SHORT;
+            let proxy = Proxy::with(io, &[target], options);
+            let began = Instant::now();
+            let mut peer = proxy.peer();
+            peer.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\n");
+            peer.send([b'x'; 80_000]);
+            let mut client = h2(&proxy);
+            let stream = client.request(Method::Post, "/", BodyLength::Known(90_000));
+            client.send(stream, &[b'x'; 60_000], false);
+            assert_eq!(peer.head().unwrap().line, "HTTP/1.1 408 Request Timeout");
+            let answer = client.answer(stream);
+            took(began, SHORT..LONG);
+            assert_eq!(answer.status, Some(Status::REQUEST_TIMEOUT));
+        });
+    }
+
     fn the_tls_handshake_has_a_timeout_of_its_own(io) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut options = Options::default();

@@ -18,7 +18,7 @@ pub(crate) enum Deadline {
     /// The client has ended its direction and was sent nothing since: `half_close_grace` (rule 16).
     HalfClose,
     /// Too little has come of the content before the response has begun: `body_rate_min` after
-    /// `body_rate_grace`.
+    /// `body_rate_grace`, or nothing for `body_idle_timeout`.
     RequestRate,
     /// Nothing came of the content after the response has begun: `body_idle_timeout`.
     RequestIdle,
@@ -105,15 +105,13 @@ impl ExchangeState {
         if is_held_back {
             pace.forgive();
         }
+        let silence = pace.silence_due(limits.body_idle_timeout);
         if self.message == Message::Due {
             let later = || blitz_reactor::now() + limits.body_rate_grace;
             let due = pace.rate_due(limits).unwrap_or_else(later);
-            return (due, Deadline::RequestRate);
+            return (due.min(silence), Deadline::RequestRate);
         }
-        (
-            pace.silence_due(limits.body_idle_timeout),
-            Deadline::RequestIdle,
-        )
+        (silence, Deadline::RequestIdle)
     }
 }
 
@@ -164,9 +162,9 @@ fn poll_later_deadline<F: ClientFraming>(
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
     };
-    // The request's sender has its own deadline.
+    // The client has its own deadline, of `body_idle_timeout`, which ends first.
     let timeout = match awaits_content {
-        true => timeout.max(limits.body_idle_timeout),
+        true => timeout.max(2 * limits.body_idle_timeout),
         false => timeout,
     };
     let since = transmission

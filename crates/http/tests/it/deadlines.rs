@@ -77,6 +77,33 @@ fn a_body_below_the_minimum_rate_gets_408() {
     });
 }
 
+/// However much has come before.
+#[test]
+fn a_body_that_is_silent_gets_408() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| l.body_idle_timeout = Duration::from_millis(200))
+        });
+        let mut client = server.connect();
+        client.send("POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+        client.send(vec![b'x'; 99_000]);
+        std::thread::sleep(Duration::from_millis(120));
+        client.send("x");
+        let begun = Instant::now();
+        assert!(
+            client
+                .head()
+                .starts_with("HTTP/1.1 408 Request Timeout\r\n")
+        );
+        assert!(
+            begun.elapsed() >= Duration::from_millis(190),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(server.counters().body_timeouts, 1);
+    });
+}
+
 #[test]
 fn a_body_that_stalls_after_the_response_head_ends_the_exchange() {
     on_each_driver(|io| {
