@@ -87,6 +87,35 @@ scenarios! {
         }
     }
 
+    fn a_connection_whose_server_reads_no_content_gets_no_more_requests(io) {
+        let upstream = H2Upstream::scripted(|number, mut peer| {
+            peer.reads = number > 0;
+            while let Some((stream, _)) = peer.next() {
+                if peer.reads {
+                    let request = peer.until(stream, |received| received.is_complete);
+                    peer.answer(stream, Status::OK, &format!("{number} {}", request.content.len()));
+                }
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        // Together they use up the window of the connection.
+        let stalled = [(); 4].map(|()| {
+            let mut client = proxy.client();
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+            client.send([b'x'; 100_000]);
+            client
+        });
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(upstream.accepted(), 1);
+        let mut client = proxy.client();
+        for _ in 0..2 {
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n");
+            client.send([b'x'; 70_000]);
+            assert_eq!(client.response().text(), "1 70000");
+        }
+        drop(stalled);
+    }
+
     fn a_connection_with_many_resets_gets_no_more_requests(io) {
         let upstream = H2Upstream::scripted(|number, mut peer| {
             let (mut held, mut cancelled) = (None, 0);

@@ -22,6 +22,8 @@ pub(crate) struct H2Peer {
     new: VecDeque<StreamId>,
     /// The client has sent GOAWAY.
     pub(crate) go_away: bool,
+    /// Whether it reads content, so that windows reopen.
+    pub(crate) reads: bool,
     /// Whether a read timeout is allowed.
     is_waiting: bool,
 }
@@ -95,6 +97,7 @@ impl H2Peer {
             requests: HashMap::new(),
             new: VecDeque::new(),
             go_away: false,
+            reads: true,
             is_waiting: false,
         };
         peer.machine.start(&mut peer.out);
@@ -304,7 +307,9 @@ impl H2Peer {
                 let request = self.requests.entry(*stream).or_default();
                 request.content.extend_from_slice(&input[range.clone()]);
                 request.is_complete |= end;
-                self.machine.release(*stream, range.len(), &mut self.out);
+                if self.reads {
+                    self.machine.release(*stream, range.len(), &mut self.out);
+                }
             }
             Event::Trailers { stream } => {
                 let request = self.requests.entry(*stream).or_default();

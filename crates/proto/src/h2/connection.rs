@@ -536,6 +536,14 @@ impl Connection {
         stream.min(self.flow.send_window).max(0) as usize
     }
 
+    /// While the connection's window permits no content: all bytes of credit that the peer has announced for
+    /// it. The number changes when there was credit meanwhile.
+    #[inline]
+    #[must_use]
+    pub fn awaits_credit(&self) -> Option<u64> {
+        self.flow.awaits_credit()
+    }
+
     /// Bytes that were received and not released, on all streams.
     #[must_use]
     pub fn held(&self) -> usize {

@@ -22,6 +22,8 @@ pub(crate) struct Flow {
     counts_held: bool,
     /// Bytes that may still be sent.
     pub(crate) send_window: i32,
+    /// All that the peer has announced beyond the first window.
+    send_credit: u64,
     size: u32,
     size_max: u32,
     /// The initial window of a stream.
@@ -66,6 +68,7 @@ impl Flow {
             held: 0,
             counts_held,
             send_window: WINDOW_DEFAULT as i32,
+            send_credit: 0,
             size: connection_size,
             size_max: size(limits.connection_window_bytes_max),
             stream_base,
@@ -203,7 +206,14 @@ impl Flow {
             return Err(ErrorKind::FlowControl);
         }
         self.send_window = window as i32;
+        self.send_credit += u64::from(by);
         Ok(())
+    }
+
+    /// See [`super::Connection::awaits_credit`].
+    #[inline]
+    pub(crate) fn awaits_credit(&self) -> Option<u64> {
+        (self.send_window <= 0).then_some(self.send_credit)
     }
 
     /// Whether a probe is to be sent now.

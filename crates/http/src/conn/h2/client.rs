@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_proto::h2::{self, Code, Received as Incoming, StreamId, WasReset};
 use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead, Status};
@@ -29,10 +29,15 @@ use crate::recycle::Pooled;
 use crate::tls::TlsInfo;
 use crate::transport::Transport;
 
+/// A connection whose window has permitted no content for this long gets no more requests for now.
+const WINDOW_WAIT: Duration = Duration::from_secs(1);
+
 pub(crate) struct Client {
     pub(super) permits: Permits,
     pub(super) liveness: Liveness,
     pub(super) resets: SentResets,
+    /// Since when the connection's window permits no content, and the credit that came before.
+    window_used_up: Option<(Instant, u64)>,
     /// What is counted of this connection in [`PooledStreams`].
     pub(super) counted: Counted,
     /// When it last changed what the windows of its streams begin with.
@@ -44,7 +49,7 @@ pub(crate) struct Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fitness {
     Usable,
-    /// Not for a while, because many requests were reset.
+    /// Not for a while, because many requests were reset, or content of others has used up the window.
     Resting,
     /// It is too old.
     Retired,
@@ -64,6 +69,7 @@ impl Conn<Client> {
             permits: Permits::new(lifetime),
             liveness: Liveness::new(blitz_reactor::now()),
             resets: SentResets::new(blitz_reactor::now()),
+            window_used_up: None,
             counted: Counted::default(),
             window_changed: None,
             pooled: Rc::clone(shared),
@@ -89,7 +95,7 @@ impl Conn<Client> {
     pub(crate) fn fitness(&self, now: Instant, settings: u64) -> Fitness {
         let mut driver = self.driver.borrow_mut();
         if !driver.role.permits.lifetime.has_expired(now, settings) {
-            return match driver.is_resting() {
+            return match driver.is_resting(now) {
                 true => Fitness::Resting,
                 false => Fitness::Usable,
             };
@@ -125,7 +131,7 @@ impl Conn<Client> {
     /// Requests that may be begun now; none while the connection rests.
     pub(crate) fn permits_free(&self) -> usize {
         let mut driver = self.driver.borrow_mut();
-        match driver.is_resting() {
+        match driver.is_resting(blitz_reactor::now()) {
             true => 0,
             false => driver.permits_free(),
         }
@@ -184,10 +190,23 @@ impl Carrier for Conn<Client> {
 
 impl Driver<Client> {
     /// Whether so many requests were reset that the server may soon end the connection with the requests of
-    /// others (rule 19).
+    /// others (rule 19), or the server reads none of the content that was sent to it (rule 14).
     #[inline]
-    fn is_resting(&mut self) -> bool {
-        self.role.resets.are_many(self.shared.limits())
+    fn is_resting(&mut self, now: Instant) -> bool {
+        let is_used_up = self
+            .role
+            .window_used_up
+            .is_some_and(|(since, _)| now.saturating_duration_since(since) >= WINDOW_WAIT);
+        is_used_up || self.role.resets.are_many(self.shared.limits())
+    }
+
+    /// Notes since when the connection's window has permitted no content, without any credit.
+    fn note_window(&mut self) {
+        let used_up = &mut self.role.window_used_up;
+        *used_up = self.machine.awaits_credit().map(|credit| match *used_up {
+            Some((since, before)) if before == credit => (since, credit),
+            _ => (blitz_reactor::now(), credit),
+        });
     }
 
     fn permits_free(&self) -> usize {
@@ -426,6 +445,10 @@ impl Role for Client {
             tracing::debug!("upstream connection answers no PING");
             count(|counters| counters.upstream_silent += 1);
         })
+    }
+
+    fn before_waiting(driver: &mut Driver<Client>, _: &mut Context<'_>) {
+        driver.note_window();
     }
 
     fn cap_windows(driver: &mut Driver<Client>) {

@@ -128,7 +128,7 @@ pub(crate) trait Role: Sized + 'static {
     fn failed(driver: &Driver<Self>, error: Error) -> ResetReason;
 
     /// Looks at deadlines and announcements before the connection's task waits.
-    fn before_waiting(_: &mut Driver<Self>, _: &mut Context<'_>) {}
+    fn before_waiting(driver: &mut Driver<Self>, cx: &mut Context<'_>);
 
     /// The connection waits for the rest of a frame or head, and has no stream.
     fn await_request(_: &mut Driver<Self>) {}
