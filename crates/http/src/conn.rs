@@ -12,7 +12,9 @@ pub(crate) mod exclusive {
 
 /// Connections that carry an exchange on each stream: HTTP/2.
 pub(crate) mod multiplexed {
-    pub(crate) use super::h2::{Client, Conn, Disposition, Fitness, Request, Server, Shared};
+    pub(crate) use super::h2::{
+        Client, Conn, Disposition, Fitness, Request, Server, Shared, WINDOW_WAIT,
+    };
 }
 
 /// Tells the two apart by the first bytes of a connection in clear text.

@@ -71,7 +71,8 @@ pub struct ClientOptions {
     pub limits: Limits,
     /// Maximum silence before the response head, counted from the last byte of the request that the
     /// server took. While the client still owes content and the server has taken all that came, at
-    /// least [`Limits::body_idle_timeout`]: the server is not to blame for a slow client. Each attempt
+    /// least [`Limits::body_idle_timeout`] and [`Limits::body_rate_grace`] together: the server is not to
+    /// blame for a slow client. Each attempt
     /// has its own time, which begins when the request has a connection.
     pub response_timeout: Duration,
     /// Maximum silence within a response body that a reader waits for.

@@ -76,11 +76,11 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Minimum average rate of a request body in bytes per second; below: 408.
     pub body_rate_min: u64,
-    /// Time before `body_rate_min` is enforced.
+    /// Time before `body_rate_min` is enforced. Together with `body_idle_timeout` it is the shortest wait for a
+    /// response while the client has not sent all of its request.
     pub body_rate_grace: Duration,
     /// Time without a byte of a request body that a reader waits for; beyond: 408 or, after the response has
     /// begun, the exchange is aborted. Also the time before `body_rate_min` is enforced on a response body.
-    /// Twice this is the shortest wait for a response while the client has not sent all of its request.
     pub body_idle_timeout: Duration,
     /// Time without a byte sent to an HTTP/1.1 client that has closed its sending side; beyond: the
     /// client counts as disconnected and the exchange is cancelled. `None`: never.

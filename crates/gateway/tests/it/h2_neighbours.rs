@@ -1,18 +1,66 @@
 //! Requests of different clients on a shared HTTP/2 connection to an upstream: none ends it for the
 //! others.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use blitz_http::{BodyLength, Method, Status};
+use blitz_http::{BodyLength, Limits, Method, Status};
 use blitz_proto::h2::Code;
+use blitz_testing::Client;
 
 use crate::h2::{H2Upstream, h2};
+use crate::h2_peer::H2Peer;
 use crate::support::{Proxy, eventually};
 
 /// A request with a field of this many bytes.
 fn with_field(len: usize) -> String {
     let value = "v".repeat(len);
     format!("GET /large HTTP/1.1\r\nHost: a\r\nX-Large: {value}\r\n\r\n")
+}
+
+/// Bytes that an upload lacks after [`use_up_window`].
+const REST: usize = 40_000;
+
+/// Uploads that use up the window of an upstream's connection.
+fn uploads_per_window() -> usize {
+    let limits = Limits::default();
+    limits.connection_buffer_bytes_max / limits.stream_buffer_bytes_max
+}
+
+/// Begins as many uploads, each with more content than the window of a stream.
+fn use_up_window(proxy: &Proxy) -> Vec<Client> {
+    let content = Limits::default().stream_buffer_bytes_max + 40_000;
+    let begin = |_| {
+        let mut client = proxy.client();
+        let length = content + REST;
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(vec![b'x'; content]);
+        client
+    };
+    (0..uploads_per_window()).map(begin).collect()
+}
+
+fn upload(client: &mut Client, bytes: usize) {
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n"));
+    client.send(vec![b'x'; bytes]);
+}
+
+/// Answers each upload with the number of the connection and the bytes that came.
+fn answer_uploads(number: usize, mut peer: H2Peer) {
+    let mut begun = Vec::new();
+    loop {
+        begun.retain(|&stream| {
+            let upload = peer.until(stream, |_| true);
+            if upload.is_complete {
+                peer.answer(stream, Status::OK, &format!("{number} {}", upload.content.len()));
+            }
+            !upload.is_complete
+        });
+        match peer.receive() {
+            true => begun.extend(peer.take_new()),
+            false => return,
+        }
+    }
 }
 
 scenarios! {
@@ -87,33 +135,79 @@ scenarios! {
         }
     }
 
-    fn a_connection_whose_server_reads_no_content_gets_no_more_requests(io) {
-        let upstream = H2Upstream::scripted(|number, mut peer| {
-            peer.reads = number > 0;
-            while let Some((stream, _)) = peer.next() {
+    fn a_connection_whose_server_gives_hardly_any_credit_gets_no_more_requests(io) {
+        for credit in [0, 1] {
+            let upstream = H2Upstream::scripted(move |number, mut peer| {
+                peer.reads = number > 0;
                 if peer.reads {
-                    let request = peer.until(stream, |received| received.is_complete);
-                    peer.answer(stream, Status::OK, &format!("{number} {}", request.content.len()));
+                    return answer_uploads(number, peer);
                 }
+                for _ in 0..20 {
+                    peer.wait(Duration::from_millis(300));
+                    if credit > 0 {
+                        // WINDOW_UPDATE for the connection.
+                        peer.out.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, credit]);
+                    }
+                }
+            });
+            let proxy = Proxy::to(io, &[&upstream.url]);
+            let stalled = use_up_window(&proxy);
+            thread::sleep(Duration::from_millis(1_500));
+            assert_eq!(upstream.accepted(), 1);
+            let mut client = proxy.client();
+            for _ in 0..2 {
+                upload(&mut client, 70_000);
+                assert_eq!(client.response().text(), "1 70000");
+            }
+            drop(stalled);
+        }
+    }
+
+    fn a_connection_is_used_again_once_its_server_reads(io) {
+        let upstream = H2Upstream::scripted(|number, mut peer| {
+            if number == 0 {
+                peer.reads = false;
+                let streams: Vec<_> = (0..uploads_per_window())
+                    .map(|_| peer.head().0)
+                    .collect();
+                peer.wait(Duration::from_millis(1_500));
+                for stream in streams {
+                    let received = peer.until(stream, |_| true).content.len();
+                    peer.machine.release(stream, received, &mut peer.out);
+                }
+                peer.reads = true;
+            }
+            answer_uploads(number, peer);
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut stalled = use_up_window(&proxy);
+        thread::sleep(Duration::from_millis(2_500));
+        // The connection is still in use, because the uploads are not complete.
+        let mut client = proxy.client();
+        upload(&mut client, 70_000);
+        assert_eq!(client.response().text(), "0 70000");
+        for client in &mut stalled {
+            client.send([b'x'; REST]);
+        }
+        assert_eq!(upstream.accepted(), 1);
+    }
+
+    fn a_request_that_waits_for_a_connection_that_rests_makes_another(io) {
+        let upstream = H2Upstream::scripted(|number, peer| {
+            match number {
+                // It does not even send SETTINGS.
+                0 => thread::sleep(Duration::from_secs(8)),
+                _ => answer_uploads(number, peer),
             }
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
-        // Together they use up the window of the connection.
-        let stalled = [(); 4].map(|()| {
-            let mut client = proxy.client();
-            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
-            client.send([b'x'; 100_000]);
-            client
-        });
-        std::thread::sleep(Duration::from_millis(1_500));
-        assert_eq!(upstream.accepted(), 1);
-        let mut client = proxy.client();
-        for _ in 0..2 {
-            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n");
-            client.send([b'x'; 70_000]);
-            assert_eq!(client.response().text(), "1 70000");
-        }
-        drop(stalled);
+        let (mut stalled, mut client) = (proxy.client(), proxy.client());
+        upload(&mut stalled, 100_000);
+        thread::sleep(Duration::from_millis(200));
+        let began = Instant::now();
+        upload(&mut client, 10);
+        assert_eq!(client.response().text(), "1 10");
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     }
 
     fn a_connection_with_many_resets_gets_no_more_requests(io) {
@@ -142,7 +236,7 @@ scenarios! {
             let streams = [(); 10]
                 .map(|()| cancels.request(Method::Get, "/cancelled", BodyLength::Empty));
             cancels.flush();
-            std::thread::sleep(Duration::from_millis(30));
+            thread::sleep(Duration::from_millis(30));
             for stream in streams {
                 cancels.machine.reset(stream, Code::CANCEL, &mut cancels.out);
             }

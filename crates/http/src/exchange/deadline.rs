@@ -162,9 +162,9 @@ fn poll_later_deadline<F: ClientFraming>(
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
     };
-    // The client has its own deadline, of `body_idle_timeout`, which ends first.
+    // The request's sender has its own deadline, of `body_idle_timeout`, which usually ends first.
     let timeout = match awaits_content {
-        true => timeout.max(2 * limits.body_idle_timeout),
+        true => timeout.max(limits.body_idle_timeout + limits.body_rate_grace),
         false => timeout,
     };
     let since = transmission

@@ -17,7 +17,7 @@ use blitz_reactor::{Cause, PoolFuture, Slice};
 use super::queue::{Queue, QueueKey};
 use super::{Endpoint, IdleState, Permit, Upstream};
 use crate::client::Connection;
-use crate::conn::multiplexed::{Client, Conn, Disposition, Fitness};
+use crate::conn::multiplexed::{Client, Conn, Disposition, Fitness, WINDOW_WAIT};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;
@@ -110,20 +110,25 @@ impl Upstream {
         let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
         let (mut is_coming, mut usable) = (connecting.get() > 0, 0);
         let all = connections.borrow().len();
-        for conn in &*connections.borrow() {
-            match conn.fitness(now, settings) {
-                Fitness::Usable => {}
-                Fitness::Resting if all >= CONNECTIONS_ALL_MAX => {}
-                Fitness::Resting | Fitness::Retired => continue,
+        // Resting ones only where no other may be made.
+        let wanted = match all >= CONNECTIONS_ALL_MAX {
+            true => &[Fitness::Usable, Fitness::Resting][..],
+            false => &[Fitness::Usable],
+        };
+        for fitness in wanted {
+            for conn in &*connections.borrow() {
+                if conn.fitness(now, settings) != *fitness {
+                    continue;
+                }
+                usable += 1;
+                if made_since.is_some_and(|moment| !conn.was_made_since(moment)) {
+                    continue;
+                }
+                if conn.reserve() {
+                    return CheckoutStep::Permit(self.connection_on(conn));
+                }
+                is_coming |= !conn.settings_received();
             }
-            usable += 1;
-            if made_since.is_some_and(|moment| !conn.was_made_since(moment)) {
-                continue;
-            }
-            if conn.reserve() {
-                return CheckoutStep::Permit(self.connection_on(conn));
-            }
-            is_coming |= !conn.settings_received();
         }
         if made_since.is_none() {
             match self.reuse_idle() {
@@ -201,6 +206,28 @@ impl Upstream {
         self.0.in_use.wake(1);
     }
 
+    /// Wakes as many requests as a connection has free permits. If it has none and no connection is being made
+    /// or set up, wakes one request, which makes another connection.
+    fn wake_for_permits(&self, free: usize) {
+        let InUse {
+            connections,
+            connecting,
+            waiting,
+        } = &self.0.in_use;
+        if waiting.borrow().len() == 0 {
+            return;
+        }
+        let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
+        let is_coming = |conn: &Rc<Conn<Client>>| {
+            !conn.settings_received() && conn.fitness(now, settings) == Fitness::Usable
+        };
+        match free {
+            0 if connecting.get() > 0 || connections.borrow().iter().any(is_coming) => {}
+            0 => self.0.in_use.wake(1),
+            _ => self.0.in_use.wake(free),
+        }
+    }
+
     fn start(&self, conn: Rc<Conn<Client>>, transport: Transport, first: Option<Slice>) {
         self.0.active.set(self.0.active.get() + 1);
         let in_use = &self.0.in_use;
@@ -242,7 +269,7 @@ async fn run(
         upstream: &upstream,
         conn: &conn,
     };
-    let end_of_turn = || upstream.0.in_use.wake_for_permits(conn.permits_free());
+    let end_of_turn = || upstream.wake_for_permits(conn.permits_free());
     let first = first.map(Input::from).unwrap_or_default();
     let disposition = conn.drive(transport, first, end_of_turn).await;
     drop(guard);
@@ -295,10 +322,15 @@ async fn wait_or_connect(
 ) -> Result<Connection, ClientError> {
     let limits = &upstream.0.pool.options.limits;
     let mut until = pin!(blitz_reactor::sleep(limits.upstream_wait_timeout));
+    // A connection may begin to rest meanwhile, of which nobody is notified.
+    let mut look_again = pin!(blitz_reactor::sleep(WINDOW_WAIT));
     let mut waiter = Waiter::new(&upstream);
     let found = poll_fn(|cx| {
         if let Some(error) = waiter.failure.take() {
             return Poll::Ready(Err(error));
+        }
+        while look_again.as_mut().poll(cx).is_ready() {
+            look_again.set(blitz_reactor::sleep(WINDOW_WAIT));
         }
         // A new HTTP/1.1 request must not overtake waiting ones.
         let overtakes =
@@ -387,25 +419,6 @@ impl Drop for Waiter<'_> {
 }
 
 impl InUse {
-    /// Wakes as many requests as a connection has free permits. If it has none and no connection
-    /// is being made or set up, wakes one request, which makes another connection.
-    fn wake_for_permits(&self, free: usize) {
-        if self.waiting.borrow().len() == 0 {
-            return;
-        }
-        let is_coming = self.connecting.get() > 0
-            || self
-                .connections
-                .borrow()
-                .iter()
-                .any(|conn| !conn.settings_received());
-        match free {
-            0 if is_coming => {}
-            0 => self.wake(1),
-            _ => self.wake(free),
-        }
-    }
-
     /// Wakes the requests that have waited longest.
     pub(super) fn wake(&self, count: usize) {
         let mut waiting = self.waiting.borrow_mut();

@@ -122,6 +122,11 @@ impl H2Peer {
         Some((stream, self.requests[&stream].head.clone()))
     }
 
+    /// The streams that have begun since the last call.
+    pub(crate) fn take_new(&mut self) -> Vec<StreamId> {
+        self.new.drain(..).collect()
+    }
+
     /// The next request, complete.
     pub(crate) fn request(&mut self) -> Option<(StreamId, ReceivedRequest)> {
         let (stream, _) = self.next()?;

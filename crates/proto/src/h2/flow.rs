@@ -44,7 +44,7 @@ pub(crate) struct Flow {
 }
 
 /// Measures whether windows limit the peer: sends a PING and counts the content that is received
-/// before its acknowledgement. If that is nearly a whole window, a larger one would be used.
+/// before its acknowledgement. If that is a third of a window, a larger one would be used.
 #[derive(Debug)]
 struct Probe {
     is_out: bool,
@@ -155,7 +155,6 @@ impl Flow {
         }
         self.receive_window -= bytes as i32;
         self.held += bytes as u32;
-        self.probe.bytes = self.probe.bytes.saturating_add(bytes as u32);
         Ok(())
     }
 
@@ -216,9 +215,10 @@ impl Flow {
         (self.send_window <= 0).then_some(self.send_credit)
     }
 
-    /// Whether a probe is to be sent now.
+    /// Counts content that somebody will read. Returns whether a probe is to be sent now.
     #[inline]
-    pub(crate) fn begin_probe(&mut self) -> bool {
+    pub(crate) fn measure(&mut self, bytes: usize) -> bool {
+        self.probe.bytes = self.probe.bytes.saturating_add(bytes as u32);
         let is_due = !self.probe.is_out
             && self.probe.bytes >= self.probe.threshold
             && self.stream_size < self.stream_size_max;
@@ -280,16 +280,17 @@ mod tests {
     }
 
     /// Receives `bytes` within the next probe.
-    fn measure(flow: &mut Flow, bytes: usize) {
+    fn probe(flow: &mut Flow, bytes: usize) {
         let take = |flow: &mut Flow| {
             flow.credit();
             flow.take(16_384).expect("within the window");
             flow.release(16_384);
+            flow.measure(16_384)
         };
-        while !flow.begin_probe() {
+        while !take(flow) {}
+        for _ in (0..bytes).step_by(16_384) {
             take(flow);
         }
-        (0..bytes).step_by(16_384).for_each(|_| take(flow));
         flow.end_probe();
     }
 
@@ -299,7 +300,7 @@ mod tests {
         let mut flow = Flow::new(&limits, false);
         while flow.stream_size < flow.stream_size_max {
             let before = flow.stream_size;
-            measure(&mut flow, before as usize / 2);
+            probe(&mut flow, before as usize / 2);
             assert_eq!(flow.stream_size, before * 2);
         }
         assert_eq!(flow.stream_size as usize, limits.stream_window_bytes_max);
@@ -312,7 +313,7 @@ mod tests {
         let size = flow.stream_size;
         let mut thresholds = vec![];
         for _ in 0..7 {
-            measure(&mut flow, 64 << 10);
+            probe(&mut flow, 64 << 10);
             thresholds.push(flow.probe.threshold / size);
         }
         assert_eq!(flow.stream_size, size);

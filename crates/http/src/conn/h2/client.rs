@@ -29,14 +29,16 @@ use crate::recycle::Pooled;
 use crate::tls::TlsInfo;
 use crate::transport::Transport;
 
-/// A connection whose window has permitted no content for this long gets no more requests for now.
-const WINDOW_WAIT: Duration = Duration::from_secs(1);
+/// A connection whose window was used up for this long, with less credit than [`CREDIT_MIN`], gets no more
+/// requests for now.
+pub(crate) const WINDOW_WAIT: Duration = Duration::from_secs(1);
+const CREDIT_MIN: u64 = 16 * 1024;
 
 pub(crate) struct Client {
     pub(super) permits: Permits,
     pub(super) liveness: Liveness,
     pub(super) resets: SentResets,
-    /// Since when the connection's window permits no content, and the credit that came before.
+    /// Since when the connection's window is used up, and all credit that had come until then.
     window_used_up: Option<(Instant, u64)>,
     /// What is counted of this connection in [`PooledStreams`].
     pub(super) counted: Counted,
@@ -190,7 +192,7 @@ impl Carrier for Conn<Client> {
 
 impl Driver<Client> {
     /// Whether so many requests were reset that the server may soon end the connection with the requests of
-    /// others (rule 19), or the server reads none of the content that was sent to it (rule 14).
+    /// others (rule 19), or the server reads hardly any of the content that was sent to it (rule 14).
     #[inline]
     fn is_resting(&mut self, now: Instant) -> bool {
         let is_used_up = self
@@ -200,11 +202,13 @@ impl Driver<Client> {
         is_used_up || self.role.resets.are_many(self.shared.limits())
     }
 
-    /// Notes since when the connection's window has permitted no content, without any credit.
+    /// Notes since when the connection's window is used up. Content that the kernel has not taken is no fault
+    /// of the server.
     fn note_window(&mut self) {
+        let is_sending = (self.socket.as_ref()).is_some_and(|socket| socket.queued() > 0);
         let used_up = &mut self.role.window_used_up;
         *used_up = self.machine.awaits_credit().map(|credit| match *used_up {
-            Some((since, before)) if before == credit => (since, credit),
+            Some((since, before)) if credit - before < CREDIT_MIN && !is_sending => (since, before),
             _ => (blitz_reactor::now(), credit),
         });
     }

@@ -38,9 +38,6 @@ impl Connection {
         // RFC 9113, section 6.9: the whole payload counts against both flow-control windows, also if
         // it is discarded.
         self.flow.take(header.len)?;
-        if self.flow.begin_probe() {
-            frame::write(Kind::Ping, 0, 0, &PING_PROBE, out);
-        }
         let left = header.len - usize::from(padding.is_some());
         let Some(slot) = self.streams.find(header.stream) else {
             let event = self.content_of_unknown_stream(header.stream, now, out)?;
@@ -66,6 +63,9 @@ impl Connection {
             return Ok(self.skip_content(header.len, left, Some(event), out));
         }
         stream.expects_continue = false;
+        if self.flow.measure(header.len) {
+            frame::write(Kind::Ping, 0, 0, &PING_PROBE, out);
+        }
         if overhead > 0 {
             // Padding is released at once, since the caller never sees it.
             stream.held -= overhead as u32;
