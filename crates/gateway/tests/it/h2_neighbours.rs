@@ -21,10 +21,10 @@ fn with_field(len: usize) -> String {
 /// Bytes that an upload lacks after [`use_up_window`].
 const REST: usize = 40_000;
 
-/// Uploads that use up the window of an upstream's connection.
+/// Uploads that use up the window of an upstream's connection before those of their streams.
 fn uploads_per_window() -> usize {
     let limits = Limits::default();
-    limits.connection_buffer_bytes_max / limits.stream_buffer_bytes_max
+    limits.connection_buffer_bytes_max / limits.stream_buffer_bytes_max + 1
 }
 
 /// Begins as many uploads, each with more content than the window of a stream.
@@ -142,11 +142,14 @@ scenarios! {
                 if peer.reads {
                     return answer_uploads(number, peer);
                 }
+                // What comes later is not even received.
+                peer.wait(Duration::from_millis(500));
                 for _ in 0..20 {
-                    peer.wait(Duration::from_millis(300));
+                    thread::sleep(Duration::from_millis(300));
                     if credit > 0 {
                         // WINDOW_UPDATE for the connection.
                         peer.out.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, credit]);
+                        peer.flush();
                     }
                 }
             });

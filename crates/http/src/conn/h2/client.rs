@@ -202,10 +202,11 @@ impl Driver<Client> {
         is_used_up || self.role.resets.are_many(self.shared.limits())
     }
 
-    /// Notes since when the connection's window is used up. Content that the kernel has not taken is no fault
-    /// of the server.
+    /// Notes since when the connection's window is used up. While much of the content is still queued, the
+    /// path is slow and not the server.
     fn note_window(&mut self) {
-        let is_sending = (self.socket.as_ref()).is_some_and(|socket| socket.queued() > 0);
+        let socket = self.socket.as_ref();
+        let is_sending = socket.is_some_and(|socket| socket.queued() as u64 >= CREDIT_MIN);
         let used_up = &mut self.role.window_used_up;
         *used_up = self.machine.awaits_credit().map(|credit| match *used_up {
             Some((since, before)) if credit - before < CREDIT_MIN && !is_sending => (since, before),
