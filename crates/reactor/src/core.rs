@@ -203,6 +203,7 @@ impl Core {
         self.resume_waiting();
         let mut sockets = self.sockets();
         sockets.start_sends();
+        sockets.start_datagrams();
         sockets.resume_starved();
         let timeout = self.wait_time(&mut sockets, at_most);
         let policy = WaitPolicy {
@@ -241,6 +242,9 @@ impl Core {
         if self.mailbox.begin_to_read() {
             self.counters.mailbox_overflows.add(1);
             self.tasks.borrow_mut().wake_all(self.slot);
+        }
+        for forwarded in self.mailbox.take_trains() {
+            self.sockets().take_forwarded(forwarded);
         }
         for message in self.mailbox.take_messages() {
             match message {
@@ -369,6 +373,7 @@ impl Core {
         let handlers = self.sockets().close_all();
         drop(handlers);
         self.sockets().close_listeners();
+        self.sockets().close_all_datagrams();
         self.tasks.borrow_mut().clear_ready();
         let deadline = self.clock.now() + END_TIME;
         // At least one turn, without waiting: the drops may have queued messages to other rings.

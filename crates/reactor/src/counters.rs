@@ -78,6 +78,22 @@ counters! {
     sends,
     /// Bytes that the kernel accepted for sending.
     sent_bytes,
+    /// Datagrams received, in trains or singly.
+    datagrams_received,
+    /// Trains of datagrams received.
+    trains_received,
+    /// Datagrams that the kernel accepted for sending.
+    datagrams_sent,
+    /// Trains of datagrams that the kernel accepted.
+    trains_sent,
+    /// Datagrams that the kernel did not send, such as larger ones than the path takes.
+    datagrams_unsent,
+    /// Datagrams that the kernel received and dropped, because the socket's buffer was full.
+    datagrams_dropped,
+    /// Datagrams that were forwarded to another core.
+    datagrams_forwarded,
+    /// Datagrams that were not forwarded, because too many waited for the other core.
+    datagrams_not_forwarded,
     /// Receives that found the pool empty and were queued.
     no_buffers,
     /// Connections that were shed because they held the most memory while no socket could receive.

@@ -30,14 +30,15 @@ use crate::socket::{Address, SocketKey};
 pub(crate) use self::handle::{Handle, OwnedHandle};
 pub(crate) use self::notify::{Notifier, RingHandle};
 pub(crate) use self::pending::Pending;
-pub(crate) use self::report::{Event, Received};
+pub(crate) use self::report::{Event, Received, ReceivedTrain};
 
 pub use self::system::LocalShortage;
 pub(crate) use self::system::{
-    EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors, ThreadTime, UnixListener,
-    check_descriptors, enlarge_descriptor_table, is_aborted_by_peer, is_cancelled,
-    is_out_of_descriptors, out_of_descriptors, pin_to, processors, raise_descriptor_limit, reserve,
-    set_processors, survives_io_uring, trim_heap, try_reserve,
+    Bound, Destination, EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors,
+    SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors, enlarge_descriptor_table,
+    is_aborted_by_peer, is_cancelled, is_out_of_descriptors, is_train_refused, out_of_descriptors,
+    parse_train, pin_to, processors, raise_descriptor_limit, reserve, set_processors,
+    survives_io_uring, trim_heap, try_reserve,
 };
 pub(crate) use self::wait_policy::WaitPolicy;
 
@@ -324,6 +325,60 @@ impl Driver {
     /// Sends some or all bytes of `buffers`. The caller keeps their memory until the report.
     pub(crate) fn send(&mut self, socket: SocketKey, handle: Handle, buffers: SendBuffers) {
         each!(self, driver => driver.send(socket, handle.fd(), buffers));
+    }
+
+    /// Binds a UDP socket; an address can be shared with other cores.
+    pub(crate) fn bind_datagrams(&mut self, address: SocketAddr) -> io::Result<Bound> {
+        if_simulated!(self, sim => sim.bind_datagrams(address));
+        system::bind_datagrams(address, self.nonblocking())
+    }
+
+    /// Prepares the driver for operations on a new UDP socket.
+    pub(crate) fn register_datagrams(
+        &mut self,
+        socket: SocketKey,
+        handle: Handle,
+    ) -> io::Result<()> {
+        each!(self, driver => driver.register_datagrams(socket, handle))
+    }
+
+    /// Whether a receive of datagrams would find a buffer.
+    pub(crate) fn has_datagram_buffers(&mut self) -> bool {
+        each!(self, driver => driver.has_datagram_buffers())
+    }
+
+    /// Receives trains of datagrams until it is cancelled or no buffer is free.
+    pub(crate) fn receive_datagrams(&mut self, socket: SocketKey, handle: Handle) {
+        each!(self, driver => driver.receive_datagrams(socket, handle.fd()));
+    }
+
+    /// Cancels receiving datagrams; its last report follows.
+    pub(crate) fn cancel_datagrams(&mut self, socket: SocketKey) {
+        each!(self, driver => driver.cancel_datagrams(socket));
+    }
+
+    /// Sends a train of datagrams. The caller keeps it in place until the report for `slot`.
+    pub(crate) fn send_datagrams(
+        &mut self,
+        socket: SocketKey,
+        handle: Handle,
+        slot: u32,
+        train: &mut SentTrain,
+    ) {
+        if_simulated!(self, sim => sim.send_datagrams(handle, slot, train));
+        let message = train.describe();
+        match self {
+            Driver::Uring(uring) => uring.send_datagrams(handle.fd(), slot, message),
+            Driver::Epoll(epoll) => epoll.send_datagrams(socket, handle.fd(), slot, message),
+            #[cfg(feature = "simulation")]
+            Driver::Sim(_) => {}
+        }
+    }
+
+    /// Closes a UDP socket on which nothing is pending.
+    pub(crate) fn close_datagrams(&mut self, handle: Handle) {
+        if_simulated!(self, sim => sim.close_datagrams(handle));
+        self.close(handle);
     }
 
     /// Cancels one pending operation; its last report follows.

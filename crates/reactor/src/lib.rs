@@ -68,5 +68,8 @@ pub use per_core::{
     is_memory_scarce, sockets_limit, sockets_open, start,
 };
 pub use signal::{Signal, Signals};
-pub use socket::{Address, Cause, Lingering, Listener, Parked, Resume, Socket};
+pub use socket::{
+    Address, Cause, DatagramSocket, Datagrams, Ecn, Lingering, Listener, Parked, Resume, Socket,
+    Train,
+};
 pub use timer::{Elapsed, Timer, now, random_u64, sleep, sleep_until, timeout, wall_clock};

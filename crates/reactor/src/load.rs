@@ -43,6 +43,8 @@ pub(crate) struct Group {
 #[derive(Default)]
 #[repr(align(128))]
 struct Published {
+    /// Once the core has opened.
+    mailbox: OnceLock<Arc<Mailbox>>,
     /// `None` unless the core takes connections. Only giving one locks it.
     taker: Mutex<Option<Arc<Mailbox>>>,
     load: AtomicU32,
@@ -128,6 +130,10 @@ impl Load {
         mailbox: &Arc<Mailbox>,
         now: Instant,
     ) -> Load {
+        // Set before any core runs. A simulated core is alone in its group, whatever its index.
+        if let Some(core) = group.cores.get(index) {
+            let _ = core.mailbox.set(Arc::clone(mailbox));
+        }
         let is_alone = group.cores.len() == 1;
         let time = (!is_alone).then(ThreadTime::of_this_thread).flatten();
         if time.is_some() {
@@ -145,6 +151,11 @@ impl Load {
             load: Cell::new(0),
             given: Cell::new(0),
         }
+    }
+
+    /// The mailbox of another core of the group.
+    pub(crate) fn mailbox(&self, core: usize) -> Option<&Arc<Mailbox>> {
+        self.group.cores.get(core)?.mailbox.get()
     }
 
     /// Publishes whether the core waits.

@@ -9,12 +9,16 @@ use crossbeam_queue::ArrayQueue;
 use crate::driver::{Notifier, OwnedHandle, RingHandle};
 use crate::executor::TaskId;
 use crate::socket::Address;
+use crate::socket::Forwarded;
 
 /// Most reactors of one process at a time.
 const REACTORS_MAX: usize = 1 << 12;
 
 /// Most queued messages of one core.
 const MESSAGES_MAX: usize = 4_096;
+
+/// Most trains of datagrams that wait for one core.
+const TRAINS_MAX: usize = 256;
 
 /// A request to a core.
 pub(crate) enum Message {
@@ -34,6 +38,8 @@ pub(crate) struct Given {
 /// The queue of messages to one core, and the means to wake it.
 pub(crate) struct Mailbox {
     messages: ArrayQueue<Message>,
+    /// Apart, so that a flood of datagrams loses no wake. Made for the first one.
+    trains: OnceLock<ArrayQueue<Forwarded>>,
     /// The core was notified and has not read its messages yet; further messages need no notification.
     notified: AtomicBool,
     /// Wakes were lost because the queue was full; the core then wakes all of its tasks.
@@ -56,7 +62,7 @@ impl Mailbox {
         for (slot, cell) in MAILBOXES.iter().enumerate() {
             let mailbox = cell.get_or_init(|| Arc::new(Mailbox::new()));
             if !mailbox.claimed.swap(true, Ordering::AcqRel) {
-                while mailbox.messages.pop().is_some() {}
+                mailbox.clear();
                 mailbox.overflowed.store(false, Ordering::Release);
                 mailbox.notified.store(false, Ordering::Release);
                 return Ok((slot as u16, Arc::clone(mailbox)));
@@ -70,6 +76,7 @@ impl Mailbox {
     fn new() -> Mailbox {
         Mailbox {
             messages: ArrayQueue::new(MESSAGES_MAX),
+            trains: OnceLock::new(),
             notified: AtomicBool::new(false),
             overflowed: AtomicBool::new(false),
             notifier: Notifier::default(),
@@ -80,8 +87,13 @@ impl Mailbox {
     /// Releases the mailbox and drops its unread messages.
     pub(crate) fn release(&self) {
         self.notifier.clear_ring();
-        while self.messages.pop().is_some() {}
+        self.clear();
         self.claimed.store(false, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        while self.messages.pop().is_some() {}
+        self.take_trains().for_each(drop);
     }
 
     /// Whether a core reads this mailbox.
@@ -108,6 +120,21 @@ impl Mailbox {
         self.messages.push(message)?;
         self.notify();
         Ok(())
+    }
+
+    /// Queues a train for a socket of the core; false if that has ended, or too many wait.
+    pub(crate) fn forward(&self, forwarded: Forwarded) -> bool {
+        let trains = self.trains.get_or_init(|| ArrayQueue::new(TRAINS_MAX));
+        let is_queued = self.is_open() && trains.push(forwarded).is_ok();
+        if is_queued {
+            self.notify();
+        }
+        is_queued
+    }
+
+    /// The trains that other cores have forwarded, at most as many as the queue holds.
+    pub(crate) fn take_trains(&self) -> impl Iterator<Item = Forwarded> {
+        (0..TRAINS_MAX).map_while(|_| self.trains.get()?.pop())
     }
 
     /// Takes the notification back before the messages are read. True if wakes were lost.

@@ -1,7 +1,9 @@
-//! Stream sockets: the handles for the crates above, and the table behind them.
+//! Sockets of streams and datagrams: the handles for the crates above, and the tables behind them.
 
 mod address;
 mod commands;
+mod datagram_table;
+mod datagrams;
 mod entry;
 mod events;
 mod eviction;
@@ -28,6 +30,8 @@ use crate::driver;
 use crate::timer::timeout;
 
 pub use address::Address;
+pub(crate) use datagrams::Forwarded;
+pub use datagrams::{DatagramSocket, Datagrams, Ecn, Train};
 pub(crate) use entry::{Action, Parking};
 pub(crate) use key::SocketKey;
 pub use lingering::Lingering;

@@ -652,5 +652,6 @@ fn conditions(random: &mut Random) -> Conditions {
         cancel_loses: per_mille(random, 500),
         accept_fails: per_mille(random, 50),
         no_descriptors: 0,
+        ..Conditions::calm()
     }
 }

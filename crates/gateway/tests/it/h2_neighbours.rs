@@ -33,7 +33,9 @@ fn use_up_window(proxy: &Proxy) -> Vec<Client> {
     let begin = |_| {
         let mut client = proxy.client();
         let length = content + REST;
-        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+        ));
         client.send(vec![b'x'; content]);
         client
     };
@@ -41,7 +43,9 @@ fn use_up_window(proxy: &Proxy) -> Vec<Client> {
 }
 
 fn upload(client: &mut Client, bytes: usize) {
-    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n"));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n"
+    ));
     client.send(vec![b'x'; bytes]);
 }
 
@@ -52,7 +56,11 @@ fn answer_uploads(number: usize, mut peer: H2Peer) {
         begun.retain(|&stream| {
             let upload = peer.until(stream, |_| true);
             if upload.is_complete {
-                peer.answer(stream, Status::OK, &format!("{number} {}", upload.content.len()));
+                peer.answer(
+                    stream,
+                    Status::OK,
+                    &format!("{number} {}", upload.content.len()),
+                );
             }
             !upload.is_complete
         });

@@ -3,6 +3,7 @@
 //! The driver stores the readiness of each socket. An operation on a ready socket is tried at the end of
 //! the turn; one that would block waits for the next edge.
 
+mod datagrams;
 mod readiness;
 
 use std::collections::VecDeque;
@@ -11,8 +12,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use self::datagrams::Datagrams;
 use self::readiness::{Armed, Readiness, Size, Sockets};
-use super::{Event, Handle, Pending, RawAddress, Received, SendBuffers, WaitPolicy, system};
+use super::{
+    Event, Handle, Pending, RawAddress, Received, ReceivedTrain, SendBuffers, WaitPolicy, system,
+};
 use crate::buffer::{Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
@@ -31,6 +35,7 @@ const WAIT_MAX: Duration = Duration::from_secs(3_600);
 /// `data` of edges of other descriptors than sockets.
 const NOTIFIER: u64 = u64::MAX;
 const LISTENER: u64 = 1 << 63;
+const DATAGRAMS: u64 = 1 << 62;
 
 pub(crate) struct Epoll {
     epoll: OwnedFd,
@@ -42,6 +47,7 @@ pub(crate) struct Epoll {
     /// How many of these belong to the current turn.
     receives_left: usize,
     sends_left: usize,
+    datagrams: Datagrams,
     listeners: Vec<Listener>,
     /// Reports that need no system call, and accepted connections.
     reports: VecDeque<Event>,
@@ -70,6 +76,7 @@ impl Epoll {
             to_send: VecDeque::new(),
             receives_left: 0,
             sends_left: 0,
+            datagrams: Datagrams::default(),
             listeners: Vec::new(),
             reports: VecDeque::new(),
             reported: 0,
@@ -214,6 +221,45 @@ impl Epoll {
         self.to_send.push_back((socket, fd));
     }
 
+    pub(super) fn register_datagrams(
+        &mut self,
+        socket: SocketKey,
+        handle: Handle,
+    ) -> io::Result<()> {
+        self.datagrams.register(socket)?;
+        let edges = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET;
+        let data = u64::from(socket.generation()) << 32 | u64::from(socket.index());
+        self.watch(handle.fd(), edges, DATAGRAMS | data)
+    }
+
+    pub(super) fn has_datagram_buffers(&self) -> bool {
+        self.datagrams.has_buffers()
+    }
+
+    pub(super) fn receive_datagrams(&mut self, socket: SocketKey, fd: RawFd) {
+        self.datagrams.receive(socket, fd);
+    }
+
+    pub(super) fn cancel_datagrams(&mut self, socket: SocketKey) {
+        if self.datagrams.cancel(socket) {
+            self.reports.push_back(Event::TrainReceived {
+                socket,
+                received: ReceivedTrain::Nothing,
+                more: false,
+            });
+        }
+    }
+
+    pub(super) fn send_datagrams(
+        &mut self,
+        socket: SocketKey,
+        fd: RawFd,
+        slot: u32,
+        message: *const libc::msghdr,
+    ) {
+        self.datagrams.send(socket, fd, slot, message);
+    }
+
     pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
         let state = self.sockets.get(socket);
         let report = if operation.has(Pending::RECEIVE) {
@@ -243,8 +289,11 @@ impl Epoll {
             .listeners
             .iter()
             .any(|listener| listener.armed && listener.ready);
-        let busy = listening || !self.to_receive.is_empty() || !self.reports.is_empty();
-        let sending = !self.to_send.is_empty();
+        let busy = listening
+            || !self.to_receive.is_empty()
+            || !self.reports.is_empty()
+            || self.datagrams.is_receiving();
+        let sending = !self.to_send.is_empty() || self.datagrams.is_sending();
         // If there are only sends, the turn reads no edges from the kernel, but never twice in a row:
         // endless sends must not delay the edges of other sockets.
         self.skipped = sending && !busy && !self.skipped;
@@ -261,6 +310,7 @@ impl Epoll {
         // Operations that are started while these are handled wait for the next turn.
         self.sends_left = self.to_send.len();
         self.receives_left = self.to_receive.len();
+        self.datagrams.begin_turn();
         Ok(())
     }
 
@@ -280,6 +330,9 @@ impl Epoll {
             if let Some(result) = self.try_send(socket, fd) {
                 return Some(Event::Sent { socket, result });
             }
+        }
+        if let Some(event) = self.datagrams.next() {
+            return Some(event);
         }
         // One receive per socket and turn, so that a fast sender starves no other.
         while self.receives_left > 0 {
@@ -326,6 +379,10 @@ impl Epoll {
                 listener
                     .into_iter()
                     .for_each(|listener| listener.ready = true);
+            } else if data & DATAGRAMS != 0 {
+                let data = data & !DATAGRAMS;
+                let socket = SocketKey::from_parts(data as u32, (data >> 32) as u32);
+                self.datagrams.edge(socket, events);
             } else {
                 self.edge(
                     SocketKey::from_parts(data as u32, (data >> 32) as u32),

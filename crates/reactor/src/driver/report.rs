@@ -1,7 +1,7 @@
 //! The reports of operations.
 
 use super::Handle;
-use crate::buffer::Slice;
+use crate::buffer::{DatagramBuffer, Slice};
 use crate::socket::SocketKey;
 
 /// The report of an operation.
@@ -24,6 +24,26 @@ pub(crate) enum Event {
         socket: SocketKey,
         result: Result<usize, i32>,
     },
+    /// Of a UDP socket.
+    TrainReceived {
+        socket: SocketKey,
+        received: ReceivedTrain,
+        more: bool,
+    },
+    /// Of the train that was sent with this slot.
+    TrainSent {
+        slot: u32,
+        result: Result<usize, i32>,
+    },
+}
+
+/// The result of a receive of datagrams.
+pub(crate) enum ReceivedTrain {
+    /// A train behind what [`parse_train`](super::parse_train) reads.
+    Train(DatagramBuffer),
+    /// Nothing was received: the operation was cancelled, no buffer was free, or the socket had an error,
+    /// which does not end it.
+    Nothing,
 }
 
 /// The result of a receive.

@@ -4,6 +4,7 @@
 //! which operations are late, short, without a buffer, or complete despite their cancellation.
 
 mod conditions;
+mod datagrams;
 mod events;
 mod network;
 
@@ -14,8 +15,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Event, Handle, Listening, Pending, Received, SendBuffers};
-use crate::buffer::{BUFFER_BYTES, LARGE_BYTES, Pool, RATION_BYTES, Slice};
+use self::datagrams::Datagram;
+use super::{
+    Bound, Event, Handle, Listening, Pending, Received, ReceivedTrain, SendBuffers, SentTrain,
+    system,
+};
+use crate::buffer::{
+    BUFFER_BYTES, DatagramBuffer, DatagramBuffers, LARGE_BYTES, Pool, RATION_BYTES, Slice,
+};
 use crate::counters::CounterCells;
 use crate::mailbox::Mailbox;
 use crate::socket::{Address, SocketKey};
@@ -38,6 +45,10 @@ pub(crate) struct Sim {
     operations: Vec<Operations>,
     /// Accepting listeners: number in the network and index in the core.
     accepting: Vec<(usize, u32)>,
+    /// `None` until there is a UDP socket.
+    datagram_buffers: Option<Rc<DatagramBuffers>>,
+    /// UDP sockets that receive: number in the network and key in the core.
+    receiving_datagrams: Vec<(usize, SocketKey)>,
     reports: VecDeque<Event>,
     /// Reports returned since they were last counted.
     reported: u64,
@@ -64,6 +75,8 @@ impl Sim {
             mailbox: Arc::clone(mailbox),
             operations: Vec::new(),
             accepting: Vec::new(),
+            datagram_buffers: None,
+            receiving_datagrams: Vec::new(),
             reports: VecDeque::new(),
             reported: 0,
             notified: false,
@@ -235,7 +248,9 @@ impl Sim {
         let ready = network.take_ready(self.core);
         drop(network);
         for number in ready {
-            if Network::is_listener(number) {
+            if Network::is_datagram_socket(number) {
+                self.try_receive_datagrams(number);
+            } else if Network::is_listener(number) {
                 self.try_accepts(number);
             } else {
                 self.try_operations(number, pool);
@@ -411,6 +426,130 @@ impl Sim {
         };
         id.into_iter().for_each(|id| pool.give_back(id));
         received.map(|received| (received, 0))
+    }
+}
+
+/// UDP sockets.
+impl Sim {
+    pub(super) fn bind_datagrams(&mut self, address: SocketAddr) -> io::Result<Bound> {
+        let mut network = self.network.borrow_mut();
+        let (number, address) = network.bind_datagrams(Owner::Core(self.core), address);
+        Ok(Bound {
+            handle: handle(number),
+            address,
+        })
+    }
+
+    pub(super) fn register_datagrams(
+        &mut self,
+        _socket: SocketKey,
+        _handle: Handle,
+    ) -> io::Result<()> {
+        if self.datagram_buffers.is_none() {
+            self.datagram_buffers = Some(DatagramBuffers::new()?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_datagram_buffers(&self) -> bool {
+        let buffers = self.datagram_buffers.as_ref();
+        buffers.is_some_and(|buffers| !buffers.is_empty())
+    }
+
+    pub(super) fn receive_datagrams(&mut self, socket: SocketKey, fd: i32) {
+        let number = fd as usize;
+        self.receiving_datagrams.push((number, socket));
+        self.network.borrow_mut().mark_datagram_socket(number);
+    }
+
+    pub(super) fn cancel_datagrams(&mut self, socket: SocketKey) {
+        if self.stop_receiving_datagrams(socket) {
+            self.report_train(socket, ReceivedTrain::Nothing, false);
+        }
+    }
+
+    fn stop_receiving_datagrams(&mut self, socket: SocketKey) -> bool {
+        let receiving = &mut self.receiving_datagrams;
+        let place = receiving.iter().position(|known| known.1 == socket);
+        place.is_some_and(|place| {
+            receiving.swap_remove(place);
+            true
+        })
+    }
+
+    fn report_train(&mut self, socket: SocketKey, received: ReceivedTrain, more: bool) {
+        self.reports.push_back(Event::TrainReceived {
+            socket,
+            received,
+            more,
+        });
+    }
+
+    /// Sends every datagram of a train.
+    pub(super) fn send_datagrams(&mut self, handle: Handle, slot: u32, train: &SentTrain) {
+        let mut network = self.network.borrow_mut();
+        let local = network.datagram_address(number(handle));
+        let to = train.destination.to;
+        if let Some(local) = local {
+            let ip = match (train.destination.from, local.ip()) {
+                (Some(from), _) => from,
+                (None, ip) if ip.is_unspecified() => to.ip(),
+                (None, ip) => ip,
+            };
+            for content in train.datagrams() {
+                network.send_datagram(Datagram {
+                    from: SocketAddr::new(ip, local.port()),
+                    to,
+                    ecn: train.destination.ecn,
+                    content: content.to_vec(),
+                });
+            }
+        }
+        drop(network);
+        let result = Ok(train.content.len());
+        self.reports.push_back(Event::TrainSent { slot, result });
+    }
+
+    pub(super) fn close_datagrams(&mut self, handle: Handle) {
+        self.network.borrow_mut().close_datagrams(number(handle));
+    }
+
+    /// Receives what has arrived, as far as there are buffers.
+    fn try_receive_datagrams(&mut self, number: usize) {
+        let receiving = self.receiving_datagrams.iter();
+        let Some(&(_, socket)) = receiving.clone().find(|known| known.0 == number) else {
+            return;
+        };
+        loop {
+            let buffer = self
+                .datagram_buffers
+                .as_ref()
+                .and_then(DatagramBuffer::take);
+            let Some(mut buffer) = buffer else {
+                self.stop_receiving_datagrams(socket);
+                return self.report_train(socket, ReceivedTrain::Nothing, false);
+            };
+            let mut network = self.network.borrow_mut();
+            let Some(datagram) = network.take_datagram(number) else {
+                return;
+            };
+            let ends = network.happens(|conditions| conditions.receive_ends);
+            drop(network);
+            let Datagram {
+                from,
+                to,
+                ecn,
+                content,
+            } = datagram;
+            system::write_train(buffer.bytes_mut(), from, to.ip(), ecn, &content);
+            if ends {
+                self.stop_receiving_datagrams(socket);
+            }
+            self.report_train(socket, ReceivedTrain::Train(buffer), !ends);
+            if ends {
+                return;
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! System calls that the io_uring and epoll drivers share.
 
 mod address;
+mod datagram;
 mod event;
 mod memory;
 mod process;
@@ -23,6 +24,12 @@ use super::Handle;
 use crate::socket::Address;
 
 pub(crate) use self::address::RawAddress;
+#[cfg(feature = "simulation")]
+pub(super) use self::datagram::write_train;
+pub(crate) use self::datagram::{
+    Bound, Destination, SentTrain, TrainHead, is_train_refused, parse_train,
+};
+pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::{Mapping, trim_heap};
 pub(crate) use self::process::{

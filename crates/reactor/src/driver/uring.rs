@@ -5,6 +5,7 @@
 //! a byte limit if the kernel supports it (6.17; probed).
 
 mod buffer_ring;
+mod datagrams;
 mod operation;
 mod probe;
 
@@ -18,6 +19,7 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use self::buffer_ring::{BufferRing, Rations};
+use self::datagrams::DatagramRing;
 use self::operation::{Operation, capped_multishot_receive};
 use super::{Event, Handle, Pending, RawAddress, Received, RingHandle, SendBuffers, WaitPolicy};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES};
@@ -59,6 +61,7 @@ pub(crate) struct Uring {
     buffers: BufferRing,
     large_buffers: BufferRing,
     rations: Rations,
+    datagrams: DatagramRing,
     /// The kernel limits the total of a multishot receive, so receives are multishot.
     capped_multishot: bool,
     /// Addresses of pending connects.
@@ -110,6 +113,7 @@ impl Uring {
             buffers,
             large_buffers,
             rations,
+            datagrams: DatagramRing::default(),
             capped_multishot,
             connecting: HashMap::new(),
             mailbox_event,
@@ -174,6 +178,35 @@ impl Uring {
         };
         self.sends += 1;
         self.push(&entry.user_data(Operation::Send(socket).pack()));
+    }
+
+    pub(super) fn register_datagrams(
+        &mut self,
+        _socket: SocketKey,
+        _handle: Handle,
+    ) -> io::Result<()> {
+        self.datagrams.register(&self.ring)
+    }
+
+    pub(super) fn has_datagram_buffers(&mut self) -> bool {
+        self.datagrams.has_buffers()
+    }
+
+    pub(super) fn receive_datagrams(&mut self, socket: SocketKey, fd: RawFd) {
+        let entry = self.datagrams.receive(fd);
+        self.push(&entry.user_data(Operation::ReceiveTrains(socket).pack()));
+    }
+
+    pub(super) fn cancel_datagrams(&mut self, socket: SocketKey) {
+        self.push_cancel(Operation::ReceiveTrains(socket));
+    }
+
+    pub(super) fn send_datagrams(&mut self, fd: RawFd, slot: u32, message: *const libc::msghdr) {
+        let entry = opcode::SendMsg::new(Fd(fd), message)
+            .flags(libc::MSG_NOSIGNAL as u32)
+            .build();
+        self.sends += 1;
+        self.push(&entry.user_data(Operation::SendTrain(slot).pack()));
     }
 
     pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
@@ -292,6 +325,7 @@ impl Uring {
         self.buffers.refill(pool);
         self.large_buffers.refill(pool);
         self.rations.refill(pool);
+        self.datagrams.refill();
         self.enter(policy)?;
         // Operations that complete while these are handled wait for the next turn.
         self.unreaped = self.ring.completion().len();
@@ -334,6 +368,15 @@ impl Uring {
                         error: -result.min(0),
                     }
                 }
+                Operation::ReceiveTrains(socket) => Event::TrainReceived {
+                    socket,
+                    received: self.datagrams.received(&completion),
+                    more,
+                },
+                Operation::SendTrain(slot) => Event::TrainSent {
+                    slot,
+                    result: usize::try_from(result).map_err(|_| -result),
+                },
                 other => {
                     self.handle_internal(other, more);
                     continue;

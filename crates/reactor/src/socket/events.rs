@@ -172,6 +172,12 @@ impl Sockets<'_> {
                 return self.received(socket, received, more);
             }
             Event::Sent { socket, result } => self.sent(socket, result),
+            Event::TrainReceived {
+                socket,
+                received,
+                more,
+            } => self.train_received(socket, received, more),
+            Event::TrainSent { slot, result } => self.train_sent(slot, result),
         }
         Action::None
     }

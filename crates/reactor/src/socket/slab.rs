@@ -1,31 +1,30 @@
-//! The slab of sockets: pages that never move, and slots with a generation.
+//! A slab of sockets: pages that never move, and slots with a generation.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::SocketKey;
-use super::entry::SocketEntry;
 
 const PAGE: usize = 128;
 
 /// Sockets by key. A page is never moved or freed: the slab grows to 10,000 connections without copying,
 /// and the next 10,000 reuse it.
-pub(crate) struct Slab {
+pub(crate) struct Slab<T> {
     /// The generation of new slots. It differs between the slabs of a process, so that a key of an ended
     /// core is stale in the next one.
     first_generation: u32,
-    pages: Vec<Box<[SocketSlot; PAGE]>>,
+    pages: Vec<Box<[SocketSlot<T>; PAGE]>>,
     vacant: Vec<u32>,
 }
 
-struct SocketSlot {
+struct SocketSlot<T> {
     generation: u32,
-    entry: Option<SocketEntry>,
+    entry: Option<T>,
 }
 
 static TABLES: AtomicU32 = AtomicU32::new(0);
 
-impl Default for Slab {
-    fn default() -> Slab {
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
         let table = TABLES.fetch_add(1, Ordering::Relaxed);
         let first_generation = table.wrapping_mul(0x9E37) & SocketKey::GENERATION_MASK;
         Slab {
@@ -36,8 +35,8 @@ impl Default for Slab {
     }
 }
 
-impl Slab {
-    pub(crate) fn insert(&mut self, entry: SocketEntry) -> SocketKey {
+impl<T> Slab<T> {
+    pub(crate) fn insert(&mut self, entry: T) -> SocketKey {
         if self.vacant.is_empty() {
             let first = (self.pages.len() * PAGE) as u32;
             let generation = self.first_generation;
@@ -55,13 +54,13 @@ impl Slab {
     }
 
     #[inline]
-    pub(crate) fn get(&self, key: SocketKey) -> Option<&SocketEntry> {
+    pub(crate) fn get(&self, key: SocketKey) -> Option<&T> {
         let slot = &self.pages.get(key.index as usize / PAGE)?[key.index as usize % PAGE];
         slot.entry.as_ref().filter(|_| slot.names(key))
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: SocketKey) -> Option<&mut SocketEntry> {
+    pub(crate) fn get_mut(&mut self, key: SocketKey) -> Option<&mut T> {
         let page = self.pages.get_mut(key.index as usize / PAGE)?;
         let slot = &mut page[key.index as usize % PAGE];
         if slot.names(key) {
@@ -71,7 +70,7 @@ impl Slab {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: SocketKey) -> Option<SocketEntry> {
+    pub(crate) fn remove(&mut self, key: SocketKey) -> Option<T> {
         let slot = self.slot_mut(key.index);
         let entry = if slot.names(key) {
             slot.entry.take()
@@ -100,12 +99,12 @@ impl Slab {
     }
 
     #[inline]
-    fn slot_mut(&mut self, index: u32) -> &mut SocketSlot {
+    fn slot_mut(&mut self, index: u32) -> &mut SocketSlot<T> {
         &mut self.pages[index as usize / PAGE][index as usize % PAGE]
     }
 }
 
-impl SocketSlot {
+impl<T> SocketSlot<T> {
     #[inline]
     fn names(&self, key: SocketKey) -> bool {
         self.generation == key.generation

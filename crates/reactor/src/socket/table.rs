@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::datagram_table::DatagramTable;
 use super::entry::{Parking, Role, SocketEntry};
 use super::eviction::Eviction;
 use super::lingering::LingeringSockets;
@@ -39,7 +40,7 @@ const RESUMES_PER_TURN: usize = 16;
 pub(crate) struct SocketTable {
     pub(crate) driver: Driver,
     pub(super) listeners: Listeners,
-    pub(super) slab: Slab,
+    pub(super) slab: Slab<SocketEntry>,
     /// Sockets whose sends start at the end of the turn.
     pub(super) to_send: Vec<SocketKey>,
     /// Sockets with large sends, in order.
@@ -64,6 +65,7 @@ pub(crate) struct SocketTable {
     pub(super) lingering: LingeringSockets,
     pub(super) eviction: Eviction,
     pub(super) connects: WaitingConnects,
+    pub(super) datagrams: DatagramTable,
 }
 
 /// The number of sockets that receive, by millisecond, for the driver's wait policy.
@@ -122,6 +124,7 @@ impl SocketTable {
             lingering: LingeringSockets::default(),
             eviction: Eviction::default(),
             connects: WaitingConnects::default(),
+            datagrams: DatagramTable::default(),
         }
     }
 
@@ -165,6 +168,7 @@ impl SocketTable {
         !self.to_send.is_empty()
             || !self.large_sends.is_empty()
             || !self.to_resume.is_empty()
+            || self.datagrams.is_busy()
             || self.eviction.is_due()
     }
 
@@ -185,6 +189,7 @@ impl Drop for SocketTable {
             }
         }
         self.listeners.close_all(&mut self.driver);
+        self.datagrams.close_all(&mut self.driver);
     }
 }
 
@@ -335,7 +340,7 @@ impl Sockets<'_> {
 
     /// Whether completions are outstanding.
     pub(crate) fn anything_pending(&self) -> bool {
-        self.table.len() > 0 || self.listeners_pending()
+        self.table.len() > 0 || self.listeners_pending() || !self.table.datagrams.is_empty()
     }
 
     /// Closes every socket. Returns the handlers of parked sockets, to be dropped outside the borrow.

@@ -4,6 +4,7 @@
 
 mod admission;
 mod cores;
+mod datagrams;
 mod deadlines;
 mod eviction;
 mod fairness;

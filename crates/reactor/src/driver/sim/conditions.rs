@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use super::network::Network;
+
 /// Ranges from which values are drawn, and probabilities per thousand.
 #[derive(Debug, Clone)]
 pub struct Conditions {
@@ -17,6 +19,14 @@ pub struct Conditions {
     pub turn_us: RangeInclusive<u64>,
     /// Connections that may wait to be accepted by a core; further SYNs are dropped and retransmitted.
     pub backlog: usize,
+    /// One-way delay of a datagram in microseconds, drawn for each: a wide range changes their order.
+    pub datagram_delay_us: RangeInclusive<u64>,
+    /// Larger datagrams are lost.
+    pub datagram_bytes_max: usize,
+    /// A datagram is lost.
+    pub datagram_lost: u16,
+    /// A datagram arrives twice.
+    pub datagram_twice: u16,
     /// An operation that could complete is reported up to 2 ms later.
     pub late: u16,
     /// An operation transfers fewer bytes than it could.
@@ -45,6 +55,10 @@ impl Conditions {
             buffer_bytes: 262_144..=262_144,
             turn_us: 1..=1,
             backlog: 4_096,
+            datagram_delay_us: 10..=10,
+            datagram_bytes_max: 65_527,
+            datagram_lost: 0,
+            datagram_twice: 0,
             late: 0,
             short: 0,
             receive_ends: 0,
@@ -52,6 +66,29 @@ impl Conditions {
             cancel_loses: 0,
             accept_fails: 0,
             no_descriptors: 0,
+        }
+    }
+}
+
+/// Chance.
+impl Network {
+    /// A value of one of the conditions' ranges.
+    pub(crate) fn draw(&mut self, range: fn(&Conditions) -> &RangeInclusive<u64>) -> u64 {
+        let (low, high) = range(&self.conditions).clone().into_inner();
+        low + self.random.next() % (high - low + 1)
+    }
+
+    /// Whether a fault happens, with the probability that the conditions give it.
+    pub(crate) fn happens(&mut self, per_mille: fn(&Conditions) -> u16) -> bool {
+        let per_mille = per_mille(&self.conditions);
+        per_mille > 0 && self.random.next() % 1_000 < u64::from(per_mille)
+    }
+
+    /// Shortens a length, with the probability that the conditions give.
+    pub(crate) fn shorten(&mut self, len: usize) -> usize {
+        match self.happens(|conditions| conditions.short) && len > 1 {
+            true => 1 + (self.random.next() % (len as u64 - 1)) as usize,
+            false => len,
         }
     }
 }

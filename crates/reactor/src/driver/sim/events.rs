@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::datagrams::Datagram;
 use super::network::Id;
 
 /// Scheduled events. Those of the same time happen in the order of their scheduling.
@@ -27,6 +28,8 @@ pub(super) enum EventKind {
     Remove(Id),
     /// A core tries the operations of a socket again.
     Recheck(Id),
+    /// A datagram arrives.
+    Datagram(Box<Datagram>),
     Wake(Waker),
 }
 

@@ -7,12 +7,12 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use super::conditions::Conditions;
+use super::datagrams::DatagramSockets;
 use super::events::{EventKind, Events};
 use crate::socket::{Address, SocketKey};
 use crate::timer::Random;
@@ -65,13 +65,14 @@ pub(crate) struct Network {
     ends: Vec<Option<End>>,
     vacant: Vec<usize>,
     listeners: Vec<Option<Listening>>,
+    pub(super) datagram_sockets: DatagramSockets,
     /// Addresses whose packets are dropped.
     black_holes: Vec<Address>,
     events: Events,
     serial: u64,
     next_port: u16,
     /// Sockets and listeners of each core whose operations may complete.
-    ready: Vec<Vec<usize>>,
+    pub(super) ready: Vec<Vec<usize>>,
     trace: Option<Vec<String>>,
 }
 
@@ -134,6 +135,7 @@ impl Network {
             ends: Vec::new(),
             vacant: Vec::new(),
             listeners: Vec::new(),
+            datagram_sockets: DatagramSockets::default(),
             black_holes: Vec::new(),
             events: Events::default(),
             serial: 0,
@@ -145,26 +147,6 @@ impl Network {
 
     pub(crate) fn instant(&self) -> Instant {
         self.base + self.now
-    }
-
-    /// A value of one of the conditions' ranges.
-    pub(crate) fn draw(&mut self, range: fn(&Conditions) -> &RangeInclusive<u64>) -> u64 {
-        let (low, high) = range(&self.conditions).clone().into_inner();
-        low + self.random.next() % (high - low + 1)
-    }
-
-    /// Whether a fault happens, with the probability that the conditions give it.
-    pub(crate) fn happens(&mut self, per_mille: fn(&Conditions) -> u16) -> bool {
-        let per_mille = per_mille(&self.conditions);
-        per_mille > 0 && self.random.next() % 1_000 < u64::from(per_mille)
-    }
-
-    /// Shortens a length, with the probability that the conditions give.
-    pub(crate) fn shorten(&mut self, len: usize) -> usize {
-        match self.happens(|conditions| conditions.short) && len > 1 {
-            true => 1 + (self.random.next() % (len as u64 - 1)) as usize,
-            false => len,
-        }
     }
 
     pub(crate) fn keep_trace(&mut self) {
@@ -181,7 +163,7 @@ impl Network {
         }
     }
 
-    fn schedule(&mut self, after: Duration, kind: EventKind) {
+    pub(super) fn schedule(&mut self, after: Duration, kind: EventKind) {
         self.events.push(self.now + after, kind);
     }
 
@@ -204,6 +186,7 @@ impl Network {
                 EventKind::Reset(id) => self.reset(id, libc::ECONNRESET),
                 EventKind::Remove(id) => self.remove(id),
                 EventKind::Recheck(id) => self.mark(id),
+                EventKind::Datagram(datagram) => self.datagram_arrives(*datagram),
                 EventKind::Wake(waker) => waker.wake(),
             }
         }
@@ -229,7 +212,9 @@ impl Network {
             ready.swap(last, other);
         }
         for &number in &ready {
-            if number >= LISTENERS {
+            if Network::is_datagram_socket(number) {
+                self.unmark_datagram_socket(number);
+            } else if number >= LISTENERS {
                 if let Some(listening) = &mut self.listeners[number - LISTENERS] {
                     listening.is_marked = false;
                 }
@@ -241,7 +226,7 @@ impl Network {
     }
 
     pub(crate) fn is_listener(number: usize) -> bool {
-        number >= LISTENERS
+        number >= LISTENERS && !Network::is_datagram_socket(number)
     }
 
     /// Adds a socket or listener to the ready ones of its core.
@@ -433,7 +418,7 @@ impl Network {
         id
     }
 
-    fn fresh_port(&mut self) -> u16 {
+    pub(super) fn fresh_port(&mut self) -> u16 {
         self.next_port = self.next_port.wrapping_add(1).max(1_024);
         self.next_port
     }

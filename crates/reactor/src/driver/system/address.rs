@@ -18,23 +18,7 @@ impl RawAddress {
     /// `InvalidInput` for a unix path that does not fit the kernel's 108 bytes.
     pub(crate) fn new(address: &Address) -> io::Result<RawAddress> {
         match address {
-            Address::Tcp(SocketAddr::V4(v4)) => Ok(RawAddress::from(libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
-                },
-                sin_zero: [0; 8],
-            })),
-            Address::Tcp(SocketAddr::V6(v6)) => Ok(RawAddress::from(libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr {
-                    s6_addr: v6.ip().octets(),
-                },
-                sin6_scope_id: v6.scope_id(),
-            })),
+            Address::Tcp(address) => Ok(RawAddress::from_ip(*address)),
             Address::Unix(path) => {
                 let bytes = path.as_os_str().as_bytes();
                 let mut sun_path = [0; 108];
@@ -53,6 +37,28 @@ impl RawAddress {
                     sun_path,
                 }))
             }
+        }
+    }
+
+    pub(crate) fn from_ip(address: SocketAddr) -> RawAddress {
+        match address {
+            SocketAddr::V4(v4) => RawAddress::from(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            }),
+            SocketAddr::V6(v6) => RawAddress::from(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: v6.scope_id(),
+            }),
         }
     }
 

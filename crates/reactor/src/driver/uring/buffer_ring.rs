@@ -216,7 +216,7 @@ impl Rations {
 }
 
 /// A ring that passes buffers to the kernel.
-struct ProvidedRing {
+pub(super) struct ProvidedRing {
     base: NonNull<BufRingEntry>,
     _memory: Mapping,
     entries: u16,
@@ -224,7 +224,7 @@ struct ProvidedRing {
 }
 
 impl ProvidedRing {
-    fn register(ring: &IoUring, entries: u16, group: u16) -> io::Result<ProvidedRing> {
+    pub(super) fn register(ring: &IoUring, entries: u16, group: u16) -> io::Result<ProvidedRing> {
         let bytes = usize::from(entries) * size_of::<BufRingEntry>();
         let memory = Mapping::new(bytes)?;
         let provided = ProvidedRing {
@@ -248,7 +248,7 @@ impl ProvidedRing {
 
     /// Adds a buffer; never more than the ring has entries.
     #[inline]
-    fn post(&mut self, address: NonNull<u8>, bytes: usize, id: u16) {
+    pub(super) fn post(&mut self, address: NonNull<u8>, bytes: usize, id: u16) {
         let place = usize::from(self.tail & (self.entries - 1));
         // SAFETY: `place` is inside the ring. The kernel reads an entry only once the tail has
         // passed it; the tail, which shares memory with the first entry, is in a field that these
@@ -272,7 +272,7 @@ impl ProvidedRing {
 
     /// Makes the added buffers visible to the kernel.
     #[inline]
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         // SAFETY: the ring's tail is inside the mapping and is only accessed atomically.
         unsafe {
             let tail = BufRingEntry::tail(self.base.as_ptr()).cast::<AtomicU16>();

@@ -15,6 +15,9 @@ pub(super) enum Operation {
     Send(SocketKey),
     Connect(SocketKey),
     Accept(u32),
+    ReceiveTrains(SocketKey),
+    /// By the slot of the train.
+    SendTrain(u32),
     /// The mailbox's eventfd is readable.
     NotifierReadable,
     /// Another ring has sent us a message.
@@ -35,6 +38,8 @@ impl Operation {
             Operation::Send(key) => socket(2, key),
             Operation::Connect(key) => socket(3, key),
             Operation::Accept(listener) => 4 << 56 | u64::from(listener),
+            Operation::ReceiveTrains(key) => socket(8, key),
+            Operation::SendTrain(slot) => 9 << 56 | u64::from(slot),
             Operation::NotifierReadable => 5 << 56,
             Operation::Notified => 6 << 56,
             Operation::Message(ring) => 7 << 56 | u64::from(ring as u32),
@@ -52,6 +57,8 @@ impl Operation {
             5 => Operation::NotifierReadable,
             6 => Operation::Notified,
             7 => Operation::Message(data as u32 as RawFd),
+            8 => Operation::ReceiveTrains(key),
+            9 => Operation::SendTrain(data as u32),
             _ => Operation::Ignored,
         }
     }
@@ -97,6 +104,8 @@ mod tests {
             Operation::Send(key),
             Operation::Connect(key),
             Operation::Accept(3),
+            Operation::ReceiveTrains(key),
+            Operation::SendTrain(5),
             Operation::NotifierReadable,
             Operation::Notified,
             Operation::Message(17),

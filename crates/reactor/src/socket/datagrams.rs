@@ -1,0 +1,265 @@
+//! UDP sockets: trains of datagrams, received and sent.
+//!
+//! A train is what the kernel moves at once: datagrams of one sender (GRO) or to one receiver (GSO), all of the
+//! same size except the last, which may be shorter.
+
+use std::future::poll_fn;
+use std::io;
+use std::marker::PhantomData;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::SocketKey;
+use crate::buffer::DatagramBuffer;
+use crate::core;
+use crate::driver::{TrainHead, parse_train};
+
+/// One UDP socket of this core. Dropping it closes it; what was queued is still sent.
+///
+/// Datagrams may be lost, doubled and reordered, so no failure of sending or receiving ends the socket: it is
+/// counted ([`Counters`](crate::Counters)).
+#[derive(Debug)]
+pub struct DatagramSocket {
+    key: SocketKey,
+    local: SocketAddr,
+    not_send: PhantomData<Rc<()>>,
+}
+
+/// Explicit congestion notification in the IP header (RFC 3168, section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ecn {
+    /// ECT(1).
+    Ect1 = 1,
+    /// ECT(0).
+    Ect0 = 2,
+    /// Congestion was experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// From the two bits of the header; `None` for a sender without ECN.
+    fn from_bits(bits: u8) -> Option<Ecn> {
+        match bits {
+            1 => Some(Ecn::Ect1),
+            2 => Some(Ecn::Ect0),
+            3 => Some(Ecn::Ce),
+            _ => None,
+        }
+    }
+}
+
+/// Received datagrams of one sender.
+///
+/// It occupies one of the core's receive buffers until it is dropped; without a free buffer, datagrams wait in
+/// the kernel.
+#[derive(Debug)]
+pub struct Train {
+    content: Content,
+    /// The sender.
+    pub from: SocketAddr,
+    /// The local address that the datagrams were sent to, if the kernel says so.
+    pub to: Option<IpAddr>,
+    /// The ECN bits of all datagrams.
+    pub ecn: Option<Ecn>,
+    /// Bytes of each datagram but the last; of a single one if there is only one.
+    pub segment_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Content {
+    Received(DatagramBuffer, Range<usize>),
+    /// By another core.
+    Copied(Box<[u8]>),
+}
+
+impl Train {
+    /// Reads what the driver has written; `None` if it is unusable. Also returns the number of datagrams that
+    /// the kernel has dropped so far.
+    pub(super) fn read(buffer: DatagramBuffer) -> Option<(Train, u32)> {
+        let TrainHead {
+            from,
+            to,
+            ecn,
+            segment_bytes,
+            dropped,
+            content,
+        } = parse_train(buffer.bytes())?;
+        let train = Train {
+            segment_bytes: segment_bytes
+                .filter(|&bytes| bytes > 0)
+                .unwrap_or(content.len()),
+            content: Content::Received(buffer, content),
+            from,
+            to,
+            ecn: Ecn::from_bits(ecn),
+        };
+        Some((train, dropped))
+    }
+
+    /// All datagrams, one behind the other.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Received(buffer, range) => &buffer.bytes()[range.clone()],
+            Content::Copied(bytes) => bytes,
+        }
+    }
+
+    /// The datagrams one by one; a train without bytes is one empty datagram.
+    pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        let bytes = self.bytes();
+        let empty = bytes.is_empty().then_some(&[][..]);
+        bytes.chunks(self.segment_bytes.max(1)).chain(empty)
+    }
+
+    /// The number of datagrams.
+    pub(super) fn count(&self) -> u64 {
+        self.bytes()
+            .len()
+            .div_ceil(self.segment_bytes.max(1))
+            .max(1) as u64
+    }
+}
+
+/// Datagrams to be sent to one receiver.
+#[derive(Debug, Clone)]
+pub struct Datagrams {
+    /// The receiver.
+    pub to: SocketAddr,
+    /// The local address to send from; `None` leaves the choice to the kernel.
+    pub from: Option<IpAddr>,
+    /// The ECN bits of all datagrams.
+    pub ecn: Option<Ecn>,
+    /// All datagrams, one behind the other; at most 64 KiB.
+    pub content: Vec<u8>,
+    /// Bytes of each datagram but the last; `None` for a single datagram. The kernel sends at most 64 at once.
+    pub segment_bytes: Option<u16>,
+}
+
+impl DatagramSocket {
+    /// Binds; an address can be shared with other cores (`SO_REUSEPORT`). An IPv6 address that is unspecified
+    /// is for IPv4 as well.
+    ///
+    /// # Errors
+    /// The error of `bind(2)`.
+    pub fn bind(address: SocketAddr) -> io::Result<DatagramSocket> {
+        let (key, local) = core::with(|core| core.sockets().bind_datagrams(address))?;
+        Ok(DatagramSocket {
+            key,
+            local,
+            not_send: PhantomData,
+        })
+    }
+
+    /// The bound address, with the actual port.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The next train. For one task at a time.
+    pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Train> {
+        core::with(|core| core.sockets().poll_receive_train(self.key, Some(cx)))
+    }
+
+    /// As [`DatagramSocket::poll_recv`].
+    pub async fn recv(&self) -> Train {
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// As [`DatagramSocket::recv`], without waiting; `None` if nothing was received.
+    #[must_use]
+    pub fn try_recv(&self) -> Option<Train> {
+        let polled = core::with(|core| core.sockets().poll_receive_train(self.key, None));
+        match polled {
+            Poll::Ready(train) => Some(train),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Queues datagrams, which are sent at the end of the turn. Those that the kernel refuses count as lost. If
+    /// it refuses trains, they are sent singly from then on.
+    pub fn send(&self, datagrams: Datagrams) {
+        core::with(|core| core.sockets().send_datagrams(self.key, datagrams));
+    }
+
+    /// An empty buffer for [`Datagrams::content`], with the capacity of one that was sent.
+    #[must_use]
+    pub fn buffer(&self) -> Vec<u8> {
+        core::with(|core| core.sockets().take_content_buffer())
+    }
+
+    /// Ready while the kernel has not yet taken at most `below` bytes of queued content.
+    pub fn poll_send_room(&self, cx: &mut Context<'_>, below: usize) -> Poll<()> {
+        core::with(|core| core.sockets().poll_datagram_room(self.key, cx, below))
+    }
+
+    /// As [`DatagramSocket::poll_send_room`].
+    pub async fn send_room(&self, below: usize) {
+        poll_fn(|cx| self.poll_send_room(cx, below)).await;
+    }
+
+    /// Gives a train to the socket with the same local address of another core, which receives it. It is lost
+    /// if that core has ended or already has many of them; false then.
+    pub fn forward(&self, core: usize, train: &Train) -> bool {
+        core::with(|this| this.forward_train(core, self.local, train))
+    }
+}
+
+impl Drop for DatagramSocket {
+    fn drop(&mut self) {
+        // A core that has ended has closed its sockets.
+        core::try_with(|core| core.sockets().close_datagrams(self.key));
+    }
+}
+
+/// A train on its way to another core.
+pub(crate) struct Forwarded {
+    /// Of the socket.
+    local: SocketAddr,
+    train: ForwardedTrain,
+}
+
+struct ForwardedTrain {
+    content: Box<[u8]>,
+    from: SocketAddr,
+    to: Option<IpAddr>,
+    ecn: Option<Ecn>,
+    segment_bytes: usize,
+}
+
+impl Forwarded {
+    pub(crate) fn new(local: SocketAddr, train: &Train) -> Forwarded {
+        Forwarded {
+            local,
+            train: ForwardedTrain {
+                content: train.bytes().into(),
+                from: train.from,
+                to: train.to,
+                ecn: train.ecn,
+                segment_bytes: train.segment_bytes,
+            },
+        }
+    }
+
+    /// The address of the socket, and the train.
+    pub(super) fn into_train(self) -> (SocketAddr, Train) {
+        let ForwardedTrain {
+            content,
+            from,
+            to,
+            ecn,
+            segment_bytes,
+        } = self.train;
+        let train = Train {
+            content: Content::Copied(content),
+            from,
+            to,
+            ecn,
+            segment_bytes,
+        };
+        (self.local, train)
+    }
+}
