@@ -87,6 +87,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
             "--train" => {
                 let parts = value.split_once('x').ok_or_else(|| invalid(()))?;
                 options.datagrams = parts.0.parse().map_err(|_| invalid(()))?;
+                if options.datagrams == 0 {
+                    return Err(invalid(()));
+                }
                 options.bytes = parts.1.parse().map_err(|_| invalid(()))?;
             }
             _ => return Err(format!("there is no flag {flag}")),
@@ -180,10 +183,10 @@ async fn receive_back(socket: &DatagramSocket, len: usize, byte: u8, sums: &Sums
             return add(&sums.lost, 1);
         };
         let bytes = train.bytes();
-        if bytes.iter().any(|received| *received != bytes[0]) {
+        if bytes.windows(2).any(|two| two[0] != two[1]) {
             return add(&sums.wrong, 1);
         }
-        if bytes[0] != byte {
+        if bytes.first() != Some(&byte) {
             add(&sums.late, 1);
             continue;
         }

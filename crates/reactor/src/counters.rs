@@ -88,11 +88,12 @@ counters! {
     trains_sent,
     /// Datagrams that the kernel did not send, such as larger ones than the path takes.
     datagrams_unsent,
-    /// Datagrams that the kernel received and dropped, because the socket's buffer was full.
+    /// Datagrams or whole trains that the kernel received and dropped: the socket's buffer was full, or they
+    /// were empty or damaged.
     datagrams_dropped,
     /// Datagrams that were forwarded to another core.
     datagrams_forwarded,
-    /// Datagrams that were not forwarded, because too many waited for the other core.
+    /// Datagrams that were not forwarded: too many waited for the other core or its reader, or there was none.
     datagrams_not_forwarded,
     /// Receives that found the pool empty and were queued.
     no_buffers,

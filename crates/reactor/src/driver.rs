@@ -375,6 +375,11 @@ impl Driver {
         }
     }
 
+    /// Cancels the send of a train; its report follows.
+    pub(crate) fn cancel_train(&mut self, slot: u32) {
+        each!(self, driver => driver.cancel_train(slot));
+    }
+
     /// Closes a UDP socket on which nothing is pending.
     pub(crate) fn close_datagrams(&mut self, handle: Handle) {
         if_simulated!(self, sim => sim.close_datagrams(handle));

@@ -1,7 +1,7 @@
 //! Messages from other threads to a core: a bounded queue and a notification (rule 6).
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
@@ -17,8 +17,9 @@ const REACTORS_MAX: usize = 1 << 12;
 /// Most queued messages of one core.
 const MESSAGES_MAX: usize = 4_096;
 
-/// Most trains of datagrams that wait for one core.
+/// Most trains of datagrams that wait for one core, and their bytes.
 const TRAINS_MAX: usize = 256;
+const TRAINS_BYTES_MAX: usize = 1024 * 1024;
 
 /// A request to a core.
 pub(crate) enum Message {
@@ -40,6 +41,8 @@ pub(crate) struct Mailbox {
     messages: ArrayQueue<Message>,
     /// Apart, so that a flood of datagrams loses no wake. Made for the first one.
     trains: OnceLock<ArrayQueue<Forwarded>>,
+    /// Bytes of all trains in the queue.
+    trains_bytes: AtomicUsize,
     /// The core was notified and has not read its messages yet; further messages need no notification.
     notified: AtomicBool,
     /// Wakes were lost because the queue was full; the core then wakes all of its tasks.
@@ -77,6 +80,7 @@ impl Mailbox {
         Mailbox {
             messages: ArrayQueue::new(MESSAGES_MAX),
             trains: OnceLock::new(),
+            trains_bytes: AtomicUsize::new(0),
             notified: AtomicBool::new(false),
             overflowed: AtomicBool::new(false),
             notifier: Notifier::default(),
@@ -122,19 +126,27 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Queues a train for a socket of the core; false if that has ended, or too many wait.
-    pub(crate) fn forward(&self, forwarded: Forwarded) -> bool {
+    /// Queues a train of this size for a socket of the core; false if that has ended, or too many wait.
+    pub(crate) fn forward(&self, bytes: usize, make: impl FnOnce() -> Forwarded) -> bool {
+        let before = self.trains_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let has_room = self.is_open() && before + bytes <= TRAINS_BYTES_MAX;
         let trains = self.trains.get_or_init(|| ArrayQueue::new(TRAINS_MAX));
-        let is_queued = self.is_open() && trains.push(forwarded).is_ok();
-        if is_queued {
-            self.notify();
+        let is_queued = has_room && !trains.is_full() && trains.push(make()).is_ok();
+        match is_queued {
+            true => self.notify(),
+            false => _ = self.trains_bytes.fetch_sub(bytes, Ordering::AcqRel),
         }
         is_queued
     }
 
     /// The trains that other cores have forwarded, at most as many as the queue holds.
     pub(crate) fn take_trains(&self) -> impl Iterator<Item = Forwarded> {
-        (0..TRAINS_MAX).map_while(|_| self.trains.get()?.pop())
+        (0..TRAINS_MAX).map_while(|_| {
+            let forwarded = self.trains.get()?.pop()?;
+            self.trains_bytes
+                .fetch_sub(forwarded.bytes(), Ordering::AcqRel);
+            Some(forwarded)
+        })
     }
 
     /// Takes the notification back before the messages are read. True if wakes were lost.

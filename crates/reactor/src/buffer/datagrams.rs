@@ -30,7 +30,7 @@ const _: () = assert!(
 /// memory still has to receive acknowledgements.
 pub(crate) struct DatagramBuffers {
     memory: Mapping,
-    /// A stack, so that the same few buffers are used under light load.
+    /// A stack, so that epoll uses the same few buffers under light load. io_uring has all that are free.
     free: RefCell<Vec<u16>>,
 }
 

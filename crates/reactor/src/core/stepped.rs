@@ -49,8 +49,9 @@ impl Core {
     }
 
     pub(crate) fn holdings(&self) -> Holdings {
+        let sockets = self.sockets();
         Holdings {
-            sockets: self.sockets().table.len(),
+            sockets: sockets.table.len() + sockets.table.datagram_sockets(),
             tasks: self.tasks.borrow().len(),
             buffers: self.pool.held(),
             available: self.pool.available(),

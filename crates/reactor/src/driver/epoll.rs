@@ -227,9 +227,9 @@ impl Epoll {
         handle: Handle,
     ) -> io::Result<()> {
         self.datagrams.register(socket)?;
-        let edges = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET;
-        let data = u64::from(socket.generation()) << 32 | u64::from(socket.index());
-        self.watch(handle.fd(), edges, DATAGRAMS | data)
+        // Edges of room only while a send waits for it: each packet that leaves would be one.
+        let edges = libc::EPOLLIN | libc::EPOLLET;
+        self.watch(handle.fd(), edges, datagrams_data(socket))
     }
 
     pub(super) fn has_datagram_buffers(&self) -> bool {
@@ -258,6 +258,13 @@ impl Epoll {
         message: *const libc::msghdr,
     ) {
         self.datagrams.send(socket, fd, slot, message);
+    }
+
+    pub(super) fn cancel_train(&mut self, slot: u32) {
+        if self.datagrams.cancel_send(slot) {
+            let result = Err(libc::ECANCELED);
+            self.reports.push_back(Event::TrainSent { slot, result });
+        }
     }
 
     pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
@@ -334,6 +341,7 @@ impl Epoll {
         if let Some(event) = self.datagrams.next() {
             return Some(event);
         }
+        self.watch_room_for_datagrams();
         // One receive per socket and turn, so that a fast sender starves no other.
         while self.receives_left > 0 {
             self.receives_left -= 1;
@@ -347,6 +355,23 @@ impl Epoll {
             }
         }
         self.reports.pop_front()
+    }
+
+    /// Asks for edges of room for the UDP sockets that wait for it, and not for the others.
+    #[inline]
+    fn watch_room_for_datagrams(&mut self) {
+        while let Some((socket, fd, waits)) = self.datagrams.next_change() {
+            let room = if waits { libc::EPOLLOUT } else { 0 };
+            let mut event = libc::epoll_event {
+                events: (libc::EPOLLIN | libc::EPOLLET | room) as u32,
+                u64: datagrams_data(socket),
+            };
+            // SAFETY: the event is live for the call; a bad descriptor is an error, not a fault.
+            unsafe {
+                let epoll = self.epoll.as_raw_fd();
+                libc::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, &raw mut event);
+            }
+        }
     }
 
     /// Waits for edges and stores the readiness of their sockets.
@@ -565,6 +590,11 @@ impl Readiness {
     fn connect_result(&self) -> i32 {
         self.fd.map_or(0, system::take_error)
     }
+}
+
+/// What the edges of a UDP socket are marked with.
+fn datagrams_data(socket: SocketKey) -> u64 {
+    DATAGRAMS | u64::from(socket.generation()) << 32 | u64::from(socket.index())
 }
 
 /// A new epoll instance.

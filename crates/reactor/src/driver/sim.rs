@@ -488,6 +488,12 @@ impl Sim {
     /// Sends every datagram of a train.
     pub(super) fn send_datagrams(&mut self, handle: Handle, slot: u32, train: &SentTrain) {
         let mut network = self.network.borrow_mut();
+        let is_train = train.destination.segment_bytes.is_some();
+        if is_train && network.happens(|conditions| conditions.trains_refused) {
+            drop(network);
+            let result = Err(libc::EIO);
+            return self.reports.push_back(Event::TrainSent { slot, result });
+        }
         let local = network.datagram_address(number(handle));
         let to = train.destination.to;
         if let Some(local) = local {
@@ -509,6 +515,9 @@ impl Sim {
         let result = Ok(train.content.len());
         self.reports.push_back(Event::TrainSent { slot, result });
     }
+
+    /// A train is always sent at once.
+    pub(super) fn cancel_train(&mut self, _slot: u32) {}
 
     pub(super) fn close_datagrams(&mut self, handle: Handle) {
         self.network.borrow_mut().close_datagrams(number(handle));

@@ -201,6 +201,10 @@ impl Uring {
         self.push_cancel(Operation::ReceiveTrains(socket));
     }
 
+    pub(super) fn cancel_train(&mut self, slot: u32) {
+        self.push_cancel(Operation::SendTrain(slot));
+    }
+
     pub(super) fn send_datagrams(&mut self, fd: RawFd, slot: u32, message: *const libc::msghdr) {
         let entry = opcode::SendMsg::new(Fd(fd), message)
             .flags(libc::MSG_NOSIGNAL as u32)

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use super::SocketKey;
 use super::datagrams::{Datagrams, Forwarded, Train};
@@ -21,8 +23,23 @@ const FREE_MAX: usize = 256;
 const CONTENTS_MAX: usize = 64;
 const CONTENT_BYTES_MAX: usize = 64 * 1024;
 
-/// Most forwarded trains that wait for their task.
-const FORWARDED_MAX: usize = 256;
+/// Trains that one socket sends at a time; the others wait in the socket, and for the next turn.
+const IN_FLIGHT_MAX: usize = 64;
+
+/// Datagrams of one train that every kernel takes, and bytes that fit into a packet of each family.
+const SEGMENTS_MAX: usize = 64;
+const TRAIN_BYTES_MAX: usize = 65_487;
+
+/// How long datagrams are sent singly after the kernel has refused a train and taken its parts.
+const SINGLY_TIME: Duration = Duration::from_secs(10);
+
+/// Trains that a socket holds in the core's buffers. Further ones are copied, so that a socket that nobody
+/// reads leaves buffers to others; a turn later it stops receiving, until fewer than [`RESUME_BELOW`] are left.
+const UNREAD_MAX: usize = 48;
+const RESUME_BELOW: usize = 24;
+
+/// Most trains that wait for their reader when another core forwards one.
+const FORWARDED_MAX: usize = 64;
 
 /// The UDP sockets of one core.
 #[derive(Default)]
@@ -30,10 +47,12 @@ pub(crate) struct DatagramTable {
     slab: Slab<DatagramEntry>,
     /// Sockets without a pending receive.
     to_receive: Vec<SocketKey>,
-    /// Trains whose sends start at the end of the turn.
-    to_send: Vec<(SocketKey, Box<SentTrain>)>,
+    /// Sockets with [`UNREAD_MAX`] trains at their last receive.
+    unread: Vec<SocketKey>,
+    /// Sockets whose waiting trains start to be sent at the end of the turn.
+    to_send: Vec<SocketKey>,
     /// Trains that the driver sends, by slot.
-    sending: Vec<Option<(SocketKey, Box<SentTrain>)>>,
+    sending: Vec<Option<(SocketKey, Outgoing)>>,
     vacant: Vec<u32>,
     /// Memory of sent trains. Boxed, because the kernel has pointers into those in use.
     #[allow(
@@ -45,21 +64,33 @@ pub(crate) struct DatagramTable {
     contents: Vec<Vec<u8>>,
 }
 
+/// A train that waits or is being sent.
+struct Outgoing {
+    train: Box<SentTrain>,
+    /// It is a part of a train that the kernel has refused.
+    was_refused: bool,
+}
+
 struct DatagramEntry {
     handle: Handle,
     local: SocketAddr,
     received: VecDeque<Train>,
     reader: Option<Waker>,
     is_receiving: bool,
+    /// It receives nothing until its reader has read.
+    is_paused: bool,
     /// What the kernel had dropped at the last receive.
     dropped: u32,
-    /// Trains that are queued or being sent, and their bytes.
-    unsent: usize,
+    waiting: VecDeque<Outgoing>,
+    /// It is in the list of sockets to send.
+    is_listed: bool,
+    in_flight: usize,
+    /// Bytes that wait or are being sent.
     unsent_bytes: usize,
     writer: Option<Waker>,
     wake_at: usize,
-    /// Whether the kernel takes trains.
-    sends_trains: bool,
+    /// Until then, trains are sent singly.
+    singly_until: Option<Instant>,
     /// The handle was dropped.
     is_closing: bool,
 }
@@ -71,9 +102,9 @@ impl DatagramTable {
         !self.to_send.is_empty()
     }
 
-    /// Whether sockets are open or operations pending.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slab.len() == 0
+    /// The number of sockets that are open or have pending operations.
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
     }
 
     /// Closes what is left after a failure or a panic.
@@ -91,28 +122,76 @@ impl DatagramTable {
             .expect("a handle refers to a live socket")
     }
 
-    /// Queues a train, in memory of an earlier one.
-    fn queue(&mut self, key: SocketKey, destination: Destination, content: Vec<u8>) {
-        let train = match self.free.pop() {
+    /// A train, in the memory of an earlier one.
+    fn train(&mut self, destination: Destination, content: Vec<u8>) -> Box<SentTrain> {
+        match self.free.pop() {
             Some(mut train) => {
                 train.destination = destination;
                 train.content = content;
                 train
             }
             None => Box::new(SentTrain::new(destination, content)),
+        }
+    }
+
+    fn copy(&mut self, content: &[u8]) -> Vec<u8> {
+        let mut copy = self.contents.pop().unwrap_or_default();
+        copy.extend_from_slice(content);
+        copy
+    }
+
+    /// Adds a train to those that wait.
+    fn queue(&mut self, key: SocketKey, destination: Destination, content: Vec<u8>) {
+        let train = self.train(destination, content);
+        let entry = self.entry(key);
+        entry.unsent_bytes += train.content.len();
+        entry.waiting.push_back(Outgoing {
+            train,
+            was_refused: false,
+        });
+        self.list(key);
+    }
+
+    /// Puts the datagrams of a train that the kernel has refused before all that wait.
+    fn queue_singly(&mut self, key: SocketKey, refused: Box<SentTrain>) {
+        let destination = Destination {
+            segment_bytes: None,
+            ..refused.destination
         };
-        self.to_send.push((key, train));
+        let datagrams: Vec<&[u8]> = refused.datagrams().collect();
+        for content in datagrams.into_iter().rev() {
+            let content = self.copy(content);
+            let train = self.train(destination, content);
+            self.entry(key).waiting.push_front(Outgoing {
+                train,
+                was_refused: true,
+            });
+        }
+        self.recycle(refused);
+        self.list(key);
+    }
+
+    /// Lists a socket that has trains to send, unless as many are in flight as may be.
+    fn list(&mut self, key: SocketKey) {
+        let entry = self.entry(key);
+        let may_send = !entry.waiting.is_empty() && entry.in_flight < IN_FLIGHT_MAX;
+        if may_send && !mem::replace(&mut entry.is_listed, true) {
+            self.to_send.push(key);
+        }
     }
 
     /// Keeps the memory of a train.
     fn recycle(&mut self, mut train: Box<SentTrain>) {
-        let mut content = std::mem::take(&mut train.content);
+        self.keep(mem::take(&mut train.content));
+        if self.free.len() < FREE_MAX {
+            self.free.push(train);
+        }
+    }
+
+    fn keep(&mut self, mut content: Vec<u8>) {
         if self.contents.len() < CONTENTS_MAX && content.capacity() <= CONTENT_BYTES_MAX {
             content.clear();
             self.contents.push(content);
-        }
-        if self.free.len() < FREE_MAX {
-            self.free.push(train);
         }
     }
 }
@@ -131,12 +210,15 @@ impl Sockets<'_> {
             received: VecDeque::new(),
             reader: None,
             is_receiving: false,
+            is_paused: false,
             dropped: 0,
-            unsent: 0,
+            waiting: VecDeque::new(),
+            is_listed: false,
+            in_flight: 0,
             unsent_bytes: 0,
             writer: None,
             wake_at: 0,
-            sends_trains: true,
+            singly_until: None,
             is_closing: false,
         });
         if let Err(error) = table.driver.register_datagrams(key, handle) {
@@ -153,26 +235,38 @@ impl Sockets<'_> {
         key: SocketKey,
         cx: Option<&mut Context<'_>>,
     ) -> Poll<Train> {
-        let entry = self.table.datagrams.entry(key);
-        if let Some(train) = entry.received.pop_front() {
+        let datagrams = &mut self.table.datagrams;
+        let entry = datagrams.entry(key);
+        let train = entry.received.pop_front();
+        // While its receive is being cancelled, the last report continues.
+        if entry.is_paused && !entry.is_receiving && entry.received.len() < RESUME_BELOW {
+            entry.is_paused = false;
+            datagrams.to_receive.push(key);
+        }
+        if let Some(train) = train {
             return Poll::Ready(train);
         }
         if let Some(cx) = cx {
-            entry.reader = Some(cx.waker().clone());
+            datagrams.entry(key).reader = Some(cx.waker().clone());
         }
         Poll::Pending
     }
 
-    pub(super) fn send_datagrams(&mut self, key: SocketKey, datagrams: Datagrams) {
+    pub(super) fn send_datagrams(&mut self, key: SocketKey, sent: Datagrams) {
         let Datagrams {
             to,
             from,
             ecn,
             content,
             segment_bytes,
-        } = datagrams;
-        let udp = &mut self.table.datagrams;
-        let entry = udp.entry(key);
+        } = sent;
+        let now = self.core.clock.now();
+        let datagrams = &mut self.table.datagrams;
+        let entry = datagrams.entry(key);
+        let to = match to.ip().to_canonical() {
+            ip if ip == to.ip() => to,
+            ip => SocketAddr::new(ip, to.port()),
+        };
         let segment_bytes =
             segment_bytes.filter(|&bytes| bytes > 0 && content.len() > usize::from(bytes));
         let destination = Destination {
@@ -182,31 +276,24 @@ impl Sockets<'_> {
             segment_bytes,
             is_ipv6: entry.local.is_ipv6(),
         };
-        entry.unsent_bytes += content.len();
-        entry.unsent += 1;
-        if segment_bytes.is_some() && !entry.sends_trains {
-            let train = Box::new(SentTrain::new(destination, content));
-            return self.queue_singly(key, train);
-        }
-        udp.queue(key, destination, content);
-    }
-
-    /// Queues the datagrams of an unsent train one by one.
-    fn queue_singly(&mut self, key: SocketKey, train: Box<SentTrain>) {
-        let udp = &mut self.table.datagrams;
-        let destination = Destination {
-            segment_bytes: None,
-            ..train.destination
+        let is_singly = entry.singly_until.is_some_and(|until| now < until);
+        let piece = match segment_bytes.map(usize::from) {
+            None => usize::MAX,
+            Some(segment) if is_singly => segment,
+            Some(segment) => segment * (TRAIN_BYTES_MAX / segment).clamp(1, SEGMENTS_MAX),
         };
-        for content in train.datagrams() {
-            let mut single = udp.contents.pop().unwrap_or_default();
-            single.extend_from_slice(content);
-            udp.queue(key, destination, single);
+        if content.len() <= piece {
+            return datagrams.queue(key, destination, content);
         }
-        let count = train.datagrams().count();
-        let entry = udp.entry(key);
-        entry.unsent += count - 1;
-        udp.recycle(train);
+        for part in content.chunks(piece) {
+            let destination = Destination {
+                segment_bytes: segment_bytes.filter(|&bytes| part.len() > usize::from(bytes)),
+                ..destination
+            };
+            let part = datagrams.copy(part);
+            datagrams.queue(key, destination, part);
+        }
+        datagrams.keep(content);
     }
 
     pub(super) fn take_content_buffer(&mut self) -> Vec<u8> {
@@ -220,7 +307,7 @@ impl Sockets<'_> {
         below: usize,
     ) -> Poll<()> {
         let entry = self.table.datagrams.entry(key);
-        if entry.unsent_bytes <= below {
+        if entry.unsent_bytes <= below && entry.waiting.is_empty() {
             return Poll::Ready(());
         }
         entry.writer = Some(cx.waker().clone());
@@ -243,9 +330,16 @@ impl Sockets<'_> {
         self.remove_datagrams_if_done(key);
     }
 
-    /// Closes all UDP sockets, when the core ends.
+    /// Closes all UDP sockets, when the core ends. What is not sent by now is not sent any more.
     pub(crate) fn close_all_datagrams(&mut self) {
-        for key in self.table.datagrams.slab.keys() {
+        let table = &mut *self.table;
+        for (slot, sending) in table.datagrams.sending.iter().enumerate() {
+            if sending.is_some() {
+                table.driver.cancel_train(slot as u32);
+            }
+        }
+        for key in table.datagrams.slab.keys() {
+            self.table.datagrams.entry(key).waiting.clear();
             self.close_datagrams(key);
         }
     }
@@ -253,7 +347,8 @@ impl Sockets<'_> {
     fn remove_datagrams_if_done(&mut self, key: SocketKey) {
         let table = &mut *self.table;
         let entry = table.datagrams.entry(key);
-        if entry.is_closing && !entry.is_receiving && entry.unsent == 0 {
+        let is_done = !entry.is_receiving && entry.in_flight == 0 && entry.waiting.is_empty();
+        if entry.is_closing && is_done {
             let handle = entry.handle;
             table.datagrams.slab.remove(key);
             table.driver.close_datagrams(handle);
@@ -266,11 +361,32 @@ impl Sockets<'_> {
     /// Starts the receives and sends of this turn.
     #[inline]
     pub(crate) fn start_datagrams(&mut self) {
+        let datagrams = &self.table.datagrams;
+        if !datagrams.unread.is_empty() {
+            self.pause_unread();
+        }
         if !self.table.datagrams.to_receive.is_empty() {
             self.start_receives_of_datagrams();
         }
         if !self.table.datagrams.to_send.is_empty() {
             self.start_sends_of_datagrams();
+        }
+    }
+
+    /// Stops receiving for those sockets whose readers have not read what they had a turn ago.
+    #[cold]
+    fn pause_unread(&mut self) {
+        let table = &mut *self.table;
+        for key in table.datagrams.unread.drain(..) {
+            if let Some(entry) = table.datagrams.slab.get_mut(key)
+                && entry.received.len() >= UNREAD_MAX
+                && entry.is_receiving
+                && !entry.is_paused
+                && !entry.is_closing
+            {
+                entry.is_paused = true;
+                table.driver.cancel_datagrams(key);
+            }
         }
     }
 
@@ -292,24 +408,32 @@ impl Sockets<'_> {
 
     fn start_sends_of_datagrams(&mut self) {
         let table = &mut *self.table;
-        let udp = &mut table.datagrams;
-        for (key, train) in udp.to_send.drain(..) {
-            let Some(entry) = udp.slab.get(key) else {
+        let datagrams = &mut table.datagrams;
+        for key in datagrams.to_send.drain(..) {
+            let Some(entry) = datagrams.slab.get_mut(key) else {
                 continue;
             };
-            let slot = udp.vacant.pop().unwrap_or_else(|| {
-                udp.sending.push(None);
-                (udp.sending.len() - 1) as u32
-            });
-            let (_, train) = udp.sending[slot as usize].insert((key, train));
-            table.driver.send_datagrams(key, entry.handle, slot, train);
+            entry.is_listed = false;
+            while entry.in_flight < IN_FLIGHT_MAX
+                && let Some(outgoing) = entry.waiting.pop_front()
+            {
+                entry.in_flight += 1;
+                let slot = datagrams.vacant.pop().unwrap_or_else(|| {
+                    datagrams.sending.push(None);
+                    (datagrams.sending.len() - 1) as u32
+                });
+                let (_, outgoing) = datagrams.sending[slot as usize].insert((key, outgoing));
+                table
+                    .driver
+                    .send_datagrams(key, entry.handle, slot, &mut outgoing.train);
+            }
         }
     }
 
     /// Handles the report of a receive.
-    pub(crate) fn train_received(&mut self, key: SocketKey, received: ReceivedTrain, more: bool) {
-        let udp = &mut self.table.datagrams;
-        let entry = udp.slab.get_mut(key);
+    pub(super) fn train_received(&mut self, key: SocketKey, received: ReceivedTrain, more: bool) {
+        let datagrams = &mut self.table.datagrams;
+        let entry = datagrams.slab.get_mut(key);
         let entry = entry.expect("a pending receive keeps its socket");
         entry.is_receiving = more;
         let train = match received {
@@ -328,70 +452,82 @@ impl Sockets<'_> {
                 entry.dropped = dropped;
             }
             if !entry.is_closing {
-                entry.received.push_back(train);
+                let is_unread = entry.received.len() >= UNREAD_MAX;
+                entry.received.push_back(match is_unread {
+                    true => train.into_copied(),
+                    false => train,
+                });
+                if entry.received.len() == UNREAD_MAX {
+                    datagrams.unread.push(key);
+                }
                 wake(&mut entry.reader);
             }
         }
         if more {
             return;
         }
-        match entry.is_closing {
-            true => self.remove_datagrams_if_done(key),
-            false => udp.to_receive.push(key),
+        if entry.is_closing {
+            return self.remove_datagrams_if_done(key);
+        }
+        if !entry.is_paused || entry.received.len() < RESUME_BELOW {
+            entry.is_paused = false;
+            datagrams.to_receive.push(key);
         }
     }
 
     /// Handles the report of a send.
-    pub(crate) fn train_sent(&mut self, slot: u32, result: Result<usize, i32>) {
-        let udp = &mut self.table.datagrams;
-        let sent = udp.sending[slot as usize].take();
-        let (key, train) = sent.expect("a report belongs to a send");
-        udp.vacant.push(slot);
-        let entry = udp.slab.get_mut(key);
+    pub(super) fn train_sent(&mut self, slot: u32, result: Result<usize, i32>) {
+        let datagrams = &mut self.table.datagrams;
+        let sent = datagrams.sending[slot as usize].take();
+        let (key, outgoing) = sent.expect("a report belongs to a send");
+        datagrams.vacant.push(slot);
+        let entry = datagrams.slab.get_mut(key);
         let entry = entry.expect("a pending send keeps its socket");
+        entry.in_flight -= 1;
+        let Outgoing { train, was_refused } = outgoing;
         let is_train = train.destination.segment_bytes.is_some();
+        let count = train.datagrams().count() as u64;
         let counters = &self.core.counters;
         match result {
             Ok(bytes) => {
                 counters.trains_sent.add(1);
-                counters
-                    .datagrams_sent
-                    .add(train.datagrams().count() as u64);
+                counters.datagrams_sent.add(count);
                 counters.sent_bytes.add(bytes as u64);
+                // So the train was refused for being one, and not for its addresses.
+                if was_refused {
+                    entry.singly_until = Some(self.core.clock.now() + SINGLY_TIME);
+                }
             }
             Err(error) if is_train && is_train_refused(error) => {
-                entry.sends_trains = false;
-                return self.queue_singly(key, train);
+                return datagrams.queue_singly(key, train);
             }
-            Err(_) => counters
-                .datagrams_unsent
-                .add(train.datagrams().count() as u64),
+            Err(_) => counters.datagrams_unsent.add(count),
         }
-        entry.unsent -= 1;
         entry.unsent_bytes -= train.content.len();
-        if entry.unsent_bytes <= entry.wake_at {
+        if entry.unsent_bytes <= entry.wake_at && entry.waiting.is_empty() {
             wake(&mut entry.writer);
         }
-        udp.recycle(train);
+        datagrams.recycle(train);
+        datagrams.list(key);
         self.remove_datagrams_if_done(key);
     }
 
     /// Takes a train that another core has received.
     pub(crate) fn take_forwarded(&mut self, forwarded: Forwarded) {
         let (local, train) = forwarded.into_train();
-        let udp = &mut self.table.datagrams;
-        let keys = udp.slab.keys();
-        let key = keys.into_iter().find(|key| {
-            udp.slab
-                .get(*key)
-                .is_some_and(|entry| entry.local == local && !entry.is_closing)
-        });
-        if let Some(key) = key {
-            let entry = udp.entry(key);
-            if entry.received.len() < FORWARDED_MAX {
+        let datagrams = &mut self.table.datagrams;
+        let is_meant = |entry: &DatagramEntry| entry.local == local && !entry.is_closing;
+        let key = datagrams.slab.find(is_meant);
+        match key.map(|key| datagrams.entry(key)) {
+            Some(entry) if entry.received.len() < FORWARDED_MAX => {
                 entry.received.push_back(train);
                 wake(&mut entry.reader);
             }
+            _ => self
+                .core
+                .counters
+                .datagrams_not_forwarded
+                .add(train.count()),
         }
     }
 }
@@ -399,9 +535,11 @@ impl Sockets<'_> {
 impl Core {
     /// See [`DatagramSocket::forward`](super::DatagramSocket::forward).
     pub(super) fn forward_train(&self, core: usize, local: SocketAddr, train: &Train) -> bool {
-        let forwarded = Forwarded::new(local, train);
-        let is_forwarded =
-            (self.load.mailbox(core)).is_some_and(|mailbox| mailbox.forward(forwarded));
+        let bytes = train.bytes().len();
+        let is_forwarded = self
+            .load
+            .mailbox(core)
+            .is_some_and(|mailbox| mailbox.forward(bytes, || Forwarded::new(local, train)));
         match is_forwarded {
             true => self.counters.datagrams_forwarded.add(train.count()),
             false => self.counters.datagrams_not_forwarded.add(train.count()),

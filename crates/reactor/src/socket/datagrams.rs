@@ -19,7 +19,7 @@ use crate::driver::{TrainHead, parse_train};
 /// One UDP socket of this core. Dropping it closes it; what was queued is still sent.
 ///
 /// Datagrams may be lost, doubled and reordered, so no failure of sending or receiving ends the socket: it is
-/// counted ([`Counters`](crate::Counters)).
+/// counted ([`Counters`](crate::Counters)). The kernel drops empty datagrams, which would cost most.
 #[derive(Debug)]
 pub struct DatagramSocket {
     key: SocketKey,
@@ -114,6 +114,14 @@ impl Train {
         bytes.chunks(self.segment_bytes.max(1)).chain(empty)
     }
 
+    /// The same in memory of its own, so that the buffer is free.
+    pub(super) fn into_copied(mut self) -> Train {
+        if matches!(self.content, Content::Received(..)) {
+            self.content = Content::Copied(self.bytes().into());
+        }
+        self
+    }
+
     /// The number of datagrams.
     pub(super) fn count(&self) -> u64 {
         self.bytes()
@@ -132,9 +140,10 @@ pub struct Datagrams {
     pub from: Option<IpAddr>,
     /// The ECN bits of all datagrams.
     pub ecn: Option<Ecn>,
-    /// All datagrams, one behind the other; at most 64 KiB.
+    /// All datagrams, one behind the other. The kernel sends at most 64 of them, and 65,487 bytes, at once;
+    /// more are sent as several trains.
     pub content: Vec<u8>,
-    /// Bytes of each datagram but the last; `None` for a single datagram. The kernel sends at most 64 at once.
+    /// Bytes of each datagram but the last; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
 }
 
@@ -179,8 +188,8 @@ impl DatagramSocket {
         }
     }
 
-    /// Queues datagrams, which are sent at the end of the turn. Those that the kernel refuses count as lost. If
-    /// it refuses trains, they are sent singly from then on.
+    /// Queues datagrams, which are sent at the end of the turn. Those that the kernel refuses count as lost; a
+    /// train that it refuses is sent singly, and for a while later ones as well.
     pub fn send(&self, datagrams: Datagrams) {
         core::with(|core| core.sockets().send_datagrams(self.key, datagrams));
     }
@@ -191,7 +200,7 @@ impl DatagramSocket {
         core::with(|core| core.sockets().take_content_buffer())
     }
 
-    /// Ready while the kernel has not yet taken at most `below` bytes of queued content.
+    /// Ready when at most `below` bytes of content are left that the kernel has not taken.
     pub fn poll_send_room(&self, cx: &mut Context<'_>, below: usize) -> Poll<()> {
         core::with(|core| core.sockets().poll_datagram_room(self.key, cx, below))
     }
@@ -201,8 +210,9 @@ impl DatagramSocket {
         poll_fn(|cx| self.poll_send_room(cx, below)).await;
     }
 
-    /// Gives a train to the socket with the same local address of another core, which receives it. It is lost
-    /// if that core has ended or already has many of them; false then.
+    /// Gives a train to the socket of another core that has the same local address. False if that core has
+    /// ended or has many of them already: then the train is lost. It is also lost if that core has no such
+    /// socket, or its reader is slow.
     pub fn forward(&self, core: usize, train: &Train) -> bool {
         core::with(|this| this.forward_train(core, self.local, train))
     }
@@ -242,6 +252,11 @@ impl Forwarded {
                 segment_bytes: train.segment_bytes,
             },
         }
+    }
+
+    /// Bytes of the datagrams.
+    pub(crate) fn bytes(&self) -> usize {
+        self.train.content.len()
     }
 
     /// The address of the socket, and the train.

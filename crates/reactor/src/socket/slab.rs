@@ -89,6 +89,15 @@ impl<T> Slab<T> {
         self.pages.len() * PAGE - self.vacant.len()
     }
 
+    /// The key of the first entry of which `is_meant` is true.
+    pub(crate) fn find(&self, is_meant: impl Fn(&T) -> bool) -> Option<SocketKey> {
+        let mut slots = self.pages.iter().flat_map(|page| page.iter()).enumerate();
+        slots.find_map(|(index, slot)| {
+            let is_found = slot.entry.as_ref().is_some_and(&is_meant);
+            is_found.then(|| SocketKey::from_parts(index as u32, slot.generation))
+        })
+    }
+
     /// All keys in use.
     pub(crate) fn keys(&self) -> Vec<SocketKey> {
         let slots = self.pages.iter().flat_map(|page| page.iter()).enumerate();

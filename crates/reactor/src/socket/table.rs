@@ -133,6 +133,12 @@ impl SocketTable {
         self.slab.len()
     }
 
+    /// The number of open UDP sockets.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn datagram_sockets(&self) -> usize {
+        self.datagrams.len()
+    }
+
     /// The number of sockets that have received in about the last millisecond.
     pub(crate) fn busy(&self, tick: u64) -> usize {
         self.activity.busy(tick)
@@ -340,7 +346,7 @@ impl Sockets<'_> {
 
     /// Whether completions are outstanding.
     pub(crate) fn anything_pending(&self) -> bool {
-        self.table.len() > 0 || self.listeners_pending() || !self.table.datagrams.is_empty()
+        self.table.len() > 0 || self.listeners_pending() || self.table.datagrams.len() > 0
     }
 
     /// Closes every socket. Returns the handlers of parked sockets, to be dropped outside the borrow.

@@ -75,16 +75,19 @@ fn a_datagram_comes_with_its_addresses_and_goes_back() {
     });
 }
 
+/// Each would end a multishot receive, so the kernel drops them.
 #[test]
-fn an_empty_datagram_is_one_and_later_ones_come_as_well() {
+fn empty_datagrams_are_not_received_and_delay_no_others() {
     on_all_drivers(|| async {
         let (one, other) = (loopback(), loopback());
-        for content in [&b""[..], b"", b"x", b""] {
+        for content in [&b""[..], b"x", b"", b"", b"y", b""] {
             one.send(datagram(other.local(), content));
-            let received = next(&other).await;
-            assert_eq!(received.datagrams().collect::<Vec<_>>(), [content]);
         }
-        assert_eq!(counters().datagrams_received, 4);
+        let received = gather(&other, 2).await;
+        assert_eq!(received.concat().len(), 2);
+        assert!(received.iter().all(|datagram| !datagram.is_empty()));
+        assert!(timeout(QUIET, other.recv()).await.is_err());
+        assert_eq!(counters().datagrams_received, 2);
     });
 }
 
@@ -111,19 +114,47 @@ fn a_train_is_sent_and_received_at_once() {
 }
 
 #[test]
-fn a_train_that_the_kernel_refuses_is_sent_singly_from_then_on() {
+fn a_train_that_is_too_long_is_sent_as_several() {
     on_both_drivers(|| async {
         let (one, other) = (loopback(), loopback());
-        // The kernel takes at most 128 datagrams at once.
-        let content = pattern(200 * 100);
-        for round in 1..=2 {
-            one.send(train(other.local(), &content, 100));
+        for (bytes, segment, trains) in [(200 * 100, 100, 4), (70_000, 10_000, 2)] {
+            let before = counters().trains_sent;
+            let content = pattern(bytes);
+            one.send(train(other.local(), &content, segment));
             let datagrams = gather(&other, content.len()).await;
-            assert_eq!(datagrams.len(), 200);
+            assert_eq!(datagrams.len(), bytes / usize::from(segment));
             assert_eq!(datagrams.concat(), content);
-            assert_eq!(counters().trains_sent, 200 * round);
+            assert_eq!(counters().trains_sent - before, trains);
         }
         timeout(SOON, one.send_room(0)).await.expect("all is sent");
+    });
+}
+
+/// Anybody can cause these refusals, with the source port 0 for example.
+#[test]
+fn a_train_that_is_refused_for_its_addresses_does_not_change_how_others_are_sent() {
+    on_both_drivers(|| async {
+        let (one, other) = (loopback(), loopback());
+        let content = pattern(3_000);
+        one.send(train(
+            SocketAddr::from(([127, 0, 0, 1], 0)),
+            &content,
+            SEGMENT,
+        ));
+        one.send(Datagrams {
+            from: Some(IpAddr::from([192, 0, 2, 1])),
+            ..train(other.local(), &content, SEGMENT)
+        });
+        timeout(SOON, one.send_room(0))
+            .await
+            .expect("all is reported");
+        assert_eq!(
+            (counters().trains_sent, counters().datagrams_unsent),
+            (0, 6)
+        );
+        one.send(train(other.local(), &content, SEGMENT));
+        assert_eq!(gather(&other, content.len()).await.concat(), content);
+        assert_eq!(counters().trains_sent, 1);
     });
 }
 
@@ -205,15 +236,13 @@ fn trains_that_are_held_stop_receiving_until_they_are_dropped() {
     on_both_drivers(|| async {
         let (one, other) = (loopback(), loopback());
         let mut held = Vec::new();
-        for number in 0..100_u8 {
+        for number in 0..64_u8 {
             one.send(datagram(other.local(), &[number]));
-            yield_now().await;
+            held.push(next(&other).await);
         }
-        sleep(QUIET).await;
-        while let Some(train) = other.try_recv() {
-            held.push(train);
+        for number in 64..100_u8 {
+            one.send(datagram(other.local(), &[number]));
         }
-        assert_eq!(held.len(), 64, "the buffers of a core");
         assert!(timeout(QUIET, other.recv()).await.is_err());
         // They keep their content.
         for (number, train) in held.iter().enumerate() {
@@ -222,6 +251,28 @@ fn trains_that_are_held_stop_receiving_until_they_are_dropped() {
         held.clear();
         for number in 64..100_u8 {
             assert_eq!(next(&other).await.bytes(), [number]);
+        }
+    });
+}
+
+#[test]
+fn a_socket_that_nobody_reads_leaves_buffers_to_others() {
+    on_both_drivers(|| async {
+        let (unread, read, sender) = (loopback(), loopback(), loopback());
+        for number in 0..300_u32 {
+            sender.send(datagram(unread.local(), &number.to_be_bytes()));
+            if number % 10 == 0 {
+                yield_now().await;
+            }
+        }
+        sleep(QUIET).await;
+        for _ in 0..100 {
+            sender.send(datagram(read.local(), b"read"));
+            assert_eq!(next(&read).await.bytes(), b"read");
+        }
+        // The kernel has kept the rest in order.
+        for number in 0..300_u32 {
+            assert_eq!(next(&unread).await.bytes(), number.to_be_bytes());
         }
     });
 }
@@ -281,7 +332,6 @@ fn a_flood_does_not_stop_other_sockets_and_timers() {
             let sender = StdSocket::bind("127.0.0.1:0").unwrap();
             let until = std::time::Instant::now() + Duration::from_millis(500);
             while std::time::Instant::now() < until {
-                sender.send_to(&[], to).unwrap();
                 sender.send_to(b"x", to).unwrap();
             }
             sender.send_to(b"done", other).unwrap();
@@ -323,7 +373,6 @@ fn a_train_is_forwarded_to_another_core() {
                 let texts: Vec<_> = received.datagrams().collect();
                 assert_eq!(texts, [&b"ab"[..], b"cd", b"e"]);
                 assert_eq!(received.to, Some(address.ip()));
-                // More than wait are lost.
                 return sleep(Duration::from_millis(300)).await;
             }
             let own = loopback();
@@ -401,6 +450,16 @@ mod simulated {
         assert!((800..970).contains(&distinct.len()), "{}", distinct.len());
         assert_eq!(received, received_of_1000(7, faults()));
         assert_ne!(received, received_of_1000(8, faults()));
+    }
+
+    #[test]
+    fn refused_trains_are_sent_singly_and_nothing_is_lost() {
+        let conditions = Conditions {
+            trains_refused: 1_000,
+            ..Conditions::calm()
+        };
+        let received = received_of_1000(1, conditions);
+        assert_eq!(received, (0..1_000).collect::<Vec<_>>());
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct Datagrams {
     /// How many trains may still be received in this turn, and sent.
     receives_left: usize,
     sends_left: usize,
+    /// Sockets that begin or cease to wait for room.
+    changes: VecDeque<(SocketKey, RawFd, bool)>,
 }
 
 #[derive(Default)]
@@ -104,6 +106,23 @@ impl Datagrams {
         }
     }
 
+    /// Whether the send was pending.
+    pub(super) fn cancel_send(&mut self, slot: u32) -> bool {
+        let blocked = self.sockets.iter_mut().map(|state| &mut state.blocked);
+        for sends in blocked.chain([&mut self.to_send]) {
+            if let Some(place) = sends.iter().position(|send| send.slot == slot) {
+                sends.remove(place);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The next socket that begins or ceases to wait for room.
+    pub(super) fn next_change(&mut self) -> Option<(SocketKey, RawFd, bool)> {
+        self.changes.pop_front()
+    }
+
     pub(super) fn edge(&mut self, socket: SocketKey, events: u32) {
         let Some(state) = find(&mut self.sockets, socket) else {
             return;
@@ -115,7 +134,10 @@ impl Datagrams {
             }
             state.readable = true;
         }
-        if is(libc::EPOLLOUT | libc::EPOLLERR) {
+        if is(libc::EPOLLOUT | libc::EPOLLERR)
+            && let Some(first) = state.blocked.front()
+        {
+            self.changes.push_back((socket, first.fd, false));
             self.to_send.append(&mut state.blocked);
         }
     }
@@ -139,8 +161,17 @@ impl Datagrams {
         while self.sends_left > 0 {
             self.sends_left -= 1;
             let send = self.to_send.pop_front()?;
+            let state = find(&mut self.sockets, send.socket);
+            // Behind one that waits for room, in order.
+            if let Some(state) = state
+                && !state.blocked.is_empty()
+            {
+                state.blocked.push_back(send);
+                continue;
+            }
             match system::send_train(send.fd, send.message) {
                 Err(libc::EAGAIN) => {
+                    self.changes.push_back((send.socket, send.fd, true));
                     if let Some(state) = find(&mut self.sockets, send.socket) {
                         state.blocked.push_back(send);
                     }

@@ -27,6 +27,8 @@ pub struct Conditions {
     pub datagram_lost: u16,
     /// A datagram arrives twice.
     pub datagram_twice: u16,
+    /// A train is refused, as by a device without segmentation.
+    pub trains_refused: u16,
     /// An operation that could complete is reported up to 2 ms later.
     pub late: u16,
     /// An operation transfers fewer bytes than it could.
@@ -59,6 +61,7 @@ impl Conditions {
             datagram_bytes_max: 65_527,
             datagram_lost: 0,
             datagram_twice: 0,
+            trains_refused: 0,
             late: 0,
             short: 0,
             receive_ends: 0,

@@ -114,6 +114,9 @@ impl Network {
     /// A datagram arrives at one of the sockets of its address, always the same for one sender.
     pub(super) fn datagram_arrives(&mut self, datagram: Datagram) {
         let Datagram { from, to, .. } = datagram;
+        if datagram.content.is_empty() {
+            return;
+        }
         let is_bound = |socket: &DatagramSocket| {
             let ip = socket.address.ip();
             socket.address.port() == to.port() && (ip == to.ip() || ip.is_unspecified())

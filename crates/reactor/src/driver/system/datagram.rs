@@ -67,6 +67,7 @@ pub(crate) fn bind_datagrams(address: SocketAddr, nonblocking: bool) -> io::Resu
         set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
     }
     set_datagram_options(&fd, address.is_ipv6());
+    drop_empty_datagrams(&fd);
     // SAFETY: the address is live, and its length is right.
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
     Ok(Bound {
@@ -106,6 +107,36 @@ fn set_datagram_options(fd: &OwnedFd, is_ipv6: bool) {
     for &(level, name, value) in integers.iter().chain(of_family) {
         let _ = set_option(fd, level, name, value);
     }
+}
+
+/// Has the kernel drop datagrams without content. Each would end a multishot receive, which starts again in the
+/// next turn: a few thousand per second would keep others from being received.
+fn drop_empty_datagrams(fd: &OwnedFd) {
+    const UDP_HEAD_BYTES: u32 = 8;
+    let instruction = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    // The length, from the UDP header on: if it is that of the header, keep 0 bytes, otherwise all.
+    let mut filter = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0, 0),
+        instruction(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            UDP_HEAD_BYTES,
+        ),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // Without the filter, empty datagrams are received.
+    let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program);
 }
 
 /// The sizes that a multishot receive is given. It reads nothing else of the message.
@@ -198,8 +229,8 @@ pub(crate) fn parse_train(buffer: &[u8]) -> Option<TrainHead> {
     for (level, kind, data) in control_messages(control) {
         match (level, kind) {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                // The address in the header follows the interface and the local address of the route.
-                let ip = data.get(8..12).and_then(|ip| <[u8; 4]>::try_from(ip).ok());
+                // The address to answer from follows the interface.
+                let ip = data.get(4..8).and_then(|ip| <[u8; 4]>::try_from(ip).ok());
                 head.to = ip.map(|ip| IpAddr::from(Ipv4Addr::from(ip)));
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
@@ -363,6 +394,7 @@ impl SentTrain {
                 iov_base: std::ptr::null_mut(),
                 iov_len: 0,
             },
+            // Replaced when it is described.
             name: RawAddress::from_ip(destination.to),
             control: Control([0; SENT_CONTROL_BYTES]),
             destination,
@@ -440,7 +472,8 @@ pub(crate) fn send_train(fd: RawFd, message: *const libc::msghdr) -> Result<usiz
     })
 }
 
-/// Whether a send failed because the device or the path does not take trains (`udp(7)`, UDP_SEGMENT).
+/// Whether a send may have failed because the device or the path does not take trains (`udp(7)`,
+/// UDP_SEGMENT). Addresses that cannot be sent from or to cause the same errors.
 pub(crate) fn is_train_refused(error: i32) -> bool {
     matches!(error, libc::EIO | libc::EINVAL)
 }

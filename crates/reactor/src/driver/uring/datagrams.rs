@@ -8,7 +8,9 @@ use io_uring::types::Fd;
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use super::buffer_ring::ProvidedRing;
-use crate::buffer::{DATAGRAM_BUFFER_BYTES, DATAGRAM_BUFFERS, DatagramBuffer, DatagramBuffers};
+use crate::buffer::{
+    DATAGRAM_BUFFER_BYTES, DATAGRAM_BUFFERS, DATAGRAM_HEAD_BYTES, DatagramBuffer, DatagramBuffers,
+};
 use crate::driver::{ReceivedTrain, system};
 
 const GROUP: u16 = 3;
@@ -29,9 +31,10 @@ impl DatagramRing {
     /// Registers the ring, unless it is.
     pub(super) fn register(&mut self, ring: &IoUring) -> io::Result<()> {
         if self.0.is_none() {
+            let buffers = DatagramBuffers::new()?;
             self.0 = Some(Registered {
                 ring: ProvidedRing::register(ring, DATAGRAM_BUFFERS, GROUP)?,
-                buffers: DatagramBuffers::new()?,
+                buffers,
                 posted: 0,
                 message: Box::new(system::receive_message()),
             });
@@ -53,9 +56,9 @@ impl DatagramRing {
         };
         registered.posted -= 1;
         let buffer = DatagramBuffer::adopt(&registered.buffers, id);
-        match completion.result() {
-            ..0 => ReceivedTrain::Nothing,
-            _ => ReceivedTrain::Train(buffer),
+        match usize::try_from(completion.result()) {
+            Ok(DATAGRAM_HEAD_BYTES..) => ReceivedTrain::Train(buffer),
+            _ => ReceivedTrain::Nothing,
         }
     }
 
