@@ -338,6 +338,8 @@ impl Epoll {
                 return Some(Event::Sent { socket, result });
             }
         }
+        // Also before, because the report of the last send may close the descriptor.
+        self.watch_room_for_datagrams();
         if let Some(event) = self.datagrams.next() {
             return Some(event);
         }
