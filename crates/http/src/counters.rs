@@ -61,6 +61,9 @@ pub struct Counters {
     pub upstream_retired: u64,
     /// Upstream connections closed because they were silent and did not answer a PING.
     pub upstream_silent: u64,
+    /// Times that an HTTP/2 connection to an upstream got no new requests for a while: many were reset, or
+    /// content that the server did not read had used up its window.
+    pub upstream_rests: u64,
     /// Requests that waited because the maximum of connections to the upstream was in use.
     pub upstream_limit_waits: u64,
     /// Requests refused because too many waited for a connection to the upstream.
@@ -103,6 +106,7 @@ impl Counters {
         upstream_idle_lost: 0,
         upstream_retired: 0,
         upstream_silent: 0,
+        upstream_rests: 0,
         upstream_limit_waits: 0,
         upstream_queue_full: 0,
         upstream_queue_timeouts: 0,
@@ -139,6 +143,7 @@ impl Counters {
         self.upstream_idle_lost += other.upstream_idle_lost;
         self.upstream_retired += other.upstream_retired;
         self.upstream_silent += other.upstream_silent;
+        self.upstream_rests += other.upstream_rests;
         self.upstream_limit_waits += other.upstream_limit_waits;
         self.upstream_queue_full += other.upstream_queue_full;
         self.upstream_queue_timeouts += other.upstream_queue_timeouts;

@@ -91,6 +91,10 @@ counters! {
     /// Datagrams or whole trains that the kernel received and dropped: the socket's buffer was full, or they
     /// were empty or damaged.
     datagrams_dropped,
+    /// Trains that were received and cannot be used: cut, or without a sender.
+    trains_unusable,
+    /// Times that a UDP socket received nothing for a while, because its reader had not read.
+    trains_paused,
     /// Datagrams that were forwarded to another core.
     datagrams_forwarded,
     /// Datagrams that were not forwarded: too many waited for the other core or its reader, or there was none.

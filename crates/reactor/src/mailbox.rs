@@ -8,8 +8,7 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::driver::{Notifier, OwnedHandle, RingHandle};
 use crate::executor::TaskId;
-use crate::socket::Address;
-use crate::socket::Forwarded;
+use crate::socket::{Address, Forwarded};
 
 /// Most reactors of one process at a time.
 const REACTORS_MAX: usize = 1 << 12;

@@ -170,6 +170,7 @@ scenarios! {
                 upload(&mut client, 70_000);
                 assert_eq!(client.response().text(), "1 70000");
             }
+            assert_eq!(proxy.http_counters().upstream_rests, 1);
             drop(stalled);
         }
     }

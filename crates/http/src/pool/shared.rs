@@ -329,7 +329,7 @@ async fn wait_or_connect(
         if let Some(error) = waiter.failure.take() {
             return Poll::Ready(Err(error));
         }
-        while look_again.as_mut().poll(cx).is_ready() {
+        while !upstream.is_exclusive() && look_again.as_mut().poll(cx).is_ready() {
             look_again.set(blitz_reactor::sleep(WINDOW_WAIT));
         }
         // A new HTTP/1.1 request must not overtake waiting ones.

@@ -2,13 +2,23 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{Limits, ServeOptions};
 
-use crate::support::{Server, on_each_driver, options};
+use crate::support::{Raw, Server, on_each_driver, options};
 use crate::upgrade::ASK;
 
 pub(crate) fn limits(change: impl Fn(&mut Limits)) -> ServeOptions {
     let mut options = options();
     change(&mut options.limits);
     options
+}
+
+fn expect_408(client: &mut Raw, begun: Instant, at_least: Duration) {
+    let head = client.head();
+    assert!(
+        head.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
+        "{head}"
+    );
+    let elapsed = begun.elapsed();
+    assert!(elapsed >= at_least, "{elapsed:?}");
 }
 
 #[test]
@@ -20,16 +30,7 @@ fn a_head_that_never_ends_gets_408() {
         let mut client = server.connect();
         let begun = Instant::now();
         client.send("GET /hello HT");
-        assert!(
-            client
-                .head()
-                .starts_with("HTTP/1.1 408 Request Timeout\r\n")
-        );
-        assert!(
-            begun.elapsed() >= Duration::from_millis(140),
-            "{:?}",
-            begun.elapsed()
-        );
+        expect_408(&mut client, begun, Duration::from_millis(140));
         assert_eq!(server.counters().header_timeouts, 1);
     });
 }
@@ -63,16 +64,7 @@ fn a_body_below_the_minimum_rate_gets_408() {
         // These bytes add 100 ms to the grace period.
         client.send(vec![b'x'; 100]);
         let begun = Instant::now();
-        assert!(
-            client
-                .head()
-                .starts_with("HTTP/1.1 408 Request Timeout\r\n")
-        );
-        assert!(
-            begun.elapsed() >= Duration::from_millis(230),
-            "{:?}",
-            begun.elapsed()
-        );
+        expect_408(&mut client, begun, Duration::from_millis(230));
         assert_eq!(server.counters().body_timeouts, 1);
     });
 }
@@ -90,16 +82,7 @@ fn a_body_that_is_silent_gets_408() {
         std::thread::sleep(Duration::from_millis(120));
         client.send("x");
         let begun = Instant::now();
-        assert!(
-            client
-                .head()
-                .starts_with("HTTP/1.1 408 Request Timeout\r\n")
-        );
-        assert!(
-            begun.elapsed() >= Duration::from_millis(190),
-            "{:?}",
-            begun.elapsed()
-        );
+        expect_408(&mut client, begun, Duration::from_millis(190));
         assert_eq!(server.counters().body_timeouts, 1);
     });
 }

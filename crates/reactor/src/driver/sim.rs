@@ -503,7 +503,7 @@ impl Sim {
                 (None, ip) => ip,
             };
             for content in train.datagrams() {
-                network.send_datagram(Datagram {
+                network.send_datagram(&Datagram {
                     from: SocketAddr::new(ip, local.port()),
                     to,
                     ecn: train.destination.ecn,

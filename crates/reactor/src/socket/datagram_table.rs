@@ -385,6 +385,7 @@ impl Sockets<'_> {
                 && !entry.is_closing
             {
                 entry.is_paused = true;
+                self.core.counters.trains_paused.add(1);
                 table.driver.cancel_datagrams(key);
             }
         }
@@ -437,7 +438,14 @@ impl Sockets<'_> {
         let entry = entry.expect("a pending receive keeps its socket");
         entry.is_receiving = more;
         let train = match received {
-            ReceivedTrain::Train(buffer) => Train::read(buffer),
+            ReceivedTrain::Train(buffer) => {
+                let train = Train::read(buffer);
+                self.core
+                    .counters
+                    .trains_unusable
+                    .add(u64::from(train.is_none()));
+                train
+            }
             ReceivedTrain::Nothing => None,
         };
         if let Some((train, dropped)) = train {

@@ -70,7 +70,7 @@ pub struct Train {
 #[derive(Debug)]
 enum Content {
     Received(DatagramBuffer, Range<usize>),
-    /// By another core.
+    /// Another core received it, or too many are unread.
     Copied(Box<[u8]>),
 }
 

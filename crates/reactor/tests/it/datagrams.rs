@@ -1,6 +1,7 @@
 //! UDP sockets: trains, addresses, ECN, and what goes wrong with datagrams.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -88,6 +89,25 @@ fn empty_datagrams_are_not_received_and_delay_no_others() {
         assert!(received.iter().all(|datagram| !datagram.is_empty()));
         assert!(timeout(QUIET, other.recv()).await.is_err());
         assert_eq!(counters().datagrams_received, 2);
+    });
+}
+
+#[test]
+fn many_empty_datagrams_do_not_take_a_turn_each() {
+    on_both_drivers(|| async {
+        let other = loopback();
+        let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..500 {
+            sender.send_to(&[], other.local()).unwrap();
+        }
+        sender.send_to(b"z", other.local()).unwrap();
+        let turns = counters().turns;
+        assert_eq!(next(&other).await.bytes(), b"z");
+        assert!(
+            counters().turns - turns < 100,
+            "{}",
+            counters().turns - turns
+        );
     });
 }
 
@@ -270,6 +290,7 @@ fn a_socket_that_nobody_reads_leaves_buffers_to_others() {
             sender.send(datagram(read.local(), b"read"));
             assert_eq!(next(&read).await.bytes(), b"read");
         }
+        assert!(counters().trains_paused > 0);
         // The kernel has kept the rest in order.
         for number in 0..300_u32 {
             assert_eq!(next(&unread).await.bytes(), number.to_be_bytes());
@@ -332,6 +353,7 @@ fn a_flood_does_not_stop_other_sockets_and_timers() {
             let sender = StdSocket::bind("127.0.0.1:0").unwrap();
             let until = std::time::Instant::now() + Duration::from_millis(500);
             while std::time::Instant::now() < until {
+                sender.send_to(&[], to).unwrap();
                 sender.send_to(b"x", to).unwrap();
             }
             sender.send_to(b"done", other).unwrap();
@@ -366,9 +388,12 @@ fn a_train_is_forwarded_to_another_core() {
             cores: 2,
             ..config(io)
         };
+        static HAS_SOCKET: AtomicBool = AtomicBool::new(false);
+        HAS_SOCKET.store(false, Ordering::Release);
         let cores = start(&settings, move |index| async move {
             let socket = DatagramSocket::bind(address).unwrap();
             if index == 1 {
+                HAS_SOCKET.store(true, Ordering::Release);
                 let received = next(&socket).await;
                 let texts: Vec<_> = received.datagrams().collect();
                 assert_eq!(texts, [&b"ab"[..], b"cd", b"e"]);
@@ -378,11 +403,11 @@ fn a_train_is_forwarded_to_another_core() {
             let own = loopback();
             own.send(train(own.local(), b"abcde", 2));
             let received = next(&own).await;
-            // The other core has its socket soon.
-            sleep(Duration::from_millis(100)).await;
-            let other = DatagramSocket::bind(address).unwrap();
-            assert!(other.forward(1, &received));
-            assert!(!other.forward(2, &received), "there is no such core");
+            while !HAS_SOCKET.load(Ordering::Acquire) {
+                sleep(Duration::from_millis(1)).await;
+            }
+            assert!(socket.forward(1, &received));
+            assert!(!socket.forward(2, &received), "there is no such core");
         })
         .unwrap();
         let sums = || cores.counters();

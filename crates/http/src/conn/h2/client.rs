@@ -40,6 +40,8 @@ pub(crate) struct Client {
     pub(super) resets: SentResets,
     /// Since when the connection's window is used up, and all credit that had come until then.
     window_used_up: Option<(Instant, u64)>,
+    /// It got no requests when one was to be placed last.
+    rested: bool,
     /// What is counted of this connection in [`PooledStreams`].
     pub(super) counted: Counted,
     /// When it last changed what the windows of its streams begin with.
@@ -72,6 +74,7 @@ impl Conn<Client> {
             liveness: Liveness::new(blitz_reactor::now()),
             resets: SentResets::new(blitz_reactor::now()),
             window_used_up: None,
+            rested: false,
             counted: Counted::default(),
             window_changed: None,
             pooled: Rc::clone(shared),
@@ -97,7 +100,12 @@ impl Conn<Client> {
     pub(crate) fn fitness(&self, now: Instant, settings: u64) -> Fitness {
         let mut driver = self.driver.borrow_mut();
         if !driver.role.permits.lifetime.has_expired(now, settings) {
-            return match driver.is_resting(now) {
+            let rests = driver.is_resting(now);
+            if rests && !driver.role.rested {
+                count(|counters| counters.upstream_rests += 1);
+            }
+            driver.role.rested = rests;
+            return match rests {
                 true => Fitness::Resting,
                 false => Fitness::Usable,
             };

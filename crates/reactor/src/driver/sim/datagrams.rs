@@ -29,6 +29,7 @@ struct DatagramSocket {
 }
 
 /// A datagram on its way, or one that has arrived.
+#[derive(Clone)]
 pub(crate) struct Datagram {
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
@@ -78,7 +79,7 @@ impl Network {
     }
 
     /// Sends one datagram.
-    pub(crate) fn send_datagram(&mut self, datagram: Datagram) {
+    pub(crate) fn send_datagram(&mut self, datagram: &Datagram) {
         let is_lost = datagram.content.len() > self.conditions.datagram_bytes_max
             || self.happens(|conditions| conditions.datagram_lost);
         let copies = match self.happens(|conditions| conditions.datagram_twice) {
@@ -86,27 +87,12 @@ impl Network {
             true => 2,
             false => 1,
         };
-        let Datagram {
-            from,
-            to,
-            ecn,
-            content,
-        } = datagram;
-        self.note(|| {
-            format!(
-                "datagram {from} to {to} {} bytes, {copies} times",
-                content.len()
-            )
-        });
+        let bytes = datagram.content.len();
+        let Datagram { from, to, .. } = *datagram;
+        self.note(|| format!("datagram {from} to {to} {bytes} bytes, {copies} times"));
         for _ in 0..copies {
             let delay = self.draw(|conditions| &conditions.datagram_delay_us);
-            let copy = Datagram {
-                from,
-                to,
-                ecn,
-                content: content.clone(),
-            };
-            let arrival = EventKind::Datagram(Box::new(copy));
+            let arrival = EventKind::Datagram(Box::new(datagram.clone()));
             self.schedule(Duration::from_micros(delay), arrival);
         }
     }
