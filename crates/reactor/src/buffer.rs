@@ -5,6 +5,7 @@ mod chunk;
 mod datagrams;
 mod growable;
 mod pool;
+mod region;
 mod slice;
 
 pub use chunk::Chunk;

@@ -21,7 +21,7 @@ use crate::load::{Group, Load};
 use crate::mailbox::{Mailbox, Message};
 use crate::socket::{self, Lingering, SocketTable, Sockets};
 use crate::timer::{Clock, Random, TimerTarget, Wheel};
-use crate::trim::Trim;
+use crate::trim::{Held, Trim};
 
 /// The longest wait for the last completions when a core ends.
 const END_TIME: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl Core {
             lingering: settings.lingering,
             sockets: RefCell::new(SocketTable::new(driver)),
             counters: settings.counters,
-            trim: Trim::default(),
+            trim: Trim::new(),
         })
     }
 
@@ -304,10 +304,13 @@ impl Core {
 
     /// Gives memory back to the operating system some time after a burst. Returns the time until then.
     fn try_trim(&self, sockets: &mut Sockets<'_>) -> Option<Duration> {
-        let count = self.tasks.borrow().len() + sockets.table.len() + self.pool.held();
-        let wait = self.trim.record(count, self.clock.now())?;
+        let held = Held {
+            parts: self.tasks.borrow().len() + sockets.table.len() + self.pool.held(),
+            copied: self.pool.copied(),
+        };
+        let wait = self.trim.record(&held, self.clock.now())?;
         let driver = &mut sockets.table.driver;
-        if wait.is_zero() && self.trim.give_back(count, driver, &self.pool) {
+        if wait.is_zero() && self.trim.give_back(&held, driver, &self.pool) {
             self.counters.trims.add(1);
             return None;
         }

@@ -1,11 +1,11 @@
-//! The core's receive memory: one mapping, divided into buffers, with a free list and a reference count
-//! for each buffer.
+//! The core's receive memory: buffers of two sizes with a reference count each, and the limit that they share
+//! with copied bytes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
 
-use crate::driver::Mapping;
+use super::region::Region;
 
 /// Bytes that one receive can fill. A TLS record of 16 KiB with its overhead fits.
 pub(crate) const BUFFER_BYTES: usize = 16 * 1024 + 512;
@@ -46,18 +46,16 @@ const SHARES: usize = 768;
 /// One share of an idle core, in bytes: just under 64 KiB.
 pub const FAIR_SHARE_MAX: usize = (BUFFERS_MAX as usize * BUFFER_BYTES - RESERVE_BYTES) / SHARES;
 
+/// Free buffers beyond the limit are discarded in batches of so many bytes at least.
+const DISCARDED_BYTES_MIN: usize = 1024 * 1024;
+
 /// Receive buffers of one core, identified by number, with a count of the views of each.
-///
-/// The free list is a stack: under light load the same few buffers are used, which are in the cache, and
-/// the memory that a burst used stays unused.
 pub(crate) struct Pool {
-    memory: Mapping,
-    large_memory: Mapping,
+    usual: Region,
+    large: Region,
     /// The number of views of each buffer; 0 means free or lent to the driver. Large buffers follow the
     /// others, here and in the numbers of buffers.
     views: Box<[Cell<u32>]>,
-    free: RefCell<Vec<u16>>,
-    free_large: RefCell<Vec<u16>>,
     /// The number of buffers with views; a large one counts as [`LARGE_COUNT`].
     held: Cell<usize>,
     /// The number of buffers that are lent to the driver and not filled yet, counted in the same way. Those
@@ -67,6 +65,8 @@ pub(crate) struct Pool {
     lent_large: Cell<usize>,
     /// Bytes outside the pool that count against its limit.
     copied: Cell<usize>,
+    /// As [`Pool::occupied`].
+    occupied: Cell<usize>,
 }
 
 impl Pool {
@@ -74,21 +74,20 @@ impl Pool {
     pub(crate) fn new() -> io::Result<Pool> {
         let numbers = BUFFERS_MAX + LARGE_MAX;
         Ok(Pool {
-            memory: Mapping::sparse(STRIDE * usize::from(BUFFERS_MAX))?,
-            large_memory: Mapping::sparse(LARGE_STRIDE * usize::from(LARGE_MAX))?,
+            usual: Region::new(0..BUFFERS_MAX, STRIDE)?,
+            large: Region::new(BUFFERS_MAX..numbers, LARGE_STRIDE)?,
             views: vec![Cell::new(0); usize::from(numbers)].into_boxed_slice(),
-            free: RefCell::new((0..BUFFERS_MAX).rev().collect()),
-            free_large: RefCell::new((BUFFERS_MAX..numbers).rev().collect()),
             held: Cell::new(0),
             lent: Cell::new(0),
             lent_large: Cell::new(0),
             copied: Cell::new(0),
+            occupied: Cell::new(0),
         })
     }
 
-    /// The number of free buffers.
+    /// The number of free usual buffers.
     pub(crate) fn free(&self) -> usize {
-        self.free.borrow().len()
+        self.usual.free()
     }
 
     /// Bytes that can be received before the core reaches its limit.
@@ -102,9 +101,15 @@ impl Pool {
         self.available() < usize::from(BUFFERS_MAX) * BUFFER_BYTES / 2
     }
 
+    /// Bytes outside the pool that count against its limit.
+    pub(crate) fn copied(&self) -> usize {
+        self.copied.get()
+    }
+
     /// Counts bytes outside the pool against its limit.
     pub(crate) fn charge(&self, bytes: usize) {
         self.copied.set(self.copied.get() + bytes);
+        self.discard_excess();
     }
 
     /// Takes back a [`Pool::charge`].
@@ -118,7 +123,7 @@ impl Pool {
         if self.available() <= RESERVE_BYTES || self.lent_excess() >= 0 {
             return None;
         }
-        let id = self.free.borrow_mut().pop()?;
+        let id = self.take(&self.usual)?;
         self.lent.set(self.lent.get() + 1);
         Some(id)
     }
@@ -129,7 +134,7 @@ impl Pool {
         if self.lent_large_excess() > 0 || self.lent_excess() >= 0 {
             return None;
         }
-        let id = self.free_large.borrow_mut().pop()?;
+        let id = self.take(&self.large)?;
         self.lent.set(self.lent.get() + LARGE_COUNT);
         self.lent_large.set(self.lent_large.get() + LARGE_COUNT);
         Some(id)
@@ -173,14 +178,9 @@ impl Pool {
             "a lent buffer has no views"
         );
         self.end_lending(id);
-        self.free_list(id).borrow_mut().push(id);
-    }
-
-    #[inline]
-    fn free_list(&self, id: u16) -> &RefCell<Vec<u16>> {
         match Pool::is_large(id) {
-            true => &self.free_large,
-            false => &self.free,
+            true => self.large.give_back(id),
+            false => self.usual.give_back(id),
         }
     }
 
@@ -212,37 +212,69 @@ impl Pool {
         self.held.get()
     }
 
+    /// Takes a free buffer, if possible one that occupies memory already.
+    #[inline]
+    fn take(&self, region: &Region) -> Option<u16> {
+        region.take_used().or_else(|| self.take_unused(region))
+    }
+
+    #[cold]
+    fn take_unused(&self, region: &Region) -> Option<u16> {
+        let id = region.take_unused()?;
+        self.occupied.set(self.occupied());
+        self.discard_excess();
+        Some(id)
+    }
+
+    /// The bytes of all buffers that may occupy memory.
+    fn occupied(&self) -> usize {
+        self.usual.occupied() * BUFFER_BYTES + self.large.occupied() * LARGE_BYTES
+    }
+
+    /// Discards free buffers while the memory that buffers and copies occupy exceeds the limit: buffers of one
+    /// size that are free do not occupy memory beside those of the other size, or beside copies.
+    #[inline]
+    fn discard_excess(&self) {
+        let limit = usize::from(BUFFERS_MAX) * BUFFER_BYTES;
+        let occupied = self.occupied.get() + self.copied.get();
+        if occupied > limit {
+            self.discard_free(occupied - limit);
+        }
+    }
+
+    #[cold]
+    fn discard_free(&self, excess: usize) {
+        let bytes = excess.max(DISCARDED_BYTES_MIN);
+        let large = self.large.discard_free(bytes.div_ceil(LARGE_BYTES));
+        let left = bytes.saturating_sub(large * LARGE_BYTES);
+        self.usual.discard_free(left.div_ceil(BUFFER_BYTES));
+        self.occupied.set(self.occupied());
+    }
+
     /// Gives the memory of all buffers without views back to the operating system. The driver must not
     /// have filled one of those that it has lent; it may fill them later.
     pub(crate) fn give_back_memory(&self) {
-        // Sorted, so that the buffers that are used next are adjacent.
-        for free in [&self.free, &self.free_large] {
-            free.borrow_mut().sort_unstable_by(|a, b| b.cmp(a));
+        let (usual, large) = self.views.split_at(usize::from(BUFFERS_MAX));
+        // SAFETY: the caller ensures that no lent buffer is filled.
+        unsafe {
+            self.usual.discard_unviewed(usual);
+            self.large.discard_unviewed(large);
         }
-        let (small, large) = self.views.split_at(usize::from(BUFFERS_MAX));
-        discard_unviewed(&self.memory, STRIDE, small);
-        discard_unviewed(&self.large_memory, LARGE_STRIDE, large);
+        self.occupied.set(self.occupied());
     }
 
     /// The address of a buffer. Valid for its [`Pool::capacity`] as long as the pool lives.
     #[inline]
     pub(crate) fn address(&self, id: u16) -> NonNull<u8> {
-        if Pool::is_large(id) {
-            return self.address_of_large(id);
+        match Pool::is_large(id) {
+            true => self.address_of_large(id),
+            false => self.usual.address(id),
         }
-        // SAFETY: the offset is inside the mapping, which has BUFFERS_MAX strides.
-        unsafe { self.memory.start().add(usize::from(id) * STRIDE) }
     }
 
     #[cold]
     fn address_of_large(&self, id: u16) -> NonNull<u8> {
-        let index = id - BUFFERS_MAX;
-        assert!(index < LARGE_MAX, "the pool has no buffer {id}");
-        // SAFETY: the offset is inside the mapping, which has LARGE_MAX strides.
-        unsafe {
-            let start = self.large_memory.start();
-            start.add(usize::from(index) * LARGE_STRIDE)
-        }
+        self.large.address(id)
     }
 
     /// The number of views of a buffer.
@@ -272,14 +304,14 @@ impl Pool {
                 return self.free_large_buffer(id);
             }
             self.held.set(self.held.get() - 1);
-            self.free.borrow_mut().push(id);
+            self.usual.give_back(id);
         }
     }
 
     #[cold]
     fn free_large_buffer(&self, id: u16) {
         self.held.set(self.held.get() - LARGE_COUNT);
-        self.free_large.borrow_mut().push(id);
+        self.large.give_back(id);
     }
 
     /// The number of usual buffers that a buffer counts as.
@@ -289,19 +321,6 @@ impl Pool {
             true => LARGE_COUNT,
             false => 1,
         }
-    }
-}
-
-/// Discards the memory of the buffers without views, which lie `stride` bytes apart.
-fn discard_unviewed(memory: &Mapping, stride: usize, views: &[Cell<u32>]) {
-    let mut index = 0;
-    for run in views.chunk_by(|a, b| (a.get() == 0) == (b.get() == 0)) {
-        if run.iter().all(|views| views.get() == 0) {
-            // SAFETY: these buffers have no views, and the driver has filled none of those that are
-            // lent to it (the caller of `give_back_memory` ensures that).
-            unsafe { memory.discard(index * stride..(index + run.len()) * stride) };
-        }
-        index += run.len();
     }
 }
 
@@ -358,24 +377,88 @@ mod tests {
         pool.discharge(100 * BUFFER_BYTES);
     }
 
+    /// Lends until the pool lends no more, and fills the buffers.
+    fn fill_all(pool: &Pool, lend: Lend) -> Vec<u16> {
+        let lent = lend_all(pool, lend);
+        for id in &lent {
+            fill(pool, *id);
+            pool.retain(*id);
+        }
+        lent
+    }
+
+    fn fill(pool: &Pool, id: u16) {
+        // SAFETY: the buffer is lent to this test alone.
+        unsafe { pool.address(id).as_ptr().write_bytes(7, Pool::capacity(id)) };
+    }
+
+    fn resident_bytes(pool: &Pool) -> usize {
+        (pool.usual.resident_pages() + pool.large.resident_pages()) * 4096
+    }
+
+    #[test]
+    fn free_buffers_of_one_size_do_not_occupy_memory_beside_the_other_size_and_copies() {
+        let limit = usize::from(BUFFERS_MAX) * BUFFER_BYTES;
+        let pool = Pool::new().unwrap();
+        let large = fill_all(&pool, Pool::lend_large);
+        large.iter().for_each(|id| pool.release(*id));
+        assert!(
+            resident_bytes(&pool) > limit * 2 / 5,
+            "they stay for the next use"
+        );
+
+        let usual = fill_all(&pool, Pool::lend);
+        assert!(pool.held() > usize::from(BUFFERS_MAX) * 7 / 10);
+        // A page of each side of what was discarded stays.
+        let most = limit + 2 * DISCARDED_BYTES_MIN;
+        assert!(resident_bytes(&pool) < most, "{}", resident_bytes(&pool));
+
+        let (kept, freed) = usual.split_at(500);
+        freed.iter().for_each(|id| pool.release(*id));
+        let copies = 40_000;
+        (0..copies).for_each(|_| pool.charge(RATION_BYTES));
+        let with_copies = resident_bytes(&pool) + copies * RATION_BYTES;
+        assert!(with_copies < most, "{with_copies}");
+        for id in kept {
+            // SAFETY: the test holds a view, and the bytes are inside the buffer.
+            let bytes =
+                unsafe { std::slice::from_raw_parts(pool.address(*id).as_ptr(), BUFFER_BYTES) };
+            assert!(bytes.iter().all(|byte| *byte == 7), "buffer {id} is in use");
+        }
+        pool.discharge(copies * RATION_BYTES);
+    }
+
+    #[test]
+    fn buffers_within_the_limit_keep_their_memory() {
+        let pool = Pool::new().unwrap();
+        for lend in [Pool::lend_large, Pool::lend] {
+            let lent: Vec<u16> = (0..300).filter_map(|_| lend(&pool)).collect();
+            for id in &lent {
+                fill(&pool, *id);
+                pool.give_back(*id);
+            }
+        }
+        let bytes = resident_bytes(&pool);
+        assert!(bytes >= 300 * (BUFFER_BYTES + LARGE_BYTES), "{bytes}");
+    }
+
     #[test]
     fn memory_of_buffers_without_views_is_given_back_and_that_of_others_stays() {
         let pool = Pool::new().unwrap();
         let lent: Vec<u16> = (0..1_000).filter_map(|_| pool.lend()).collect();
         for id in &lent {
-            // SAFETY: the buffer is lent to this test alone.
-            unsafe { pool.address(*id).as_ptr().write_bytes(7, BUFFER_BYTES) };
+            fill(&pool, *id);
         }
-        assert!(pool.memory.resident_pages() > 4_000);
+        assert!(pool.usual.resident_pages() > 4_000);
         let (kept, rest) = lent.split_at(1);
         pool.retain(kept[0]);
         let (posted, free) = rest.split_at(500);
         free.iter().for_each(|id| pool.give_back(*id));
         pool.give_back_memory();
         assert!(
-            pool.memory.resident_pages() < 10,
+            pool.usual.resident_pages() < 10,
             "{} pages are left",
-            pool.memory.resident_pages()
+            pool.usual.resident_pages()
         );
         let at = |id: u16| {
             // SAFETY: as above; a byte inside the buffer.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blitz_reactor::{counters, sleep, spawn, yield_now};
+use blitz_reactor::{Slice, counters, sleep, spawn, yield_now};
 
 use crate::{on_both_drivers, pattern, with_blocking_peer, write_all};
 
@@ -20,12 +20,7 @@ fn memory_is_given_back_after_a_burst_and_sockets_keep_working() {
         let sent = pattern(40_000);
         write_all(&peer_stream, &sent);
         let mut held = Vec::new();
-        while held
-            .iter()
-            .map(|slice: &blitz_reactor::Slice| slice.len())
-            .sum::<usize>()
-            < 40_000
-        {
+        while held.iter().map(|slice: &Slice| slice.len()).sum::<usize>() < 40_000 {
             held.push(socket.recv().await.unwrap().unwrap());
         }
         sleep(Duration::from_millis(1_000)).await;
@@ -102,5 +97,18 @@ fn the_resident_memory_shrinks_after_a_burst() {
         assert_eq!(counters().trims, 1);
         let after = resident_bytes();
         assert!(before - after.min(before) > BYTES / 2, "{before} {after}");
+    });
+}
+
+#[test]
+fn memory_is_given_back_after_a_burst_of_copies() {
+    on_both_drivers(|| async {
+        let copies: Vec<Slice> = (0..6 * 1_024)
+            .map(|_| Slice::from_buffer(vec![7; 1_024].into()))
+            .collect();
+        sleep(Duration::from_millis(50)).await;
+        drop(copies);
+        sleep(Duration::from_millis(2_500)).await;
+        assert_eq!(counters().trims, 1);
     });
 }

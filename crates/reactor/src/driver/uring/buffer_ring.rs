@@ -36,9 +36,7 @@ pub(super) struct BufferRing {
     ring: ProvidedRing,
     group: u16,
     posted: usize,
-    /// The number of buffers to keep posted; it grows when a receive finds none.
-    target: usize,
-    posted_at_first: usize,
+    target: Target,
     /// Takes a buffer of this size from the pool.
     lend: fn(&Pool) -> Option<u16>,
 }
@@ -68,11 +66,10 @@ impl BufferRing {
         lend: fn(&Pool) -> Option<u16>,
     ) -> BufferRing {
         BufferRing {
-            target: posted_at_first.min(usize::from(ring.entries)),
+            target: Target::new(posted_at_first, usize::from(ring.entries)),
             ring,
             group,
             posted: 0,
-            posted_at_first,
             lend,
         }
     }
@@ -93,31 +90,33 @@ impl BufferRing {
         Slice::adopt(pool, id, len)
     }
 
-    /// Doubles the number of posted buffers if none is left, after a receive has found none.
+    /// Posts more buffers in future if none is left, after a receive has found none.
     pub(super) fn grow_if_empty(&mut self) {
         if self.posted == 0 {
-            self.target = (self.target * 2).min(usize::from(self.ring.entries));
+            self.target.grow();
         }
     }
 
     /// Posts buffers up to the target, as far as the pool lends them.
     pub(super) fn refill(&mut self, pool: &Pool) {
-        if self.posted == self.target {
+        let wanted = self.target.before_refill(self.posted);
+        if self.posted >= wanted {
             return;
         }
-        while self.posted < self.target {
+        while self.posted < wanted {
             let Some(id) = (self.lend)(pool) else { break };
             self.ring.post(pool.address(id), Pool::capacity(id), id);
             self.posted += 1;
         }
+        self.target.after_refill(self.posted);
         self.ring.publish();
     }
 
     /// Takes back the buffers that are posted beyond the initial target, on the same condition as
     /// [`BufferRing::take_back_excess`].
     pub(super) fn shrink(&mut self, pool: &Pool) {
-        self.target = self.posted_at_first.min(usize::from(self.ring.entries));
-        while self.posted > self.target {
+        let wanted = self.target.restart();
+        while self.posted > wanted {
             self.take_back(pool);
         }
         self.ring.publish();
@@ -136,6 +135,77 @@ impl BufferRing {
     fn take_back(&mut self, pool: &Pool) {
         pool.give_back(self.ring.take_back());
         self.posted -= 1;
+    }
+}
+
+/// The number of buffers to keep posted. The kernel fills them in turn, so that all of them occupy memory
+/// and replace other memory in the caches: few are better while they suffice.
+struct Target {
+    value: usize,
+    min: usize,
+    max: usize,
+    /// Whether the last refill reached the target.
+    is_reached: bool,
+    /// The smallest number that was left before the last refills, and the number of these.
+    least_left: usize,
+    refills: u32,
+}
+
+/// After so many refills that left most of the buffers, fewer are posted.
+const SHRINK_REFILLS: u32 = 1_024;
+
+impl Target {
+    fn new(min: usize, max: usize) -> Target {
+        let min = min.min(max);
+        Target {
+            value: min,
+            min,
+            max,
+            is_reached: false,
+            least_left: usize::MAX,
+            refills: 0,
+        }
+    }
+
+    /// Doubles, after a receive has found no buffer. If the last refill did not reach the target, it was the
+    /// pool that lent too few.
+    fn grow(&mut self) {
+        if self.is_reached {
+            self.value = (self.value * 2).min(self.max);
+            self.count_again();
+        }
+    }
+
+    /// Records how many are left; returns how many to have. Halves if three quarters were left for long.
+    #[inline]
+    fn before_refill(&mut self, left: usize) -> usize {
+        if self.value > self.min {
+            self.least_left = self.least_left.min(left);
+            self.refills += 1;
+            if self.refills == SHRINK_REFILLS {
+                if self.least_left >= self.value / 4 * 3 {
+                    self.value = (self.value / 2).max(self.min);
+                }
+                self.count_again();
+            }
+        }
+        self.value
+    }
+
+    fn after_refill(&mut self, posted: usize) {
+        self.is_reached = posted >= self.value;
+    }
+
+    fn count_again(&mut self) {
+        self.least_left = usize::MAX;
+        self.refills = 0;
+    }
+
+    /// Returns to the number at first.
+    fn restart(&mut self) -> usize {
+        self.value = self.min;
+        self.count_again();
+        self.value
     }
 }
 
@@ -278,5 +348,45 @@ impl ProvidedRing {
             let tail = BufRingEntry::tail(self.base.as_ptr()).cast::<AtomicU16>();
             (*tail).store(self.tail, Ordering::Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A refill that finds `left` buffers and posts all that are missing.
+    fn refill(target: &mut Target, left: usize) -> usize {
+        let wanted = target.before_refill(left);
+        target.after_refill(wanted.max(left));
+        wanted
+    }
+
+    #[test]
+    fn the_target_grows_when_none_is_left_and_shrinks_when_most_are_left_for_long() {
+        let mut target = Target::new(256, 1_000);
+        assert_eq!(refill(&mut target, 0), 256);
+        target.grow();
+        assert_eq!(refill(&mut target, 0), 512);
+        target.grow();
+        assert_eq!(target.value, 1_000, "that is the limit");
+        for (left, then) in [(0, 1_000), (700, 1_000), (800, 500), (500, 256), (256, 256)] {
+            for _ in 0..SHRINK_REFILLS {
+                refill(&mut target, left);
+            }
+            assert_eq!(target.value, then, "{left} are left each time");
+        }
+    }
+
+    #[test]
+    fn the_target_stays_when_the_pool_lends_too_few() {
+        let mut target = Target::new(256, 4_096);
+        assert_eq!(target.before_refill(0), 256);
+        target.after_refill(255);
+        target.grow();
+        assert_eq!(target.before_refill(0), 256);
+        target.after_refill(256);
+        target.grow();
+        assert_eq!(target.before_refill(0), 512);
     }
 }
