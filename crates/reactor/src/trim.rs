@@ -23,7 +23,7 @@ const QUIET_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct Held {
     /// Tasks, sockets and filled buffers.
     pub(crate) parts: usize,
-    /// Bytes that were copied out of the pool. A burst of them may end long before the connections do:
+    /// Bytes outside the pool that count against its limit, most of them copies. A burst of them may end long before the connections do:
     /// pooled buffers replace them, and the heap would stay beside these.
     pub(crate) copied: usize,
 }

@@ -46,13 +46,13 @@ const SHARES: usize = 768;
 /// One share of an idle core, in bytes: just under 64 KiB.
 pub const FAIR_SHARE_MAX: usize = (BUFFERS_MAX as usize * BUFFER_BYTES - RESERVE_BYTES) / SHARES;
 
-/// Free buffers beyond the limit are discarded in batches of so many bytes at least.
+/// Free buffers are discarded once they exceed the limit by so many bytes.
 const DISCARDED_BYTES_MIN: usize = 1024 * 1024;
 
 /// Receive buffers of one core, identified by number, with a count of the views of each.
 pub(crate) struct Pool {
-    usual: Region,
-    large: Region,
+    usual: Region<0, BUFFERS_MAX, STRIDE>,
+    large: Region<BUFFERS_MAX, LARGE_MAX, LARGE_STRIDE>,
     /// The number of views of each buffer; 0 means free or lent to the driver. Large buffers follow the
     /// others, here and in the numbers of buffers.
     views: Box<[Cell<u32>]>,
@@ -65,7 +65,7 @@ pub(crate) struct Pool {
     lent_large: Cell<usize>,
     /// Bytes outside the pool that count against its limit.
     copied: Cell<usize>,
-    /// As [`Pool::occupied`].
+    /// The last result of [`Pool::count_occupied`].
     occupied: Cell<usize>,
 }
 
@@ -74,8 +74,8 @@ impl Pool {
     pub(crate) fn new() -> io::Result<Pool> {
         let numbers = BUFFERS_MAX + LARGE_MAX;
         Ok(Pool {
-            usual: Region::new(0..BUFFERS_MAX, STRIDE)?,
-            large: Region::new(BUFFERS_MAX..numbers, LARGE_STRIDE)?,
+            usual: Region::new()?,
+            large: Region::new()?,
             views: vec![Cell::new(0); usize::from(numbers)].into_boxed_slice(),
             held: Cell::new(0),
             lent: Cell::new(0),
@@ -214,41 +214,48 @@ impl Pool {
 
     /// Takes a free buffer, if possible one that occupies memory already.
     #[inline]
-    fn take(&self, region: &Region) -> Option<u16> {
+    fn take<const FIRST: u16, const COUNT: u16, const STRIDE: usize>(
+        &self,
+        region: &Region<FIRST, COUNT, STRIDE>,
+    ) -> Option<u16> {
         region.take_used().or_else(|| self.take_unused(region))
     }
 
     #[cold]
-    fn take_unused(&self, region: &Region) -> Option<u16> {
+    fn take_unused<const FIRST: u16, const COUNT: u16, const STRIDE: usize>(
+        &self,
+        region: &Region<FIRST, COUNT, STRIDE>,
+    ) -> Option<u16> {
         let id = region.take_unused()?;
-        self.occupied.set(self.occupied());
+        self.count_occupied();
         self.discard_excess();
         Some(id)
     }
 
-    /// The bytes of all buffers that may occupy memory.
-    fn occupied(&self) -> usize {
-        self.usual.occupied() * BUFFER_BYTES + self.large.occupied() * LARGE_BYTES
+    /// Counts the bytes of all buffers that may occupy memory. Those that are lent count as filled.
+    fn count_occupied(&self) {
+        let usual = self.usual.occupied() * BUFFER_BYTES;
+        self.occupied
+            .set(usual + self.large.occupied() * LARGE_BYTES);
     }
 
-    /// Discards free buffers while the memory that buffers and copies occupy exceeds the limit: buffers of one
+    /// Discards free buffers when the memory that buffers and copies occupy exceeds the limit: buffers of one
     /// size that are free do not occupy memory beside those of the other size, or beside copies.
     #[inline]
     fn discard_excess(&self) {
         let limit = usize::from(BUFFERS_MAX) * BUFFER_BYTES;
         let occupied = self.occupied.get() + self.copied.get();
-        if occupied > limit {
+        if occupied > limit + DISCARDED_BYTES_MIN {
             self.discard_free(occupied - limit);
         }
     }
 
     #[cold]
-    fn discard_free(&self, excess: usize) {
-        let bytes = excess.max(DISCARDED_BYTES_MIN);
+    fn discard_free(&self, bytes: usize) {
         let large = self.large.discard_free(bytes.div_ceil(LARGE_BYTES));
         let left = bytes.saturating_sub(large * LARGE_BYTES);
         self.usual.discard_free(left.div_ceil(BUFFER_BYTES));
-        self.occupied.set(self.occupied());
+        self.count_occupied();
     }
 
     /// Gives the memory of all buffers without views back to the operating system. The driver must not
@@ -260,7 +267,7 @@ impl Pool {
             self.usual.discard_unviewed(usual);
             self.large.discard_unviewed(large);
         }
-        self.occupied.set(self.occupied());
+        self.count_occupied();
     }
 
     /// The address of a buffer. Valid for its [`Pool::capacity`] as long as the pool lives.

@@ -9,12 +9,10 @@ use crate::driver::Mapping;
 
 /// Buffers with consecutive numbers. Free ones that were used since their memory was last discarded are
 /// taken first, so that memory which is not needed is never occupied.
-pub(super) struct Region {
+///
+/// The first number, the number of buffers, and the distance between two of them in bytes.
+pub(super) struct Region<const FIRST: u16, const COUNT: u16, const STRIDE: usize> {
     memory: Mapping,
-    first: u16,
-    /// The distance between two buffers, in bytes.
-    stride: usize,
-    count: usize,
     /// Free buffers that may occupy memory. A stack: under light load the same few are used, which are in
     /// the cache.
     used: RefCell<Vec<u16>>,
@@ -22,17 +20,13 @@ pub(super) struct Region {
     unused: RefCell<Vec<u16>>,
 }
 
-impl Region {
+impl<const FIRST: u16, const COUNT: u16, const STRIDE: usize> Region<FIRST, COUNT, STRIDE> {
     /// Maps the buffers, which occupy no memory until they are used.
-    pub(super) fn new(numbers: Range<u16>, stride: usize) -> io::Result<Region> {
-        let count = numbers.len();
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Region {
-            memory: Mapping::sparse(stride * count)?,
-            first: numbers.start,
-            stride,
-            count,
+            memory: Mapping::sparse(STRIDE * usize::from(COUNT))?,
             used: RefCell::default(),
-            unused: RefCell::new(numbers.rev().collect()),
+            unused: RefCell::new((FIRST..FIRST + COUNT).rev().collect()),
         })
     }
 
@@ -59,21 +53,21 @@ impl Region {
 
     /// The number of buffers that may occupy memory: those in use, and the free ones that were used.
     pub(super) fn occupied(&self) -> usize {
-        self.count - self.unused.borrow().len()
+        usize::from(COUNT) - self.unused.borrow().len()
     }
 
     /// The address of a buffer of this region.
     #[inline]
     pub(super) fn address(&self, id: u16) -> NonNull<u8> {
-        let index = self.index(id);
-        assert!(index < self.count, "the region has no buffer {id}");
-        // SAFETY: the offset is inside the mapping, which has `count` strides.
-        unsafe { self.memory.start().add(index * self.stride) }
+        let index = Self::index(id);
+        assert!(index < usize::from(COUNT), "the region has no buffer {id}");
+        // SAFETY: the offset is inside the mapping, which has COUNT strides.
+        unsafe { self.memory.start().add(index * STRIDE) }
     }
 
     #[inline]
-    fn index(&self, id: u16) -> usize {
-        usize::from(id) - usize::from(self.first)
+    fn index(id: u16) -> usize {
+        usize::from(id - FIRST)
     }
 
     /// Discards the memory of at most `count` free buffers, those first that were not used for longest.
@@ -94,7 +88,7 @@ impl Region {
         // Whole runs, because adjacent buffers share a page.
         for run in unused.chunk_by(|a, b| *a == *b + 1) {
             if run.iter().any(|id| discarded.binary_search(id).is_ok()) {
-                let start = self.index(run[run.len() - 1]);
+                let start = Self::index(run[run.len() - 1]);
                 // SAFETY: free buffers have no views, and the driver fills none of them.
                 unsafe { self.discard(start..start + run.len()) };
             }
@@ -102,7 +96,7 @@ impl Region {
         discarded.len()
     }
 
-    /// Discards the memory of all buffers without views; `views` are their numbers.
+    /// Discards the memory of all buffers without views. `views` has the number of views of each buffer.
     ///
     /// # Safety
     /// The driver has filled none of the buffers that are lent to it.
@@ -125,7 +119,7 @@ impl Region {
     /// # Safety
     /// Nobody reads them before they are filled again.
     unsafe fn discard(&self, indices: Range<usize>) {
-        let bytes = indices.start * self.stride..indices.end * self.stride;
+        let bytes = indices.start * STRIDE..indices.end * STRIDE;
         // SAFETY: the caller gives the contents up.
         unsafe { self.memory.discard(bytes) };
     }

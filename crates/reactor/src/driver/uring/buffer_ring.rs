@@ -36,7 +36,7 @@ pub(super) struct BufferRing {
     ring: ProvidedRing,
     group: u16,
     posted: usize,
-    target: Target,
+    target: PostTarget,
     /// Takes a buffer of this size from the pool.
     lend: fn(&Pool) -> Option<u16>,
 }
@@ -66,7 +66,7 @@ impl BufferRing {
         lend: fn(&Pool) -> Option<u16>,
     ) -> BufferRing {
         BufferRing {
-            target: Target::new(posted_at_first, usize::from(ring.entries)),
+            target: PostTarget::new(posted_at_first, usize::from(ring.entries)),
             ring,
             group,
             posted: 0,
@@ -100,15 +100,18 @@ impl BufferRing {
     /// Posts buffers up to the target, as far as the pool lends them.
     pub(super) fn refill(&mut self, pool: &Pool) {
         let wanted = self.target.before_refill(self.posted);
-        if self.posted >= wanted {
-            return;
+        if self.posted < wanted {
+            self.post_until(wanted, pool);
         }
+        self.target.after_refill(self.posted);
+    }
+
+    fn post_until(&mut self, wanted: usize, pool: &Pool) {
         while self.posted < wanted {
             let Some(id) = (self.lend)(pool) else { break };
             self.ring.post(pool.address(id), Pool::capacity(id), id);
             self.posted += 1;
         }
-        self.target.after_refill(self.posted);
         self.ring.publish();
     }
 
@@ -140,50 +143,50 @@ impl BufferRing {
 
 /// The number of buffers to keep posted. The kernel fills them in turn, so that all of them occupy memory
 /// and replace other memory in the caches: few are better while they suffice.
-struct Target {
+struct PostTarget {
     value: usize,
     min: usize,
     max: usize,
-    /// Whether the last refill reached the target.
-    is_reached: bool,
-    /// The smallest number that was left before the last refills, and the number of these.
-    least_left: usize,
+    /// The number after the last refill.
+    posted: usize,
+    /// The most that were used between two of the last refills, and the number of these.
+    most_used: usize,
     refills: u32,
 }
 
-/// After so many refills that left most of the buffers, fewer are posted.
+/// After so many refills that replaced few buffers, fewer are posted.
 const SHRINK_REFILLS: u32 = 1_024;
 
-impl Target {
-    fn new(min: usize, max: usize) -> Target {
+impl PostTarget {
+    fn new(min: usize, max: usize) -> PostTarget {
         let min = min.min(max);
-        Target {
+        PostTarget {
             value: min,
             min,
             max,
-            is_reached: false,
-            least_left: usize::MAX,
+            posted: 0,
+            most_used: 0,
             refills: 0,
         }
     }
 
-    /// Doubles, after a receive has found no buffer. If the last refill did not reach the target, it was the
-    /// pool that lent too few.
+    /// Doubles, after a receive has found no buffer; once until the next refill. If the last refill did not
+    /// reach the target, it was the pool that lent too few.
     fn grow(&mut self) {
-        if self.is_reached {
+        if self.posted >= self.value {
             self.value = (self.value * 2).min(self.max);
             self.count_again();
         }
     }
 
-    /// Records how many are left; returns how many to have. Halves if three quarters were left for long.
+    /// Records how many are left; returns how many to have. Halves if at most a quarter was used for long.
     #[inline]
     fn before_refill(&mut self, left: usize) -> usize {
         if self.value > self.min {
-            self.least_left = self.least_left.min(left);
+            self.most_used = self.most_used.max(self.posted.saturating_sub(left));
             self.refills += 1;
             if self.refills == SHRINK_REFILLS {
-                if self.least_left >= self.value / 4 * 3 {
+                if self.most_used <= self.value / 4 {
                     self.value = (self.value / 2).max(self.min);
                 }
                 self.count_again();
@@ -192,12 +195,13 @@ impl Target {
         self.value
     }
 
+    #[inline]
     fn after_refill(&mut self, posted: usize) {
-        self.is_reached = posted >= self.value;
+        self.posted = posted;
     }
 
     fn count_again(&mut self) {
-        self.least_left = usize::MAX;
+        self.most_used = 0;
         self.refills = 0;
     }
 
@@ -355,38 +359,42 @@ impl ProvidedRing {
 mod tests {
     use super::*;
 
-    /// A refill that finds `left` buffers and posts all that are missing.
-    fn refill(target: &mut Target, left: usize) -> usize {
-        let wanted = target.before_refill(left);
-        target.after_refill(wanted.max(left));
-        wanted
+    /// A refill after `used` buffers were used; the pool lends `lent` of them.
+    fn refill(target: &mut PostTarget, used: usize, lent: usize) {
+        let left = target.posted - used;
+        target.before_refill(left);
+        target.after_refill(left + lent);
     }
 
     #[test]
-    fn the_target_grows_when_none_is_left_and_shrinks_when_most_are_left_for_long() {
-        let mut target = Target::new(256, 1_000);
-        assert_eq!(refill(&mut target, 0), 256);
+    fn the_target_grows_when_none_is_left_and_shrinks_when_few_are_used_for_long() {
+        let mut target = PostTarget::new(256, 1_000);
+        refill(&mut target, 0, 256);
         target.grow();
-        assert_eq!(refill(&mut target, 0), 512);
+        target.grow();
+        assert_eq!(target.value, 512, "only once before a refill");
+        refill(&mut target, 256, 512);
         target.grow();
         assert_eq!(target.value, 1_000, "that is the limit");
-        for (left, then) in [(0, 1_000), (700, 1_000), (800, 500), (500, 256), (256, 256)] {
+        // Others hold most of the memory: 600 buffers are posted.
+        refill(&mut target, 512, 600);
+        target.count_again();
+        for (used, then) in [(600, 1_000), (251, 1_000), (250, 500), (125, 256), (0, 256)] {
             for _ in 0..SHRINK_REFILLS {
-                refill(&mut target, left);
+                refill(&mut target, used, used);
             }
-            assert_eq!(target.value, then, "{left} are left each time");
+            assert_eq!(target.value, then, "{used} are used each time");
         }
     }
 
     #[test]
     fn the_target_stays_when_the_pool_lends_too_few() {
-        let mut target = Target::new(256, 4_096);
-        assert_eq!(target.before_refill(0), 256);
-        target.after_refill(255);
+        let mut target = PostTarget::new(256, 4_096);
+        refill(&mut target, 0, 255);
         target.grow();
-        assert_eq!(target.before_refill(0), 256);
-        target.after_refill(256);
+        assert_eq!(target.value, 256);
+        refill(&mut target, 0, 1);
         target.grow();
-        assert_eq!(target.before_refill(0), 512);
+        assert_eq!(target.value, 512);
     }
 }
