@@ -32,14 +32,14 @@ pub(crate) use self::notify::{Notifier, RingHandle};
 pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Event, Received, ReceivedTrain};
 
-pub use self::system::LocalShortage;
 pub(crate) use self::system::{
-    Bound, Destination, EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers, SendVectors,
-    SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors, enlarge_descriptor_table,
-    is_aborted_by_peer, is_cancelled, is_out_of_descriptors, is_train_refused, out_of_descriptors,
-    parse_train, pin_to, processors, raise_descriptor_limit, reserve, set_processors,
-    survives_io_uring, trim_heap, try_reserve,
+    Bound, BoundGroup, Destination, EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers,
+    SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
+    enlarge_descriptor_table, is_aborted_by_peer, is_cancelled, is_out_of_descriptors,
+    is_train_refused, out_of_descriptors, parse_train, pin_to, processors, raise_descriptor_limit,
+    reserve, set_processors, survives_io_uring, trim_heap, try_reserve,
 };
+pub use self::system::{LocalShortage, Steering};
 pub(crate) use self::wait_policy::WaitPolicy;
 
 /// Which driver to use.
@@ -331,6 +331,16 @@ impl Driver {
     pub(crate) fn bind_datagrams(&mut self, address: SocketAddr) -> io::Result<Bound> {
         if_simulated!(self, sim => sim.bind_datagrams(address));
         system::bind_datagrams(address, self.nonblocking())
+    }
+
+    /// One of the UDP sockets of a group.
+    pub(crate) fn join_datagrams(
+        &mut self,
+        group: &BoundGroup,
+        number: usize,
+    ) -> io::Result<Bound> {
+        if_simulated!(self, _sim => Err(io::ErrorKind::Unsupported.into()));
+        group.socket(number, self.nonblocking())
     }
 
     /// Prepares the driver for operations on a new UDP socket.

@@ -58,7 +58,7 @@ macro_rules! core_local {
 
 pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
-pub use driver::{DriverKind, IoChoice, LocalShortage, probe};
+pub use driver::{DriverKind, IoChoice, LocalShortage, Steering, probe};
 pub use executor::{
     PoolFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission, spawn,
     spawn_now, yield_now,
@@ -69,7 +69,7 @@ pub use per_core::{
 };
 pub use signal::{Signal, Signals};
 pub use socket::{
-    Address, Cause, DatagramSocket, Datagrams, Ecn, Lingering, Listener, Parked, Resume, Socket,
-    Train,
+    Address, Cause, DatagramGroup, DatagramSocket, Datagrams, Ecn, Lingering, Listener, Parked,
+    Resume, Socket, Train,
 };
 pub use timer::{Elapsed, Timer, now, random_u64, sleep, sleep_until, timeout, wall_clock};

@@ -31,7 +31,7 @@ use crate::timer::timeout;
 
 pub use address::Address;
 pub(crate) use datagrams::Forwarded;
-pub use datagrams::{DatagramSocket, Datagrams, Ecn, Train};
+pub use datagrams::{DatagramGroup, DatagramSocket, Datagrams, Ecn, Train};
 pub(crate) use entry::{Action, Parking};
 pub(crate) use key::SocketKey;
 pub use lingering::Lingering;

@@ -8,6 +8,7 @@ mod process;
 mod receive;
 mod seccomp;
 mod send;
+mod steering;
 mod unix;
 mod workers;
 
@@ -27,7 +28,7 @@ pub(crate) use self::address::RawAddress;
 #[cfg(feature = "simulation")]
 pub(super) use self::datagram::write_train;
 pub(crate) use self::datagram::{
-    Bound, Destination, SentTrain, TrainHead, is_train_refused, parse_train,
+    Bound, BoundGroup, Destination, SentTrain, TrainHead, is_train_refused, parse_train,
 };
 pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
@@ -39,6 +40,7 @@ pub(crate) use self::process::{
 pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors, send_now};
+pub use self::steering::Steering;
 pub(crate) use self::unix::UnixListener;
 pub(crate) use self::workers::{Job, set_processors, submit};
 

@@ -198,12 +198,13 @@ impl DatagramTable {
 
 /// Commands.
 impl Sockets<'_> {
-    pub(super) fn bind_datagrams(
+    /// Takes a UDP socket that `open` has bound.
+    pub(super) fn add_datagrams(
         &mut self,
-        address: SocketAddr,
+        open: impl FnOnce(&mut Driver) -> io::Result<Bound>,
     ) -> io::Result<(SocketKey, SocketAddr)> {
         let table = &mut *self.table;
-        let Bound { handle, address } = table.driver.bind_datagrams(address)?;
+        let Bound { handle, address } = open(&mut table.driver)?;
         let key = table.datagrams.slab.insert(DatagramEntry {
             handle,
             local: address,

@@ -9,12 +9,13 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::SocketKey;
 use crate::buffer::DatagramBuffer;
-use crate::core;
-use crate::driver::{TrainHead, parse_train};
+use crate::core::{self, Core};
+use crate::driver::{Bound, BoundGroup, Driver, Steering, TrainHead, parse_train};
 
 /// One UDP socket of this core. Dropping it closes it; what was queued is still sent.
 ///
@@ -24,7 +25,60 @@ use crate::driver::{TrainHead, parse_train};
 pub struct DatagramSocket {
     key: SocketKey,
     local: SocketAddr,
+    /// Keeps the numbers of the group's sockets.
+    _group: Option<Arc<BoundGroup>>,
     not_send: PhantomData<Rc<()>>,
+}
+
+/// The UDP sockets of one address, one for each core, bound before the cores start.
+///
+/// The kernel gives packets of QUIC with a short header to the core that their connection ID names
+/// ([`Steering`]), and all other datagrams to a core that it chooses by the addresses. Where it refuses the
+/// program, and where GRO joins datagrams of one address for several cores, [`DatagramSocket::forward`] gives
+/// them to the right one.
+#[derive(Clone)]
+pub struct DatagramGroup(Arc<BoundGroup>);
+
+impl DatagramGroup {
+    /// Binds a socket for each of `cores`. Port 0 takes a free one.
+    ///
+    /// # Errors
+    /// The error of `bind(2)`: `AddrInUse` also if another process shares the address.
+    pub fn bind(
+        address: SocketAddr,
+        cores: usize,
+        steering: &Steering,
+    ) -> io::Result<DatagramGroup> {
+        let group = BoundGroup::bind(address, cores, steering)?;
+        Ok(DatagramGroup(Arc::new(group)))
+    }
+
+    /// The bound address, with the actual port.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    /// Whether the kernel finds the core by the connection ID.
+    #[must_use]
+    pub fn is_steered(&self) -> bool {
+        self.0.is_steered()
+    }
+
+    /// The socket of the calling core. For each core once.
+    ///
+    /// # Errors
+    /// If no descriptor is free.
+    ///
+    /// # Panics
+    /// If the group has no socket for this core.
+    pub fn socket(&self) -> io::Result<DatagramSocket> {
+        let group = Some(Arc::clone(&self.0));
+        core::with(|core| {
+            let join = |driver: &mut Driver| driver.join_datagrams(&self.0, core.index);
+            DatagramSocket::open(core, join, group)
+        })
+    }
 }
 
 /// Explicit congestion notification in the IP header (RFC 3168, section 5).
@@ -154,10 +208,22 @@ impl DatagramSocket {
     /// # Errors
     /// The error of `bind(2)`.
     pub fn bind(address: SocketAddr) -> io::Result<DatagramSocket> {
-        let (key, local) = core::with(|core| core.sockets().bind_datagrams(address))?;
+        core::with(|core| {
+            let bind = |driver: &mut Driver| driver.bind_datagrams(address);
+            DatagramSocket::open(core, bind, None)
+        })
+    }
+
+    fn open(
+        core: &Core,
+        open: impl FnOnce(&mut Driver) -> io::Result<Bound>,
+        group: Option<Arc<BoundGroup>>,
+    ) -> io::Result<DatagramSocket> {
+        let (key, local) = core.sockets().add_datagrams(open)?;
         Ok(DatagramSocket {
             key,
             local,
+            _group: group,
             not_send: PhantomData,
         })
     }

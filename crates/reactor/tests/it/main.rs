@@ -4,6 +4,7 @@
 
 mod admission;
 mod cores;
+mod datagram_group;
 mod datagrams;
 mod deadlines;
 mod eviction;

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use super::{RawAddress, check, local, set_option};
+use super::steering::{Steering, attach, instruction};
+use super::{RawAddress, check, local, set_nonblocking, set_option};
 use crate::buffer::{DATAGRAM_BUFFER_BYTES, DATAGRAM_HEAD_BYTES};
 use crate::driver::Handle;
 
@@ -53,16 +54,82 @@ pub(crate) struct Bound {
     pub(crate) address: SocketAddr,
 }
 
-/// Binds a UDP socket for one of several cores.
+/// Binds a UDP socket. Others of this user may share the address if they ask for it as well.
 pub(crate) fn bind_datagrams(address: SocketAddr, nonblocking: bool) -> io::Result<Bound> {
+    let (fd, address) = bind(address, true)?;
+    set_nonblocking(&fd, nonblocking)?;
+    Ok(Bound {
+        address,
+        handle: Handle::of(fd.into_raw_fd()),
+    })
+}
+
+/// The UDP sockets of one address. The kernel numbers them in the order in which they were bound; were one
+/// closed, the last would take its number, so they are open as long as the group.
+#[derive(Debug)]
+pub(crate) struct BoundGroup {
+    sockets: Vec<OwnedFd>,
+    address: SocketAddr,
+    is_steered: bool,
+}
+
+impl BoundGroup {
+    /// Binds `count` sockets to an address that no other socket has.
+    pub(crate) fn bind(
+        address: SocketAddr,
+        count: usize,
+        steering: &Steering,
+    ) -> io::Result<BoundGroup> {
+        // Without SO_REUSEPORT this fails if another socket has the address. It also finds a free port.
+        let (_, address) = bind(address, false)?;
+        let mut group = BoundGroup {
+            sockets: Vec::with_capacity(count),
+            address,
+            is_steered: false,
+        };
+        for _ in 0..count {
+            let (fd, _) = bind(address, true)?;
+            if group.sockets.is_empty() {
+                group.is_steered = steering.attach(&fd);
+            }
+            group.sockets.push(fd);
+        }
+        Ok(group)
+    }
+
+    /// With the actual port.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether the kernel chooses the socket by connection ID.
+    pub(crate) fn is_steered(&self) -> bool {
+        self.is_steered
+    }
+
+    /// A descriptor of the socket with this number, for one core.
+    pub(crate) fn socket(&self, number: usize, nonblocking: bool) -> io::Result<Bound> {
+        let fd = self.sockets[number].try_clone()?;
+        set_nonblocking(&fd, nonblocking)?;
+        Ok(Bound {
+            address: self.address,
+            handle: Handle::of(fd.into_raw_fd()),
+        })
+    }
+}
+
+/// Binds a UDP socket; returns its address with the actual port.
+fn bind(address: SocketAddr, is_shared: bool) -> io::Result<(OwnedFd, SocketAddr)> {
     let raw = RawAddress::new(&address.into())?;
-    let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     // SAFETY: a plain system call; the descriptor it returns is ours alone.
     let fd = unsafe {
-        let fd = check(libc::socket(raw.family(), libc::SOCK_DGRAM | flags, 0))?;
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        let fd = check(libc::socket(raw.family(), kind, 0))?;
         OwnedFd::from_raw_fd(fd)
     };
-    set_option(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    if is_shared {
+        set_option(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    }
     if address.is_ipv6() {
         set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
     }
@@ -70,10 +137,8 @@ pub(crate) fn bind_datagrams(address: SocketAddr, nonblocking: bool) -> io::Resu
     drop_empty_datagrams(&fd);
     // SAFETY: the address is live, and its length is right.
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
-    Ok(Bound {
-        address: local(fd.as_raw_fd())?.unwrap_or(address),
-        handle: Handle::of(fd.into_raw_fd()),
-    })
+    let bound = local(fd.as_raw_fd())?;
+    Ok((fd, bound.unwrap_or(address)))
 }
 
 /// Asks for what is useful: local addresses, ECN, trains, the number of dropped datagrams; no fragments, and a
@@ -113,12 +178,6 @@ fn set_datagram_options(fd: &OwnedFd, is_ipv6: bool) {
 /// next turn: a few thousand per second would keep others from being received.
 fn drop_empty_datagrams(fd: &OwnedFd) {
     const UDP_HEAD_BYTES: u32 = 8;
-    let instruction = |code: u32, jt, jf, k| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
     // The length, from the UDP header on: if it is that of the header, keep 0 bytes, otherwise all.
     let mut filter = [
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0, 0),
@@ -131,12 +190,8 @@ fn drop_empty_datagrams(fd: &OwnedFd) {
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
     ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
     // Without the filter, empty datagrams are received.
-    let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program);
+    let _ = attach(fd, libc::SO_ATTACH_FILTER, &mut filter);
 }
 
 /// The sizes that a multishot receive is given. It reads nothing else of the message.
