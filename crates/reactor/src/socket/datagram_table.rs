@@ -13,7 +13,7 @@ use super::slab::Slab;
 use super::table::{Sockets, wake};
 use crate::core::Core;
 use crate::driver::{
-    Bound, Destination, Driver, Handle, ReceivedTrain, SentTrain, is_train_refused,
+    Bound, BoundGroup, Destination, Driver, Handle, ReceivedTrain, SentTrain, is_train_refused,
 };
 
 /// Most sent trains whose memory is kept for later ones.
@@ -198,13 +198,28 @@ impl DatagramTable {
 
 /// Commands.
 impl Sockets<'_> {
-    /// Takes a UDP socket that `open` has bound.
-    pub(super) fn add_datagrams(
+    pub(super) fn bind_datagrams(
         &mut self,
-        open: impl FnOnce(&mut Driver) -> io::Result<Bound>,
+        address: SocketAddr,
+    ) -> io::Result<(SocketKey, SocketAddr)> {
+        let bound = self.table.driver.bind_datagrams(address)?;
+        self.add_datagrams(bound)
+    }
+
+    /// Opens this core's socket of a group.
+    pub(super) fn join_datagrams(
+        &mut self,
+        group: &BoundGroup,
+    ) -> io::Result<(SocketKey, SocketAddr)> {
+        let bound = self.table.driver.join_datagrams(group, self.core.index)?;
+        self.add_datagrams(bound)
+    }
+
+    fn add_datagrams(
+        &mut self,
+        Bound { handle, address }: Bound,
     ) -> io::Result<(SocketKey, SocketAddr)> {
         let table = &mut *self.table;
-        let Bound { handle, address } = open(&mut table.driver)?;
         let key = table.datagrams.slab.insert(DatagramEntry {
             handle,
             local: address,

@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 
 use super::SocketKey;
 use crate::buffer::DatagramBuffer;
-use crate::core::{self, Core};
-use crate::driver::{Bound, BoundGroup, Driver, Steering, TrainHead, parse_train};
+use crate::core;
+use crate::driver::{BoundGroup, Steering, TrainHead, parse_train};
 
 /// One UDP socket of this core. Dropping it closes it; what was queued is still sent.
 ///
@@ -73,10 +73,12 @@ impl DatagramGroup {
     /// # Panics
     /// If the group has no socket for this core.
     pub fn socket(&self) -> io::Result<DatagramSocket> {
-        let group = Some(Arc::clone(&self.0));
-        core::with(|core| {
-            let join = |driver: &mut Driver| driver.join_datagrams(&self.0, core.index);
-            DatagramSocket::open(core, join, group)
+        let (key, local) = core::with(|core| core.sockets().join_datagrams(&self.0))?;
+        Ok(DatagramSocket {
+            key,
+            local,
+            _group: Some(Arc::clone(&self.0)),
+            not_send: PhantomData,
         })
     }
 }
@@ -208,22 +210,11 @@ impl DatagramSocket {
     /// # Errors
     /// The error of `bind(2)`.
     pub fn bind(address: SocketAddr) -> io::Result<DatagramSocket> {
-        core::with(|core| {
-            let bind = |driver: &mut Driver| driver.bind_datagrams(address);
-            DatagramSocket::open(core, bind, None)
-        })
-    }
-
-    fn open(
-        core: &Core,
-        open: impl FnOnce(&mut Driver) -> io::Result<Bound>,
-        group: Option<Arc<BoundGroup>>,
-    ) -> io::Result<DatagramSocket> {
-        let (key, local) = core.sockets().add_datagrams(open)?;
+        let (key, local) = core::with(|core| core.sockets().bind_datagrams(address))?;
         Ok(DatagramSocket {
             key,
             local,
-            _group: group,
+            _group: None,
             not_send: PhantomData,
         })
     }
