@@ -11,6 +11,7 @@ use super::Finding;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("blitz-proto", &[]),
     ("blitz-reactor", &[]),
+    ("blitz-quic", &["blitz-reactor"]),
     ("blitz-http", &["blitz-proto", "blitz-reactor"]),
     ("blitz", &["blitz-http"]),
     ("blitz-gateway", &["blitz-http", "blitz"]),

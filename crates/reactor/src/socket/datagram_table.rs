@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -558,15 +559,23 @@ impl Sockets<'_> {
 
 impl Core {
     /// See [`DatagramSocket::forward`](super::DatagramSocket::forward).
-    pub(super) fn forward_train(&self, core: usize, local: SocketAddr, train: &Train) -> bool {
-        let bytes = train.bytes().len();
+    pub(super) fn forward_datagrams(
+        &self,
+        core: usize,
+        local: SocketAddr,
+        train: &Train,
+        datagrams: Range<usize>,
+    ) -> bool {
+        let count = datagrams.len() as u64;
+        let content = train.part(datagrams);
+        let forwarded = || Forwarded::new(local, train, content);
         let is_forwarded = self
             .load
             .mailbox(core)
-            .is_some_and(|mailbox| mailbox.forward(bytes, || Forwarded::new(local, train)));
+            .is_some_and(|mailbox| mailbox.forward(content.len(), forwarded));
         match is_forwarded {
-            true => self.counters.datagrams_forwarded.add(train.count()),
-            false => self.counters.datagrams_not_forwarded.add(train.count()),
+            true => self.counters.datagrams_forwarded.add(count),
+            false => self.counters.datagrams_not_forwarded.add(count),
         }
         is_forwarded
     }

@@ -170,6 +170,13 @@ impl Train {
         bytes.chunks(self.segment_bytes.max(1)).chain(empty)
     }
 
+    /// The bytes of some datagrams.
+    pub(super) fn part(&self, datagrams: Range<usize>) -> &[u8] {
+        let bytes = self.bytes();
+        let end_of = |number: usize| (number * self.segment_bytes).min(bytes.len());
+        &bytes[end_of(datagrams.start)..end_of(datagrams.end)]
+    }
+
     /// The same in memory of its own, so that the buffer is free.
     pub(super) fn into_copied(mut self) -> Train {
         if matches!(self.content, Content::Received(..)) {
@@ -267,11 +274,11 @@ impl DatagramSocket {
         poll_fn(|cx| self.poll_send_room(cx, below)).await;
     }
 
-    /// Gives a train to the socket of another core that has the same local address. False if that core has
-    /// ended or has many of them already: then the train is lost. It is also lost if that core has no such
-    /// socket, or its reader is slow.
-    pub fn forward(&self, core: usize, train: &Train) -> bool {
-        core::with(|this| this.forward_train(core, self.local, train))
+    /// Gives datagrams of a train, by their numbers, to the socket of another core that has the same local
+    /// address. False if that core has ended or has many of them already: then they are lost. They are also
+    /// lost if that core has no such socket, or its reader is slow.
+    pub fn forward(&self, core: usize, train: &Train, datagrams: Range<usize>) -> bool {
+        core::with(|this| this.forward_datagrams(core, self.local, train, datagrams))
     }
 }
 
@@ -298,11 +305,12 @@ struct ForwardedTrain {
 }
 
 impl Forwarded {
-    pub(crate) fn new(local: SocketAddr, train: &Train) -> Forwarded {
+    /// With some bytes of a train.
+    pub(super) fn new(local: SocketAddr, train: &Train, content: &[u8]) -> Forwarded {
         Forwarded {
             local,
             train: ForwardedTrain {
-                content: train.bytes().into(),
+                content: content.into(),
                 from: train.from,
                 to: train.to,
                 ecn: train.ecn,

@@ -4,9 +4,6 @@ use std::os::fd::OwnedFd;
 
 use super::set_option;
 
-/// Bytes of a connection ID that names its core.
-const CONNECTION_ID_BYTES: usize = 8;
-
 /// Random bytes at the start of a connection ID; the others name the core.
 const RANDOM_BYTES: usize = 6;
 
@@ -35,6 +32,9 @@ pub struct Steering {
 }
 
 impl Steering {
+    /// Bytes of an ID.
+    pub const ID_BYTES: usize = 8;
+
     /// The most cores that IDs can name.
     pub const CORES_MAX: usize = 1 << CORE_BITS;
 
@@ -59,7 +59,7 @@ impl Steering {
         &self,
         core: usize,
         random: [u8; RANDOM_BYTES],
-    ) -> [u8; CONNECTION_ID_BYTES] {
+    ) -> [u8; Steering::ID_BYTES] {
         assert!(core < Steering::CORES_MAX, "an ID cannot name core {core}");
         let named = self.mask(random) ^ (self.generation << CORE_BITS) ^ core as u16;
         let [a, b, c, d, e, f] = random;
@@ -71,7 +71,7 @@ impl Steering {
     /// by chance.
     #[must_use]
     pub fn core_of(&self, id: &[u8]) -> Option<usize> {
-        let [a, b, c, d, e, f, g, h] = <[u8; CONNECTION_ID_BYTES]>::try_from(id).ok()?;
+        let [a, b, c, d, e, f, g, h] = <[u8; Steering::ID_BYTES]>::try_from(id).ok()?;
         let named = self.mask([a, b, c, d, e, f]) ^ u16::from_be_bytes([g, h]);
         let is_ours = named >> CORE_BITS == self.generation;
         is_ours.then_some(usize::from(named & CORE_MASK))
@@ -100,7 +100,7 @@ impl Steering {
             BPF_SUB, BPF_TAX, BPF_W, BPF_X, BPF_XOR,
         };
         let [k0, k1, k2, k3] = self.key;
-        let id_end = 1 + CONNECTION_ID_BYTES as u32;
+        let id_end = 1 + Steering::ID_BYTES as u32;
         let step = |code: u32, k: u32| instruction(code, 0, 0, k);
         let fold = |shift: u32| {
             [

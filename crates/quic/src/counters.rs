@@ -1,0 +1,60 @@
+//! Counters of an endpoint.
+
+use std::cell::Cell;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts of one endpoint since its start.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// The counts while they grow.
+        #[derive(Default)]
+        pub(crate) struct CounterCells {
+            $(pub(crate) $name: Counter,)*
+        }
+
+        impl CounterCells {
+            pub(crate) fn read(&self) -> Counters {
+                Counters { $($name: self.$name.0.get(),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections that have begun their handshake.
+    accepted,
+    /// Handshakes that were completed.
+    handshakes,
+    /// Connections that ended before their handshake was complete, timeouts included.
+    handshakes_failed,
+    /// Handshakes that took too long.
+    handshake_timeouts,
+    /// Clients that had to prove their address first.
+    retries,
+    /// Connection attempts that were ignored at the limit of incomplete handshakes.
+    ignored,
+    /// Connection attempts whose first packet was invalid.
+    invalid,
+    /// Connections that ended for the peer's violation of the protocol.
+    violations,
+    /// Connections that ended because the state machine has panicked.
+    panics,
+    /// Clients that have moved to another address, which was validated.
+    migrations,
+    /// Datagrams for connections of other cores.
+    misdelivered,
+}
+
+#[derive(Default)]
+pub(crate) struct Counter(Cell<u64>);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.set(self.0.get() + n);
+    }
+}

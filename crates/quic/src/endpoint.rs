@@ -1,0 +1,595 @@
+//! The endpoint of one core: all connections on one UDP socket.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Instant, SystemTime};
+
+use blitz_reactor::{DatagramSocket, Datagrams, Ecn, Timer, Train};
+use bytes::{Bytes, BytesMut};
+use quinn_proto::crypto::ServerConfig as Crypto;
+use quinn_proto::{
+    ConnectionError, DatagramEvent, EcnCodepoint, EndpointConfig, EndpointEvent, Event, Incoming,
+    ServerConfig, StreamEvent, TimeSource, Transmit, TransportConfig, ValidationTokenConfig,
+    VarInt,
+};
+
+use crate::connection::{AMPLIFICATION_MAX, Connection, Moved};
+use crate::counters::{CounterCells, Counters};
+use crate::ids::{Ids, core_of};
+use crate::keys::Keys;
+use crate::limits::Limits;
+use crate::timers::Timers;
+
+/// Trains that are received before connections are driven.
+const TRAINS_PER_POLL: usize = 16;
+
+/// Trains that one connection sends before others have their turn.
+const TRAINS_PER_CONNECTION: usize = 4;
+
+/// Datagrams of one train, and bytes of all of them.
+const SEGMENTS_MAX: usize = 64;
+const TRAIN_BYTES_MAX: usize = 65_487;
+
+/// Bytes that wait for the kernel before connections have to wait.
+const UNSENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of Initial packets that wait for a decision. There are none: each is decided at once.
+const INITIAL_BYTES_MAX: u64 = 16 * 1024;
+
+/// What the connections of an endpoint carry.
+///
+/// The functions are called by the endpoint's task, which holds no borrow meanwhile.
+pub trait Protocol: Sized + 'static {
+    /// What it keeps for each connection.
+    type State: 'static;
+
+    /// A handshake is complete.
+    fn connected(&self, connection: &Rc<Connection<Self>>) -> Self::State;
+
+    /// Something has happened to a stream.
+    fn stream(&self, connection: &Rc<Connection<Self>>, event: StreamEvent);
+
+    /// A connection is lost, or the peer has closed it.
+    fn lost(&self, connection: &Rc<Connection<Self>>, reason: &ConnectionError);
+}
+
+/// The parameters of [`Endpoint::new`].
+pub struct Settings {
+    /// Secrets that all cores have in common.
+    pub keys: Keys,
+    /// The number of cores that have a socket of the address.
+    pub cores: usize,
+    /// Limits.
+    pub limits: Limits,
+    /// The cryptography of new connections; another one from the next connection on, if it is replaced.
+    pub crypto: Rc<dyn Fn() -> Arc<dyn Crypto>>,
+}
+
+/// All connections on one UDP socket. Clones are handles to the same endpoint.
+pub struct Endpoint<P: Protocol>(Rc<Shared<P>>);
+
+/// The state that the connections of an endpoint share.
+pub(crate) struct Shared<P: Protocol> {
+    protocol: P,
+    socket: DatagramSocket,
+    settings: Settings,
+    transport: Arc<TransportConfig>,
+    core: usize,
+    quinn: RefCell<quinn_proto::Endpoint>,
+    /// The configuration of new connections, and the cryptography that it is made for.
+    config: RefCell<Arc<ServerConfig>>,
+    /// By their handles.
+    connections: RefCell<Vec<Option<Rc<Connection<P>>>>>,
+    open: Cell<usize>,
+    handshaking: Cell<usize>,
+    /// Connections to be driven.
+    listed: RefCell<VecDeque<usize>>,
+    timers: RefCell<Timers>,
+    timer: RefCell<Option<(Instant, Pin<Box<Timer>>)>>,
+    task: RefCell<Option<Waker>>,
+    /// An empty buffer for what is sent next.
+    spare: RefCell<Vec<u8>>,
+    counters: CounterCells,
+    is_closing: Cell<bool>,
+}
+
+impl<P: Protocol> Endpoint<P> {
+    /// An endpoint of the calling core.
+    #[must_use]
+    pub fn new(socket: DatagramSocket, protocol: P, settings: Settings) -> Endpoint<P> {
+        let core = blitz_reactor::core_index();
+        let keys = settings.keys.clone();
+        let mut config = EndpointConfig::new(Arc::new(keys.resets()));
+        let ids = keys.clone();
+        config
+            .cid_generator(move || Box::new(Ids::new(&ids, core)))
+            .supported_versions(vec![VERSION_1])
+            .rng_seed(Some(keys.seed(core)));
+        let transport = settings.limits.transport();
+        let server = Arc::new(server_config(&settings, &transport, (settings.crypto)()));
+        let quinn =
+            quinn_proto::Endpoint::new(Arc::new(config), Some(Arc::clone(&server)), true, None);
+        Endpoint(Rc::new(Shared {
+            protocol,
+            socket,
+            settings,
+            transport,
+            core,
+            quinn: RefCell::new(quinn),
+            config: RefCell::new(server),
+            connections: RefCell::default(),
+            open: Cell::new(0),
+            handshaking: Cell::new(0),
+            listed: RefCell::default(),
+            timers: RefCell::default(),
+            timer: RefCell::default(),
+            task: RefCell::default(),
+            spare: RefCell::default(),
+            counters: CounterCells::default(),
+            is_closing: Cell::new(false),
+        }))
+    }
+
+    /// Receives and sends until [`Endpoint::close`] was called and all connections are over.
+    pub async fn run(&self) {
+        poll_fn(|cx| self.0.poll(cx)).await;
+    }
+
+    /// Closes all connections, and ignores new ones.
+    pub fn close(&self, code: u32, reason: &'static str) {
+        self.0.is_closing.set(true);
+        self.0.quinn.borrow_mut().set_server_config(None);
+        let connections = self.0.connections.borrow().clone();
+        for connection in connections.into_iter().flatten() {
+            connection.close(code, reason);
+        }
+        self.0.wake();
+    }
+
+    /// The bound address.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.0.socket.local()
+    }
+
+    /// The number of connections, also of those that are closing.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.0.open.get()
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.0.counters.read()
+    }
+}
+
+impl<P: Protocol> Clone for Endpoint<P> {
+    fn clone(&self) -> Endpoint<P> {
+        Endpoint(Rc::clone(&self.0))
+    }
+}
+
+/// The version of RFC 9000. Drafts, and version 2, are not offered.
+const VERSION_1: u32 = 1;
+
+fn server_config(
+    settings: &Settings,
+    transport: &Arc<TransportConfig>,
+    crypto: Arc<dyn Crypto>,
+) -> ServerConfig {
+    let mut tokens = ValidationTokenConfig::default();
+    tokens.log(settings.keys.tokens_used());
+    let mut config = ServerConfig::new(crypto, Arc::new(settings.keys.tokens()));
+    config
+        .transport_config(Arc::clone(transport))
+        .validation_token_config(tokens)
+        .max_incoming(settings.limits.handshakes_max)
+        .incoming_buffer_size(INITIAL_BYTES_MAX)
+        .incoming_buffer_size_total(INITIAL_BYTES_MAX)
+        .time_source(Arc::new(CoreClock));
+    config
+}
+
+/// The wall clock of the core.
+struct CoreClock;
+
+impl TimeSource for CoreClock {
+    fn now(&self) -> SystemTime {
+        blitz_reactor::wall_clock()
+    }
+}
+
+impl<P: Protocol> Shared<P> {
+    fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let now = blitz_reactor::now();
+        let mut trains = 0;
+        while trains < TRAINS_PER_POLL
+            && let Poll::Ready(train) = self.socket.poll_recv(cx)
+        {
+            self.receive(&train, now);
+            trains += 1;
+        }
+        loop {
+            let due = self.timers.borrow_mut().pop(now);
+            let Some(connection) = due.and_then(|handle| self.connection(handle)) else {
+                if due.is_none() {
+                    break;
+                }
+                continue;
+            };
+            connection.guard(|quic| quic.handle_timeout(now));
+            self.list(&connection);
+        }
+        *self.task.borrow_mut() = None;
+        let is_sent = self.drive_listed(now, cx);
+        if self.is_closing.get() && self.open.get() == 0 {
+            return Poll::Ready(());
+        }
+        if trains == TRAINS_PER_POLL || !is_sent {
+            cx.waker().wake_by_ref();
+        }
+        self.arm_timer(cx);
+        *self.task.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Sets the timer for the next deadline.
+    fn arm_timer(&self, cx: &mut Context<'_>) {
+        let Some(next) = self.timers.borrow().next() else {
+            return;
+        };
+        let mut timer = self.timer.borrow_mut();
+        // An earlier one wakes for nothing, once.
+        if timer.as_ref().is_none_or(|(at, _)| next < *at) {
+            *timer = Some((next, Box::pin(blitz_reactor::sleep_until(next))));
+        }
+        if let Some((_, future)) = timer.as_mut()
+            && future.as_mut().poll(cx).is_ready()
+        {
+            *timer = None;
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    fn wake(&self) {
+        let task = self.task.borrow_mut().take();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    fn connection(&self, handle: usize) -> Option<Rc<Connection<P>>> {
+        self.connections.borrow().get(handle).cloned().flatten()
+    }
+
+    /// Has a connection driven soon.
+    pub(crate) fn list(&self, connection: &Connection<P>) {
+        if !connection.is_listed.replace(true) {
+            self.listed.borrow_mut().push_back(connection.handle.0);
+            self.wake();
+        }
+    }
+
+    /// Gives the datagrams of a train to their connections.
+    fn receive(self: &Rc<Self>, train: &Train, now: Instant) {
+        let mut rest = BytesMut::from(train.bytes());
+        let mut number = 0;
+        while !rest.is_empty() {
+            let datagram = rest.split_to(train.segment_bytes.min(rest.len()));
+            match self.other_core(&datagram) {
+                Some(core) => {
+                    self.counters.misdelivered.add(1);
+                    self.socket.forward(core, train, number..number + 1);
+                }
+                None => self.receive_datagram(train, datagram, now),
+            }
+            number += 1;
+        }
+    }
+
+    /// The core that a datagram is for, if that is another one.
+    fn other_core(&self, datagram: &[u8]) -> Option<usize> {
+        let cores = self.settings.cores;
+        if cores == 1 {
+            return None;
+        }
+        core_of(self.settings.keys.steering(), datagram)
+            .filter(|&core| core != self.core && core < cores)
+    }
+
+    fn receive_datagram(self: &Rc<Self>, train: &Train, datagram: BytesMut, now: Instant) {
+        let mut response = self.spare.take();
+        let bytes = datagram.len();
+        let event = self.guard(|quinn| {
+            let ecn = train.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
+            quinn.handle(now, train.from, train.to, ecn, datagram, &mut response)
+        });
+        match event.flatten() {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                *self.spare.borrow_mut() = response;
+                if let Some(connection) = self.connection(handle.0) {
+                    connection.note_received(bytes);
+                    connection.guard(|quic| quic.handle_event(event));
+                    self.list(&connection);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                response.clear();
+                self.decide(incoming, bytes, response, now);
+            }
+            Some(DatagramEvent::Response(transmit)) => self.send(&transmit, response),
+            None => *self.spare.borrow_mut() = response,
+        }
+    }
+
+    /// Calls the state machine that all connections share. It keeps what it had if it panics: the datagram is
+    /// lost.
+    fn guard<T>(&self, act: impl FnOnce(&mut quinn_proto::Endpoint) -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| act(&mut self.quinn.borrow_mut())));
+        done.inspect_err(|_| self.counters.panics.add(1)).ok()
+    }
+
+    /// Accepts a connection, or has the client prove its address first, or ignores it.
+    fn decide(
+        self: &Rc<Self>,
+        incoming: Incoming,
+        bytes: usize,
+        mut buffer: Vec<u8>,
+        now: Instant,
+    ) {
+        let limits = &self.settings.limits;
+        let handshaking = self.handshaking.get();
+        if handshaking >= limits.handshakes_max {
+            self.counters.ignored.add(1);
+            self.guard(|quinn| quinn.ignore(incoming));
+            return *self.spare.borrow_mut() = buffer;
+        }
+        if handshaking >= limits.retry_above && incoming.may_retry() {
+            self.counters.retries.add(1);
+            let transmit = self.guard(|quinn| quinn.retry(incoming, &mut buffer).ok());
+            return self.respond(transmit.flatten(), buffer);
+        }
+        let config = self.config();
+        let is_validated = incoming.remote_address_validated();
+        let room = (!is_validated).then_some(bytes * AMPLIFICATION_MAX);
+        let due = now + limits.handshake_timeout;
+        let mut refusal = None;
+        self.guard(
+            |quinn| match quinn.accept(incoming, now, &mut buffer, Some(config)) {
+                Ok((handle, quic)) => self.insert(Connection::new(quic, handle, self, due, room)),
+                Err(error) => {
+                    self.counters.invalid.add(1);
+                    refusal = error.response;
+                }
+            },
+        );
+        self.respond(refusal, buffer);
+    }
+
+    fn respond(&self, transmit: Option<Transmit>, buffer: Vec<u8>) {
+        match transmit {
+            Some(transmit) => self.send(&transmit, buffer),
+            None => *self.spare.borrow_mut() = buffer,
+        }
+    }
+
+    /// The configuration of new connections.
+    fn config(&self) -> Arc<ServerConfig> {
+        let mut config = self.config.borrow_mut();
+        let crypto = (self.settings.crypto)();
+        if !Arc::ptr_eq(&config.crypto, &crypto) {
+            *config = Arc::new(server_config(&self.settings, &self.transport, crypto));
+        }
+        Arc::clone(&config)
+    }
+
+    fn insert(&self, connection: Rc<Connection<P>>) {
+        self.counters.accepted.add(1);
+        let handle = connection.handle.0;
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() <= handle {
+            connections.resize(handle + 1, None);
+        }
+        self.list(&connection);
+        connections[handle] = Some(connection);
+        self.open.set(self.open.get() + 1);
+        self.handshaking.set(self.handshaking.get() + 1);
+    }
+
+    /// Drives the listed connections, each once. Whether all of them had their say.
+    fn drive_listed(self: &Rc<Self>, now: Instant, cx: &mut Context<'_>) -> bool {
+        let listed = self.listed.borrow().len();
+        let mut is_sent = true;
+        for _ in 0..listed {
+            if self
+                .socket
+                .poll_send_room(cx, UNSENT_BYTES_MAX)
+                .is_pending()
+            {
+                // The task is woken when there is room.
+                return true;
+            }
+            let next = self.listed.borrow_mut().pop_front();
+            let Some(connection) = next.and_then(|handle| self.connection(handle)) else {
+                continue;
+            };
+            connection.is_listed.set(false);
+            if !self.drive(&connection, now) {
+                is_sent = false;
+                self.list(&connection);
+            }
+        }
+        is_sent && self.listed.borrow().is_empty()
+    }
+
+    /// Passes the events of a connection on, and sends what it has to say. False if it has more.
+    fn drive(self: &Rc<Self>, connection: &Rc<Connection<P>>, now: Instant) -> bool {
+        self.end_late_handshake(connection, now);
+        while let Some(event) = self.next_event(connection) {
+            self.handle_event(connection, event);
+        }
+        let is_sent = self.send_all(connection, now);
+        // Sending has events as well.
+        while let Some(event) = self.next_event(connection) {
+            self.handle_event(connection, event);
+        }
+        let is_over = connection.look(|quic| quic.is_drained()).unwrap_or(true);
+        if is_over {
+            self.remove(connection);
+            return true;
+        }
+        self.set_timer(connection, now);
+        is_sent
+    }
+
+    fn end_late_handshake(&self, connection: &Rc<Connection<P>>, now: Instant) {
+        let due = connection.handshake_due.get();
+        if due.is_some_and(|due| due <= now) {
+            self.counters.handshake_timeouts.add(1);
+            self.fail_handshake(connection);
+            let reason = Bytes::from_static(b"the handshake took too long");
+            connection.guard(|quic| quic.close(now, VarInt::from_u32(0), reason));
+        }
+    }
+
+    fn fail_handshake(&self, connection: &Connection<P>) {
+        if connection.end_handshake() {
+            self.handshaking.set(self.handshaking.get() - 1);
+            self.counters.handshakes_failed.add(1);
+        }
+    }
+
+    /// The next event for the protocol, after those for the endpoint.
+    fn next_event(&self, connection: &Connection<P>) -> Option<Event> {
+        while let Some(event) = connection.guard(quinn_proto::Connection::poll_endpoint_events)? {
+            let handle = connection.handle;
+            let answer = self.guard(|quinn| quinn.handle_event(handle, event));
+            if let Some(answer) = answer.flatten() {
+                connection.guard(|quic| quic.handle_event(answer));
+            }
+        }
+        connection.guard(quinn_proto::Connection::poll)?
+    }
+
+    fn handle_event(&self, connection: &Rc<Connection<P>>, event: Event) {
+        match event {
+            Event::Connected => {
+                if connection.end_handshake() {
+                    self.handshaking.set(self.handshaking.get() - 1);
+                    self.counters.handshakes.add(1);
+                }
+                let state = self.protocol.connected(connection);
+                connection.set_state(state);
+            }
+            Event::Stream(event) => self.protocol.stream(connection, event),
+            Event::ConnectionLost { reason } => self.lose(connection, &reason),
+            Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
+        }
+    }
+
+    fn lose(&self, connection: &Rc<Connection<P>>, reason: &ConnectionError) {
+        if let ConnectionError::TransportError(error) = reason {
+            self.counters.violations.add(1);
+            let client = tracing::field::display(connection.remote());
+            tracing::debug!(cause = %error, client, "QUIC connection ended");
+        }
+        self.fail_handshake(connection);
+        if connection.state().is_some() {
+            self.protocol.lost(connection, reason);
+        }
+    }
+
+    /// Sends what a connection has to say, up to a limit. False if it has more.
+    fn send_all(&self, connection: &Connection<P>, now: Instant) -> bool {
+        for _ in 0..TRAINS_PER_CONNECTION {
+            let mut buffer = self.spare.take();
+            let transmit = connection
+                .guard(|quic| {
+                    let bytes = usize::from(quic.current_mtu());
+                    let datagrams = (TRAIN_BYTES_MAX / bytes)
+                        .min(SEGMENTS_MAX)
+                        .min(connection.datagrams_max(bytes));
+                    match datagrams {
+                        0 => None,
+                        _ => quic.poll_transmit(now, datagrams, &mut buffer),
+                    }
+                })
+                .flatten();
+            let Some(transmit) = transmit else {
+                buffer.clear();
+                *self.spare.borrow_mut() = buffer;
+                return true;
+            };
+            connection.note_sent(transmit.size);
+            self.send(&transmit, buffer);
+        }
+        false
+    }
+
+    fn send(&self, transmit: &Transmit, mut content: Vec<u8>) {
+        content.truncate(transmit.size);
+        let segment_bytes = transmit
+            .segment_size
+            .and_then(|size| u16::try_from(size).ok());
+        self.socket.send(Datagrams {
+            to: transmit.destination,
+            from: transmit.src_ip,
+            ecn: transmit.ecn.map(|ecn| match ecn {
+                EcnCodepoint::Ect0 => Ecn::Ect0,
+                EcnCodepoint::Ect1 => Ecn::Ect1,
+                EcnCodepoint::Ce => Ecn::Ce,
+            }),
+            content,
+            segment_bytes,
+        });
+        *self.spare.borrow_mut() = self.socket.buffer();
+    }
+
+    fn set_timer(&self, connection: &Connection<P>, now: Instant) {
+        let Some((due, address, rtt)) =
+            connection.look(|quic| (quic.poll_timeout(), quic.remote_address(), quic.rtt()))
+        else {
+            return;
+        };
+        let moved = match connection.note_address(address, rtt, now) {
+            Moved::No => None,
+            Moved::Until(due) => Some(due),
+            Moved::Validated => {
+                self.counters.migrations.add(1);
+                None
+            }
+        };
+        let due = [due, connection.handshake_due.get(), moved];
+        let due = due.into_iter().flatten().min();
+        self.timers.borrow_mut().set(connection.handle.0, due);
+    }
+
+    fn remove(&self, connection: &Rc<Connection<P>>) {
+        let handle = connection.handle;
+        let removed = self.connections.borrow_mut()[handle.0].take();
+        if removed.is_none() {
+            return;
+        }
+        self.open.set(self.open.get() - 1);
+        self.timers.borrow_mut().set(handle.0, None);
+        self.fail_handshake(connection);
+        if connection.is_broken() {
+            self.counters.panics.add(1);
+            // A drained one has told the endpoint itself.
+            self.guard(|quinn| quinn.handle_event(handle, EndpointEvent::drained()));
+            if connection.state().is_some() {
+                let reason = ConnectionError::Reset;
+                self.protocol.lost(connection, &reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! QUIC over the reactor (RFC 9000), with the state machine of `quinn-proto`.
+//!
+//! Each core has an [`Endpoint`] with one of the UDP sockets of the address. It receives trains of datagrams,
+//! gives them to connections, and sends what these have to say: one task for all connections, so that an
+//! idle one is an entry of a table. What the connections carry is a [`Protocol`].
+
+#![forbid(unsafe_code)]
+
+mod connection;
+mod counters;
+mod endpoint;
+mod ids;
+mod keys;
+mod limits;
+mod timers;
+
+pub use connection::Connection;
+pub use counters::Counters;
+pub use endpoint::{Endpoint, Protocol, Settings};
+pub use keys::{Keys, KeysError};
+pub use limits::Limits;
+pub use quinn_proto;

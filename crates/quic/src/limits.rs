@@ -1,0 +1,67 @@
+//! Limits of QUIC, with defaults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
+
+/// Limits of an endpoint and of each of its connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Handshakes of one core that are incomplete; further clients are ignored until one ends.
+    pub handshakes_max: usize,
+    /// With so many incomplete handshakes, clients have to prove their address first (Retry: RFC 9000,
+    /// section 8.1.2).
+    pub retry_above: usize,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long a connection lives without any packet of the peer (RFC 9000, section 10.1).
+    pub silence_timeout: Duration,
+    /// Streams in both directions that the peer may have open.
+    pub streams_max: u32,
+    /// Streams in one direction that the peer may have open.
+    pub unidirectional_streams_max: u32,
+    /// Bytes that the peer may send on one stream before they are read.
+    pub stream_window_bytes: u32,
+    /// Bytes that the peer may send on all streams of a connection before they are read.
+    pub connection_window_bytes: u32,
+    /// Bytes of a connection that are sent and not acknowledged, or wait to be sent.
+    pub unacknowledged_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            handshakes_max: 1_024,
+            retry_above: 256,
+            handshake_timeout: Duration::from_secs(10),
+            silence_timeout: Duration::from_secs(75),
+            streams_max: 128,
+            unidirectional_streams_max: 8,
+            stream_window_bytes: 64 * 1024,
+            connection_window_bytes: 1024 * 1024,
+            unacknowledged_bytes_max: 4 * 1024 * 1024,
+        }
+    }
+}
+
+/// Bytes of handshake messages that are out of order; a long chain of certificates fits.
+const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
+
+impl Limits {
+    pub(crate) fn transport(&self) -> Arc<TransportConfig> {
+        let mut config = TransportConfig::default();
+        config
+            .max_concurrent_bidi_streams(VarInt::from_u32(self.streams_max))
+            .max_concurrent_uni_streams(VarInt::from_u32(self.unidirectional_streams_max))
+            .stream_receive_window(VarInt::from_u32(self.stream_window_bytes))
+            .receive_window(VarInt::from_u32(self.connection_window_bytes))
+            .send_window(self.unacknowledged_bytes_max)
+            .max_idle_timeout(IdleTimeout::try_from(self.silence_timeout).ok())
+            .crypto_buffer_size(HANDSHAKE_BYTES_MAX)
+            // Datagrams of applications (RFC 9221) are not offered.
+            .datagram_receive_buffer_size(None)
+            .datagram_send_buffer_size(0);
+        Arc::new(config)
+    }
+}

@@ -1,0 +1,153 @@
+//! Packets of those who do not want a connection.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use blitz_quic::Limits;
+
+use crate::clients::{block_on, connect, echo, endpoint, pattern, socket};
+use crate::server::{Server, both_drivers};
+
+/// The datagrams that a client of the server begins with: the keys of X25519MLKEM768 need two.
+fn first_flight(server: &Server) -> Vec<Vec<u8>> {
+    let trap = socket();
+    let address = trap.local_addr().unwrap();
+    block_on(async {
+        let endpoint = endpoint(server);
+        let _connecting = endpoint.connect(address, "localhost").unwrap();
+        let flight = tokio::task::spawn_blocking(move || {
+            trap.set_read_timeout(Some(Duration::from_millis(200)))
+                .unwrap();
+            std::iter::from_fn(|| {
+                let mut datagram = vec![0; 2_000];
+                let len = trap.recv(&mut datagram).ok()?;
+                datagram.truncate(len);
+                Some(datagram)
+            })
+            .collect::<Vec<_>>()
+        });
+        let flight = flight.await.unwrap();
+        assert!(flight.iter().map(Vec::len).sum::<usize>() >= 2_400);
+        flight
+    })
+}
+
+fn send(flight: &[Vec<u8>], from: &UdpSocket, server: &Server) {
+    for datagram in flight {
+        from.send_to(datagram, server.address).unwrap();
+    }
+}
+
+/// All bytes that come until `quiet` has passed without any.
+fn received_bytes(socket: &UdpSocket, quiet: Duration) -> usize {
+    socket.set_read_timeout(Some(quiet)).unwrap();
+    let mut bytes = 0;
+    let mut datagram = [0; 2_000];
+    while let Ok(len) = socket.recv(&mut datagram) {
+        bytes += len;
+    }
+    bytes
+}
+
+#[test]
+fn a_client_whose_address_is_not_proved_gets_at_most_three_times_its_bytes() {
+    both_drivers(|io| {
+        let server = Server::start(io, 1, Limits::default());
+        let (flight, victim) = (first_flight(&server), socket());
+        send(&flight, &victim, &server);
+        let sent: usize = flight.iter().map(Vec::len).sum();
+        // Longer than the pause before the third repetition.
+        let received = received_bytes(&victim, Duration::from_secs(5));
+        assert!(received > 1_200, "the server answers: {received}");
+        assert!(received <= 3 * sent, "{received} for {sent}");
+        server.stop();
+    });
+}
+
+#[test]
+fn with_many_incomplete_handshakes_clients_prove_their_address_first() {
+    both_drivers(|io| {
+        let limits = Limits {
+            retry_above: 4,
+            ..Limits::default()
+        };
+        let server = Server::start(io, 1, limits);
+        let flights: Vec<_> = (0..4).map(|_| first_flight(&server)).collect();
+        let attacker = socket();
+        for flight in &flights {
+            send(flight, &attacker, &server);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        block_on(async {
+            let endpoint = endpoint(&server);
+            let connection = connect(&endpoint, server.address).await;
+            echo(&connection, b"I am here").await;
+        });
+        let total = server.stop();
+        // One for each of the client's first datagrams.
+        assert!((1..=2).contains(&total.sum(|counters| counters.retries)));
+        assert_eq!(total.sum(|counters| counters.handshakes), 1);
+        assert_eq!(total.sum(|counters| counters.handshakes_failed), 4);
+    });
+}
+
+#[test]
+fn incomplete_handshakes_are_limited_and_end() {
+    both_drivers(|io| {
+        let limits = Limits {
+            handshakes_max: 3,
+            handshake_timeout: Duration::from_millis(500),
+            ..Limits::default()
+        };
+        let server = Server::start(io, 1, limits);
+        let flights: Vec<_> = (0..6).map(|_| first_flight(&server)).collect();
+        let attacker = socket();
+        for flight in &flights {
+            send(flight, &attacker, &server);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let start = Instant::now();
+        block_on(async {
+            let endpoint = endpoint(&server);
+            let connection = connect(&endpoint, server.address).await;
+            echo(&connection, b"now there is room").await;
+        });
+        assert!(start.elapsed() < Duration::from_secs(5));
+        let total = server.stop();
+        assert_eq!(total.sum(|counters| counters.handshake_timeouts), 3);
+        assert!(total.sum(|counters| counters.ignored) >= 3);
+        assert_eq!(total.sum(|counters| counters.handshakes), 1);
+    });
+}
+
+#[test]
+fn garbage_harms_nobody() {
+    both_drivers(|io| {
+        let server = Server::start(io, 1, Limits::default());
+        let initial = first_flight(&server).swap_remove(0);
+        let attacker = socket();
+        for seed in 0..2_000_u64 {
+            let mut datagram = match seed % 4 {
+                0 => pattern(seed, (seed % 1_500) as usize + 1),
+                _ => initial.clone(),
+            };
+            let at = seed as usize * 7 % datagram.len();
+            match seed % 4 {
+                1 => datagram[at] ^= 1 << (seed % 8),
+                2 => datagram.truncate(at + 1),
+                3 => datagram[..60].copy_from_slice(&pattern(seed, 60)),
+                _ => {}
+            }
+            attacker.send_to(&datagram, server.address).unwrap();
+            if seed % 100 == 0 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        block_on(async {
+            let endpoint = endpoint(&server);
+            let connection = connect(&endpoint, server.address).await;
+            echo(&connection, &pattern(1, 100_000)).await;
+        });
+        assert_eq!(server.stop().sum(|counters| counters.panics), 0);
+    });
+}

@@ -1,0 +1,107 @@
+//! A protocol that sends back what comes on each stream.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use blitz_quic::quinn_proto::{
+    ConnectionError, Dir, FinishError, ReadError, ReadableError, StreamEvent, StreamId, WriteError,
+};
+use blitz_quic::{Connection, Protocol};
+use bytes::Bytes;
+
+/// Sends `PANIC` streams into the state machine's own panic.
+pub(crate) struct Echo;
+
+/// The first bytes of a stream whose echo panics.
+pub(crate) const PANIC: &[u8] = b"panic!";
+
+/// Content of a stream that waits to be sent.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    content: Option<Bytes>,
+    has_ended: bool,
+}
+
+pub(crate) type Streams = RefCell<HashMap<StreamId, Waiting>>;
+
+impl Protocol for Echo {
+    type State = Streams;
+
+    fn connected(&self, _: &Rc<Connection<Echo>>) -> Streams {
+        Streams::default()
+    }
+
+    fn stream(&self, connection: &Rc<Connection<Echo>>, event: StreamEvent) {
+        match event {
+            StreamEvent::Opened { dir } => {
+                while let Some(id) = connection.with(|quic| quic.streams().accept(dir)).flatten() {
+                    if dir == Dir::Bi {
+                        pump(connection, id);
+                    }
+                }
+            }
+            StreamEvent::Readable { id } | StreamEvent::Writable { id } => pump(connection, id),
+            StreamEvent::Finished { id } | StreamEvent::Stopped { id, .. } => {
+                if let Some(streams) = connection.state() {
+                    streams.borrow_mut().remove(&id);
+                }
+            }
+            StreamEvent::Available { .. } => {}
+        }
+    }
+
+    fn lost(&self, _: &Rc<Connection<Echo>>, _: &ConnectionError) {}
+}
+
+/// Moves content until the stream has none, or no room.
+fn pump(connection: &Rc<Connection<Echo>>, id: StreamId) {
+    let Some(streams) = connection.state() else {
+        return;
+    };
+    let mut streams = streams.borrow_mut();
+    let waiting = streams.entry(id).or_default();
+    connection.with(|quic| {
+        loop {
+            while let Some(content) = &mut waiting.content {
+                match quic
+                    .send_stream(id)
+                    .write_chunks(std::slice::from_mut(content))
+                {
+                    Ok(_) if content.is_empty() => waiting.content = None,
+                    Ok(_) => {}
+                    Err(
+                        WriteError::Blocked | WriteError::Stopped(_) | WriteError::ClosedStream,
+                    ) => {
+                        return;
+                    }
+                }
+            }
+            if waiting.has_ended {
+                match quic.send_stream(id).finish() {
+                    Ok(()) | Err(FinishError::Stopped(_) | FinishError::ClosedStream) => {}
+                }
+                return;
+            }
+            let mut stream = quic.recv_stream(id);
+            let mut chunks = match stream.read(true) {
+                Ok(chunks) => chunks,
+                Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return,
+            };
+            let next = chunks.next(64 * 1024);
+            let _ = chunks.finalize();
+            match next {
+                Ok(Some(chunk)) => {
+                    assert!(!chunk.bytes.starts_with(PANIC), "as the client wishes");
+                    waiting.content = Some(chunk.bytes);
+                }
+                Ok(None) => waiting.has_ended = true,
+                Err(ReadError::Blocked) => return,
+                Err(ReadError::Reset(code)) => {
+                    let _ = quic.send_stream(id).reset(code);
+                    return;
+                }
+            }
+        }
+    });
+}
