@@ -277,6 +277,18 @@ rules! {
         "A setting outside its range (RFC 9113, section 6.5.2)."
     Compression "compression" BAD_REQUEST
         "A header block that is not valid HPACK (RFC 7541)."
+    StreamCreation "stream-creation" BAD_REQUEST
+        "A stream that the peer must not open, or a second one for the same purpose (RFC 9114, section 6)."
+    CriticalStream "critical-stream-closed" BAD_REQUEST
+        "The end of a stream that the connection needs (RFC 9114, section 6.2.1)."
+    SettingsMissing "settings-missing" BAD_REQUEST
+        "A control stream that does not begin with SETTINGS (RFC 9114, section 6.2.1)."
+    RequestIncomplete "request-incomplete" BAD_REQUEST
+        "A stream that ends before its head (RFC 9114, section 4.1)."
+    CompressionInstruction "compression-instruction" BAD_REQUEST
+        "An invalid instruction of the peer's encoder (RFC 9204, section 4.3)."
+    CompressionReport "compression-report" BAD_REQUEST
+        "A report of the peer's decoder on what was never sent (RFC 9204, section 4.4)."
     PeerReset "reset-by-peer" BAD_REQUEST
         "The peer reset the stream (RFC 9113, section 6.4)."
     PeerRefused "refused-by-peer" BAD_REQUEST
@@ -308,4 +320,8 @@ rules! {
         "More frames of unknown types in the window than the limit."
     StrayFrameFlood "stray-frame-flood" BAD_REQUEST
         "More HEADERS and RST_STREAM on closed streams than the limit."
+    StreamFlood "stream-flood" BAD_REQUEST
+        "More streams of unknown types in the window than the limit."
+    UnsentFlood "unsent-flood" BAD_REQUEST
+        "The peer causes frames and gives no credit to send them."
 }

@@ -1,11 +1,11 @@
 //! What the field compression of HTTP/2 (HPACK, RFC 7541) and of HTTP/3 (QPACK, RFC 9204) share:
-//! the integers with a prefix and the Huffman code of strings.
+//! the integers with a prefix, the Huffman code of strings, and the dynamic table.
 //!
-//! The tables are not here: QPACK numbers its static table differently and updates its dynamic table
-//! on streams of its own. HPACK's are in [`h2::hpack`](crate::h2::hpack).
+//! Each has a static table of its own: [`h2::hpack`](crate::h2::hpack), [`h3::qpack`](crate::h3::qpack).
 
 pub(crate) mod huffman;
 pub(crate) mod integer;
+pub(crate) mod table;
 
 /// A field section that its compression format cannot decode. Final for the connection, because the
 /// tables of both ends no longer agree (RFC 7541, section 2.3.3; RFC 9204, section 2.2).

@@ -75,6 +75,26 @@ pub(crate) struct DecodedLine {
     pub(crate) value_len: u32,
 }
 
+impl DecodedLine {
+    #[inline]
+    pub(crate) fn new(
+        name: LineName,
+        problem: Option<ErrorKind>,
+        name_len: usize,
+        value_start: usize,
+        value_len: usize,
+    ) -> DecodedLine {
+        DecodedLine {
+            name,
+            problem,
+            never_indexed: false,
+            name_len: name_len as u16,
+            value_start: value_start as u32,
+            value_len: value_len as u32,
+        }
+    }
+}
+
 /// How much of a section may still become fields. A line counts as its name, its value and 32 bytes
 /// (RFC 9113, section 6.5.2; RFC 9114, section 4.2.2).
 #[derive(Debug)]

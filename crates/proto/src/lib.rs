@@ -25,6 +25,7 @@ mod field_section;
 mod flood;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 pub mod limits;
 pub mod message;
 pub mod path;

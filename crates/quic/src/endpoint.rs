@@ -406,7 +406,7 @@ impl<P: Protocol> Shared<P> {
     }
 
     /// Drives the listed connections, each once. Whether all of them had their say.
-    fn drive_listed(self: &Rc<Self>, now: Instant, cx: &mut Context<'_>) -> bool {
+    fn drive_listed(&self, now: Instant, cx: &mut Context<'_>) -> bool {
         let listed = self.listed.borrow().len();
         let mut is_sent = true;
         for _ in 0..listed {
@@ -422,7 +422,6 @@ impl<P: Protocol> Shared<P> {
             let Some(connection) = next.and_then(|handle| self.connection(handle)) else {
                 continue;
             };
-            connection.is_listed.set(false);
             if !self.drive(&connection, now) {
                 is_sent = false;
                 self.list(&connection);
@@ -432,16 +431,23 @@ impl<P: Protocol> Shared<P> {
     }
 
     /// Passes the events of a connection on, and sends what it has to say. False if it has more.
-    fn drive(self: &Rc<Self>, connection: &Rc<Connection<P>>, now: Instant) -> bool {
+    fn drive(&self, connection: &Rc<Connection<P>>, now: Instant) -> bool {
         self.end_late_handshake(connection, now);
-        while let Some(event) = self.next_event(connection) {
-            self.handle_event(connection, event);
-        }
-        let is_sent = self.send_all(connection, now);
-        // Sending has events as well.
-        while let Some(event) = self.next_event(connection) {
-            self.handle_event(connection, event);
-        }
+        let mut next = self.next_event(connection);
+        let is_sent = loop {
+            while let Some(event) = next {
+                self.handle_event(connection, event);
+                next = self.next_event(connection);
+            }
+            let is_sent = self.send_all(connection, now);
+            // Sending has events as well.
+            next = self.next_event(connection);
+            if next.is_none() {
+                break is_sent;
+            }
+        };
+        // Until here, because what the protocol does with its events needs no other turn.
+        connection.is_listed.set(false);
         let is_over = connection.look(|quic| quic.is_drained()).unwrap_or(true);
         if is_over {
             self.remove(connection);

@@ -81,7 +81,7 @@ impl LineName {
 
     /// A number for each name, so that two names are compared by one comparison.
     #[inline]
-    pub(crate) fn code(self) -> u32 {
+    pub(crate) const fn code(self) -> u32 {
         match self {
             LineName::Pseudo(pseudo) => 0x100 | pseudo as u32,
             LineName::Field(name) => name as u32,

@@ -1,13 +1,12 @@
 //! Field compression for HTTP/2 (RFC 7541).
 //!
-//! `static_table` and `table` hold the fields that blocks refer to; [`Decoder`] and [`Encoder`] use
-//! them, each for one direction of a connection. QPACK shares the integers, the Huffman code and the
-//! names of lines: see `field_compression` and `field_section`.
+//! `static_table` and the dynamic table hold the fields that blocks refer to; [`Decoder`] and [`Encoder`] use
+//! them, each for one direction of a connection. QPACK shares the dynamic table, the integers, the Huffman
+//! code and the names of lines: see `field_compression` and `field_section`.
 
 mod decoder;
 mod encoder;
 mod static_table;
-mod table;
 
 use crate::field_compression::integer;
 

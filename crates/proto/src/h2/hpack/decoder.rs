@@ -1,9 +1,9 @@
 //! Decoding header blocks (RFC 7541, section 3).
 
-use super::table::{ENTRY_OVERHEAD, Table};
 use super::{Malformed, read_integer, static_table};
 use crate::error::ErrorKind;
 use crate::field_compression::huffman;
+use crate::field_compression::table::{ENTRY_OVERHEAD, Table};
 use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
 use crate::message::Name;
 
@@ -296,26 +296,6 @@ impl<'a> Block<'a> {
             rest: bytes,
             budget: Budget::new(bytes_max, fields_max),
             has_begun: false,
-        }
-    }
-}
-
-impl DecodedLine {
-    #[inline]
-    fn new(
-        name: LineName,
-        problem: Option<ErrorKind>,
-        name_len: usize,
-        value_start: usize,
-        value_len: usize,
-    ) -> DecodedLine {
-        DecodedLine {
-            name,
-            problem,
-            never_indexed: false,
-            name_len: name_len as u16,
-            value_start: value_start as u32,
-            value_len: value_len as u32,
         }
     }
 }

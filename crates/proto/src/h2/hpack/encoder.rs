@@ -1,8 +1,8 @@
 //! Encoding header blocks (RFC 7541, section 6).
 
-use super::table::{ENTRY_OVERHEAD, Table};
 use super::{static_table, write_integer};
 use crate::field_compression::huffman;
+use crate::field_compression::table::{ENTRY_OVERHEAD, Table};
 use crate::field_section::send::{LineEncoder, pseudo};
 use crate::field_section::{LineName, Pseudo};
 use crate::message::{Method, Status};

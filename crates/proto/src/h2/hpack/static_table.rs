@@ -1,6 +1,6 @@
 //! The static table (RFC 7541, Appendix A).
 
-use super::table::ENTRY_OVERHEAD;
+use crate::field_compression::table::ENTRY_OVERHEAD;
 use crate::field_section::{LineName, Pseudo};
 use crate::message::Name;
 use LineName::{Field as F, Pseudo as P};

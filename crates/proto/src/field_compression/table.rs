@@ -1,4 +1,4 @@
-//! The dynamic table (RFC 7541, section 2.3.2), the same for both directions.
+//! The dynamic table (RFC 7541, section 2.3.2; RFC 9204, section 3.2), the same for both directions.
 
 use crate::error::ErrorKind;
 use crate::field_section::LineName;

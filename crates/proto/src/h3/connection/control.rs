@@ -1,0 +1,286 @@
+//! The streams beside the requests: control and QPACK (RFC 9114, section 6.2; RFC 9204, section 4.2).
+
+use std::time::Duration;
+
+use super::{Connection, EARLY_PRIORITIES_MAX, Role};
+use crate::error::ErrorKind;
+use crate::h3::code::Code;
+use crate::h3::floods::Flood;
+use crate::h3::frame::{Header, Kind, read_integer};
+use crate::h3::settings::PeerSettings;
+use crate::h3::unidirectional::{
+    CONTROL, Control, DECODER, ENCODER, PUSH, Purpose, Report, Reports,
+};
+use crate::h3::{Event, Step, StreamId};
+use crate::priority::Priority;
+
+/// Bytes of a SETTINGS frame, and of a PRIORITY_UPDATE.
+const SETTINGS_BYTES_MAX: u64 = 4 * 1024;
+const PRIORITY_BYTES_MAX: u64 = 1024;
+
+/// Bytes of an integer.
+const INTEGER_BYTES_MAX: u64 = 8;
+
+impl Connection {
+    pub(super) fn unidirectional_input(
+        &mut self,
+        id: u64,
+        input: &[u8],
+        has_fin: bool,
+        now: Duration,
+    ) -> Result<Step, ErrorKind> {
+        // RFC 9114, section 6.1: "Clients MUST treat receipt of a server-initiated bidirectional stream as a
+        // connection error of type H3_STREAM_CREATION_ERROR".
+        if id & 0b10 == 0 {
+            return Err(ErrorKind::StreamCreation);
+        }
+        let at = self
+            .unidirectional
+            .iter()
+            .position(|(other, _)| *other == id);
+        let Some(at) = at else {
+            return Ok(Step {
+                consumed: input.len(),
+                event: Event::NeedMore,
+            });
+        };
+        let (_, mut purpose) = self.unidirectional.swap_remove(at);
+        let mut consumed = 0;
+        let mut event = Event::NeedMore;
+        while event == Event::NeedMore && consumed < input.len() {
+            let (len, next) = self.read(&mut purpose, &input[consumed..], now)?;
+            consumed += len;
+            event = next;
+        }
+        if let Event::Unwanted { .. } = event {
+            // It is forgotten, and the rest of it ignored.
+            consumed = input.len();
+            return Ok(Step { consumed, event });
+        }
+        let has_ended = has_fin && consumed == input.len();
+        match (has_ended, &purpose) {
+            // RFC 9114, section 6.2: "A receiver MUST tolerate unidirectional streams being closed or reset
+            // prior to the reception of the unidirectional stream header."
+            (true, Purpose::Unknown(_)) => {}
+            (true, _) => return Err(ErrorKind::CriticalStream),
+            (false, _) => self.unidirectional.push((id, purpose)),
+        }
+        Ok(Step { consumed, event })
+    }
+
+    /// Reads on in a stream; returns how many bytes it took.
+    fn read(
+        &mut self,
+        purpose: &mut Purpose,
+        input: &[u8],
+        now: Duration,
+    ) -> Result<(usize, Event), ErrorKind> {
+        match purpose {
+            Purpose::Unknown(partial) => {
+                let (len, number) = partial.integer(input);
+                let Some(number) = number else {
+                    return Ok((len, Event::NeedMore));
+                };
+                if let Some(known) = self.purpose(number)? {
+                    *purpose = known;
+                    return Ok((len, Event::NeedMore));
+                }
+                self.floods.note(Flood::Stream, now)?;
+                let code = Code::STREAM_CREATION_ERROR;
+                Ok((len, Event::Unwanted { code }))
+            }
+            Purpose::Control(control) => self.control(control, input, now),
+            Purpose::Encoder => {
+                self.decoder
+                    .handle_instructions(input)
+                    .map_err(|_| ErrorKind::CompressionInstruction)?;
+                self.decoder
+                    .acknowledge_insertions(&mut self.decoder_output);
+                Ok((input.len(), Event::NeedMore))
+            }
+            Purpose::Decoder(reports) => {
+                let next = reports.next(input);
+                let (len, report) = next.map_err(|()| ErrorKind::CompressionReport)?;
+                // Nothing that this encoder sends refers to a table of the peer.
+                match report {
+                    Some(Report::Section | Report::Insertions) => Err(ErrorKind::CompressionReport),
+                    Some(Report::Cancelled) | None => Ok((len, Event::NeedMore)),
+                }
+            }
+        }
+    }
+
+    /// The peer has reset a stream.
+    pub(super) fn close_unidirectional(&mut self, id: u64) -> Result<(), ErrorKind> {
+        let at = self
+            .unidirectional
+            .iter()
+            .position(|(other, _)| *other == id);
+        match at.map(|at| self.unidirectional.swap_remove(at).1) {
+            None | Some(Purpose::Unknown(_)) => Ok(()),
+            Some(_) => Err(ErrorKind::CriticalStream),
+        }
+    }
+
+    /// The purpose of a stream of this type; `None` if it has none.
+    fn purpose(&mut self, number: u64) -> Result<Option<Purpose>, ErrorKind> {
+        let (at, purpose) = match number {
+            CONTROL => (0, Purpose::Control(Control::default())),
+            ENCODER => (1, Purpose::Encoder),
+            DECODER => (2, Purpose::Decoder(Reports::default())),
+            PUSH if self.role == Role::Server => return Err(ErrorKind::StreamCreation),
+            // RFC 9114, section 4.6: no push was allowed.
+            PUSH => return Err(ErrorKind::StreamId),
+            _ => return Ok(None),
+        };
+        match std::mem::replace(&mut self.seen[at], true) {
+            false => Ok(Some(purpose)),
+            true => Err(ErrorKind::StreamCreation),
+        }
+    }
+
+    /// Takes bytes of the control stream, up to the end of a frame. Returns how many.
+    fn control(
+        &mut self,
+        control: &mut Control,
+        input: &[u8],
+        now: Duration,
+    ) -> Result<(usize, Event), ErrorKind> {
+        let Some((header, left)) = &mut control.frame else {
+            let (len, header) = control.header.header(input);
+            if let Some(header) = header {
+                self.control_frame(header, now)?;
+                control.frame = Some((header, header.len));
+                if header.len == 0 {
+                    return Ok((len, self.end_control_frame(control, now)?));
+                }
+            }
+            return Ok((len, Event::NeedMore));
+        };
+        let len = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
+        *left -= len as u64;
+        if header.kind != Kind::Unknown {
+            control.payload.extend_from_slice(&input[..len]);
+        }
+        match *left {
+            0 => Ok((len, self.end_control_frame(control, now)?)),
+            _ => Ok((len, Event::NeedMore)),
+        }
+    }
+
+    /// The header of a frame has arrived on the control stream.
+    fn control_frame(&mut self, header: Header, now: Duration) -> Result<(), ErrorKind> {
+        let Header { kind, len } = header;
+        // RFC 9114, section 6.2.1: "If the first frame of the control stream is any other frame type, this
+        // MUST be treated as a connection error of type H3_MISSING_SETTINGS."
+        if self.peer.is_none() && kind != Kind::Settings {
+            return Err(ErrorKind::SettingsMissing);
+        }
+        let len_max = match kind {
+            Kind::Settings if self.peer.is_some() => return Err(ErrorKind::FrameUnexpected),
+            Kind::Settings => SETTINGS_BYTES_MAX,
+            Kind::GoAway | Kind::CancelPush => INTEGER_BYTES_MAX,
+            Kind::MaxPushId if self.role == Role::Server => INTEGER_BYTES_MAX,
+            Kind::RequestPriority | Kind::PushPriority if self.role == Role::Server => {
+                PRIORITY_BYTES_MAX
+            }
+            Kind::Unknown => {
+                self.floods.note(Flood::UnknownFrame, now)?;
+                u64::MAX
+            }
+            _ => return Err(ErrorKind::FrameUnexpected),
+        };
+        match len <= len_max {
+            true => Ok(()),
+            false => Err(ErrorKind::FrameSize),
+        }
+    }
+
+    fn end_control_frame(
+        &mut self,
+        control: &mut Control,
+        now: Duration,
+    ) -> Result<Event, ErrorKind> {
+        let Some((header, _)) = control.frame.take() else {
+            return Ok(Event::NeedMore);
+        };
+        let payload = std::mem::take(&mut control.payload);
+        match header.kind {
+            Kind::Settings => {
+                self.peer = Some(PeerSettings::parse(&payload)?);
+                Ok(Event::NeedMore)
+            }
+            Kind::GoAway => {
+                self.floods.note(Flood::Announcement, now)?;
+                self.peer_goes_away(single(&payload)?)
+            }
+            Kind::MaxPushId => {
+                self.floods.note(Flood::Announcement, now)?;
+                let id = single(&payload)?;
+                // RFC 9114, section 7.2.7: "A MAX_PUSH_ID frame cannot reduce the maximum push ID".
+                match self.push_max.replace(id) {
+                    Some(before) if before > id => Err(ErrorKind::StreamId),
+                    _ => Ok(Event::NeedMore),
+                }
+            }
+            Kind::CancelPush => {
+                single(&payload)?;
+                // There is no push that could be cancelled.
+                Err(ErrorKind::StreamId)
+            }
+            Kind::RequestPriority => self.reprioritize(&payload, now),
+            // RFC 9218, section 7.2: a push that was not promised.
+            Kind::PushPriority => Err(ErrorKind::StreamId),
+            _ => Ok(Event::NeedMore),
+        }
+    }
+
+    fn peer_goes_away(&mut self, id: u64) -> Result<Event, ErrorKind> {
+        // RFC 9114, section 5.2: "Receiving a GOAWAY containing a larger identifier than previously received
+        // MUST be treated as a connection error of type H3_ID_ERROR."
+        let is_larger = self.peer_limit.is_some_and(|before| id > before);
+        // RFC 9114, section 7.2.6: to a client it names a request, to a server a push.
+        let is_wrong = self.role == Role::Client && !StreamId(id).is_request();
+        if is_larger || is_wrong {
+            return Err(ErrorKind::StreamId);
+        }
+        self.peer_limit = Some(id);
+        Ok(Event::GoAway { from: StreamId(id) })
+    }
+
+    fn reprioritize(&mut self, payload: &[u8], now: Duration) -> Result<Event, ErrorKind> {
+        self.floods.note(Flood::Priority, now)?;
+        let (id, len) = read_integer(payload).ok_or(ErrorKind::FrameSize)?;
+        // RFC 9218, section 7.2: an identifier that is no request is H3_ID_ERROR.
+        if !StreamId(id).is_request() {
+            return Err(ErrorKind::StreamId);
+        }
+        let priority = Priority::parse(&payload[len..]);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.priority = stream.priority_override.over(priority);
+            let stream = StreamId(id);
+            return Ok(Event::Reprioritized { stream });
+        }
+        if id >= self.next_request && self.early_priorities.len() < EARLY_PRIORITIES_MAX {
+            self.early_priorities.retain(|(other, _)| *other != id);
+            self.early_priorities.push((id, priority));
+        }
+        Ok(Event::NeedMore)
+    }
+
+    /// The priority that was set before the stream was opened; removes it and those of lower streams.
+    pub(super) fn early_priority(&mut self, id: u64) -> Option<Priority> {
+        let found = self.early_priorities.iter().find(|(other, _)| *other == id);
+        let priority = found.map(|(_, priority)| *priority);
+        self.early_priorities.retain(|(other, _)| *other > id);
+        priority
+    }
+}
+
+/// The only integer of a payload.
+fn single(payload: &[u8]) -> Result<u64, ErrorKind> {
+    match read_integer(payload) {
+        Some((value, len)) if len == payload.len() => Ok(value),
+        _ => Err(ErrorKind::FrameSize),
+    }
+}
