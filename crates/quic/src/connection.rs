@@ -1,7 +1,7 @@
 //! One connection.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use quinn_proto::{ConnectionHandle, VarInt};
 
 use crate::endpoint::{Protocol, Shared};
 
-/// How long a new address of the peer has to stay before it counts as validated. `quinn-proto` returns to the
-/// previous address after three probe timeouts (RFC 9000, section 8.2.4), which with the initial estimate of a
-/// round trip (RFC 9002, section 6.2.2) are 3 × 1.02 s.
-const VALIDATION_TIME: Duration = Duration::from_millis(3_100);
-/// The same in round trips, for longer ones: three probe timeouts are at most nine of them.
-const VALIDATION_ROUND_TRIPS: u32 = 9;
+/// Datagrams from another host are ignored if they are shorter: the library answers them with 1,200 bytes.
+const MOVING_BYTES_MIN: usize = 1_200 / AMPLIFICATION_MAX;
+
+/// Moves to other hosts within [`MOVES_TIME`]; datagrams from further ones are ignored.
+const MOVES_MAX: u32 = 4;
+const MOVES_TIME: Duration = Duration::from_secs(10);
 
 /// RFC 9000, section 8.1: "Prior to validating the client address, servers MUST NOT send more than three times
 /// as many bytes as the number of bytes they have received."
@@ -34,12 +34,13 @@ pub struct Connection<P: Protocol> {
     pub(crate) handshake_due: Cell<Option<Instant>>,
     /// Bytes that may be sent to an address that is not validated yet; `None` if it is.
     unvalidated_room: Cell<Option<usize>>,
-    /// The state machine has panicked.
+    /// The state machine or the protocol has panicked.
     is_broken: Cell<bool>,
-    /// The peer's address, which was validated.
-    remote: Cell<SocketAddr>,
-    /// An address that the peer uses and that may not be validated yet, and since when.
-    candidate: Cell<Option<(SocketAddr, Instant)>>,
+    /// The peer's address in the handshake, which has validated it.
+    remote: SocketAddr,
+    /// The host that the peer was last at, how often it has moved to another, and since when that is counted.
+    host: Cell<IpAddr>,
+    moves: Cell<(u32, Instant)>,
 }
 
 impl<P: Protocol> Connection<P> {
@@ -50,8 +51,11 @@ impl<P: Protocol> Connection<P> {
         handshake_due: Instant,
         unvalidated_room: Option<usize>,
     ) -> Rc<Connection<P>> {
+        let remote = quic.remote_address();
         Rc::new(Connection {
-            remote: Cell::new(quic.remote_address()),
+            remote,
+            host: Cell::new(remote.ip()),
+            moves: Cell::new((0, handshake_due)),
             quic: RefCell::new(quic),
             handle,
             endpoint: Rc::downgrade(endpoint),
@@ -60,7 +64,6 @@ impl<P: Protocol> Connection<P> {
             handshake_due: Cell::new(Some(handshake_due)),
             unvalidated_room: Cell::new(unvalidated_room),
             is_broken: Cell::new(false),
-            candidate: Cell::new(None),
         })
     }
 
@@ -94,9 +97,9 @@ impl<P: Protocol> Connection<P> {
         done.inspect_err(|_| self.is_broken.set(true)).ok()
     }
 
-    /// Whether the state machine has panicked.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken.get()
+    /// Nothing is known any more of its state.
+    pub(crate) fn set_broken(&self) {
+        self.is_broken.set(true);
     }
 
     /// What the protocol keeps for this connection; `None` until the handshake is complete.
@@ -109,10 +112,10 @@ impl<P: Protocol> Connection<P> {
         let _ = self.state.set(state);
     }
 
-    /// The peer's address. After it has moved, that is the new one only once it is validated (RFC 9000, section
-    /// 9.3.1).
+    /// The peer's address in the handshake, which has validated it. It stays when the peer moves: the library does
+    /// not say when a new address is validated (RFC 9000, section 9.3.1).
     pub fn remote(&self) -> SocketAddr {
-        self.remote.get()
+        self.remote
     }
 
     /// Closes the connection and tells the peer why (RFC 9000, section 10.2).
@@ -122,18 +125,33 @@ impl<P: Protocol> Connection<P> {
         self.with(|quic| quic.close(now, VarInt::from_u32(code), reason));
     }
 
-    /// The handshake is over, or given up. True the first time.
-    pub(crate) fn end_handshake(&self) -> bool {
+    /// The handshake is complete: so the address is validated.
+    pub(crate) fn end_handshake(&self) {
+        self.handshake_due.set(None);
         self.unvalidated_room.set(None);
-        self.handshake_due.take().is_some()
     }
 
-    /// A datagram has come.
-    pub(crate) fn note_received(&self, bytes: usize) {
-        if let Some(room) = self.unvalidated_room.get() {
-            let room = room + bytes * AMPLIFICATION_MAX;
-            self.unvalidated_room.set(Some(room));
+    /// A datagram has come. False if it is to be ignored.
+    pub(crate) fn admits(&self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
+        if from.ip() == self.host.get() {
+            if let Some(room) = self.unvalidated_room.get()
+                && from == self.remote
+            {
+                let room = room + bytes * AMPLIFICATION_MAX;
+                self.unvalidated_room.set(Some(room));
+            }
+            return true;
         }
+        let (moves, since) = match self.moves.get() {
+            (_, since) if now.saturating_duration_since(since) >= MOVES_TIME => (0, now),
+            counted => counted,
+        };
+        if bytes < MOVING_BYTES_MIN || moves == MOVES_MAX {
+            return false;
+        }
+        self.moves.set((moves + 1, since));
+        self.host.set(from.ip());
+        true
     }
 
     /// Datagrams of `bytes` that may be sent at once. The state machine sends up to a datagram more than it
@@ -149,33 +167,4 @@ impl<P: Protocol> Connection<P> {
             self.unvalidated_room.set(Some(room.saturating_sub(bytes)));
         }
     }
-
-    /// Notes the address that the peer uses. Returns when a new one will count as validated.
-    pub(crate) fn note_address(&self, address: SocketAddr, rtt: Duration, now: Instant) -> Moved {
-        if address == self.remote.get() {
-            self.candidate.set(None);
-            return Moved::No;
-        }
-        let since = match self.candidate.get() {
-            Some((candidate, since)) if candidate == address => since,
-            _ => now,
-        };
-        let due = since + VALIDATION_TIME.max(rtt * VALIDATION_ROUND_TRIPS);
-        if now < due {
-            self.candidate.set(Some((address, since)));
-            return Moved::Until(due);
-        }
-        self.candidate.set(None);
-        self.remote.set(address);
-        Moved::Validated
-    }
-}
-
-/// Whether the peer has another address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moved {
-    No,
-    /// It counts as validated then, if it stays.
-    Until(Instant),
-    Validated,
 }

@@ -41,10 +41,13 @@ counters! {
     invalid,
     /// Connections that ended for the peer's violation of the protocol.
     violations,
-    /// Connections that ended because the state machine has panicked.
+    /// Connections that ended because the state machine or the protocol has panicked.
     panics,
-    /// Clients that have moved to another address, which was validated.
-    migrations,
+    /// Datagrams that were ignored because their connection has come from too many hosts, or they were too short to
+    /// be answered elsewhere.
+    moves_refused,
+    /// Answers that were not sent because too much waited.
+    unanswered,
     /// Datagrams for connections of other cores.
     misdelivered,
 }

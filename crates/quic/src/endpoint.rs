@@ -20,7 +20,7 @@ use quinn_proto::{
     VarInt,
 };
 
-use crate::connection::{AMPLIFICATION_MAX, Connection, Moved};
+use crate::connection::{AMPLIFICATION_MAX, Connection};
 use crate::counters::{CounterCells, Counters};
 use crate::ids::{Ids, core_of};
 use crate::keys::Keys;
@@ -56,7 +56,8 @@ pub trait Protocol: Sized + 'static {
     /// Something has happened to a stream.
     fn stream(&self, connection: &Rc<Connection<Self>>, event: StreamEvent);
 
-    /// A connection is lost, or the peer has closed it.
+    /// A connection is lost: the peer or the endpoint has closed it, or it has failed. Not called after
+    /// [`Connection::close`].
     fn lost(&self, connection: &Rc<Connection<Self>>, reason: &ConnectionError);
 }
 
@@ -106,12 +107,13 @@ impl<P: Protocol> Endpoint<P> {
     pub fn new(socket: DatagramSocket, protocol: P, settings: Settings) -> Endpoint<P> {
         let core = blitz_reactor::core_index();
         let keys = settings.keys.clone();
+        let number = keys.next_endpoint();
         let mut config = EndpointConfig::new(Arc::new(keys.resets()));
         let ids = keys.clone();
         config
-            .cid_generator(move || Box::new(Ids::new(&ids, core)))
+            .cid_generator(move || Box::new(Ids::new(&ids, core, number)))
             .supported_versions(vec![VERSION_1])
-            .rng_seed(Some(keys.seed(core)));
+            .rng_seed(Some(keys.seed(number)));
         let transport = settings.limits.transport();
         let server = Arc::new(server_config(&settings, &transport, (settings.crypto)()));
         let quinn =
@@ -145,10 +147,10 @@ impl<P: Protocol> Endpoint<P> {
     /// Closes all connections, and ignores new ones.
     pub fn close(&self, code: u32, reason: &'static str) {
         self.0.is_closing.set(true);
-        self.0.quinn.borrow_mut().set_server_config(None);
         let connections = self.0.connections.borrow().clone();
         for connection in connections.into_iter().flatten() {
             connection.close(code, reason);
+            self.0.lose(&connection, &ConnectionError::LocallyClosed);
         }
         self.0.wake();
     }
@@ -211,6 +213,7 @@ impl TimeSource for CoreClock {
 impl<P: Protocol> Shared<P> {
     fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         let now = blitz_reactor::now();
+        *self.task.borrow_mut() = None;
         let mut trains = 0;
         while trains < TRAINS_PER_POLL
             && let Poll::Ready(train) = self.socket.poll_recv(cx)
@@ -229,7 +232,6 @@ impl<P: Protocol> Shared<P> {
             connection.guard(|quic| quic.handle_timeout(now));
             self.list(&connection);
         }
-        *self.task.borrow_mut() = None;
         let is_sent = self.drive_listed(now, cx);
         if self.is_closing.get() && self.open.get() == 0 {
             return Poll::Ready(());
@@ -307,7 +309,7 @@ impl<P: Protocol> Shared<P> {
     }
 
     fn receive_datagram(self: &Rc<Self>, train: &Train, datagram: BytesMut, now: Instant) {
-        let mut response = self.spare.take();
+        let mut response = self.buffer();
         let bytes = datagram.len();
         let event = self.guard(|quinn| {
             let ecn = train.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
@@ -316,17 +318,21 @@ impl<P: Protocol> Shared<P> {
         match event.flatten() {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 *self.spare.borrow_mut() = response;
-                if let Some(connection) = self.connection(handle.0) {
-                    connection.note_received(bytes);
+                let Some(connection) = self.connection(handle.0) else {
+                    return;
+                };
+                if connection.admits(train.from, bytes, now) {
                     connection.guard(|quic| quic.handle_event(event));
                     self.list(&connection);
+                } else {
+                    self.counters.moves_refused.add(1);
                 }
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 response.clear();
                 self.decide(incoming, bytes, response, now);
             }
-            Some(DatagramEvent::Response(transmit)) => self.send(&transmit, response),
+            Some(DatagramEvent::Response(transmit)) => self.respond(Some(transmit), response),
             None => *self.spare.borrow_mut() = response,
         }
     }
@@ -348,18 +354,18 @@ impl<P: Protocol> Shared<P> {
     ) {
         let limits = &self.settings.limits;
         let handshaking = self.handshaking.get();
-        if handshaking >= limits.handshakes_max {
+        if handshaking >= limits.handshakes_max || self.is_closing.get() {
             self.counters.ignored.add(1);
             self.guard(|quinn| quinn.ignore(incoming));
             return *self.spare.borrow_mut() = buffer;
         }
-        if handshaking >= limits.retry_above && incoming.may_retry() {
+        let is_validated = incoming.remote_address_validated();
+        if handshaking >= limits.retry_above && !is_validated && incoming.may_retry() {
             self.counters.retries.add(1);
             let transmit = self.guard(|quinn| quinn.retry(incoming, &mut buffer).ok());
             return self.respond(transmit.flatten(), buffer);
         }
         let config = self.config();
-        let is_validated = incoming.remote_address_validated();
         let room = (!is_validated).then_some(bytes * AMPLIFICATION_MAX);
         let due = now + limits.handshake_timeout;
         let mut refusal = None;
@@ -377,9 +383,19 @@ impl<P: Protocol> Shared<P> {
 
     fn respond(&self, transmit: Option<Transmit>, buffer: Vec<u8>) {
         match transmit {
+            Some(_) if self.socket.unsent_bytes() > UNSENT_BYTES_MAX => {
+                self.counters.unanswered.add(1);
+            }
             Some(transmit) => self.send(&transmit, buffer),
             None => *self.spare.borrow_mut() = buffer,
         }
+    }
+
+    /// An empty buffer: what was left in it by a panic would be sent as well.
+    fn buffer(&self) -> Vec<u8> {
+        let mut buffer = self.spare.take();
+        buffer.clear();
+        buffer
     }
 
     /// The configuration of new connections.
@@ -432,7 +448,11 @@ impl<P: Protocol> Shared<P> {
 
     /// Passes the events of a connection on, and sends what it has to say. False if it has more.
     fn drive(&self, connection: &Rc<Connection<P>>, now: Instant) -> bool {
-        self.end_late_handshake(connection, now);
+        if connection.handshake_due.get().is_some_and(|due| due <= now) {
+            connection.is_listed.set(false);
+            self.end_late_handshake(connection, now);
+            return true;
+        }
         let mut next = self.next_event(connection);
         let is_sent = loop {
             while let Some(event) = next {
@@ -448,30 +468,32 @@ impl<P: Protocol> Shared<P> {
         };
         // Until here, because what the protocol does with its events needs no other turn.
         connection.is_listed.set(false);
-        let is_over = connection.look(|quic| quic.is_drained()).unwrap_or(true);
-        if is_over {
-            self.remove(connection);
-            return true;
+        match connection.look(|quic| quic.is_drained()) {
+            None => self.end_broken(connection),
+            Some(true) => self.remove(connection),
+            Some(false) => {
+                self.set_timer(connection);
+                return is_sent;
+            }
         }
-        self.set_timer(connection, now);
-        is_sent
+        true
     }
 
+    /// Ends a handshake that was not completed in time, whatever state it is in: a client may have closed it, and the
+    /// library would keep it until it has been silent for long.
+    #[cold]
     fn end_late_handshake(&self, connection: &Rc<Connection<P>>, now: Instant) {
-        let due = connection.handshake_due.get();
-        if due.is_some_and(|due| due <= now) {
-            self.counters.handshake_timeouts.add(1);
-            self.fail_handshake(connection);
-            let reason = Bytes::from_static(b"the handshake took too long");
-            connection.guard(|quic| quic.close(now, VarInt::from_u32(0), reason));
-        }
+        self.counters.handshake_timeouts.add(1);
+        let reason = Bytes::from_static(b"the handshake took too long");
+        connection.guard(|quic| quic.close(now, VarInt::from_u32(0), reason));
+        self.send_all(connection, now);
+        self.forget(connection);
     }
 
-    fn fail_handshake(&self, connection: &Connection<P>) {
-        if connection.end_handshake() {
-            self.handshaking.set(self.handshaking.get() - 1);
-            self.counters.handshakes_failed.add(1);
-        }
+    /// Calls the protocol. If it panics, its connection ends.
+    fn call<T>(&self, connection: &Connection<P>, act: impl FnOnce(&P) -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| act(&self.protocol)));
+        done.inspect_err(|_| connection.set_broken()).ok()
     }
 
     /// The next event for the protocol, after those for the endpoint.
@@ -489,14 +511,17 @@ impl<P: Protocol> Shared<P> {
     fn handle_event(&self, connection: &Rc<Connection<P>>, event: Event) {
         match event {
             Event::Connected => {
-                if connection.end_handshake() {
-                    self.handshaking.set(self.handshaking.get() - 1);
-                    self.counters.handshakes.add(1);
+                connection.end_handshake();
+                self.handshaking.set(self.handshaking.get() - 1);
+                self.counters.handshakes.add(1);
+                let state = self.call(connection, |protocol| protocol.connected(connection));
+                if let Some(state) = state {
+                    connection.set_state(state);
                 }
-                let state = self.protocol.connected(connection);
-                connection.set_state(state);
             }
-            Event::Stream(event) => self.protocol.stream(connection, event),
+            Event::Stream(event) => {
+                self.call(connection, |protocol| protocol.stream(connection, event));
+            }
             Event::ConnectionLost { reason } => self.lose(connection, &reason),
             Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
         }
@@ -508,16 +533,15 @@ impl<P: Protocol> Shared<P> {
             let client = tracing::field::display(connection.remote());
             tracing::debug!(cause = %error, client, "QUIC connection ended");
         }
-        self.fail_handshake(connection);
         if connection.state().is_some() {
-            self.protocol.lost(connection, reason);
+            self.call(connection, |protocol| protocol.lost(connection, reason));
         }
     }
 
     /// Sends what a connection has to say, up to a limit. False if it has more.
     fn send_all(&self, connection: &Connection<P>, now: Instant) -> bool {
         for _ in 0..TRAINS_PER_CONNECTION {
-            let mut buffer = self.spare.take();
+            let mut buffer = self.buffer();
             let transmit = connection
                 .guard(|quic| {
                     let bytes = usize::from(quic.current_mtu());
@@ -531,7 +555,6 @@ impl<P: Protocol> Shared<P> {
                 })
                 .flatten();
             let Some(transmit) = transmit else {
-                buffer.clear();
                 *self.spare.borrow_mut() = buffer;
                 return true;
             };
@@ -560,42 +583,38 @@ impl<P: Protocol> Shared<P> {
         *self.spare.borrow_mut() = self.socket.buffer();
     }
 
-    fn set_timer(&self, connection: &Connection<P>, now: Instant) {
-        let Some((due, address, rtt)) =
-            connection.look(|quic| (quic.poll_timeout(), quic.remote_address(), quic.rtt()))
-        else {
-            return;
-        };
-        let moved = match connection.note_address(address, rtt, now) {
-            Moved::No => None,
-            Moved::Until(due) => Some(due),
-            Moved::Validated => {
-                self.counters.migrations.add(1);
-                None
-            }
-        };
-        let due = [due, connection.handshake_due.get(), moved];
+    fn set_timer(&self, connection: &Connection<P>) {
+        let due = connection.look(quinn_proto::Connection::poll_timeout);
+        let due = [due.flatten(), connection.handshake_due.get()];
         let due = due.into_iter().flatten().min();
         self.timers.borrow_mut().set(connection.handle.0, due);
     }
 
-    fn remove(&self, connection: &Rc<Connection<P>>) {
+    /// Removes a connection that the library has not finished with.
+    fn forget(&self, connection: &Rc<Connection<P>>) {
         let handle = connection.handle;
-        let removed = self.connections.borrow_mut()[handle.0].take();
-        if removed.is_none() {
+        self.guard(|quinn| quinn.handle_event(handle, EndpointEvent::drained()));
+        self.remove(connection);
+    }
+
+    fn remove(&self, connection: &Rc<Connection<P>>) {
+        let handle = connection.handle.0;
+        if self.connections.borrow_mut()[handle].take().is_none() {
             return;
         }
         self.open.set(self.open.get() - 1);
-        self.timers.borrow_mut().set(handle.0, None);
-        self.fail_handshake(connection);
-        if connection.is_broken() {
-            self.counters.panics.add(1);
-            // A drained one has told the endpoint itself.
-            self.guard(|quinn| quinn.handle_event(handle, EndpointEvent::drained()));
-            if connection.state().is_some() {
-                let reason = ConnectionError::Reset;
-                self.protocol.lost(connection, &reason);
-            }
+        self.timers.borrow_mut().set(handle, None);
+        if connection.handshake_due.take().is_some() {
+            self.handshaking.set(self.handshaking.get() - 1);
+            self.counters.handshakes_failed.add(1);
         }
+    }
+
+    /// Ends a connection whose state machine or protocol has panicked.
+    #[cold]
+    fn end_broken(&self, connection: &Rc<Connection<P>>) {
+        self.counters.panics.add(1);
+        self.forget(connection);
+        self.lose(connection, &ConnectionError::Reset);
     }
 }

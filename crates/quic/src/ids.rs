@@ -11,7 +11,7 @@ use crate::keys::{Keys, first};
 /// Bytes of a connection ID.
 pub(crate) const ID_BYTES: usize = Steering::ID_BYTES;
 
-/// Makes the connection IDs of one core.
+/// Makes the connection IDs of one endpoint.
 pub(crate) struct Ids {
     steering: Steering,
     core: usize,
@@ -20,11 +20,11 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    pub(crate) fn new(keys: &Keys, core: usize) -> Ids {
+    pub(crate) fn new(keys: &Keys, core: usize, endpoint: u64) -> Ids {
         Ids {
             steering: *keys.steering(),
             core,
-            key: keys.ids(core),
+            key: keys.ids(endpoint),
             made: 0,
         }
     }
@@ -79,8 +79,8 @@ mod tests {
     fn ids_name_their_core_and_never_repeat() {
         let keys = Keys::from_secret(&[7; 32]);
         let mut seen = std::collections::HashSet::new();
-        for core in 0..4 {
-            let mut ids = Ids::new(&keys, core);
+        for (core, endpoint) in [(0, 0), (1, 1), (1, 2), (3, 3)] {
+            let mut ids = Ids::new(&keys, core, endpoint);
             for _ in 0..1_000 {
                 let id = ids.generate_cid();
                 assert_eq!(keys.steering().core_of(&id), Some(core));
@@ -94,7 +94,7 @@ mod tests {
     fn packets_are_for_the_core_of_their_id() {
         let keys = Keys::from_secret(&[7; 32]);
         let steering = keys.steering();
-        let id = Ids::new(&keys, 3).generate_cid();
+        let id = Ids::new(&keys, 3, 0).generate_cid();
         let short = [&[0x40][..], &id, &[1, 2, 3]].concat();
         let long = |first: u8| [&[first, 0, 0, 0, 1, 8][..], &id, &[0]].concat();
         assert_eq!(core_of(steering, &short), Some(3));

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
@@ -21,6 +22,8 @@ pub struct Keys {
     secret: hmac::Key,
     steering: Steering,
     tokens_used: Arc<BloomTokenLog>,
+    /// The number of endpoints so far.
+    endpoints: Arc<AtomicU64>,
 }
 
 /// The system provides no random bytes.
@@ -50,8 +53,14 @@ impl Keys {
                 TOKEN_LOG_BYTES,
                 TOKENS_EXPECTED,
             )),
+            endpoints: Arc::default(),
             secret,
         }
+    }
+
+    /// A number that no other endpoint has: two of them on one core must not make the same random numbers.
+    pub(crate) fn next_endpoint(&self) -> u64 {
+        self.endpoints.fetch_add(1, Ordering::Relaxed)
     }
 
     /// How connection IDs name their core.
@@ -75,14 +84,14 @@ impl Keys {
         Arc::clone(&self.tokens_used)
     }
 
-    /// The seed of a core's random numbers.
-    pub(crate) fn seed(&self, core: usize) -> [u8; 32] {
-        derive(&self.secret, b"random numbers", core as u64)
+    /// The seed of an endpoint's random numbers.
+    pub(crate) fn seed(&self, endpoint: u64) -> [u8; 32] {
+        derive(&self.secret, b"random numbers", endpoint)
     }
 
-    /// The key of the random bytes in a core's connection IDs.
-    pub(crate) fn ids(&self, core: usize) -> hmac::Key {
-        let key = derive(&self.secret, b"random bytes of IDs", core as u64);
+    /// The key of the random bytes in an endpoint's connection IDs.
+    pub(crate) fn ids(&self, endpoint: u64) -> hmac::Key {
+        let key = derive(&self.secret, b"random bytes of IDs", endpoint);
         hmac::Key::new(HMAC_SHA256, &key)
     }
 }

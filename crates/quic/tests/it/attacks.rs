@@ -1,6 +1,8 @@
 //! Packets of those who do not want a connection.
 
 use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use blitz_quic::Limits;
@@ -52,12 +54,16 @@ fn received_bytes(socket: &UdpSocket, quiet: Duration) -> usize {
 #[test]
 fn a_client_whose_address_is_not_proved_gets_at_most_three_times_its_bytes() {
     both_drivers(|io| {
-        let server = Server::start(io, 1, Limits::default());
+        let limits = Limits {
+            handshake_timeout: Duration::from_secs(3),
+            ..Limits::default()
+        };
+        let server = Server::start(io, 1, limits);
         let (flight, victim) = (first_flight(&server), socket());
         send(&flight, &victim, &server);
         let sent: usize = flight.iter().map(Vec::len).sum();
-        // Longer than the pause before the third repetition.
-        let received = received_bytes(&victim, Duration::from_secs(5));
+        // Longer than any pause: the close comes when the handshake has taken too long.
+        let received = received_bytes(&victim, Duration::from_secs(4));
         assert!(received > 1_200, "the server answers: {received}");
         assert!(received <= 3 * sent, "{received} for {sent}");
         server.stop();
@@ -149,5 +155,76 @@ fn garbage_harms_nobody() {
             echo(&connection, &pattern(1, 100_000)).await;
         });
         assert_eq!(server.stop().sum(|counters| counters.panics), 0);
+    });
+}
+
+/// Each is answered with Version Negotiation, which must not stop what connections have to send.
+#[test]
+fn unknown_versions_do_not_stop_others() {
+    both_drivers(|io| {
+        let server = Server::start(io, 1, Limits::default());
+        let address = server.address;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let attacker = std::thread::spawn(move || {
+            let socket = socket();
+            let mut datagram = vec![0; 1_200];
+            datagram[..6].copy_from_slice(&[0xC0, 0x1a, 0x2a, 0x3a, 0x4a, 8]);
+            while !over.load(Ordering::Relaxed) {
+                for _ in 0..20 {
+                    socket.send_to(&datagram, address).unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let start = Instant::now();
+        block_on(async {
+            let endpoint = endpoint(&server);
+            let mut tasks = tokio::task::JoinSet::new();
+            for number in 0..12 {
+                let endpoint = endpoint.clone();
+                tasks.spawn(async move {
+                    let connection = connect(&endpoint, address).await;
+                    echo(&connection, &pattern(number, 200_000)).await;
+                });
+            }
+            while let Some(done) = tasks.join_next().await {
+                done.unwrap();
+            }
+        });
+        let took = start.elapsed();
+        is_over.store(true, Ordering::Relaxed);
+        attacker.join().unwrap();
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        server.stop();
+    });
+}
+
+/// The library would keep a connection that its client has closed before the handshake was complete.
+#[test]
+fn handshakes_that_the_client_gives_up_end_in_time() {
+    both_drivers(|io| {
+        let limits = Limits {
+            handshake_timeout: Duration::from_millis(500),
+            ..Limits::default()
+        };
+        let server = Server::start(io, 1, limits);
+        block_on(async {
+            let endpoint = endpoint(&server);
+            for _ in 0..20 {
+                drop(endpoint.connect(server.address, "localhost").unwrap());
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(1_000)).await;
+        });
+        let start = Instant::now();
+        let total = server.stop();
+        assert!(
+            start.elapsed() < Duration::from_millis(400),
+            "none was left"
+        );
+        let accepted = total.sum(|counters| counters.accepted);
+        assert!(accepted > 0);
+        assert_eq!(total.sum(|counters| counters.handshakes_failed), accepted);
     });
 }

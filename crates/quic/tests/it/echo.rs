@@ -10,11 +10,14 @@ use blitz_quic::quinn_proto::{
 use blitz_quic::{Connection, Protocol};
 use bytes::Bytes;
 
-/// Sends `PANIC` streams into the state machine's own panic.
 pub(crate) struct Echo;
 
-/// The first bytes of a stream whose echo panics.
+/// The first bytes of a stream whose echo panics, while it works on the connection and outside.
 pub(crate) const PANIC: &[u8] = b"panic!";
+pub(crate) const PANIC_OUTSIDE: &[u8] = b"panic outside!";
+
+/// Answered with the client's address.
+pub(crate) const ADDRESS: &[u8] = b"my address?";
 
 /// Content of a stream that waits to be sent.
 #[derive(Default)]
@@ -61,6 +64,8 @@ fn pump(connection: &Rc<Connection<Echo>>, id: StreamId) {
     };
     let mut streams = streams.borrow_mut();
     let waiting = streams.entry(id).or_default();
+    let remote = connection.remote();
+    let mut panics_outside = false;
     connection.with(|quic| {
         loop {
             while let Some(content) = &mut waiting.content {
@@ -93,7 +98,11 @@ fn pump(connection: &Rc<Connection<Echo>>, id: StreamId) {
             match next {
                 Ok(Some(chunk)) => {
                     assert!(!chunk.bytes.starts_with(PANIC), "as the client wishes");
-                    waiting.content = Some(chunk.bytes);
+                    panics_outside |= chunk.bytes.starts_with(PANIC_OUTSIDE);
+                    waiting.content = Some(match &*chunk.bytes {
+                        ADDRESS => Bytes::from(remote.to_string()),
+                        _ => chunk.bytes,
+                    });
                 }
                 Ok(None) => waiting.has_ended = true,
                 Err(ReadError::Blocked) => return,
@@ -104,4 +113,5 @@ fn pump(connection: &Rc<Connection<Echo>>, id: StreamId) {
             }
         }
     });
+    assert!(!panics_outside, "as the client wishes");
 }

@@ -6,7 +6,7 @@ use blitz_quic::Limits;
 use quinn::{ConnectionError, VarInt};
 
 use crate::clients::{block_on, connect, echo, endpoint, pattern};
-use crate::echo::PANIC;
+use crate::echo::{PANIC, PANIC_OUTSIDE};
 use crate::server::{CLOSE, Server, both_drivers};
 
 #[test]
@@ -96,16 +96,21 @@ fn a_panic_within_a_connection_ends_only_that_connection() {
         block_on(async {
             let endpoint = endpoint(&server);
             let neighbour = connect(&endpoint, server.address).await;
-            let connection = connect(&endpoint, server.address).await;
             echo(&neighbour, b"before").await;
-            let (mut send, _receive) = connection.open_bi().await.unwrap();
-            send.write_all(PANIC).await.unwrap();
-            // Its packets are for an unknown connection now, which is answered with a stateless reset.
-            let _ = send.write_all(&pattern(1, 50_000)).await;
-            assert!(matches!(connection.closed().await, ConnectionError::Reset));
+            for panic in [PANIC, PANIC_OUTSIDE] {
+                let connection = connect(&endpoint, server.address).await;
+                // Until the handshake is confirmed, its packets have long headers, which no reset answers.
+                echo(&connection, b"confirmed").await;
+                let (mut send, _receive) = connection.open_bi().await.unwrap();
+                send.write_all(panic).await.unwrap();
+                // Its packets are for an unknown connection now, which is answered with a stateless reset.
+                let _ = send.write_all(&pattern(1, 50_000)).await;
+                let end = connection.closed().await;
+                assert!(matches!(end, ConnectionError::Reset), "{end:?}");
+            }
             echo(&neighbour, b"after").await;
         });
         let total = server.stop();
-        assert_eq!(total.sum(|counters| counters.panics), 1);
+        assert_eq!(total.sum(|counters| counters.panics), 2);
     });
 }

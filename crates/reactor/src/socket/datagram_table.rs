@@ -96,6 +96,13 @@ struct DatagramEntry {
     is_closing: bool,
 }
 
+impl DatagramEntry {
+    /// Whether at most `below` bytes are left to be sent; for 0, also nothing that is empty.
+    fn has_room(&self, below: usize) -> bool {
+        self.unsent_bytes <= below && (below > 0 || self.waiting.is_empty())
+    }
+}
+
 impl DatagramTable {
     /// Whether the loop has work before it may wait.
     #[inline]
@@ -317,6 +324,10 @@ impl Sockets<'_> {
         self.table.datagrams.contents.pop().unwrap_or_default()
     }
 
+    pub(super) fn unsent_datagram_bytes(&mut self, key: SocketKey) -> usize {
+        self.table.datagrams.entry(key).unsent_bytes
+    }
+
     pub(super) fn poll_datagram_room(
         &mut self,
         key: SocketKey,
@@ -324,7 +335,7 @@ impl Sockets<'_> {
         below: usize,
     ) -> Poll<()> {
         let entry = self.table.datagrams.entry(key);
-        if entry.unsent_bytes <= below && entry.waiting.is_empty() {
+        if entry.has_room(below) {
             return Poll::Ready(());
         }
         entry.writer = Some(cx.waker().clone());
@@ -529,7 +540,7 @@ impl Sockets<'_> {
             Err(_) => counters.datagrams_unsent.add(count),
         }
         entry.unsent_bytes -= train.content.len();
-        if entry.unsent_bytes <= entry.wake_at && entry.waiting.is_empty() {
+        if entry.has_room(entry.wake_at) {
             wake(&mut entry.writer);
         }
         datagrams.recycle(train);

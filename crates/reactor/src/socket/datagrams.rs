@@ -264,6 +264,12 @@ impl DatagramSocket {
         core::with(|core| core.sockets().take_content_buffer())
     }
 
+    /// Bytes of content that the kernel has not taken.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> usize {
+        core::with(|core| core.sockets().unsent_datagram_bytes(self.key))
+    }
+
     /// Ready when at most `below` bytes of content are left that the kernel has not taken.
     pub fn poll_send_room(&self, cx: &mut Context<'_>, below: usize) -> Poll<()> {
         core::with(|core| core.sockets().poll_datagram_room(self.key, cx, below))
