@@ -107,8 +107,8 @@ impl Section {
         }
     }
 
-    /// Takes all lines. The first problem is kept; the rest is still decoded, because the peer's
-    /// next section relies on the state of the compression.
+    /// Takes all lines. The first problem is kept; the rest is still decoded, because with HPACK the peer's next
+    /// section relies on the state of the compression.
     #[inline]
     fn collect(&mut self, lines: &mut impl Lines, fields: &mut Fields) -> Result<(), Malformed> {
         while let Some(line) = lines.next_line(&mut fields.block)? {
@@ -242,10 +242,17 @@ impl Section {
         let path_len = self.values[Pseudo::Path as usize].1 as usize;
         if path_len + parts.method.len() > limits.path_bytes_max {
             head.target.clear();
+            head.method = Method::parse(parts.method);
             return Err(ErrorKind::RequestLineTooLong);
         }
         let host = self.host.map(|host| host.value_in(&fields.block));
-        head.method = target::parse_pseudo_headers(&mut head.target, &parts, host)?;
+        head.method = match target::parse_pseudo_headers(&mut head.target, &parts, host) {
+            Ok(method) => method,
+            Err(refusal) => {
+                head.method = Method::parse(parts.method);
+                return Err(refusal);
+            }
+        };
         if head.method == Method::Connect && self.content_length.is_some() {
             return Err(ErrorKind::ConnectWithContent);
         }

@@ -68,6 +68,7 @@ impl Code {
             K::ResetFlood | K::ResetRate | K::GoAwayFlood => Code::EXCESSIVE_LOAD,
             K::EmptyFrameFlood | K::SmallDataFlood | K::PriorityFlood => Code::EXCESSIVE_LOAD,
             K::UnknownFrameFlood | K::StreamFlood | K::UnsentFlood => Code::EXCESSIVE_LOAD,
+            K::InsertionFlood => Code::EXCESSIVE_LOAD,
             K::TooManyInformational => Code::EXCESSIVE_LOAD,
             K::BodyTooLong | K::BodyTooShort | K::BodyForbidden => Code::INTERNAL_ERROR,
             _ => Code::MESSAGE_ERROR,

@@ -11,7 +11,7 @@ use super::floods::Floods;
 use super::frame::{self, INTEGER_MAX, write_integer};
 use super::qpack::{Decoder, Encoder};
 use super::settings::{OwnSettings, PeerSettings};
-use super::stream::{Receiving, Sending, Stream, Streams};
+use super::stream::{Parsing, Receiving, Sending, Stream, Streams};
 use super::unidirectional::{self, Purpose};
 use super::{Event, Received, Step, StreamId};
 use crate::error::{Error, ErrorKind, Side};
@@ -172,11 +172,13 @@ impl Connection {
         self.floods.stream_opened();
         self.next_request = self.next_request.max(stream.0 + 4);
         if stream.0 >= self.accepts_below {
+            self.decoder.cancel(stream.0, &mut self.decoder_output);
             return Err(Code::REQUEST_REJECTED);
         }
         let mut state = Stream::new(Sending::Head);
         if let Some(priority) = self.early_priority(stream.0) {
             state.priority = priority;
+            state.is_reprioritized = true;
         }
         self.streams.insert(stream.0, state);
         Ok(())
@@ -225,7 +227,7 @@ impl Connection {
     ) -> Result<Option<Event>, Error> {
         let event = match stream.is_request() {
             true => self.lose(stream.0, code, now),
-            false => self.close_unidirectional(stream.0).map(|()| None),
+            false => self.close_unidirectional(stream.0, now).map(|()| None),
         };
         event.map_err(|kind| Error::new(kind, self.side()))
     }
@@ -248,6 +250,7 @@ impl Connection {
             (true, Role::Client) => {
                 if let Some(state) = self.streams.get_mut(&stream.0) {
                     state.sending = Sending::Done;
+                    state.is_stopped = true;
                     if state.is_closed() {
                         self.streams.remove(&stream.0);
                     }
@@ -287,9 +290,10 @@ impl Connection {
     pub fn next_unblocked(&mut self) -> Option<StreamId> {
         let at = self.blocked.iter().position(|id| {
             let state = self.streams.get(id);
-            let prefix = state.and_then(|state| self.decoder.prefix(&state.section).ok());
-            // What is malformed is found when it is decoded.
-            prefix.is_none_or(|prefix| !self.decoder.is_blocked(&prefix))
+            state.is_none_or(|state| match &state.parsing {
+                Parsing::Blocked(prefix) => !self.decoder.is_blocked(prefix),
+                _ => true,
+            })
         })?;
         Some(StreamId(self.blocked.swap_remove(at)))
     }
@@ -335,7 +339,9 @@ impl Connection {
     /// Whether the shutdown is complete: no request will be accepted, and none is in progress.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        (self.closing == Closing::Final || self.peer_limit.is_some()) && self.streams.is_empty()
+        // The GOAWAY of a client is about pushes, and there are none.
+        let peer_has_gone = self.role == Role::Client && self.peer_limit.is_some();
+        (self.closing == Closing::Final || peer_has_gone) && self.streams.is_empty()
     }
 
     /// Whether the peer's SETTINGS were received.

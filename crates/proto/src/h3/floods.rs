@@ -17,11 +17,20 @@ pub(crate) enum Flood {
     SmallData,
     Priority,
     UnknownFrame,
-    /// Unidirectional streams of unknown types.
+    /// Unidirectional streams of unknown types, or without one.
     Stream,
+    /// KiB that the peer inserts into the table of the compression.
+    Insertion,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
+
+/// KiB that a peer may insert within the window, and for each request in it.
+const INSERTIONS_MAX: u32 = 4 * 1024;
+const INSERTIONS_PER_STREAM: u32 = 16;
+
+/// Small DATA frames for each open stream: each may be a WebSocket, whose messages are small.
+const SMALL_DATA_PER_STREAM: u32 = 1_000;
 
 #[derive(Debug)]
 pub(crate) struct Floods {
@@ -41,6 +50,7 @@ impl Floods {
             limits.priority_frames_max,
             limits.unknown_frames_max,
             limits.unknown_frames_max,
+            INSERTIONS_MAX,
         ];
         Floods {
             counts: EventCounts::new(of_kinds, limits.frames_window),
@@ -65,6 +75,7 @@ impl Floods {
             .counts
             .admits(flood as usize, now, |traffic| match flood {
                 Flood::Announcement | Flood::SmallData => 0,
+                Flood::Insertion => traffic.streams_opened.saturating_mul(INSERTIONS_PER_STREAM),
                 Flood::EmptyFrame => traffic
                     .streams_opened
                     .saturating_add(traffic.frames_received),
@@ -75,6 +86,16 @@ impl Floods {
         match is_admitted {
             true => Ok(()),
             false => Err(flood.error()),
+        }
+    }
+
+    /// Counts DATA of a few bytes while `streams` are open.
+    pub(crate) fn note_small_data(&mut self, streams: u32, now: Duration) -> Result<(), ErrorKind> {
+        let allowance = streams.saturating_mul(SMALL_DATA_PER_STREAM);
+        let kind = Flood::SmallData;
+        match self.counts.admits(kind as usize, now, |_| allowance) {
+            true => Ok(()),
+            false => Err(kind.error()),
         }
     }
 
@@ -93,6 +114,7 @@ impl Flood {
             Flood::Priority => ErrorKind::PriorityFlood,
             Flood::UnknownFrame => ErrorKind::UnknownFrameFlood,
             Flood::Stream => ErrorKind::StreamFlood,
+            Flood::Insertion => ErrorKind::InsertionFlood,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::frame::Partial;
+use super::qpack::Prefix;
 use crate::content::{ContentLeft, RequestKind};
 use crate::error::ErrorKind;
 use crate::priority::{Priority, PriorityOverride};
@@ -43,6 +44,10 @@ pub(crate) struct Stream {
     pub(crate) priority_override: PriorityOverride,
     pub(crate) request: RequestKind,
     pub(crate) expects_continue: bool,
+    /// The peer wants nothing more of what this end sends.
+    pub(crate) is_stopped: bool,
+    /// A PRIORITY_UPDATE has set the priority, so that the field of the request does not.
+    pub(crate) is_reprioritized: bool,
     pub(crate) informational_count: u8,
     pub(crate) receive_left: ContentLeft,
     pub(crate) send_left: ContentLeft,
@@ -86,7 +91,7 @@ pub(crate) enum Parsing {
     /// In a field section that is too long.
     LongSection(u64),
     /// Behind a field section that waits for instructions.
-    Blocked,
+    Blocked(Prefix),
     /// In a frame that is ignored.
     Ignored(u64),
 }
@@ -106,6 +111,8 @@ impl Stream {
             priority_override: PriorityOverride::default(),
             request: RequestKind::Other,
             expects_continue: false,
+            is_stopped: false,
+            is_reprioritized: false,
             informational_count: 0,
             receive_left: ContentLeft::UNDECLARED,
             send_left: ContentLeft::UNDECLARED,

@@ -52,6 +52,15 @@ fn requests_of_all_forms_arrive() {
             "0 POST /up Unknown | 0 \"\" end",
         ),
         (
+            "4.4 a tunnel",
+            [
+                headers(":method: CONNECT\n:authority: a:443"),
+                data("hello"),
+            ]
+            .concat(),
+            "0 CONNECT  Unknown | 0 \"hello\" end",
+        ),
+        (
             "9.2 unknown frames behind trailers",
             [post(), headers("a: b"), frame(0x21, b"x")].concat(),
             "0 POST /up Unknown | 0 1 trailers",
@@ -506,6 +515,14 @@ fn insertion() -> Vec<u8> {
     bytes
 }
 
+/// The same with a value of 3,000 bytes.
+fn large_insertion() -> Vec<u8> {
+    let mut bytes = vec![2, 0x3f, 0xe1, 0x1f, 0x46];
+    bytes.extend_from_slice(b"x-name\x7f\xb9\x16");
+    bytes.extend_from_slice(&[b'v'; 3_000]);
+    bytes
+}
+
 /// A request that needs this insertion.
 fn request_with_reference() -> Vec<u8> {
     let mut section = section(GET);
@@ -537,6 +554,40 @@ fn a_request_waits_for_the_instructions_that_it_needs() {
         [0x01, 0x80],
         "an insertion, and the section of stream 0"
     );
+}
+
+#[test]
+fn what_arrives_behind_a_request_that_waits_counts_for_nothing() {
+    let mut end = End::server(&Limits::default());
+    let mut post = section(POST);
+    post[0] = 2;
+    post.push(0x80);
+    end.arrive(&more(REQUEST, frame(HEADERS, &post)));
+    for _ in 0..40 {
+        end.arrive(&more(REQUEST, data("more ")));
+    }
+    assert_eq!((end.failure, end.log.as_str()), (None, ""));
+    end.arrive(&more(CLIENT_ENCODER, insertion()));
+    let expected = format!("0 POST /up Unknown | 0 \"{}\"", "more ".repeat(40));
+    assert_eq!(end.log, expected);
+}
+
+/// RFC 9204, section 2.2.2.2: otherwise the client could never evict what such a section refers to.
+#[test]
+fn sections_that_are_not_decoded_are_cancelled() {
+    let long = |section: &[u8]| frame(HEADERS, &[section, &[0xff; 70_000]].concat());
+    let many: String = (0..200).map(|number| format!("\nx-{number}: y")).collect();
+    let refused = headers(&format!("{GET}{many}"));
+    for stream in [
+        long(&[2, 0, 0x80]),
+        [refused, frame(HEADERS, &[2, 0, 0x80])].concat(),
+    ] {
+        let mut end = End::server(&Limits::default());
+        end.machine.decoder_output().clear();
+        end.arrive(&last(8, stream));
+        assert_eq!(end.log, "8 refused 431");
+        assert_eq!(*end.machine.decoder_output(), [0x48]);
+    }
 }
 
 #[test]
@@ -611,6 +662,12 @@ fn floods_end_the_connection() {
             "priority-flood",
         ),
         (
+            "duplicates of a large entry",
+            CLIENT_ENCODER,
+            [large_insertion(), repeated(&[0x00])].concat(),
+            "insertion-flood",
+        ),
+        (
             "instructions whose acknowledgements are not taken",
             CLIENT_ENCODER,
             [insertion(), repeated(&[0x00])].concat(),
@@ -630,6 +687,16 @@ fn floods_end_the_connection() {
         }
         assert!(end.machine.memory() < 256 * 1024, "{what}");
     }
+}
+
+#[test]
+fn tunnels_have_no_trailers() {
+    let connect = headers(":method: CONNECT\n:authority: a:443");
+    let said = server(&[last(REQUEST, [connect, headers("a: b")].concat())]);
+    assert!(
+        said.ends_with("frame-unexpected H3_FRAME_UNEXPECTED"),
+        "{said}"
+    );
 }
 
 #[test]

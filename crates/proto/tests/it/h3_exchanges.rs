@@ -148,3 +148,52 @@ fn a_server_that_leaves_accepts_what_is_on_its_way() {
     }
     assert!(end.machine.is_drained());
 }
+
+/// The state of a request that is refused is its own, and not that of one before.
+#[test]
+fn a_refused_request_has_its_own_method() {
+    let mut end = End::server(&Limits::default());
+    end.arrive(&last(
+        0,
+        headers(":method: HEAD\n:scheme: https\n:authority: a\n:path: /"),
+    ));
+    let long = "x".repeat(9_000);
+    let lines = format!(":method: GET\n:scheme: https\n:authority: a\n:path: /{long}");
+    end.arrive(&last(4, headers(&lines)));
+    assert!(end.log.ends_with("4 refused 414"), "{}", end.log);
+    let mut out = Vec::new();
+    let stream = StreamId::new(4);
+    let status = Status::new(414).unwrap();
+    let is_over = end
+        .machine
+        .send_head(stream, &response(status), BodyLength::Known(3), &mut out);
+    assert!(!is_over, "content follows, because it was not HEAD");
+}
+
+#[test]
+fn a_client_whose_content_is_not_wanted_still_gets_the_response() {
+    let (mut client, _) = settled();
+    let mut head = RequestHead::new(Method::Post, "/");
+    head.set_authority("a");
+    let (stream, mut out) = (StreamId::new(0), Vec::new());
+    client
+        .machine
+        .send_request(stream, &head, BodyLength::Known(5), &mut out);
+    client.arrive(&Arrival::Stopped(0, 0x100));
+    out.clear();
+    let sent = client.machine.send_data(stream, 5, true, &mut out);
+    assert_eq!((sent.ok(), out.len()), (Some(false), 0));
+    client.arrive(&last(0, headers(":status: 200")));
+    assert_eq!(client.log, "0 200 Empty end");
+    assert_eq!(client.machine.stream_count(), 0);
+}
+
+#[test]
+fn a_client_that_wants_no_pushes_still_gets_responses() {
+    let mut end = End::server(&Limits::default());
+    let go_away = [control(), frame(GOAWAY, &[0])].concat();
+    end.arrive(&more(CLIENT_CONTROL, go_away));
+    assert!(!end.machine.is_drained());
+    end.arrive(&last(0, headers(GET)));
+    assert_eq!(end.log, "2 goes away from 0 | 0 GET / Empty end");
+}

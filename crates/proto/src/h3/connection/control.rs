@@ -18,6 +18,9 @@ use crate::priority::Priority;
 const SETTINGS_BYTES_MAX: u64 = 4 * 1024;
 const PRIORITY_BYTES_MAX: u64 = 1024;
 
+/// Bytes of instructions that are followed before what they insert is counted.
+const INSTRUCTION_BYTES_MAX: usize = 256;
+
 /// Bytes of an integer.
 const INTEGER_BYTES_MAX: u64 = 8;
 
@@ -61,7 +64,7 @@ impl Connection {
         match (has_ended, &purpose) {
             // RFC 9114, section 6.2: "A receiver MUST tolerate unidirectional streams being closed or reset
             // prior to the reception of the unidirectional stream header."
-            (true, Purpose::Unknown(_)) => {}
+            (true, Purpose::Unknown(_)) => self.floods.note(Flood::Stream, now)?,
             (true, _) => return Err(ErrorKind::CriticalStream),
             (false, _) => self.unidirectional.push((id, purpose)),
         }
@@ -91,11 +94,8 @@ impl Connection {
             }
             Purpose::Control(control) => self.control(control, input, now),
             Purpose::Encoder => {
-                self.decoder
-                    .handle_instructions(input)
-                    .map_err(|_| ErrorKind::CompressionInstruction)?;
-                self.decoder
-                    .acknowledge_insertions(&mut self.decoder_output);
+                let input = &input[..input.len().min(INSTRUCTION_BYTES_MAX)];
+                self.instructions(input, now)?;
                 Ok((input.len(), Event::NeedMore))
             }
             Purpose::Decoder(reports) => {
@@ -110,14 +110,32 @@ impl Connection {
         }
     }
 
+    /// Follows instructions of the peer's encoder, and counts what they insert: few bytes may insert many.
+    fn instructions(&mut self, input: &[u8], now: Duration) -> Result<(), ErrorKind> {
+        let before = self.decoder.inserted_bytes() / 1024;
+        self.decoder
+            .handle_instructions(input)
+            .map_err(|_| ErrorKind::CompressionInstruction)?;
+        for _ in before..self.decoder.inserted_bytes() / 1024 {
+            self.floods.note(Flood::Insertion, now)?;
+        }
+        self.decoder
+            .acknowledge_insertions(&mut self.decoder_output);
+        Ok(())
+    }
+
     /// The peer has reset a stream.
-    pub(super) fn close_unidirectional(&mut self, id: u64) -> Result<(), ErrorKind> {
+    pub(super) fn close_unidirectional(&mut self, id: u64, now: Duration) -> Result<(), ErrorKind> {
+        if id & 0b10 == 0 {
+            return Err(ErrorKind::StreamCreation);
+        }
         let at = self
             .unidirectional
             .iter()
             .position(|(other, _)| *other == id);
         match at.map(|at| self.unidirectional.swap_remove(at).1) {
-            None | Some(Purpose::Unknown(_)) => Ok(()),
+            None => Ok(()),
+            Some(Purpose::Unknown(_)) => self.floods.note(Flood::Stream, now),
             Some(_) => Err(ErrorKind::CriticalStream),
         }
     }
@@ -258,12 +276,15 @@ impl Connection {
         let priority = Priority::parse(&payload[len..]);
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.priority = stream.priority_override.over(priority);
+            stream.is_reprioritized = true;
             let stream = StreamId(id);
             return Ok(Event::Reprioritized { stream });
         }
-        if id >= self.next_request && self.early_priorities.len() < EARLY_PRIORITIES_MAX {
+        if id >= self.next_request {
             self.early_priorities.retain(|(other, _)| *other != id);
-            self.early_priorities.push((id, priority));
+            if self.early_priorities.len() < EARLY_PRIORITIES_MAX {
+                self.early_priorities.push((id, priority));
+            }
         }
         Ok(Event::NeedMore)
     }

@@ -10,6 +10,7 @@ use crate::field_section::receive::RequestFacts;
 use crate::h3::code::Code;
 use crate::h3::floods::{Flood, SMALL_DATA_BYTES};
 use crate::h3::frame::{Header, Kind};
+use crate::h3::qpack::Prefix;
 use crate::h3::section;
 use crate::h3::stream::{Parsing, Receiving, Sending, Stream};
 use crate::h3::{Event, Received, Step};
@@ -110,10 +111,11 @@ impl Connection {
                         self.section(id, stream, &section, rest, now, received)?
                     }
                 },
-                Parsing::Blocked => {
+                Parsing::Blocked(_) if self.blocked.contains(&id) => return Ok(Event::Blocked),
+                &mut Parsing::Blocked(prefix) => {
                     let section = std::mem::take(&mut stream.section);
                     stream.parsing = Parsing::START;
-                    self.section(id, stream, &section, rest, now, received)?
+                    self.decode(id, stream, (&prefix, &section), rest, now, received)?
                 }
                 Parsing::LongSection(left) | Parsing::Ignored(left) => {
                     let len = rest.available(*left);
@@ -147,7 +149,8 @@ impl Connection {
                 if len == 0 {
                     self.floods.note(Flood::EmptyFrame, now)?;
                 } else if len < SMALL_DATA_BYTES && !is_last {
-                    self.floods.note(Flood::SmallData, now)?;
+                    let streams = self.streams.len() as u32 + 1;
+                    self.floods.note_small_data(streams, now)?;
                 }
                 if len > 0 {
                     stream.parsing = Parsing::Data(len);
@@ -163,8 +166,15 @@ impl Connection {
                 Ok(None)
             }
             (Kind::Headers, Receiving::Discarded) => {
+                self.floods.note(Flood::UnknownFrame, now)?;
+                // RFC 9204, section 2.2.2.2: it will not be decoded.
+                self.decoder.cancel(id, &mut self.decoder_output);
                 stream.parsing = Parsing::Ignored(len);
                 Ok(None)
+            }
+            // RFC 9114, section 4.4: "Once the CONNECT method has completed, only DATA frames are permitted".
+            (Kind::Headers, Receiving::Body) if stream.request == RequestKind::Connect => {
+                Err(ErrorKind::FrameUnexpected)
             }
             (Kind::Headers, Receiving::Head | Receiving::Body) => {
                 stream.parsing = match len <= self.limits.block_bytes_max as u64 {
@@ -220,7 +230,13 @@ impl Connection {
             // RFC 9114, section 4.1: "If a client-initiated stream terminates without enough of the HTTP
             // message to provide a complete response, the server SHOULD abort its response stream with the
             // error code H3_REQUEST_INCOMPLETE."
-            Receiving::Head => self.stream_error(id, stream, ErrorKind::RequestIncomplete, now),
+            Receiving::Head => {
+                let kind = match self.role {
+                    Role::Server => ErrorKind::RequestIncomplete,
+                    Role::Client => ErrorKind::ClosedBeforeResponse,
+                };
+                self.stream_error(id, stream, kind, now)
+            }
             Receiving::Body => match stream.check_length() {
                 Err(kind) => self.stream_error(id, stream, kind, now),
                 Ok(()) => {
@@ -258,25 +274,38 @@ impl Connection {
             }
             self.blocked.push(id);
             stream.section = section.to_vec();
-            stream.parsing = Parsing::Blocked;
+            stream.parsing = Parsing::Blocked(prefix);
             return Ok(Some(Event::Blocked));
         }
+        self.decode(id, stream, (&prefix, section), rest, now, received)
+    }
+
+    /// Decodes a field section whose instructions have arrived.
+    fn decode(
+        &mut self,
+        id: u64,
+        stream: &mut Stream,
+        (prefix, section): (&Prefix, &[u8]),
+        rest: &Rest<'_>,
+        now: Duration,
+        received: &mut Received,
+    ) -> Result<Option<Event>, ErrorKind> {
         let end = rest.is_end();
         let limits = &self.limits.section;
         let decoder = &self.decoder;
         let event = match (stream.receiving, self.role) {
             (Receiving::Head, Role::Server) => {
                 let head = &mut received.request;
-                let facts = section::request(decoder, &prefix, section, limits, head)?;
+                let facts = section::request(decoder, prefix, section, limits, head)?;
                 self.decoder
-                    .acknowledge(&prefix, id, &mut self.decoder_output);
+                    .acknowledge(prefix, id, &mut self.decoder_output);
                 self.request(id, stream, facts, end, head, now)?
             }
             (Receiving::Head, Role::Client) => {
                 let head = &mut received.response;
-                let declared = section::response(decoder, &prefix, section, limits, head)?;
+                let declared = section::response(decoder, prefix, section, limits, head)?;
                 self.decoder
-                    .acknowledge(&prefix, id, &mut self.decoder_output);
+                    .acknowledge(prefix, id, &mut self.decoder_output);
                 let outcome =
                     declared.and_then(|declared| self.response(stream, end, declared, head));
                 match outcome {
@@ -286,9 +315,9 @@ impl Connection {
             }
             _ => {
                 let fields = &mut received.trailers;
-                let decoded = section::trailers(decoder, &prefix, section, limits, fields)?;
+                let decoded = section::trailers(decoder, prefix, section, limits, fields)?;
                 self.decoder
-                    .acknowledge(&prefix, id, &mut self.decoder_output);
+                    .acknowledge(prefix, id, &mut self.decoder_output);
                 match decoded.and_then(|()| stream.check_length()) {
                     Ok(()) => {
                         stream.receiving = Receiving::Done;
@@ -326,9 +355,8 @@ impl Connection {
         stream.request = RequestKind::of(head);
         stream.receive_left = ContentLeft::of(facts.content_length);
         stream.expects_continue = facts.expects_continue && !end;
-        // A PRIORITY_UPDATE that came before the request is newer than its field.
         if let Some(priority) = facts.priority
-            && stream.priority == crate::priority::Priority::UNSTATED
+            && !stream.is_reprioritized
         {
             stream.priority = priority;
         }
@@ -377,6 +405,7 @@ impl Connection {
         now: Duration,
         received: &mut Received,
     ) -> Result<Event, ErrorKind> {
+        self.decoder.cancel(id, &mut self.decoder_output);
         match (stream.receiving, self.role) {
             (Receiving::Head, Role::Server) => {
                 received.request.clear();

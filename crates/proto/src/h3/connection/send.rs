@@ -149,9 +149,9 @@ impl Connection {
             return Ok(false);
         };
         if state.sending != Sending::Body {
-            return match len {
-                0 => Ok(false),
-                _ => error(ErrorKind::BodyForbidden),
+            return match len > 0 && !state.is_stopped {
+                true => error(ErrorKind::BodyForbidden),
+                false => Ok(false),
             };
         }
         let Some(left) = state.send_left.after(len as u64) else {

@@ -18,6 +18,8 @@ pub struct Decoder {
     inserted: u64,
     /// As many of them as the peer knows to have arrived.
     known: u64,
+    /// Bytes that were inserted, as RFC 9204 counts them. A duplication of one byte inserts a whole entry.
+    inserted_bytes: u64,
     /// The beginning of an instruction whose rest has not arrived.
     partial: Vec<u8>,
     /// A name that is inserted again while its entry may be evicted.
@@ -87,6 +89,7 @@ impl Decoder {
             capacity_max,
             inserted: 0,
             known: 0,
+            inserted_bytes: 0,
             partial: Vec::new(),
             scratch: Vec::new(),
         }
@@ -184,9 +187,11 @@ impl Decoder {
         let name_len = name.known_text().len() + name_text.len();
         // RFC 9204, section 3.2.2: "It is an error if the encoder attempts to add an entry that is larger
         // than the dynamic table capacity".
-        if name_len + value.len() + ENTRY_OVERHEAD > self.table.size_max() {
+        let size = name_len + value.len() + ENTRY_OVERHEAD;
+        if size > self.table.size_max() {
             return Err(Malformed);
         }
+        self.inserted_bytes += size as u64;
         let problem = name_problem.or_else(|| line_problem(name, value));
         self.table.insert(name, problem, name_text, value);
         self.inserted += 1;
@@ -299,6 +304,11 @@ impl Decoder {
         Ok(())
     }
 
+    /// Bytes that were inserted since the beginning.
+    pub(crate) fn inserted_bytes(&self) -> u64 {
+        self.inserted_bytes
+    }
+
     /// Bytes of memory held.
     #[must_use]
     pub fn memory(&self) -> usize {
@@ -399,36 +409,30 @@ impl<'d, 'b> SectionLines<'d, 'b> {
         reference: Reference,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
-        let start = text.len();
-        let (name, name_len, value, size, problem) = match reference {
+        let (name, name_len, value, problem) = match reference {
             Reference::Static(index) => {
                 let entry = static_table::get(index).ok_or(Malformed)?;
+                if !self.section.budget.admits(entry.size) {
+                    return Ok(None);
+                }
                 text.extend_from_slice(entry.name_text.as_bytes());
                 let problem = match entry.value {
                     "" => line_problem(entry.name, b""),
                     _ => None,
                 };
                 let value = entry.value.as_bytes();
-                (
-                    entry.name,
-                    entry.name_text.len(),
-                    value,
-                    entry.size,
-                    problem,
-                )
+                (entry.name, entry.name_text.len(), value, problem)
             }
             Reference::Dynamic(absolute) => {
                 let entry = self.entry(absolute)?;
+                if !self.section.budget.admits(entry.size) {
+                    return Ok(None);
+                }
                 let table = &self.decoder.table;
                 let name_len = table.copy_name(entry, text);
-                let value = table.value(entry);
-                (entry.name, name_len, value, entry.size, entry.problem)
+                (entry.name, name_len, table.value(entry), entry.problem)
             }
         };
-        if !self.section.budget.admits(size) {
-            text.truncate(start);
-            return Ok(None);
-        }
         let value_start = text.len();
         text.extend_from_slice(value);
         let line = DecodedLine::new(name, problem, name_len, value_start, value.len());
@@ -544,6 +548,10 @@ enum Reference {
 impl Lines for SectionLines<'_, '_> {
     fn next_line(&mut self, text: &mut Vec<u8>) -> Result<Option<DecodedLine>, Malformed> {
         while let Some(&first) = self.section.rest.first() {
+            // No other section depends on the rest: sections do not change the table.
+            if self.overflow().is_some() {
+                break;
+            }
             let line = match first >> 4 {
                 0b1000.. => {
                     let index = self.integer(6)?;
