@@ -534,3 +534,24 @@ fn a_response_overrides_the_priority_of_its_request() {
     assert_eq!(server.connection.next_to_send(), Some(streams[1]));
     assert_eq!(server.connection.next_to_send(), Some(streams[2]));
 }
+
+/// The head that a request is decoded into has held others before.
+#[test]
+fn a_refused_request_is_not_answered_as_the_one_before() {
+    let (mut client, mut server) = pair();
+    let mut head = RequestHead::new(Method::Head, "/");
+    head.set_authority("example.org");
+    client.request(&head, Vec::new(), None).expect("free");
+    settle(&mut client, &mut server);
+    let stream = client.get(&format!("/{}", "x".repeat(9_000)));
+    server.receive(&client.take_out());
+    let status = Status::new(414).expect("a status");
+    assert_eq!(server.refused, [(stream, status)]);
+    let response = ResponseHead {
+        status,
+        ..ResponseHead::default()
+    };
+    let connection = &mut server.connection;
+    connection.send_head(stream, &response, BodyLength::Known(3), &mut server.out);
+    assert!(connection.sends_body(stream), "it was not HEAD");
+}
