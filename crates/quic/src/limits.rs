@@ -36,7 +36,7 @@ impl Default for Limits {
             retry_above: 256,
             handshake_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(75),
-            streams_max: 128,
+            streams_max: 100,
             unidirectional_streams_max: 8,
             stream_window_bytes: 64 * 1024,
             connection_window_bytes: 1024 * 1024,
