@@ -133,25 +133,31 @@ impl<P: Protocol> Connection<P> {
 
     /// A datagram has come. False if it is to be ignored.
     pub(crate) fn admits(&self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
-        if from.ip() == self.host.get() {
-            if let Some(room) = self.unvalidated_room.get()
-                && from == self.remote
-            {
-                let room = room + bytes * AMPLIFICATION_MAX;
-                self.unvalidated_room.set(Some(room));
-            }
-            return true;
+        if from == self.remote
+            && let Some(room) = self.unvalidated_room.get()
+        {
+            let room = room + bytes * AMPLIFICATION_MAX;
+            self.unvalidated_room.set(Some(room));
         }
-        let (moves, since) = match self.moves.get() {
+        let is_known = from.ip() == self.host.get() || from.ip() == self.remote.ip();
+        is_known || (bytes >= MOVING_BYTES_MIN && self.moves_since(now).0 < MOVES_MAX)
+    }
+
+    /// Notes where the library sends to now: it has authenticated a datagram from there, so that forged ones do not
+    /// count.
+    pub(crate) fn note_host(&self, host: IpAddr, now: Instant) {
+        if self.host.replace(host) != host && host != self.remote.ip() {
+            let (moves, since) = self.moves_since(now);
+            self.moves.set((moves + 1, since));
+        }
+    }
+
+    /// Moves that count, and since when.
+    fn moves_since(&self, now: Instant) -> (u32, Instant) {
+        match self.moves.get() {
             (_, since) if now.saturating_duration_since(since) >= MOVES_TIME => (0, now),
             counted => counted,
-        };
-        if bytes < MOVING_BYTES_MIN || moves == MOVES_MAX {
-            return false;
         }
-        self.moves.set((moves + 1, since));
-        self.host.set(from.ip());
-        true
     }
 
     /// Datagrams of `bytes` that may be sent at once. The state machine sends up to a datagram more than it

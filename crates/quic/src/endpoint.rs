@@ -322,7 +322,13 @@ impl<P: Protocol> Shared<P> {
                     return;
                 };
                 if connection.admits(train.from, bytes, now) {
-                    connection.guard(|quic| quic.handle_event(event));
+                    let remote = connection.guard(|quic| {
+                        quic.handle_event(event);
+                        quic.remote_address()
+                    });
+                    if let Some(remote) = remote {
+                        connection.note_host(remote.ip(), now);
+                    }
                     self.list(&connection);
                 } else {
                     self.counters.moves_refused.add(1);

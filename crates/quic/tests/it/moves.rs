@@ -78,6 +78,9 @@ fn a_client_that_jumps_between_hosts_is_ignored() {
                 let _ = send.write_all(&pattern(host.into(), 2_000)).await;
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
+            // Where it began it is always heard.
+            endpoint.rebind(socket()).unwrap();
+            echo(&connection, b"back again").await;
         });
         let total = server.stop();
         let refused = total.sum(|counters| counters.moves_refused);

@@ -53,7 +53,7 @@ impl Steering {
     /// An ID that names the core.
     ///
     /// # Panics
-    /// If there are fewer cores that an ID can name.
+    /// If an ID cannot name the core.
     #[must_use]
     pub fn connection_id(
         &self,
