@@ -9,6 +9,7 @@ mod constraints;
 mod development;
 mod doctor;
 mod heading;
+mod http3;
 mod issue;
 mod listen;
 mod run;

@@ -17,6 +17,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 use crate::conflicts::Listening;
+use crate::http3::Http3Arguments;
 use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
@@ -53,6 +54,9 @@ pub(crate) struct RunArguments {
     /// Address to listen on for HTTPS; may be repeated
     #[arg(long, value_name = "ADDR", value_parser = listen::parse, help_heading = heading::LISTENERS)]
     listen_tls: Vec<Address>,
+
+    #[command(flatten)]
+    http3: Http3Arguments,
 
     /// Redirect clear-text requests to HTTPS
     ///
@@ -260,6 +264,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
 /// A contradiction between flags, with the remedy.
 fn check(arguments: &RunArguments) -> Result<(), String> {
     arguments.tls.check()?;
+    arguments.http3.check()?;
     check_https(arguments)?;
     check_upstream_tls(arguments)?;
     let plain = arguments.listen.iter().map(|listener| Listening {
@@ -316,6 +321,7 @@ fn flag_for_https(arguments: &RunArguments) -> Option<&'static str> {
         ("--cert", arguments.tls.has_certificates()),
         ("--client-ca", arguments.tls.asks_clients()),
         ("--redirect-https", arguments.redirect_https),
+        ("--alt-svc-port", arguments.http3.has_port()),
     ];
     let given = flags.into_iter().find(|(_, is_given)| *is_given);
     given.map(|(flag, _)| flag)
@@ -390,7 +396,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         .into_iter()
         .zip(slots)
         .fold(gateway, |gateway, (address, slot)| {
-            gateway.listen_tls(address, slot)
+            gateway.listen(arguments.http3.apply(ListenerConfig::secure(address, slot)))
         });
     arguments.to.iter().cloned().fold(gateway, Gateway::to)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use blitz::serving::{self, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
-    Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, Fields, H2cUpgrade, Peer, Refusal,
+    Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, Fields, Peer, PeerRule, Refusal,
     ResponseHead, Scheme, ServeOptions, Service, Signals, TlsConfigError, TlsSlot, UpstreamTls,
 };
 
@@ -219,6 +219,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             limits: options.limits.clone(),
             refusal: Some(Rc::new(refuse)),
             h2c_upgrade: h2c_upgrade(&options),
+            alt_svc_withheld: Some(is_trusted(&options)),
             ..ServeOptions::default()
         };
         (Rc::new(service), options)
@@ -241,10 +242,16 @@ fn refuse(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<
 
 /// Whether a client may switch to HTTP/2 with `Upgrade`: all but trusted proxies, since later
 /// requests of the connection would bypass their access rules.
-fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<H2cUpgrade>> {
+fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<PeerRule>> {
     let trusted = Arc::clone(options);
     let is_allowed = move |peer: &Peer| !trusted.trusted_proxies.contains(peer);
     options.h2c_upgrade.then(|| Rc::new(is_allowed) as _)
+}
+
+/// Proxies would pass `Alt-Svc` on to clients, for which it is not meant.
+fn is_trusted(options: &Arc<Options>) -> Rc<PeerRule> {
+    let trusted = Arc::clone(options);
+    Rc::new(move |peer: &Peer| trusted.trusted_proxies.contains(peer))
 }
 
 fn https_redirect(listeners: &[ListenerConfig]) -> HttpsRedirect {

@@ -3,6 +3,7 @@
 
 mod h1;
 mod h2;
+mod h3;
 mod streams;
 
 /// Connections that carry one exchange at a time: HTTP/1.1.
@@ -15,6 +16,11 @@ pub(crate) mod multiplexed {
     pub(crate) use super::h2::{
         Client, Conn, Disposition, Fitness, Request, Server, Shared, WINDOW_WAIT,
     };
+}
+
+/// Connections over QUIC, which carry an exchange on each stream: HTTP/3.
+pub(crate) mod datagrams {
+    pub(crate) use super::h3::{Http3 as Datagrams, NO_ERROR, Shared, shared};
 }
 
 /// Tells the two apart by the first bytes of a connection in clear text.

@@ -1,4 +1,4 @@
-//! `Date` and `Server`: the last lines of every response head of a listener.
+//! `Date`, `Server` and `Alt-Svc`: the last lines of every response head of a listener.
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -11,6 +11,8 @@ use crate::date::{http_date, next_second};
 pub(crate) struct DefaultHeaders {
     /// `Server: …` with its line end; empty without a configured value.
     server: Vec<u8>,
+    /// The same for `Alt-Svc: …`.
+    alt_svc: Vec<u8>,
     has_date: bool,
     /// The time at which `lines` must be rewritten.
     until: Cell<Option<Instant>>,
@@ -19,9 +21,15 @@ pub(crate) struct DefaultHeaders {
 }
 
 impl DefaultHeaders {
-    pub(crate) fn new(has_date: bool, server: Option<&str>) -> DefaultHeaders {
+    pub(crate) fn new(
+        has_date: bool,
+        server: Option<&str>,
+        alt_svc: Option<&str>,
+    ) -> DefaultHeaders {
+        let line = |name, value: &str| format!("{name}: {value}\r\n").into();
         DefaultHeaders {
-            server: server.map_or_else(Vec::new, |name| format!("Server: {name}\r\n").into()),
+            server: server.map_or_else(Vec::new, |value| line("Server", value)),
+            alt_svc: alt_svc.map_or_else(Vec::new, |value| line("Alt-Svc", value)),
             has_date,
             until: Cell::new(None),
             lines: RefCell::default(),
@@ -33,13 +41,9 @@ impl DefaultHeaders {
     pub(crate) fn add(&self, fields: &Fields, out: &mut Vec<u8>) {
         assert!(out.ends_with(EMPTY_LINE), "a head ends with an empty line");
         out.truncate(out.len() - EMPTY_LINE.len());
-        let is_ours = |name| matches!(name, Name::Date | Name::Server);
+        let is_ours = |name| matches!(name, Name::Date | Name::Server | Name::AltSvc);
         if fields.names().any(is_ours) {
-            self.add_missing(
-                fields.contains(Name::Date),
-                fields.contains(Name::Server),
-                out,
-            );
+            self.add_missing(|name| fields.contains(name), out);
         } else {
             self.add_all(out);
         }
@@ -52,20 +56,23 @@ impl DefaultHeaders {
             self.until.set(Some(next_second()));
             let mut lines = self.lines.borrow_mut();
             lines.clear();
-            self.add_missing(false, false, &mut lines);
+            self.add_missing(|_| false, &mut lines);
         }
         out.extend_from_slice(&self.lines.borrow());
     }
 
     #[cold]
-    fn add_missing(&self, has_date: bool, has_server: bool, out: &mut Vec<u8>) {
-        if self.has_date && !has_date {
+    fn add_missing(&self, has: impl Fn(Name) -> bool, out: &mut Vec<u8>) {
+        if self.has_date && !has(Name::Date) {
             out.extend_from_slice(b"Date: ");
             out.extend_from_slice(&http_date());
             out.extend_from_slice(EMPTY_LINE);
         }
-        if !has_server {
+        if !has(Name::Server) {
             out.extend_from_slice(&self.server);
+        }
+        if !has(Name::AltSvc) {
+            out.extend_from_slice(&self.alt_svc);
         }
         out.extend_from_slice(EMPTY_LINE);
     }

@@ -42,11 +42,12 @@ pub use exchange::{
     SendBody, Service, ServiceFn, Tunnel, service_fn,
 };
 pub use log_limit::LogLimit;
-pub use options::{ClientOptions, H2cUpgrade, RefusalContent, ServeOptions};
+pub use options::{ClientOptions, PeerRule, RefusalContent, ServeOptions};
 pub use pool::{Pool, Upstream};
 pub use problem::accepts_problem;
 pub use recycle::{Pooled, Recycle};
 pub use request_id::{REQUEST_ID_BYTES_MAX, is_request_id};
+pub use serve::datagrams::DatagramListener;
 pub use serve::serve;
 pub use tls::{
     CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,

@@ -28,11 +28,16 @@ pub struct ServeOptions {
     /// Whether clients in clear text must begin with HTTP/2's preface. Other clients get GOAWAY
     /// instead of an HTTP/1.1 response. Over TLS this has no effect: ALPN negotiates the version.
     pub multiplexed_only: bool,
+    /// Value of the `Alt-Svc` field (RFC 7838) of responses over TLS without this field: where this server serves
+    /// HTTP/3, or `clear`. HTTP/3 itself does not send it.
+    pub alt_svc: Option<String>,
+    /// Clients that do not get `Alt-Svc`, such as proxies that would pass it on. By default none.
+    pub alt_svc_withheld: Option<Rc<PeerRule>>,
     /// Decides which clients may switch to HTTP/2 with `Upgrade: h2c` (RFC 7540, section 3.2;
     /// RFC 9113 removed it). By default none. Requests on a switched connection bypass the access
     /// rules of a proxy in front. Therefore clients of unix sockets, and requests with `Via`,
     /// `Forwarded`, `CDN-Loop`, `X-Real-IP` or `X-Forwarded-*`, never switch.
-    pub h2c_upgrade: Option<Rc<H2cUpgrade>>,
+    pub h2c_upgrade: Option<Rc<PeerRule>>,
     /// Makes the content of responses that the core generates, for example to malformed requests,
     /// from the fields received so far. It may change the status and add fields such as
     /// `Content-Type`. By default, and if it returns `None`, the content is problem+json (RFC 9457)
@@ -42,11 +47,23 @@ pub struct ServeOptions {
     pub drain: Drain,
 }
 
-/// See [`ServeOptions::h2c_upgrade`].
-pub type H2cUpgrade = dyn Fn(&Peer) -> bool;
+/// A decision about a client.
+pub type PeerRule = dyn Fn(&Peer) -> bool;
 
 /// See [`ServeOptions::refusal`].
 pub type RefusalContent = dyn Fn(Refusal, &Fields, &mut ResponseHead) -> Option<Chunk>;
+
+impl ServeOptions {
+    /// The `Alt-Svc` field for a client.
+    pub(crate) fn alt_svc_for(&self, peer: &Peer) -> Option<&str> {
+        let is_withheld = |rule: &Rc<PeerRule>| rule(peer);
+        peer.tls.as_ref()?;
+        match self.alt_svc_withheld.as_ref().is_some_and(is_withheld) {
+            true => None,
+            false => self.alt_svc.as_deref(),
+        }
+    }
+}
 
 impl Default for ServeOptions {
     fn default() -> ServeOptions {
@@ -57,6 +74,8 @@ impl Default for ServeOptions {
             scheme: Scheme::Http,
             tls: None,
             multiplexed_only: false,
+            alt_svc: None,
+            alt_svc_withheld: None,
             h2c_upgrade: None,
             refusal: None,
             drain: Drain::of_core(),

@@ -3,6 +3,7 @@
 //! A connection without a request is a parked socket and a table entry (rule 5). Its first byte
 //! starts a task, which runs exchanges until the connection is idle again.
 
+pub(crate) mod datagrams;
 mod preface;
 mod secure;
 mod shortage;
@@ -45,6 +46,8 @@ struct Acceptor<S> {
     service: Rc<S>,
     options: Rc<ServeOptions>,
     default_headers: Rc<DefaultHeaders>,
+    /// The same with `Alt-Svc`.
+    default_headers_and_alternative: Rc<DefaultHeaders>,
     listener: Option<std::net::SocketAddr>,
     connections: RefCell<Slab<ConnectionEntry>>,
     free: FreeList<exclusive::ServerConn>,
@@ -82,12 +85,18 @@ impl<S: Service> Acceptor<S> {
             Address::Tcp(address) => Some(*address),
             Address::Unix(_) => None,
         };
-        let default_headers = DefaultHeaders::new(options.date, options.server.as_deref());
+        let headers = |alt_svc| {
+            let server = options.server.as_deref();
+            Rc::new(DefaultHeaders::new(options.date, server, alt_svc))
+        };
+        let default_headers = headers(None);
+        let default_headers_and_alternative = headers(options.alt_svc.as_deref());
         Rc::new(Acceptor {
             service,
             multiplexed: multiplexed::Shared::new(Rc::clone(&options)),
             options,
-            default_headers: Rc::new(default_headers),
+            default_headers,
+            default_headers_and_alternative,
             listener,
             connections: RefCell::default(),
             free: FreeList::default(),
@@ -211,13 +220,12 @@ impl<S: Service> Acceptor<S> {
             let conn = multiplexed::Conn::server(peer, &self.multiplexed);
             return self.start_multiplexed(conn, transport, key, first);
         }
-        let conn = exclusive::ServerConn::new(
-            transport,
-            peer,
-            &self.options,
-            &self.default_headers,
-            &self.free,
-        );
+        let default_headers = match self.options.alt_svc_for(&peer) {
+            Some(_) => &self.default_headers_and_alternative,
+            None => &self.default_headers,
+        };
+        let conn =
+            exclusive::ServerConn::new(transport, peer, &self.options, default_headers, &self.free);
         if empty_lines > 0 {
             conn.note_empty_lines(empty_lines);
         }

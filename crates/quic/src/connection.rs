@@ -18,6 +18,9 @@ const MOVING_BYTES_MIN: usize = 1_200 / AMPLIFICATION_MAX;
 const MOVES_MAX: u32 = 4;
 const MOVES_TIME: Duration = Duration::from_secs(10);
 
+/// Bytes that may always be sent before they are acknowledged.
+const UNACKNOWLEDGED_BYTES_MIN: u64 = 16 * 1024;
+
 /// RFC 9000, section 8.1: "Prior to validating the client address, servers MUST NOT send more than three times
 /// as many bytes as the number of bytes they have received."
 pub(crate) const AMPLIFICATION_MAX: usize = 3;
@@ -34,6 +37,10 @@ pub struct Connection<P: Protocol> {
     pub(crate) handshake_due: Cell<Option<Instant>>,
     /// Bytes that may be sent to an address that is not validated yet; `None` if it is.
     unvalidated_room: Cell<Option<usize>>,
+    /// Something is in progress, or to be acknowledged.
+    is_active: Cell<bool>,
+    /// When the protocol wants to be called.
+    deadline: Cell<Option<Instant>>,
     /// The state machine or the protocol has panicked.
     is_broken: Cell<bool>,
     /// The peer's address in the handshake, which has validated it.
@@ -63,6 +70,8 @@ impl<P: Protocol> Connection<P> {
             is_listed: Cell::new(false),
             handshake_due: Cell::new(Some(handshake_due)),
             unvalidated_room: Cell::new(unvalidated_room),
+            is_active: Cell::new(false),
+            deadline: Cell::new(None),
             is_broken: Cell::new(false),
         })
     }
@@ -83,6 +92,16 @@ impl<P: Protocol> Connection<P> {
     /// As [`Connection::with`], for what has nothing to send.
     pub fn look<T>(&self, act: impl FnOnce(&mut quinn_proto::Connection) -> T) -> Option<T> {
         self.guard(act)
+    }
+
+    /// Limits what is sent and not acknowledged: to twice of what the network takes, and to less while the core is
+    /// short of memory.
+    pub(crate) fn limit_unacknowledged(&self, bytes_max: u64) {
+        self.guard(|quic| {
+            let in_network = quic.congestion_state().window();
+            let window = in_network.saturating_mul(2).max(UNACKNOWLEDGED_BYTES_MIN);
+            quic.set_send_window(window.min(bytes_max));
+        });
     }
 
     /// Calls the state machine. `None` if it has panicked, now or before.
@@ -116,6 +135,45 @@ impl<P: Protocol> Connection<P> {
     /// not say when a new address is validated (RFC 9000, section 9.3.1).
     pub fn remote(&self) -> SocketAddr {
         self.remote
+    }
+
+    /// Declares whether something is in progress, or to be acknowledged: such connections share what may be sent
+    /// without acknowledgement.
+    pub fn set_active(&self, is_active: bool) {
+        if self.is_active.replace(is_active) == is_active {
+            return;
+        }
+        if let Some(endpoint) = self.endpoint.upgrade() {
+            let active = endpoint.active.get();
+            endpoint.active.set(match is_active {
+                true => active + 1,
+                false => active - 1,
+            });
+        }
+    }
+
+    /// Has [`Protocol::deadline`] called at this time, once; it replaces the time that was set before.
+    pub fn set_deadline(self: &Rc<Self>, deadline: Option<Instant>) {
+        let before = self.deadline.replace(deadline);
+        // A later one is noticed when the earlier one has passed.
+        let is_earlier = deadline.is_some_and(|at| before.is_none_or(|before| at < before));
+        if is_earlier && let Some(endpoint) = self.endpoint.upgrade() {
+            endpoint.list(self);
+        }
+    }
+
+    /// When the protocol wants to be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline.get()
+    }
+
+    /// Whether the time of the protocol has come; it is called once.
+    pub(crate) fn takes_deadline(&self, now: Instant) -> bool {
+        let is_due = self.deadline.get().is_some_and(|due| due <= now);
+        if is_due {
+            self.deadline.set(None);
+        }
+        is_due
     }
 
     /// Closes the connection and tells the peer why (RFC 9000, section 10.2).

@@ -37,6 +37,10 @@ counters! {
     retries,
     /// Connection attempts that were ignored at the limit of incomplete handshakes.
     ignored,
+    /// Connection attempts that were refused at the limit of connections.
+    refused,
+    /// Idle connections that were closed for new ones.
+    evicted,
     /// Connection attempts whose first packet was invalid.
     invalid,
     /// Connections that ended for the peer's violation of the protocol.

@@ -40,6 +40,9 @@ const TRAIN_BYTES_MAX: usize = 65_487;
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 
+/// What a connection may have sent without acknowledgement however many there are.
+const UNACKNOWLEDGED_BYTES_SHARE_MIN: u64 = 64 * 1024;
+
 /// Bytes of Initial packets that wait for a decision. There are none: each is decided at once.
 const INITIAL_BYTES_MAX: u64 = 16 * 1024;
 
@@ -55,6 +58,18 @@ pub trait Protocol: Sized + 'static {
 
     /// Something has happened to a stream.
     fn stream(&self, connection: &Rc<Connection<Self>>, event: StreamEvent);
+
+    /// The time of [`Connection::set_deadline`] has come.
+    fn deadline(&self, _: &Rc<Connection<Self>>) {}
+
+    /// There are [`Limits::connections_max`] connections: closes the one that can best be done without. False if
+    /// there is none.
+    fn evict(&self) -> bool {
+        false
+    }
+
+    /// A handshake has failed.
+    fn failed(&self, _: &Rc<Connection<Self>>, _: &ConnectionError) {}
 
     /// A connection is lost: the peer or the endpoint has closed it, or it has failed. Not called after
     /// [`Connection::close`].
@@ -90,6 +105,8 @@ pub(crate) struct Shared<P: Protocol> {
     connections: RefCell<Vec<Option<Rc<Connection<P>>>>>,
     open: Cell<usize>,
     handshaking: Cell<usize>,
+    /// Connections that have something to do, or to be acknowledged.
+    pub(crate) active: Cell<usize>,
     /// Connections to be driven.
     listed: RefCell<VecDeque<usize>>,
     timers: RefCell<Timers>,
@@ -99,6 +116,7 @@ pub(crate) struct Shared<P: Protocol> {
     spare: RefCell<Vec<u8>>,
     counters: CounterCells,
     is_closing: Cell<bool>,
+    is_refusing: Cell<bool>,
 }
 
 impl<P: Protocol> Endpoint<P> {
@@ -129,6 +147,7 @@ impl<P: Protocol> Endpoint<P> {
             connections: RefCell::default(),
             open: Cell::new(0),
             handshaking: Cell::new(0),
+            active: Cell::new(0),
             listed: RefCell::default(),
             timers: RefCell::default(),
             timer: RefCell::default(),
@@ -136,10 +155,11 @@ impl<P: Protocol> Endpoint<P> {
             spare: RefCell::default(),
             counters: CounterCells::default(),
             is_closing: Cell::new(false),
+            is_refusing: Cell::new(false),
         }))
     }
 
-    /// Receives and sends until [`Endpoint::close`] was called and all connections are over.
+    /// Receives and sends until [`Endpoint::close`] was called and the clients were told.
     pub async fn run(&self) {
         poll_fn(|cx| self.0.poll(cx)).await;
     }
@@ -153,6 +173,11 @@ impl<P: Protocol> Endpoint<P> {
             self.0.lose(&connection, &ConnectionError::LocallyClosed);
         }
         self.0.wake();
+    }
+
+    /// Refuses new connections from now on.
+    pub fn refuse_new(&self) {
+        self.0.is_refusing.set(true);
     }
 
     /// The bound address.
@@ -233,7 +258,15 @@ impl<P: Protocol> Shared<P> {
             self.list(&connection);
         }
         let is_sent = self.drive_listed(now, cx);
-        if self.is_closing.get() && self.open.get() == 0 {
+        if self.is_closing.get() && self.listed.borrow().is_empty() {
+            let all: Vec<_> = self
+                .connections
+                .borrow()
+                .iter()
+                .flatten()
+                .cloned()
+                .collect();
+            all.iter().for_each(|connection| self.remove(connection));
             return Poll::Ready(());
         }
         if trains == TRAINS_PER_POLL || !is_sent {
@@ -269,6 +302,16 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
+    /// What one connection may have sent without acknowledgement: its part of what all may have together.
+    fn unacknowledged_bytes_max(&self) -> u64 {
+        let limits = &self.settings.limits;
+        let part = limits.all_unacknowledged_bytes_max / (self.active.get().max(1) as u64);
+        part.clamp(
+            UNACKNOWLEDGED_BYTES_SHARE_MIN,
+            limits.unacknowledged_bytes_max,
+        )
+    }
+
     fn connection(&self, handle: usize) -> Option<Rc<Connection<P>>> {
         self.connections.borrow().get(handle).cloned().flatten()
     }
@@ -283,18 +326,15 @@ impl<P: Protocol> Shared<P> {
 
     /// Gives the datagrams of a train to their connections.
     fn receive(self: &Rc<Self>, train: &Train, now: Instant) {
-        let mut rest = BytesMut::from(train.bytes());
-        let mut number = 0;
-        while !rest.is_empty() {
-            let datagram = rest.split_to(train.segment_bytes.min(rest.len()));
-            match self.other_core(&datagram) {
+        for (number, datagram) in train.datagrams().enumerate() {
+            match self.other_core(datagram) {
                 Some(core) => {
                     self.counters.misdelivered.add(1);
                     self.socket.forward(core, train, number..number + 1);
                 }
-                None => self.receive_datagram(train, datagram, now),
+                // Each in memory of its own: a stream may keep a part of one for long.
+                None => self.receive_datagram(train, BytesMut::from(datagram), now),
             }
-            number += 1;
         }
     }
 
@@ -366,6 +406,12 @@ impl<P: Protocol> Shared<P> {
             return *self.spare.borrow_mut() = buffer;
         }
         let is_validated = incoming.remote_address_validated();
+        let is_full = self.open.get() >= limits.connections_max && !self.make_room();
+        if is_full || self.is_refusing.get() {
+            self.counters.refused.add(1);
+            let transmit = self.guard(|quinn| quinn.refuse(incoming, &mut buffer));
+            return self.respond(transmit, buffer);
+        }
         if handshaking >= limits.retry_above && !is_validated && incoming.may_retry() {
             self.counters.retries.add(1);
             let transmit = self.guard(|quinn| quinn.retry(incoming, &mut buffer).ok());
@@ -385,6 +431,18 @@ impl<P: Protocol> Shared<P> {
             },
         );
         self.respond(refusal, buffer);
+    }
+
+    /// Closes a connection for a new one. Those that are closing count until they are forgotten, up to an eighth of
+    /// the limit.
+    fn make_room(&self) -> bool {
+        let limit = self.settings.limits.connections_max;
+        if self.open.get() >= limit + limit / 8 {
+            return false;
+        }
+        let is_evicted = catch_unwind(AssertUnwindSafe(|| self.protocol.evict())).unwrap_or(false);
+        self.counters.evicted.add(u64::from(is_evicted));
+        is_evicted
     }
 
     fn respond(&self, transmit: Option<Transmit>, buffer: Vec<u8>) {
@@ -459,6 +517,10 @@ impl<P: Protocol> Shared<P> {
             self.end_late_handshake(connection, now);
             return true;
         }
+        connection.limit_unacknowledged(self.unacknowledged_bytes_max());
+        if connection.takes_deadline(now) {
+            self.call(connection, |protocol| protocol.deadline(connection));
+        }
         let mut next = self.next_event(connection);
         let is_sent = loop {
             while let Some(event) = next {
@@ -493,6 +555,7 @@ impl<P: Protocol> Shared<P> {
         let reason = Bytes::from_static(b"the handshake took too long");
         connection.guard(|quic| quic.close(now, VarInt::from_u32(0), reason));
         self.send_all(connection, now);
+        self.lose(connection, &ConnectionError::TimedOut);
         self.forget(connection);
     }
 
@@ -539,9 +602,10 @@ impl<P: Protocol> Shared<P> {
             let client = tracing::field::display(connection.remote());
             tracing::debug!(cause = %error, client, "QUIC connection ended");
         }
-        if connection.state().is_some() {
-            self.call(connection, |protocol| protocol.lost(connection, reason));
-        }
+        self.call(connection, |protocol| match connection.state() {
+            Some(_) => protocol.lost(connection, reason),
+            None => protocol.failed(connection, reason),
+        });
     }
 
     /// Sends what a connection has to say, up to a limit. False if it has more.
@@ -591,7 +655,11 @@ impl<P: Protocol> Shared<P> {
 
     fn set_timer(&self, connection: &Connection<P>) {
         let due = connection.look(quinn_proto::Connection::poll_timeout);
-        let due = [due.flatten(), connection.handshake_due.get()];
+        let due = [
+            due.flatten(),
+            connection.handshake_due.get(),
+            connection.deadline(),
+        ];
         let due = due.into_iter().flatten().min();
         self.timers.borrow_mut().set(connection.handle.0, due);
     }
@@ -609,6 +677,7 @@ impl<P: Protocol> Shared<P> {
             return;
         }
         self.open.set(self.open.get() - 1);
+        connection.set_active(false);
         self.timers.borrow_mut().set(handle, None);
         if connection.handshake_due.take().is_some() {
             self.handshaking.set(self.handshaking.get() - 1);

@@ -8,6 +8,8 @@ use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
 /// Limits of an endpoint and of each of its connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
+    /// Connections of one core; beyond, idle ones are closed for new ones, and new ones refused if there is none.
+    pub connections_max: usize,
     /// Handshakes of one core that are incomplete; further clients are ignored until one ends.
     pub handshakes_max: usize,
     /// With so many incomplete handshakes, clients have to prove their address first (Retry: RFC 9000,
@@ -27,20 +29,24 @@ pub struct Limits {
     pub connection_window_bytes: u32,
     /// Bytes of a connection that are sent and not acknowledged, or wait to be sent.
     pub unacknowledged_bytes_max: u64,
+    /// The same for all connections of a core together, which share it.
+    pub all_unacknowledged_bytes_max: u64,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
+            connections_max: 8_192,
             handshakes_max: 1_024,
             retry_above: 256,
             handshake_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(75),
             streams_max: 100,
             unidirectional_streams_max: 8,
-            stream_window_bytes: 64 * 1024,
-            connection_window_bytes: 1024 * 1024,
+            stream_window_bytes: 1024 * 1024,
+            connection_window_bytes: 256 * 1024,
             unacknowledged_bytes_max: 4 * 1024 * 1024,
+            all_unacknowledged_bytes_max: 64 * 1024 * 1024,
         }
     }
 }

@@ -69,6 +69,15 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The number of cores that [`start`] starts.
+    #[must_use]
+    pub fn core_count(&self) -> usize {
+        match self.cores {
+            0 => driver::processors().len(),
+            cores => cores,
+        }
+    }
+
     fn settings(&self, index: usize, group: &Arc<Group>, cores: usize) -> Settings {
         let sockets_max = match self.sockets_max {
             0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
@@ -140,11 +149,7 @@ where
 {
     let processors = driver::processors();
     driver::set_processors(&processors);
-    let count = if config.cores == 0 {
-        processors.len()
-    } else {
-        config.cores
-    };
+    let count = config.core_count();
     let mut cores = Cores {
         threads: Vec::new(),
         mailboxes: Vec::new(),

@@ -17,8 +17,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use blitz_http::{
-    Address, Config, Cores, Drain, FOREVER, Listener, ServeOptions, Service, Signal, Signals,
-    TlsSlot,
+    Address, Config, Cores, DatagramListener, Drain, FOREVER, Listener, ServeOptions, Service,
+    Signal, Signals, TlsSlot,
 };
 
 pub use crate::certificates::{ValidityWatch, unusable_reason};
@@ -39,14 +39,52 @@ pub struct ListenerConfig {
     pub tls: Option<TlsSlot>,
     /// Clear text accepts only HTTP/2 with prior knowledge (RFC 9113, section 3.3).
     pub http2_only: bool,
+    /// With TLS: HTTP/3 is served at the same port over UDP. If that port cannot be bound, the start warns.
+    pub http3: bool,
+    /// How clients learn of HTTP/3.
+    pub alt_svc: AltSvc,
+}
+
+/// The field `Alt-Svc` (RFC 7838) in responses over TLS: where HTTP/3 is served, or `clear` if it is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AltSvc {
+    /// The port that clients see, where it is another one than that of the listener.
+    pub port: Option<u16>,
+    /// How long clients remember it; with zero, the field is not sent.
+    pub max_age: Duration,
+}
+
+impl Default for AltSvc {
+    fn default() -> AltSvc {
+        AltSvc {
+            port: None,
+            max_age: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl AltSvc {
+    /// The value of the field; `port` is that of the UDP sockets, if there are any.
+    fn value(&self, port: Option<u16>) -> Option<String> {
+        let seconds = self.max_age.as_secs();
+        match port {
+            _ if seconds == 0 => None,
+            None => Some("clear".to_owned()),
+            Some(port) => {
+                let port = self.port.unwrap_or(port);
+                Some(format!("h3=\":{port}\"; ma={seconds}"))
+            }
+        }
+    }
 }
 
 impl ListenerConfig {
-    /// A listener for TLS.
+    /// A listener for TLS, with HTTP/3.
     #[must_use]
     pub fn secure(address: Address, tls: TlsSlot) -> ListenerConfig {
         ListenerConfig {
             tls: Some(tls),
+            http3: true,
             ..address.into()
         }
     }
@@ -82,6 +120,8 @@ impl From<Address> for ListenerConfig {
             address,
             tls: None,
             http2_only: false,
+            http3: false,
+            alt_svc: AltSvc::default(),
         }
     }
 }
@@ -152,8 +192,10 @@ pub fn start<S: Service>(
 ) -> Result<Serving, StartError> {
     let (started, starts) = channel();
     let ended = Arc::new(AtomicUsize::new(0));
+    let listeners = bind_datagrams(configs, cores.core_count());
+    let configs = listeners.iter().map(|(config, _)| config.clone()).collect();
     let setup = Arc::new(CoreSetup {
-        configs: configs.clone(),
+        listeners,
         make,
         started,
         ended: Arc::clone(&ended),
@@ -178,6 +220,28 @@ pub fn start<S: Service>(
     }
     warn_of_few_sockets(&serving.cores);
     Ok(serving)
+}
+
+/// A listener, and its UDP sockets if it serves HTTP/3.
+type BoundConfig = (ListenerConfig, Option<DatagramListener>);
+
+/// Binds the UDP sockets of all listeners. What cannot be bound is not served over HTTP/3.
+fn bind_datagrams(configs: Vec<ListenerConfig>, cores: usize) -> Vec<BoundConfig> {
+    let bound = configs.into_iter().map(|mut config| {
+        let address = match config.address {
+            Address::Tcp(address) if config.http3 && config.tls.is_some() => address,
+            _ => {
+                config.http3 = false;
+                return (config, None);
+            }
+        };
+        let datagrams = DatagramListener::bind(address, cores).inspect_err(|error| {
+            tracing::warn!("no HTTP/3 at UDP {address}: {error}; clients use HTTP/2");
+        });
+        config.http3 = datagrams.is_ok();
+        (config, datagrams.ok())
+    });
+    bound.collect()
 }
 
 fn warn_of_few_sockets(cores: &Cores) {
@@ -383,7 +447,7 @@ impl Serving {
 
 /// The input of every core.
 struct CoreSetup<F> {
-    configs: Vec<ListenerConfig>,
+    listeners: Vec<BoundConfig>,
     make: F,
     started: Sender<Result<(), StartError>>,
     ended: Arc<AtomicUsize>,
@@ -399,7 +463,7 @@ where
         started: Some(setup.started.clone()),
         ended: Arc::clone(&setup.ended),
     };
-    match bind(&setup.configs) {
+    match bind(&setup.listeners) {
         Ok(listeners) => {
             let (service, options) = (setup.make)();
             status.report(Ok(()));
@@ -410,7 +474,7 @@ where
 }
 
 /// Starts the listeners and serves on the calling core until it is drained: for programs that start
-/// their cores themselves.
+/// their cores themselves. They serve no HTTP/3.
 ///
 /// # Errors
 /// [`StartError::Listen`].
@@ -418,39 +482,54 @@ pub async fn serve_on_core<S: Service>(
     configs: &[ListenerConfig],
     make: impl FnOnce() -> (Rc<S>, ServeOptions),
 ) -> Result<(), StartError> {
-    let listeners = bind(configs)?;
+    let configs: Vec<BoundConfig> = configs
+        .iter()
+        .map(|config| (config.clone(), None))
+        .collect();
+    let listeners = bind(&configs)?;
     let (service, options) = make();
     serve_all(listeners, &service, &options).await;
     Ok(())
 }
 
-fn bind(configs: &[ListenerConfig]) -> Result<Vec<(Listener, &ListenerConfig)>, StartError> {
-    let bound = configs.iter().map(|config| {
-        let bound = Listener::bind(&config.address);
-        let listener = bound.map_err(|error| StartError::Listen(config.address.clone(), error))?;
-        Ok((listener, config))
+fn bind(configs: &[BoundConfig]) -> Result<Vec<(Listener, &BoundConfig)>, StartError> {
+    let bound = configs.iter().map(|bound| {
+        let address = &bound.0.address;
+        let listener = Listener::bind(address);
+        let listener = listener.map_err(|error| StartError::Listen(address.clone(), error))?;
+        Ok((listener, bound))
     });
     bound.collect()
 }
 
 async fn serve_all<S: Service>(
-    listeners: Vec<(Listener, &ListenerConfig)>,
+    listeners: Vec<(Listener, &BoundConfig)>,
     service: &Rc<S>,
     options: &ServeOptions,
 ) {
-    let serving = listeners.into_iter().map(|(listener, config)| {
-        let options = ServeOptions {
+    let mut serving: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+    for (listener, (config, datagrams)) in listeners {
+        let udp_port = datagrams.as_ref().map(|datagrams| datagrams.local().port());
+        let is_tcp = matches!(config.address, Address::Tcp(_));
+        let options = Rc::new(ServeOptions {
             tls: config.tls.clone(),
             multiplexed_only: config.http2_only,
+            alt_svc: config.alt_svc.value(udp_port).filter(|_| is_tcp),
             ..options.clone()
-        };
-        Box::pin(blitz_http::serve(
-            listener,
-            Rc::clone(service),
-            Rc::new(options),
-        ))
-    });
-    all(serving.collect()).await;
+        });
+        if let (Some(datagrams), Some(tls)) = (datagrams, &config.tls) {
+            let (datagrams, tls) = (datagrams.clone(), tls.clone());
+            let (service, options) = (Rc::clone(service), Rc::clone(&options));
+            serving.push(Box::pin(async move {
+                if let Err(error) = datagrams.serve(&tls, service, options).await {
+                    tracing::error!("a core does not serve HTTP/3: {error}; {MORE_OPEN_FILES}");
+                }
+            }));
+        }
+        let service = Rc::clone(service);
+        serving.push(Box::pin(blitz_http::serve(listener, service, options)));
+    }
+    all(serving).await;
 }
 
 /// Reports the start and the end of a core. It is dropped in every case, also after a panic or a failure
@@ -483,7 +562,7 @@ fn ended_early() -> StartError {
 }
 
 /// Waits for all futures.
-async fn all<F: Future<Output = ()>>(mut serving: Vec<Pin<Box<F>>>) {
+async fn all(mut serving: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     poll_fn(|cx| {
         serving.retain_mut(|serving| serving.as_mut().poll(cx).is_pending());
         if serving.is_empty() {

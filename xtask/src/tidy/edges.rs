@@ -12,7 +12,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("blitz-proto", &[]),
     ("blitz-reactor", &[]),
     ("blitz-quic", &["blitz-reactor"]),
-    ("blitz-http", &["blitz-proto", "blitz-reactor"]),
+    (
+        "blitz-http",
+        &["blitz-proto", "blitz-quic", "blitz-reactor"],
+    ),
     ("blitz", &["blitz-http"]),
     ("blitz-gateway", &["blitz-http", "blitz"]),
     ("blitz-cli", &["blitz-gateway", "blitz", "blitz-http"]),

@@ -1,7 +1,11 @@
 //! Streams without their frames: what every version shares whose connections carry many exchanges.
 
+pub(super) mod due;
+pub(super) mod exchange_task;
 pub(super) mod liveness;
 pub(super) mod permits;
 pub(super) mod resets;
 pub(super) mod response;
+pub(super) mod response_head;
+pub(super) mod spare;
 pub(super) mod stream;

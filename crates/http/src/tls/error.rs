@@ -93,6 +93,27 @@ impl TlsError {
         }
     }
 
+    /// The failure that this server has reported with an alert of this number.
+    pub(super) fn of_own_alert(number: u8) -> TlsError {
+        use CertificateProblem as P;
+        match AlertDescription::from(number) {
+            AlertDescription::CertificateRequired => TlsError::Certificate(P::Missing),
+            AlertDescription::CertificateExpired => TlsError::Certificate(P::Expired),
+            AlertDescription::CertificateRevoked => TlsError::Certificate(P::Revoked),
+            AlertDescription::UnknownCA => TlsError::Certificate(P::UnknownIssuer),
+            AlertDescription::UnsupportedCertificate => TlsError::Certificate(P::WrongPurpose),
+            AlertDescription::BadCertificate | AlertDescription::CertificateUnknown => {
+                TlsError::Certificate(P::Invalid)
+            }
+            AlertDescription::NoApplicationProtocol => TlsError::NoApplicationProtocol,
+            AlertDescription::HandshakeFailure
+            | AlertDescription::ProtocolVersion
+            | AlertDescription::InsufficientSecurity => TlsError::Incompatible,
+            AlertDescription::InternalError => TlsError::Internal,
+            _ => TlsError::Protocol,
+        }
+    }
+
     pub(super) fn new(error: &Error) -> TlsError {
         match error {
             Error::InvalidCertificate(problem) => TlsError::Certificate(problem.into()),

@@ -224,7 +224,7 @@ struct CertificateResolver {
 }
 
 /// The client's server name, and the certificate that was chosen for it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Choice {
     pub(super) server_name: Option<Box<str>>,
     pub(super) certificate: Option<Arc<Certificate>>,

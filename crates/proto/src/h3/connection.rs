@@ -364,12 +364,18 @@ impl Connection {
         Some((priority.urgency, priority.incremental))
     }
 
+    /// Bytes of field sections that have not come completely, or wait for instructions.
+    #[must_use]
+    pub fn partial_memory(&self) -> usize {
+        let sections = self.streams.values().map(|state| state.section.capacity());
+        sections.sum()
+    }
+
     /// Bytes of memory held.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let sections = self.streams.values().map(|state| state.section.capacity());
         self.decoder.memory()
-            + sections.sum::<usize>()
+            + self.partial_memory()
             + self.streams.capacity() * size_of::<(u64, Box<Stream>)>()
             + self.streams.len() * size_of::<Stream>()
             + self.control_output.capacity()

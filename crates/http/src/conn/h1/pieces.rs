@@ -78,7 +78,7 @@ fn server(pieces: &[&[u8]]) -> String {
         scheme: Scheme::Http,
         tls: None,
     };
-    let default_headers = Rc::new(DefaultHeaders::new(false, None));
+    let default_headers = Rc::new(DefaultHeaders::new(false, None, None));
     let role = Server::new(peer, &Rc::new(ServeOptions::default()), &default_headers);
     events(
         received(role, pieces),

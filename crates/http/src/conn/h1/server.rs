@@ -49,6 +49,9 @@ impl ServerConn {
         };
         let mut driver = conn.driver.borrow_mut();
         driver.socket = Some(socket);
+        if !Rc::ptr_eq(&driver.role.default_headers, default_headers) {
+            driver.role.default_headers = Rc::clone(default_headers);
+        }
         match Rc::get_mut(&mut driver.role.peer) {
             Some(slot) => *slot = peer,
             None => driver.role.peer = Rc::new(peer),

@@ -257,7 +257,7 @@ impl Driver<Client> {
         let Some(stream) = machine.send_request(head, length, out) else {
             return Err(ClientError::Unprocessed);
         };
-        let mut state = self.shared.stream();
+        let mut state = self.shared.spare.take();
         state.is_connect = head.method == Method::Connect;
         let has_content = self.machine.sends_body(stream);
         state.exchange.message = match has_content {

@@ -9,6 +9,7 @@ use blitz_proto::h2::{self, Code, Received, StreamId, WasReset};
 use blitz_proto::{BodyLength, Error, Limits};
 use blitz_reactor::{Buffer, Chunk, Socket};
 
+use crate::conn::streams::spare::SpareStreams;
 use crate::conn::streams::stream::{ResetReason, Stream, Streams};
 use crate::exchange::{ExchangeId, Link, Side, wake};
 use crate::input::Input;
@@ -39,7 +40,7 @@ pub(crate) struct Driver<R: Role> {
     pub(super) has_fin: bool,
     /// Encoded and not yet queued.
     pub(super) pending: Option<Buffer>,
-    pub(super) streams: Streams,
+    pub(super) streams: Streams<StreamId, Box<Stream>>,
     /// The most streams at a time since there were none.
     streams_peak: u32,
     /// Bytes that all of them have queued for windows to open.
@@ -183,19 +184,12 @@ pub(crate) struct Shared<R: Role> {
     pub(super) received: RefCell<Received>,
     /// The start of the machines' time: the first time that one of them read the clock.
     epoch: OnceCell<Instant>,
-    /// Streams that wait to be used again, so that steady traffic allocates none.
-    #[allow(
-        clippy::vec_box,
-        reason = "a box moves from here to its connection and back"
-    )]
-    spare: RefCell<Vec<Box<Stream>>>,
+    /// Streams that wait to be used again.
+    pub(super) spare: SpareStreams,
 }
 
 /// A report to a socket is corrected if it was of more bytes than this.
 const HELD_NOTED_MIN: usize = 16 * 1024;
-
-/// Most streams kept for use by the next.
-const SPARE_MAX: usize = 1_024;
 
 impl<R: Role> Shared<R> {
     pub(crate) fn new(options: Rc<R::Options>) -> Rc<Shared<R>> {
@@ -204,33 +198,13 @@ impl<R: Role> Shared<R> {
             role: R::Shared::default(),
             received: RefCell::default(),
             epoch: OnceCell::new(),
-            spare: RefCell::default(),
+            spare: SpareStreams::default(),
         })
     }
 
     #[inline]
     pub(super) fn limits(&self) -> &Limits {
         R::limits(&self.options)
-    }
-
-    /// A stream, as good as new.
-    pub(super) fn stream(&self) -> Box<Stream> {
-        match self.spare.borrow_mut().pop() {
-            Some(mut stream) => {
-                stream.renew();
-                stream
-            }
-            None => Stream::new(),
-        }
-    }
-
-    /// Keeps the memory of a stream that is over, without content.
-    pub(super) fn keep(&self, mut stream: Box<Stream>) {
-        let mut spare = self.spare.borrow_mut();
-        if spare.len() < SPARE_MAX && stream.fits_pool() {
-            stream.drop_content();
-            spare.push(stream);
-        }
     }
 
     pub(super) fn now(&self) -> Duration {

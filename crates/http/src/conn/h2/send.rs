@@ -232,7 +232,7 @@ impl<R: Role> Driver<R> {
             wake(&mut state.sending.writer);
             self.release(stream, state.drain_parts());
             self.note_sent(state.sending.queued);
-            self.shared.keep(state);
+            self.shared.spare.keep(state);
             R::streams_changed(self);
         }
         if let Some(code) = code.or(R::code_of_unfinished(self, stream)) {

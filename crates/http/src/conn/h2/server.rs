@@ -1,32 +1,28 @@
 //! A connection of HTTP/2 on a server, and its exchanges: each has a task that drives the service and
 //! watches the client.
 
-use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use blitz_proto::h2::{self, Code, Received, StreamId, UpgradeSettings};
-use blitz_proto::{
-    BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status,
-};
+use blitz_proto::{BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead};
 use blitz_reactor::Chunk;
 
 use super::drive::{Disposition, STREAMS_KEPT};
 use super::driver::{Conn, Driver, Role, Shared};
 use super::send::{STREAMS_WHEN_SHORT, UNSENT_MIN};
 use super::shortage::is_short;
+use crate::conn::streams::due::DueStreams;
+use crate::conn::streams::exchange_task::{self, WithTasks};
+use crate::conn::streams::response_head::{adapt_tunnel_head, add_default_headers};
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused};
-use crate::date::http_date;
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
     Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, ServerFraming,
-    ServerSide, Service, conclude, log_refusal, poll_outcome, refusal_of, refuse, send_response,
-    wake,
+    ServerSide, Service, conclude, log_refusal, refusal_of, refuse, send_response, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -37,7 +33,7 @@ use crate::transport::Transport;
 pub(crate) struct Server {
     peer: Rc<Peer>,
     /// Streams that are answered and not yet received to their end, with the time for it.
-    lingering: VecDeque<(StreamId, Instant)>,
+    lingering: DueStreams<StreamId>,
     /// When the connection was first parked after its last stream.
     idle_since: Option<Instant>,
 }
@@ -55,7 +51,7 @@ impl Conn<Server> {
     pub(crate) fn server(peer: Peer, shared: &Rc<Shared<Server>>) -> Rc<Conn<Server>> {
         let role = Server {
             peer: Rc::new(peer),
-            lingering: VecDeque::new(),
+            lingering: DueStreams::new(),
             idle_since: None,
         };
         Conn::new(h2::Connection::server(shared.limits()), role, shared)
@@ -120,7 +116,9 @@ impl Conn<Server> {
         let stream = request.stream;
         let exchange = self.exchange(request);
         let (conn, service) = (Rc::clone(self), Rc::clone(service));
-        if blitz_reactor::spawn_now(|| run(conn, service, stream, exchange)).is_some() {
+        if blitz_reactor::spawn_now(|| exchange_task::run(conn, service, stream, exchange))
+            .is_some()
+        {
             blitz_reactor::consume_admission();
         }
     }
@@ -134,7 +132,7 @@ impl Conn<Server> {
             has_ended,
         } = request;
         let mut driver = self.driver.borrow_mut();
-        let mut state = driver.shared.stream();
+        let mut state = driver.shared.spare.take();
         state.is_connect = head.method == Method::Connect;
         let is_done = has_ended || length == BodyLength::Empty;
         if !is_done {
@@ -172,66 +170,9 @@ impl Conn<Server> {
         let options = Rc::clone(&self.driver.borrow().shared.options);
         exchange.refuse_head(&options);
     }
-
-    /// Drives the service; behind it, watches the client and the deadlines.
-    fn poll_exchange<F: Future<Output = ()>>(
-        &self,
-        stream: StreamId,
-        mut call: Pin<&mut Option<F>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Outcome> {
-        if let Some(future) = call.as_mut().as_pin_mut()
-            && future.poll(cx).is_ready()
-        {
-            call.set(None);
-        }
-        let is_done = call.is_none();
-        poll_outcome(&mut *self.driver.borrow_mut(), stream, is_done, cx)
-    }
 }
 
-/// The task of an exchange. There is none if the request was answered before.
-async fn run<S: Service>(
-    conn: Rc<Conn<Server>>,
-    service: Rc<S>,
-    stream: StreamId,
-    exchange: Option<Exchange>,
-) {
-    let mut guard = Guard {
-        conn: &conn,
-        stream,
-        outcome: Outcome::Cut,
-    };
-    let call = pin!(exchange.map(|exchange| service.call(exchange)));
-    let mut call = call;
-    guard.outcome = poll_fn(|cx| conn.poll_exchange(stream, call.as_mut(), cx)).await;
-}
-
-/// Ends the exchange with its task, also when that is aborted or panics.
-struct Guard<'a> {
-    conn: &'a Conn<Server>,
-    stream: StreamId,
-    outcome: Outcome,
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        let mut driver = self.conn.driver.borrow_mut();
-        driver.conclude(self.stream, self.outcome);
-        if !self.conn.is_driven.get() {
-            driver.wake_if_needed();
-        }
-    }
-}
-
-impl Driver<Server> {
-    /// Charges a head whose parts may still be charged.
-    #[cold]
-    fn charge_completed(&mut self, head: &mut Pooled<RequestHead>) -> bool {
-        self.partial_charge.clear();
-        head.charge(self.limits())
-    }
-
+impl WithTasks for Driver<Server> {
     fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
         match conclude(self, stream, outcome) {
             Conclusion::Complete | Conclusion::Refused if self.is_received(stream) => {
@@ -242,6 +183,15 @@ impl Driver<Server> {
             Conclusion::Cancelled => self.close_stream(stream, Some(Code::CANCEL)),
             Conclusion::Failed => self.close_stream(stream, Some(Code::INTERNAL_ERROR)),
         }
+    }
+}
+
+impl Driver<Server> {
+    /// Charges a head whose parts may still be charged.
+    #[cold]
+    fn charge_completed(&mut self, head: &mut Pooled<RequestHead>) -> bool {
+        self.partial_charge.clear();
+        head.charge(self.limits())
     }
 
     /// Whether nothing of the request is left to be received.
@@ -265,7 +215,7 @@ impl Driver<Server> {
             // From now on it counts what is discarded.
             state.exchange.receiving.pace.bytes = 0;
             self.discard(stream);
-            self.role.lingering.push_back((stream, until));
+            self.role.lingering.push(stream, until);
             // It has a deadline now.
             self.needs_task = true;
         }
@@ -274,17 +224,15 @@ impl Driver<Server> {
     /// Resets the streams whose moment has passed; returns when that of the next one will have passed.
     fn end_lingering(&mut self) -> Option<Instant> {
         let now = blitz_reactor::now();
-        while let Some((stream, until)) = self.role.lingering.front().copied() {
-            let is_over = !self.streams.contains_key(&stream);
-            if !is_over && until > now {
+        loop {
+            let streams = &self.streams;
+            let lingers = |id| streams.contains_key(&id);
+            let (stream, until) = self.role.lingering.next(lingers)?;
+            if until > now {
                 return Some(until);
             }
-            self.role.lingering.pop_front();
-            if !is_over {
-                self.close_stream(stream, Some(Code::NO_ERROR));
-            }
+            self.close_stream(stream, Some(Code::NO_ERROR));
         }
-        None
     }
 
     /// Answers a request whose header block was too long to be decoded, and announces that it is the
@@ -300,20 +248,6 @@ impl Driver<Server> {
         self.close_stream(stream, Some(Code::NO_ERROR));
         let (machine, out) = self.machine();
         machine.announce_lost_block(out);
-    }
-
-    /// `Date` and `Server`, where they are missing.
-    fn add_default_headers(&self, head: &mut ResponseHead) {
-        let options = &self.shared.options;
-        let fields: &mut Fields = &mut head.fields;
-        if options.date && !fields.contains(Name::Date) {
-            fields.append(Name::Date, http_date());
-        }
-        if let Some(server) = &options.server
-            && !fields.contains(Name::Server)
-        {
-            fields.append(Name::Server, server);
-        }
     }
 }
 
@@ -347,7 +281,7 @@ impl Role for Server {
     }
 
     fn refused(driver: &mut Driver<Server>, stream: StreamId, error: Error, received: &Received) {
-        let state = driver.shared.stream();
+        let state = driver.shared.spare.take();
         driver.insert_stream(stream, state);
         driver.role.idle_since = None;
         let fields = &received.request.fields;
@@ -496,22 +430,14 @@ impl ServerFraming for Driver<Server> {
             BodyLength::Known(0) if is_whole => BodyLength::Empty,
             length => length,
         };
-        self.add_default_headers(head);
+        let options = &self.shared.options;
+        add_default_headers(head, options, options.alt_svc_for(&self.role.peer));
         let (machine, out) = self.machine();
         machine.send_head(id, head, length, out);
     }
 
-    /// The encoder leaves out the fields of HTTP/1.1 connections (RFC 9113, section 8.2.2); this removes
-    /// those that would be wrong on this connection.
     fn send_tunnel_head(&mut self, id: StreamId, head: &mut ResponseHead) {
-        if head.status == Status::SWITCHING_PROTOCOLS {
-            // RFC 8441, section 5.1: 200 replaces the 101 of HTTP/1.1.
-            head.status = Status::OK;
-        }
-        for name in [Name::Upgrade, Name::Connection] {
-            head.fields.remove(name);
-        }
-        head.fields.remove("sec-websocket-accept");
+        adapt_tunnel_head(head);
         self.send_head(id, head, BodyLength::Unknown, false);
     }
 

@@ -5,7 +5,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::task::Waker;
 use std::time::Instant;
 
-use blitz_proto::h2::StreamId;
 use blitz_proto::{Error, Fields};
 use blitz_reactor::{Chunk, Slice};
 
@@ -15,8 +14,8 @@ use crate::exchange::{Body, ExchangeState, wake};
 use crate::recycle::Pooled;
 use crate::tls::TlsError;
 
-/// The streams of a connection.
-pub(in crate::conn) type Streams = HashMap<StreamId, Box<Stream>, BuildHasherDefault<StreamHasher>>;
+/// What a connection keeps for each of its streams.
+pub(in crate::conn) type Streams<Id, State> = HashMap<Id, State, BuildHasherDefault<StreamHasher>>;
 
 /// Numbers of streams ascend, and the machine bounds the number of open streams, so a peer cannot choose
 /// numbers that collide.
@@ -33,7 +32,11 @@ impl Hasher for StreamHasher {
     }
 
     fn write_u32(&mut self, number: u32) {
-        self.0 = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 

@@ -1,0 +1,254 @@
+//! The end of a connection, and its deadlines.
+
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use blitz_proto::Error;
+use blitz_proto::h3::{Code, StreamId};
+use blitz_quic::quinn_proto;
+
+use super::driver::{Conn, Driver, stream_of, var_int};
+use super::receive::count_late_head;
+use crate::conn::streams::stream::ResetReason;
+use crate::counters::{count, count_refused};
+use crate::error::Refusal;
+
+/// Time between the GOAWAY that announces the end and the one that names the last request (RFC 9114, section 5.2):
+/// requests that are on their way arrive within.
+const GOAWAY_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a reader waits before it is looked whether the window is used up.
+const WINDOW_CHECK: Duration = Duration::from_millis(200);
+
+/// Time between PINGs while there are requests: clients have idle timeouts of 30 s and more.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Streams for which an idle connection keeps memory.
+const STREAMS_KEPT: usize = 4;
+
+impl Conn {
+    /// The time that [`Driver::settle`] has set has come.
+    pub(super) fn deadline(self: &Rc<Self>) {
+        self.work(Driver::deadline);
+    }
+
+    /// Requests that arrive from now on may be the last.
+    pub(super) fn drain(self: &Rc<Self>) {
+        self.work(|driver| {
+            driver.drain();
+            Ok(())
+        });
+    }
+
+    pub(super) fn lost(&self) {
+        self.driver.borrow_mut().lost();
+    }
+
+    /// Since when it has nothing to do.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.driver.borrow().idle_since
+    }
+
+    /// Closes a connection that has nothing to do, if that is still so.
+    pub(super) fn evict(&self) -> bool {
+        let mut driver = self.driver.borrow_mut();
+        let is_idle = driver.idle_since.is_some() && driver.quic.is_some();
+        if is_idle {
+            driver.close(Code::NO_ERROR);
+        }
+        is_idle
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        count(|counters| counters.connections -= 1);
+        let shared = Rc::clone(&self.driver.borrow().shared);
+        let mut connections = shared.connections.borrow_mut();
+        connections.remove(self.key);
+        if connections.is_empty() {
+            shared.empty.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Driver {
+    /// Writes what is due beside the requests, and sets the next deadline.
+    pub(super) fn settle(&mut self) {
+        self.flush_own();
+        let is_idle = self.streams.is_empty() && self.unacknowledged.is_empty();
+        match is_idle {
+            false => {
+                self.idle_since = None;
+                let due = || blitz_reactor::now() + PING_INTERVAL;
+                self.ping.get_or_insert_with(due);
+            }
+            true if self.idle_since.is_none() => {
+                self.idle_since = Some(blitz_reactor::now());
+                self.ping = None;
+                self.shrink();
+            }
+            true => {}
+        }
+        if is_idle && self.machine.is_drained() {
+            return self.close(Code::NO_ERROR);
+        }
+        let due = self.next_deadline();
+        if let Some(quic) = &self.quic {
+            quic.set_active(!is_idle);
+            quic.set_deadline(due);
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.streams.shrink_to(STREAMS_KEPT);
+        self.heads.shrink_to(STREAMS_KEPT);
+        self.lingering.shrink_to(STREAMS_KEPT);
+        self.unacknowledged.shrink_to(STREAMS_KEPT);
+        self.out = Vec::new();
+        self.window.read = 0;
+        let usual = self.limits().connection_buffer_bytes_max;
+        self.set_window(usual);
+    }
+
+    fn next_deadline(&mut self) -> Option<Instant> {
+        let limits = &self.shared.options.limits;
+        let idle = self.idle_since.map(|since| since + limits.idle_timeout);
+        let stall = (!self.unacknowledged.is_empty())
+            .then(|| self.acknowledged_at + limits.send_stall_timeout);
+        let head = self.next_head().map(|(_, due)| due);
+        let lingering = self.next_lingering().map(|(_, due)| due);
+        let due = [
+            idle,
+            stall,
+            head,
+            lingering,
+            self.ping,
+            self.final_goaway,
+            self.window_check,
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    fn next_head(&mut self) -> Option<(StreamId, Instant)> {
+        let streams = &self.streams;
+        let waits = |id| streams.get(&id).is_some_and(|stream| stream.awaits_head);
+        self.heads.next(waits)
+    }
+
+    fn next_lingering(&mut self) -> Option<(StreamId, Instant)> {
+        let streams = &self.streams;
+        let waits = |id| {
+            streams
+                .get(&id)
+                .is_some_and(|stream| stream.state.is_lingering)
+        };
+        self.lingering.next(waits)
+    }
+
+    fn deadline(&mut self) -> Result<(), Error> {
+        let now = blitz_reactor::now();
+        let limits = self.limits();
+        let (idle, stall) = (limits.idle_timeout, limits.send_stall_timeout);
+        if self.idle_since.is_some_and(|since| since + idle <= now) {
+            count(|counters| counters.idle_timeouts += 1);
+            self.close(Code::NO_ERROR);
+            return Ok(());
+        }
+        if !self.unacknowledged.is_empty() && self.acknowledged_at + stall <= now {
+            count(|counters| counters.send_stalls += 1);
+            self.close(Code::EXCESSIVE_LOAD);
+            return Ok(());
+        }
+        while let Some((id, due)) = self.next_head()
+            && due <= now
+        {
+            count_late_head();
+            self.close_stream(id, Some(Code::REQUEST_REJECTED));
+        }
+        while let Some((id, due)) = self.next_lingering()
+            && due <= now
+        {
+            self.close_stream(id, None);
+        }
+        if self.ping.take_if(|due| *due <= now).is_some() {
+            // The next one is due as long as there are requests.
+            self.quic(quinn_proto::Connection::ping);
+        }
+        if self.final_goaway.take_if(|due| *due <= now).is_some() {
+            self.machine.drain_now();
+        }
+        if self.window_check.take_if(|due| *due <= now).is_some() {
+            self.credit_waiting_readers();
+        }
+        Ok(())
+    }
+
+    /// A reader waits.
+    pub(super) fn expect_content(&mut self) {
+        if self.window_check.is_none() {
+            self.window_check = Some(blitz_reactor::now() + WINDOW_CHECK);
+            let due = self.next_deadline();
+            if let Some(quic) = &self.quic {
+                quic.set_deadline(due);
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        self.machine.drain();
+        self.final_goaway = Some(blitz_reactor::now() + GOAWAY_PAUSE);
+    }
+
+    /// Charges the memory of incomplete heads as that of complete ones.
+    pub(super) fn charge_partial_heads(&mut self) -> Result<(), Error> {
+        let bytes = self.machine.partial_memory();
+        if bytes == 0 && self.partial_charge.is_empty() {
+            return Ok(());
+        }
+        let limits = &self.shared.options.limits;
+        let bytes = match bytes >= limits.large_head_bytes_min {
+            true => bytes,
+            false => 0,
+        };
+        if !self.partial_charge.replace(bytes, limits) {
+            count_refused(Refusal::heads_memory().rule);
+            self.close(Code::EXCESSIVE_LOAD);
+        }
+        Ok(())
+    }
+
+    /// The client broke a rule that the whole connection depends on.
+    pub(super) fn fail(&mut self, error: Error) {
+        let client = self.peer.remote.map(tracing::field::display);
+        tracing::debug!(cause = error.rule(), client, "connection ended");
+        count_refused(error.rule());
+        self.close(Code::of(error.kind()));
+    }
+
+    /// Closes the connection.
+    pub(super) fn close(&mut self, code: Code) {
+        if let Some(quic) = self.quic.take() {
+            quic.close(u32::try_from(code.0).unwrap_or(u32::MAX), "");
+            quic.set_active(false);
+            quic.set_deadline(None);
+        }
+        self.lost();
+    }
+
+    /// The connection is lost.
+    fn lost(&mut self) {
+        self.quic = None;
+        self.idle_since = None;
+        self.fail_streams(&ResetReason::Reset);
+    }
+
+    /// Stops what the client sends on a stream.
+    pub(super) fn stop(&self, id: StreamId, code: Code) {
+        self.quic(|quic| {
+            // What has ended already is not stopped.
+            let _ = quic.recv_stream(stream_of(id)).stop(var_int(code.0));
+        });
+    }
+}

@@ -1,0 +1,314 @@
+//! The state of one connection, shared by the endpoint's task, its exchanges and their handles.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use blitz_proto::Limits;
+use blitz_proto::h3::{self, Code, Received, StreamId};
+use blitz_quic::Connection;
+use blitz_quic::quinn_proto;
+use bytes::Bytes;
+use slab::Slab;
+
+use super::protocol::Http3;
+use super::server::Request;
+use crate::conn::streams::due::DueStreams;
+use crate::conn::streams::spare::SpareStreams;
+use crate::conn::streams::stream::{ResetReason, Stream, Streams};
+use crate::exchange::{Exchange, ExchangeId, Link, Peer};
+use crate::options::ServeOptions;
+use crate::recycle::HeadCharge;
+
+/// One connection of a client.
+pub(crate) struct Conn {
+    pub(super) driver: RefCell<Driver>,
+    /// Where it is in the list of connections.
+    pub(super) key: usize,
+}
+
+/// A connection that carries an exchange on each stream.
+pub(crate) struct Driver {
+    pub(super) peer: Rc<Peer>,
+    /// `None` once it is lost or closed.
+    pub(super) quic: Option<Rc<Connection<Http3>>>,
+    pub(super) machine: h3::Connection,
+    pub(super) streams: Streams<StreamId, RequestStream>,
+    /// Requests that have arrived and are to be started.
+    pub(super) arrived: VecDeque<Request>,
+    /// Our streams beside the requests: control, and QPACK's decoder.
+    pub(super) own: [Option<quinn_proto::StreamId>; 2],
+    /// Encoded and not yet written; a head goes with the content behind it.
+    pub(super) out: Vec<u8>,
+    /// Bytes that all streams have queued.
+    pub(super) unsent: usize,
+    /// Streams whose writers wait because the core is short of memory.
+    pub(super) awaiting_memory: Vec<StreamId>,
+    /// Streams whose messages were sent completely, and not acknowledged completely.
+    pub(super) unacknowledged: Vec<StreamId>,
+    /// When something was last acknowledged completely, or the first of them was sent.
+    pub(super) acknowledged_at: Instant,
+    /// Streams whose heads have not come completely.
+    pub(super) heads: DueStreams<StreamId>,
+    /// Streams that are answered and not yet received to their end.
+    pub(super) lingering: DueStreams<StreamId>,
+    /// The memory of incomplete heads, if it is much.
+    pub(super) partial_charge: HeadCharge,
+    /// Since when there was nothing to do.
+    pub(super) idle_since: Option<Instant>,
+    /// When PING is due, so that the client's and our idle timeout do not end a connection with requests.
+    pub(super) ping: Option<Instant>,
+    /// When the second GOAWAY is due.
+    pub(super) final_goaway: Option<Instant>,
+    pub(super) window: ReceiveWindow,
+    /// When to look whether a reader waits because the window is used up.
+    pub(super) window_check: Option<Instant>,
+    pub(super) shared: Rc<Shared>,
+}
+
+/// A stream with a request, beside its state in the machine.
+pub(super) struct RequestStream {
+    pub(super) state: Box<Stream>,
+    /// Read from QUIC, and not yet taken by the machine.
+    pub(super) input: VecDeque<Bytes>,
+    /// Nothing comes behind it.
+    pub(super) has_fin: bool,
+    /// The machine knows that.
+    pub(super) is_fin_taken: bool,
+    /// The machine waits for instructions of QPACK, and is to be called again without more input.
+    pub(super) is_blocked: bool,
+    /// Its head has not come completely.
+    pub(super) awaits_head: bool,
+    /// All of our message was given to QUIC.
+    pub(super) is_finished: bool,
+}
+
+/// What the client may send before it is read.
+pub(super) struct ReceiveWindow {
+    pub(super) bytes: usize,
+    /// Bytes that were read since the last look at the clock, and when that was.
+    pub(super) read: usize,
+    pub(super) since: Instant,
+    /// Frames that said that the window is used up.
+    pub(super) blocked_frames: u64,
+}
+
+/// What the connections of a listener share.
+pub(crate) struct Shared {
+    pub(super) options: Rc<ServeOptions>,
+    pub(super) listener: std::net::SocketAddr,
+    pub(super) received: RefCell<Received>,
+    /// The start of the machines' time: the first time that one of them read the clock.
+    epoch: OnceCell<Instant>,
+    pub(super) spare: SpareStreams,
+    /// Starts an exchange: there is none if the request was answered before.
+    pub(super) start: Box<StartExchange>,
+    /// All connections.
+    pub(super) connections: RefCell<Slab<Weak<Conn>>>,
+    /// Connections that had been idle longest when it was looked, the longest last.
+    pub(super) idle: RefCell<Vec<Weak<Conn>>>,
+    /// Woken when the last connection is gone.
+    pub(super) empty: RefCell<Option<std::task::Waker>>,
+    /// New connections are told to go at once.
+    pub(super) is_draining: Cell<bool>,
+}
+
+pub(super) type StartExchange = dyn Fn(&Rc<Conn>, StreamId, Option<Exchange>);
+
+impl Shared {
+    pub(crate) fn new(
+        options: Rc<ServeOptions>,
+        listener: std::net::SocketAddr,
+        start: Box<StartExchange>,
+    ) -> Rc<Shared> {
+        Rc::new(Shared {
+            options,
+            listener,
+            received: RefCell::default(),
+            epoch: OnceCell::new(),
+            spare: SpareStreams::default(),
+            start,
+            connections: RefCell::default(),
+            idle: RefCell::default(),
+            empty: RefCell::default(),
+            is_draining: Cell::new(false),
+        })
+    }
+
+    #[inline]
+    pub(super) fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        let now = blitz_reactor::now();
+        now.saturating_duration_since(*self.epoch.get_or_init(|| now))
+    }
+}
+
+impl Conn {
+    pub(super) fn new(peer: Peer, quic: &Rc<Connection<Http3>>, shared: &Rc<Shared>) -> Rc<Conn> {
+        let now = blitz_reactor::now();
+        let driver = Driver {
+            peer: Rc::new(peer),
+            quic: Some(Rc::clone(quic)),
+            machine: h3::Connection::server(shared.limits()),
+            streams: Streams::default(),
+            arrived: VecDeque::new(),
+            own: [None; 2],
+            out: Vec::new(),
+            unsent: 0,
+            awaiting_memory: Vec::new(),
+            unacknowledged: Vec::new(),
+            acknowledged_at: now,
+            heads: DueStreams::new(),
+            lingering: DueStreams::new(),
+            partial_charge: HeadCharge::default(),
+            idle_since: None,
+            ping: None,
+            final_goaway: None,
+            window: ReceiveWindow {
+                bytes: shared.limits().connection_buffer_bytes_max,
+                read: 0,
+                since: now,
+                blocked_frames: 0,
+            },
+            window_check: None,
+            shared: Rc::clone(shared),
+        };
+        let mut connections = shared.connections.borrow_mut();
+        let entry = connections.vacant_entry();
+        let conn = Rc::new(Conn {
+            driver: RefCell::new(driver),
+            key: entry.key(),
+        });
+        entry.insert(Rc::downgrade(&conn));
+        conn
+    }
+
+    /// Works on the connection, and starts the requests that this has completed.
+    pub(super) fn work(
+        self: &Rc<Self>,
+        act: impl FnOnce(&mut Driver) -> Result<(), blitz_proto::Error>,
+    ) {
+        let shared = {
+            let mut driver = self.driver.borrow_mut();
+            if let Err(error) = act(&mut driver) {
+                driver.fail(error);
+            }
+            Rc::clone(&driver.shared)
+        };
+        loop {
+            let Some(request) = self.driver.borrow_mut().arrived.pop_front() else {
+                break;
+            };
+            let stream = request.stream;
+            let exchange = self.exchange(request);
+            (shared.start)(self, stream, exchange);
+        }
+        self.driver.borrow_mut().settle();
+    }
+}
+
+impl Link for Conn {
+    type Framing = Driver;
+
+    #[inline]
+    fn with<T>(&self, act: impl FnOnce(&mut Driver) -> T) -> T {
+        act(&mut self.driver.borrow_mut())
+    }
+
+    #[inline]
+    fn look<T>(&self, act: impl FnOnce(&mut Driver) -> T) -> T {
+        act(&mut self.driver.borrow_mut())
+    }
+}
+
+impl RequestStream {
+    pub(super) fn new(state: Box<Stream>) -> RequestStream {
+        RequestStream {
+            state,
+            input: VecDeque::new(),
+            has_fin: false,
+            is_fin_taken: false,
+            is_blocked: false,
+            awaits_head: true,
+            is_finished: false,
+        }
+    }
+}
+
+impl Driver {
+    pub(super) fn limits(&self) -> &Limits {
+        self.shared.limits()
+    }
+
+    pub(super) fn stream(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.streams.get_mut(&id).map(|stream| &mut *stream.state)
+    }
+
+    /// Works on the streams of QUIC, unless the connection is lost.
+    pub(super) fn quic<T>(&self, act: impl FnOnce(&mut quinn_proto::Connection) -> T) -> Option<T> {
+        self.quic.as_ref()?.with(act)
+    }
+
+    /// The connection is lost.
+    pub(super) fn fail_streams(&mut self, reason: &ResetReason) {
+        for stream in self.streams.values_mut() {
+            stream.state.fail(reason);
+        }
+        // They have no task that would end them.
+        self.streams
+            .retain(|_, stream| !stream.awaits_head && !stream.state.is_lingering);
+        self.unsent = self
+            .streams
+            .values()
+            .map(|stream| stream.state.sending.queued)
+            .sum();
+        self.unacknowledged.clear();
+    }
+
+    /// The client has all of a message.
+    pub(super) fn acknowledged(&mut self, id: StreamId) {
+        if let Some(at) = self.unacknowledged.iter().position(|other| *other == id) {
+            self.unacknowledged.swap_remove(at);
+            self.acknowledged_at = blitz_reactor::now();
+        }
+    }
+
+    /// Ends both directions of a stream early.
+    pub(super) fn reset(&self, id: StreamId, code: Code) {
+        self.quic(|quic| {
+            let code = var_int(code.0);
+            // What has ended already is not reset.
+            let _ = quic.send_stream(stream_of(id)).reset(code);
+            let _ = quic.recv_stream(stream_of(id)).stop(code);
+        });
+    }
+}
+
+/// The number of a stream in QUIC's machine.
+pub(super) fn stream_of(id: StreamId) -> quinn_proto::StreamId {
+    quinn_proto::StreamId::from(var_int(id.get()))
+}
+
+pub(super) fn id_of(stream: quinn_proto::StreamId) -> StreamId {
+    StreamId::new(quinn_proto::VarInt::from(stream).into_inner())
+}
+
+pub(super) fn var_int(value: u64) -> quinn_proto::VarInt {
+    quinn_proto::VarInt::from_u64(value).unwrap_or(quinn_proto::VarInt::MAX)
+}
+
+impl From<ExchangeId> for StreamId {
+    fn from(id: ExchangeId) -> StreamId {
+        StreamId::new(id.0)
+    }
+}
+
+impl From<StreamId> for ExchangeId {
+    fn from(id: StreamId) -> ExchangeId {
+        ExchangeId(id.get())
+    }
+}

@@ -1,0 +1,566 @@
+//! What clients send: requests, and the streams beside them.
+
+use std::task::{Context, Poll};
+
+use blitz_proto::h3::{Code, Event, StreamId};
+use blitz_proto::{Error, ErrorKind, Fields, Limits};
+use blitz_quic::quinn_proto::{self, Dir, ReadError, ReadableError};
+use blitz_reactor::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
+
+use super::driver::{Driver, RequestStream, id_of, stream_of};
+use super::server::Request;
+use crate::conn::streams::stream::ResetReason;
+use crate::counters::count;
+use crate::error::{BodyError, SendError};
+use crate::exchange::{Body, ExchangeState, Fill, Framing, Sent, ServerSide, Transmission, wake};
+use crate::recycle::Pooled;
+
+/// Pieces that are read while a head is awaited: one, and one more to see whether it is the last.
+const PIECES_OF_HEAD: usize = 2;
+
+/// Pieces that are read at a time for a reader of content, and bytes that it gets at a time.
+const PIECES_OF_CONTENT: usize = 24;
+const FILL_BYTES_MAX: usize = 32 * 1024;
+
+/// The result of a step through the input of a stream.
+enum Step {
+    /// Content, which ends the message or not.
+    Content(std::ops::Range<usize>, bool),
+    /// Anything else that was handled.
+    Handled,
+    /// Nothing can be done until more arrives.
+    Pending,
+}
+
+impl Driver {
+    /// Takes the streams that the client has opened.
+    pub(super) fn accept(&mut self, dir: Dir) -> Result<(), Error> {
+        while let Some(stream) = self.quic(|quic| quic.streams().accept(dir)).flatten() {
+            let id = id_of(stream);
+            let opened = self.machine.handle_opened(id);
+            match (opened, dir) {
+                (Err(code), _) => self.reset(id, code),
+                (Ok(()), Dir::Uni) => self.read_beside(stream)?,
+                (Ok(()), Dir::Bi) => {
+                    let state = self.shared.spare.take();
+                    self.streams.insert(id, RequestStream::new(state));
+                    self.idle_since = None;
+                    let due = blitz_reactor::now() + self.limits().head_timeout;
+                    self.heads.push(id, due);
+                    self.read_head(id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Something has come on a stream.
+    pub(super) fn readable(&mut self, stream: quinn_proto::StreamId) -> Result<(), Error> {
+        if stream.dir() == Dir::Uni {
+            return self.read_beside(stream);
+        }
+        let id = id_of(stream);
+        let Some(request) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        if request.awaits_head {
+            return self.read_head(id);
+        }
+        let receiving = &mut request.state.exchange.receiving;
+        match receiving.body {
+            Body::Unwanted => self.discard_arrived(id),
+            // The reader finds out itself what it is.
+            _ if receiving.reader.is_some() => {
+                wake(&mut receiving.reader);
+                Ok(())
+            }
+            _ => {
+                let reset = self.quic(|quic| quic.recv_stream(stream).received_reset());
+                match reset {
+                    Some(Ok(Some(code))) => self.handle_reset(id, Code(code.into_inner())),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Reads until the head of a request is complete.
+    pub(super) fn read_head(&mut self, id: StreamId) -> Result<(), Error> {
+        while self
+            .streams
+            .get(&id)
+            .is_some_and(|stream| stream.awaits_head)
+        {
+            self.refill(id, PIECES_OF_HEAD)?;
+            if let Step::Pending = self.step(id)? {
+                return self.charge_partial_heads();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and drops what has come of a request without a reader; after the response up to a limit.
+    pub(super) fn discard_arrived(&mut self, id: StreamId) -> Result<(), Error> {
+        let bytes_max = self.limits().discard_bytes_max as u64;
+        loop {
+            let Some(stream) = self.streams.get_mut(&id) else {
+                return Ok(());
+            };
+            let is_excess =
+                stream.state.is_lingering && stream.state.exchange.receiving.pace.bytes > bytes_max;
+            if is_excess {
+                return Ok(());
+            }
+            self.refill(id, PIECES_OF_CONTENT)?;
+            match self.step(id)? {
+                Step::Pending => break,
+                Step::Handled => {}
+                Step::Content(range, has_ended) => {
+                    if let Some(stream) = self.streams.get_mut(&id) {
+                        stream.consume(range.end);
+                        let receiving = &mut stream.state.exchange.receiving;
+                        receiving.pace.bytes += range.len() as u64;
+                        if has_ended {
+                            receiving.body = Body::Done;
+                        }
+                    }
+                }
+            }
+        }
+        let has_ended = self.machine.receive_done(id);
+        if has_ended && let Some(state) = self.stream(id) {
+            state.exchange.wake_task();
+            let is_over = state.is_lingering;
+            if is_over {
+                self.end_lingering_stream(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads from QUIC, until so many pieces wait for the machine.
+    fn refill(&mut self, id: StreamId, pieces: usize) -> Result<(), Error> {
+        let Some(quic) = &self.quic else {
+            return Ok(());
+        };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        if stream.has_fin || stream.input.len() >= pieces {
+            return Ok(());
+        }
+        let mut read = 0;
+        let mut reset = None;
+        quic.with(|quic| {
+            let mut receiving = quic.recv_stream(stream_of(id));
+            let mut chunks = match receiving.read(true) {
+                Ok(chunks) => chunks,
+                Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return,
+            };
+            while stream.input.len() < pieces {
+                match chunks.next(usize::MAX) {
+                    Ok(Some(chunk)) => {
+                        read += chunk.bytes.len();
+                        stream.input.push_back(chunk.bytes);
+                    }
+                    Ok(None) => {
+                        stream.has_fin = true;
+                        break;
+                    }
+                    Err(ReadError::Blocked) => break,
+                    Err(ReadError::Reset(code)) => {
+                        reset = Some(Code(code.into_inner()));
+                        break;
+                    }
+                }
+            }
+            // The endpoint sends whatever is due.
+            let _ = chunks.finalize();
+        });
+        self.note_read(read);
+        match reset {
+            Some(code) => self.handle_reset(id, code),
+            None => Ok(()),
+        }
+    }
+
+    /// The client has reset its direction of a stream.
+    pub(super) fn handle_reset(&mut self, id: StreamId, code: Code) -> Result<(), Error> {
+        let now = self.shared.now();
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.has_fin = true;
+            stream.is_fin_taken = true;
+            stream.input.clear();
+        }
+        let event = self.machine.handle_reset(id, code, now)?;
+        if let Some(Event::Reset { error, code }) = event {
+            self.lose_stream(id, error, code);
+        }
+        Ok(())
+    }
+
+    /// The client wants nothing more of what we send on a stream.
+    pub(super) fn handle_stopped(&mut self, id: StreamId, code: Code) -> Result<(), Error> {
+        let now = self.shared.now();
+        if let Some(at) = self.unacknowledged.iter().position(|other| *other == id) {
+            self.unacknowledged.swap_remove(at);
+            self.reset(id, Code::NO_ERROR);
+        }
+        let event = self.machine.handle_stopped(id, code, now)?;
+        if let Some(Event::Reset { error, code }) = event {
+            self.lose_stream(id, error, code);
+        }
+        Ok(())
+    }
+
+    /// One step of the machine through the input of a request.
+    fn step(&mut self, id: StreamId) -> Result<Step, Error> {
+        let shared = std::rc::Rc::clone(&self.shared);
+        let received = &mut *shared.received.borrow_mut();
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(Step::Pending);
+        };
+        let is_last = stream.has_fin && stream.input.len() <= 1;
+        let bytes: &[u8] = match stream.input.front() {
+            Some(front) => front,
+            None if stream.is_blocked || (is_last && !stream.is_fin_taken) => &[],
+            None => return Ok(Step::Pending),
+        };
+        let len = bytes.len();
+        stream.is_blocked = false;
+        let step = self
+            .machine
+            .handle_input(id, bytes, is_last, shared.now(), received)?;
+        if let Event::Data { range, end } = &step.event {
+            let content = Step::Content(range.clone(), *end);
+            stream.is_fin_taken = *end;
+            return Ok(content);
+        }
+        stream.consume(step.consumed);
+        stream.is_fin_taken = is_last && step.consumed == len;
+        match step.event {
+            Event::NeedMore if stream.input.is_empty() => return Ok(Step::Pending),
+            Event::NeedMore | Event::Data { .. } | Event::Unwanted { .. } => {}
+            Event::Blocked => {
+                stream.is_blocked = true;
+                return Ok(Step::Pending);
+            }
+            Event::Head { length, end } => {
+                stream.awaits_head = false;
+                let head = Request::take_head(received);
+                self.arrived.push_back(Request {
+                    stream: id,
+                    head,
+                    length,
+                    has_ended: end,
+                });
+            }
+            Event::Trailers => {
+                stream.is_fin_taken = true;
+                let mut trailers = Pooled::take();
+                std::mem::swap(&mut *trailers, &mut received.trailers);
+                stream.take_trailers(trailers);
+            }
+            Event::Refused { error } => {
+                stream.awaits_head = false;
+                self.refuse_request(id, error, received);
+            }
+            Event::Reset { error, code } => self.lose_stream(id, error, code),
+            Event::GoAway { .. } => {}
+            Event::Reprioritized { stream } => self.set_priority(stream),
+        }
+        Ok(Step::Handled)
+    }
+
+    /// The client reset a stream, or broke a rule on it.
+    pub(super) fn lose_stream(&mut self, id: StreamId, error: Error, code: Code) {
+        let reason = match error.kind() {
+            ErrorKind::PeerReset => ResetReason::Reset,
+            _ => ResetReason::Malformed(error),
+        };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return self.machine.forget(id);
+        };
+        let is_lingering = stream.state.is_lingering;
+        let has_task = !stream.awaits_head && !is_lingering;
+        if let (ResetReason::Malformed(error), false) = (&reason, is_lingering) {
+            crate::counters::count_refused(error.rule());
+        }
+        if has_task {
+            stream.state.fail(&reason);
+            stream.input.clear();
+            stream.is_finished = true;
+            self.reset(id, code);
+        } else {
+            self.close_stream(id, Some(code));
+        }
+    }
+
+    /// Reads a stream beside the requests.
+    fn read_beside(&mut self, stream: quinn_proto::StreamId) -> Result<(), Error> {
+        let id = id_of(stream);
+        let now = self.shared.now();
+        loop {
+            let next = self.quic(|quic| {
+                let mut receiving = quic.recv_stream(stream);
+                let mut chunks = receiving.read(true).ok()?;
+                let next = chunks.next(usize::MAX);
+                let _ = chunks.finalize();
+                Some(next)
+            });
+            let Some(Some(next)) = next else {
+                return Ok(());
+            };
+            let bytes = match next {
+                Ok(Some(chunk)) => chunk.bytes,
+                Ok(None) => bytes::Bytes::new(),
+                Err(ReadError::Blocked) => break,
+                Err(ReadError::Reset(code)) => {
+                    self.machine
+                        .handle_reset(id, Code(code.into_inner()), now)?;
+                    break;
+                }
+            };
+            self.note_read(bytes.len());
+            self.take_beside(id, &bytes)?;
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        while let Some(id) = self.machine.next_unblocked() {
+            match self.streams.get_mut(&id) {
+                Some(stream) if stream.awaits_head => self.read_head(id)?,
+                Some(stream) => wake(&mut stream.state.exchange.receiving.reader),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the machine what came beside the requests; without bytes, the stream has ended.
+    fn take_beside(&mut self, id: StreamId, mut bytes: &[u8]) -> Result<(), Error> {
+        let shared = std::rc::Rc::clone(&self.shared);
+        let has_fin = bytes.is_empty();
+        loop {
+            let step = {
+                let received = &mut *shared.received.borrow_mut();
+                self.machine
+                    .handle_input(id, bytes, has_fin, shared.now(), received)?
+            };
+            bytes = &bytes[step.consumed..];
+            match step.event {
+                Event::Reprioritized { stream } => self.set_priority(stream),
+                Event::Unwanted { code } => {
+                    self.quic(|quic| {
+                        let code = super::driver::var_int(code.0);
+                        let _ = quic.recv_stream(stream_of(id)).stop(code);
+                    });
+                    return Ok(());
+                }
+                _ if bytes.is_empty() => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets a client send more while its content is read as fast as it comes, and less while the core is short of
+    /// memory.
+    fn note_read(&mut self, bytes: usize) {
+        let window = &mut self.window;
+        window.read += bytes;
+        if window.read < window.bytes / 2 {
+            return;
+        }
+        let now = blitz_reactor::now();
+        let took = now.saturating_duration_since(window.since);
+        window.read = 0;
+        window.since = now;
+        let (bytes, limits) = (window.bytes, self.limits());
+        let share = blitz_reactor::fair_share();
+        let wanted = if share < FAIR_SHARE_MAX / 2 {
+            share * 4
+        } else {
+            let rtt = self.quic(|quic| quic.rtt()).unwrap_or_default();
+            let is_fast = took < rtt * 2;
+            match is_fast {
+                true => (bytes * 2).min(limits.connection_window_bytes_max),
+                false => bytes.max(limits.connection_buffer_bytes_max),
+            }
+        };
+        self.set_window(wanted);
+    }
+
+    pub(super) fn set_window(&mut self, bytes: usize) {
+        if std::mem::replace(&mut self.window.bytes, bytes) != bytes {
+            let bytes = super::driver::var_int(bytes as u64);
+            self.quic(|quic| quic.set_receive_window(bytes));
+        }
+    }
+
+    /// The client may be unable to send content that a reader waits for, because content of other streams, which
+    /// nobody reads, uses the window of the connection up (rule 14). QUIC does not report it; the client does.
+    pub(super) fn credit_waiting_readers(&mut self) {
+        let waits = |stream: &RequestStream| {
+            let receiving = &stream.state.exchange.receiving;
+            matches!(receiving.body, Body::Open) && receiving.reader.is_some()
+        };
+        if !self.streams.values().any(waits) {
+            return;
+        }
+        let blocked = self.quic(|quic| quic.stats().frame_rx.data_blocked);
+        let blocked = blocked.unwrap_or_default();
+        if std::mem::replace(&mut self.window.blocked_frames, blocked) != blocked {
+            let limits = self.limits();
+            let bytes = self.window.bytes + limits.stream_buffer_bytes_max;
+            let bytes = bytes.min(limits.connection_window_bytes_max);
+            self.set_window(bytes);
+        }
+    }
+
+    /// Fills a reader's next part.
+    fn fill(&mut self, id: StreamId) -> Result<Option<Slice>, Error> {
+        let mut content: Option<Buffer> = None;
+        loop {
+            let gathered = content.as_ref().map_or(0, |content| content.len());
+            if gathered >= FILL_BYTES_MAX {
+                break;
+            }
+            self.refill(id, PIECES_OF_CONTENT)?;
+            match self.step(id)? {
+                Step::Pending => break,
+                Step::Handled => {}
+                Step::Content(range, has_ended) => {
+                    let Some(stream) = self.streams.get_mut(&id) else {
+                        break;
+                    };
+                    let content = content.get_or_insert_with(Buffer::take);
+                    if let Some(front) = stream.input.front() {
+                        content.extend_from_slice(&front[range.clone()]);
+                    }
+                    stream.consume(range.end);
+                    if has_ended {
+                        stream.state.exchange.receiving.body = Body::Done;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(content
+            .filter(|content| !content.is_empty())
+            .map(Slice::from_buffer))
+    }
+}
+
+impl RequestStream {
+    /// Drops bytes that the machine has taken.
+    fn consume(&mut self, bytes: usize) {
+        let Some(front) = self.input.front_mut() else {
+            return;
+        };
+        if bytes < front.len() {
+            bytes::Buf::advance(front, bytes);
+        } else {
+            self.input.pop_front();
+        }
+    }
+
+    fn take_trailers(&mut self, trailers: Pooled<Fields>) {
+        let receiving = &mut self.state.exchange.receiving;
+        if matches!(receiving.body, Body::Open) {
+            self.state.trailers = Some(trailers);
+        }
+        if !matches!(receiving.body, Body::Failed(_)) {
+            receiving.body = Body::Done;
+        }
+    }
+}
+
+impl Framing for Driver {
+    type Id = StreamId;
+    type Side = ServerSide;
+
+    #[inline]
+    fn exchange(&mut self, id: StreamId) -> Option<&mut ExchangeState> {
+        self.stream(id).map(|stream| &mut stream.exchange)
+    }
+
+    #[inline]
+    fn exchange_and_limits(&mut self, id: StreamId) -> Option<(&mut ExchangeState, &Limits)> {
+        let stream = self.streams.get_mut(&id)?;
+        Some((&mut stream.state.exchange, &self.shared.options.limits))
+    }
+
+    fn poll_fill(&mut self, id: StreamId, _: &mut Context<'_>) -> Poll<Result<Fill, BodyError>> {
+        let filled = match self.stream(id) {
+            None => return Poll::Ready(Err(BodyError::Cancelled)),
+            Some(state) if matches!(state.exchange.receiving.body, Body::Open) => self.fill(id),
+            Some(_) => Ok(None),
+        };
+        let content = filled.unwrap_or_else(|error| {
+            self.fail(error);
+            None
+        });
+        self.flush_own();
+        let Some(state) = self.stream(id) else {
+            return Poll::Ready(Err(BodyError::Reset));
+        };
+        let receiving = &mut state.exchange.receiving;
+        if let Some(content) = content {
+            receiving.pace.bytes += content.len() as u64;
+            receiving.arrived();
+            if receiving.is_complete() {
+                state.exchange.wake_task();
+            }
+            return Poll::Ready(Ok(Fill::Data(content)));
+        }
+        if let Body::Failed(error) = &receiving.body {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if let Some(trailers) = state.trailers.take() {
+            return Poll::Ready(Ok(Fill::Trailers(trailers)));
+        }
+        if receiving.is_complete() {
+            state.exchange.wake_task();
+            return Poll::Ready(Ok(Fill::End));
+        }
+        self.expect_content();
+        Poll::Pending
+    }
+
+    fn take_whole(&mut self, _: StreamId, _: u64) -> Option<Slice> {
+        // It is read into one piece by `poll_fill`.
+        None
+    }
+
+    fn poll_room(&mut self, id: StreamId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.poll_stream_room(id, cx)
+    }
+
+    fn send_data(&mut self, id: StreamId, chunk: Chunk, is_last: bool) -> Result<Sent, Error> {
+        self.queue_data(id, chunk, is_last)
+    }
+
+    fn send_end(&mut self, id: StreamId, trailers: Option<&Fields>) -> Result<Sent, Error> {
+        self.queue_end(id, trailers)
+    }
+
+    #[inline]
+    fn has_content_to_send(&self, id: StreamId) -> bool {
+        self.machine.sends_body(id)
+    }
+
+    fn transmission(&mut self, id: StreamId) -> Transmission {
+        let sending = self.stream(id).map(|stream| &stream.sending);
+        Transmission {
+            unsent: sending.map_or(0, |sending| sending.queued),
+            progress: sending.map(|sending| sending.progress),
+            half_closed: None,
+            is_held_back: false,
+        }
+    }
+}
+
+/// Counts streams that were answered for a client that is too slow with their heads.
+pub(super) fn count_late_head() {
+    count(|counters| counters.header_timeouts += 1);
+}

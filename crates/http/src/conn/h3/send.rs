@@ -1,0 +1,297 @@
+//! Our messages: written to QUIC as far as it takes them.
+
+use std::task::{Context, Poll};
+
+use blitz_proto::h3::StreamId;
+use blitz_proto::{Error, Fields};
+use blitz_quic::quinn_proto::{self, Dir, WriteError};
+use blitz_reactor::{Buffer, Chunk, FAIR_SHARE_MAX};
+
+use super::driver::{Driver, stream_of};
+use crate::conn::streams::stream::Ending;
+use crate::counters::count;
+use crate::error::SendError;
+use crate::exchange::{Sent, conclude_sent, note, wake};
+
+/// Content of at most this is written together with the frames before it.
+const COPIED_MAX: usize = 4 * 1024;
+
+/// Shares of a stream that a connection may have queued while the core is short of memory.
+const STREAMS_WHEN_SHORT: usize = 4;
+
+/// A connection that has no more than this queued gets more however short the core of memory is.
+const UNSENT_MIN: usize = 4 * 1024;
+
+/// A step of urgency, in the priorities of QUIC's machine.
+const URGENCY: i32 = 1 << 20;
+
+impl Driver {
+    /// Bytes that each stream may have queued; `None` if the connection has enough.
+    fn room(&self) -> Option<usize> {
+        let limits = self.limits();
+        let share = blitz_reactor::fair_share();
+        let is_short = share < limits.stream_buffer_bytes_max.min(FAIR_SHARE_MAX) / 2;
+        if is_short && self.unsent > UNSENT_MIN.max(share * STREAMS_WHEN_SHORT) {
+            None
+        } else if self.unsent <= limits.connection_buffer_bytes_max / 2 {
+            Some((limits.stream_buffer_bytes_max / 4).min(share))
+        } else {
+            Some(0)
+        }
+    }
+
+    pub(super) fn poll_stream_room(
+        &mut self,
+        id: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        let room = self.room();
+        let Some(state) = self.stream(id) else {
+            return Poll::Ready(Err(SendError::Closed));
+        };
+        let sending = &mut state.sending;
+        if room.is_some_and(|below| sending.queued <= below) {
+            return Poll::Ready(Ok(()));
+        }
+        note(&mut sending.writer, cx);
+        sending.wake_at = room.unwrap_or(0);
+        if room.is_none() && !self.awaiting_memory.contains(&id) {
+            count(|counters| counters.held_back += 1);
+            self.awaiting_memory.push(id);
+        }
+        Poll::Pending
+    }
+
+    /// Some of what streams had queued is gone.
+    pub(super) fn note_unsent(&mut self, bytes: usize) {
+        self.unsent -= bytes;
+        for id in std::mem::take(&mut self.awaiting_memory) {
+            if let Some(state) = self.stream(id) {
+                wake(&mut state.sending.writer);
+            }
+        }
+    }
+
+    pub(super) fn queue_data(
+        &mut self,
+        id: StreamId,
+        chunk: Chunk,
+        is_last: bool,
+    ) -> Result<Sent, Error> {
+        let framed = self
+            .machine
+            .send_data(id, chunk.len(), is_last, &mut self.out);
+        if framed.is_err() {
+            self.write(id, Chunk::from(""));
+        }
+        if framed? {
+            self.end_after(id);
+        }
+        Ok(self.write(id, chunk))
+    }
+
+    pub(super) fn queue_end(
+        &mut self,
+        id: StreamId,
+        trailers: Option<&Fields>,
+    ) -> Result<Sent, Error> {
+        let framed = self.machine.send_end(id, trailers, &mut self.out);
+        if framed.is_err() {
+            self.write(id, Chunk::from(""));
+        }
+        if framed? {
+            self.end_after(id);
+        }
+        // Heads without content end before: their message is complete although some of it may be queued.
+        Ok(self.write(id, Chunk::from("")))
+    }
+
+    /// The stream ends behind what is queued.
+    pub(super) fn end_after(&mut self, id: StreamId) {
+        if let Some(state) = self.stream(id) {
+            state.sending.end = Ending::Plain;
+        }
+    }
+
+    /// Writes what was encoded for a stream, and content behind it.
+    pub(super) fn write(&mut self, id: StreamId, mut content: Chunk) -> Sent {
+        let slice_bytes_min = self.limits().slice_bytes_min;
+        if content.len() <= COPIED_MAX {
+            self.out.extend_from_slice(&content);
+            content = Chunk::from("");
+        }
+        let stream = match self.streams.get_mut(&id) {
+            Some(stream) if !stream.is_finished => stream,
+            found => {
+                self.out.clear();
+                return match found {
+                    Some(_) => Sent::Complete,
+                    None => Sent::Open,
+                };
+            }
+        };
+        let sending = &mut stream.state.sending;
+        let before = sending.queued;
+        if sending.queue.is_empty() {
+            sending.progress = blitz_reactor::now();
+            if let Some(quic) = &self.quic {
+                let is_ended = matches!(sending.end, Ending::Plain);
+                let out = &mut self.out;
+                quic.with(|quic| {
+                    let mut stream_of = quic.send_stream(stream_of(id));
+                    let written = taken(&stream_of.write(out), out.len());
+                    out.drain(..written);
+                    if out.is_empty() && !content.is_empty() {
+                        let written = taken(&stream_of.write(&content), content.len());
+                        content.advance(written);
+                    }
+                    if out.is_empty() && content.is_empty() && is_ended {
+                        let _ = stream_of.finish();
+                        stream.is_finished = true;
+                    }
+                });
+            }
+        }
+        if stream.is_finished {
+            return self.message_finished(id);
+        }
+        if !self.out.is_empty() {
+            sending.queued += self.out.len();
+            let out = Buffer::from(std::mem::take(&mut self.out));
+            sending.push(Chunk::from(out), slice_bytes_min);
+        }
+        if !content.is_empty() {
+            sending.queued += content.len();
+            sending.push(content, slice_bytes_min);
+        }
+        self.unsent += sending.queued - before;
+        Sent::Open
+    }
+
+    /// All of a message was given to QUIC.
+    fn message_finished(&mut self, id: StreamId) -> Sent {
+        if self.unacknowledged.is_empty() {
+            self.acknowledged_at = blitz_reactor::now();
+        }
+        self.unacknowledged.push(id);
+        Sent::Complete
+    }
+
+    /// QUIC takes more of a stream, or of any.
+    pub(super) fn writable(&mut self, stream: quinn_proto::StreamId) {
+        if stream.dir() == Dir::Uni {
+            return self.flush_own();
+        }
+        let id = super::driver::id_of(stream);
+        let sent = self.send_queued(id);
+        if let Some(sent) = sent {
+            // What goes wrong is noted in the exchange.
+            let _ = conclude_sent(self, id, &Ok(sent));
+            if self
+                .streams
+                .get(&id)
+                .is_some_and(|stream| stream.state.is_lingering)
+                && self.machine.receive_done(id)
+            {
+                self.end_lingering_stream(id);
+            }
+        }
+    }
+
+    /// Writes what a stream has queued.
+    fn send_queued(&mut self, id: StreamId) -> Option<Sent> {
+        let quic = self.quic.as_ref()?;
+        let stream = self.streams.get_mut(&id)?;
+        let sending = &mut stream.state.sending;
+        if stream.is_finished || sending.queue.is_empty() {
+            return None;
+        }
+        let before = sending.queued;
+        quic.with(|quic| {
+            let mut stream_of = quic.send_stream(stream_of(id));
+            while let Some(front) = sending.queue.front_mut() {
+                let len = front.len();
+                let written = taken(&stream_of.write(front), len);
+                sending.queued -= written;
+                if written < len {
+                    front.advance(written);
+                    break;
+                }
+                sending.queue.pop_front();
+            }
+            if sending.queue.is_empty() && matches!(sending.end, Ending::Plain) {
+                let _ = stream_of.finish();
+                stream.is_finished = true;
+            }
+        });
+        let (sent, is_finished) = (before - sending.queued, stream.is_finished);
+        if sent > 0 {
+            sending.progress = blitz_reactor::now();
+            if sending.queued <= sending.wake_at {
+                wake(&mut sending.writer);
+            }
+            self.note_unsent(sent);
+        }
+        Some(match is_finished {
+            true => self.message_finished(id),
+            false => Sent::Open,
+        })
+    }
+
+    /// Opens the streams beside the requests, and writes what is due on them.
+    pub(super) fn flush_own(&mut self) {
+        let Some(quic) = &self.quic else { return };
+        for at in 0..self.own.len() {
+            let output = match at {
+                0 => self.machine.control_output(),
+                _ => self.machine.decoder_output(),
+            };
+            if output.is_empty() {
+                continue;
+            }
+            let own = &mut self.own[at];
+            quic.with(|quic| {
+                if own.is_none() {
+                    *own = quic.streams().open(Dir::Uni);
+                    if let Some(stream) = *own {
+                        // Before any response.
+                        let _ = quic.send_stream(stream).set_priority(i32::MAX);
+                    }
+                }
+                if let Some(stream) = *own {
+                    let written = taken(&quic.send_stream(stream).write(output), 0);
+                    output.drain(..written);
+                }
+            });
+        }
+    }
+
+    /// Tells QUIC how urgent a response is.
+    pub(super) fn set_priority(&mut self, id: StreamId) {
+        let Some((urgency, is_incremental)) = self.machine.priority(id) else {
+            return;
+        };
+        // The default is 3, and of the same urgency those in turns come first, since they are small at a time.
+        // Of the others an earlier one comes before a later.
+        let behind = match is_incremental {
+            true => 0,
+            false => 1 + (id.get() / 4 % (URGENCY as u64 - 1)) as i32,
+        };
+        let priority = (3 - i32::from(urgency)) * URGENCY - behind;
+        self.quic(|quic| {
+            let mut stream = quic.send_stream(stream_of(id));
+            if stream.priority().is_ok_and(|before| before != priority) {
+                let _ = stream.set_priority(priority);
+            }
+        });
+    }
+}
+
+/// Bytes that QUIC has taken. Nothing more is to be sent on a stream that the client has stopped.
+fn taken(written: &Result<usize, WriteError>, all: usize) -> usize {
+    match written {
+        Ok(written) => *written,
+        Err(WriteError::Blocked) => 0,
+        Err(WriteError::Stopped(_) | WriteError::ClosedStream) => all,
+    }
+}

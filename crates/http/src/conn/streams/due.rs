@@ -1,0 +1,31 @@
+//! Streams with a deadline each, which is the same time after their start, so that they are due in order.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+pub(in crate::conn) struct DueStreams<Id>(VecDeque<(Id, Instant)>);
+
+impl<Id: Copy> DueStreams<Id> {
+    pub(in crate::conn) fn new() -> DueStreams<Id> {
+        DueStreams(VecDeque::new())
+    }
+
+    pub(in crate::conn) fn push(&mut self, id: Id, due: Instant) {
+        self.0.push_back((id, due));
+    }
+
+    /// The next one, after those that no longer wait.
+    pub(in crate::conn) fn next(&mut self, waits: impl Fn(Id) -> bool) -> Option<(Id, Instant)> {
+        while let Some((id, due)) = self.0.front().copied() {
+            if waits(id) {
+                return Some((id, due));
+            }
+            self.0.pop_front();
+        }
+        None
+    }
+
+    pub(in crate::conn) fn shrink_to(&mut self, capacity: usize) {
+        self.0.shrink_to(capacity);
+    }
+}

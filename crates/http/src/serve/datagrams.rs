@@ -1,0 +1,160 @@
+//! Serving over QUIC: one endpoint for each core.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use blitz_proto::Limits;
+use blitz_quic::quinn_proto::crypto::ServerConfig as Crypto;
+use blitz_quic::{Endpoint, Keys, Settings};
+use blitz_reactor::{DatagramGroup, DatagramSocket};
+use rustls::ServerConfig;
+
+use crate::conn::datagrams::{self, Datagrams, Shared};
+use crate::drain::Drain;
+use crate::exchange::Service;
+use crate::options::ServeOptions;
+use crate::tls::{QuicTls, TlsSlot};
+
+/// The UDP sockets of one address for HTTP/3, one for each core, with the secrets that they have in common. Bound
+/// before the cores start; clones are handles to the same sockets.
+#[derive(Clone)]
+pub struct DatagramListener {
+    group: DatagramGroup,
+    keys: Keys,
+    cores: usize,
+}
+
+impl DatagramListener {
+    /// Binds a socket for each of `cores`. Port 0 takes a free one.
+    ///
+    /// # Errors
+    /// The error of `bind(2)`, or there is no randomness.
+    pub fn bind(address: SocketAddr, cores: usize) -> io::Result<DatagramListener> {
+        let keys = Keys::new().map_err(io::Error::other)?;
+        let group = DatagramGroup::bind(address, cores, keys.steering())?;
+        Ok(DatagramListener { group, keys, cores })
+    }
+
+    /// The bound address, with the actual port.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.group.local()
+    }
+
+    /// Serves all connections of the calling core until the options' [`Drain`] is triggered, and then until the
+    /// running exchanges have ended or its deadline has passed. `tls` replaces the options' own settings.
+    ///
+    /// # Errors
+    /// If no descriptor is free.
+    pub async fn serve<S: Service>(
+        &self,
+        tls: &TlsSlot,
+        service: Rc<S>,
+        options: Rc<ServeOptions>,
+    ) -> io::Result<()> {
+        serve_socket(self.group.socket()?, self, tls, service, options).await;
+        Ok(())
+    }
+}
+
+async fn serve_socket<S: Service>(
+    socket: DatagramSocket,
+    listener: &DatagramListener,
+    tls: &TlsSlot,
+    service: Rc<S>,
+    options: Rc<ServeOptions>,
+) {
+    let drain = options.drain.clone();
+    let settings = Settings {
+        keys: listener.keys.clone(),
+        cores: listener.cores,
+        limits: quic_limits(&options.limits),
+        crypto: crypto(tls.clone()),
+    };
+    let shared = datagrams::shared(service, options, socket.local());
+    let endpoint = Endpoint::new(socket, Datagrams(Rc::clone(&shared)), settings);
+    let mut running = pin!(endpoint.run());
+    let mut ending = pin!(end(&drain, &shared, &endpoint));
+    let mut is_ended = false;
+    poll_fn(|cx| {
+        if !is_ended {
+            is_ended = ending.as_mut().poll(cx).is_ready();
+        }
+        running.as_mut().poll(cx)
+    })
+    .await;
+}
+
+/// Waits for the drain, and closes the endpoint behind it.
+async fn end(drain: &Drain, shared: &Rc<Shared>, endpoint: &Endpoint<Datagrams>) {
+    poll_fn(|cx| drain.poll_changed(cx, None)).await;
+    endpoint.refuse_new();
+    shared.drain_all();
+    while let Some(deadline) = drain.deadline() {
+        if shared.is_empty() {
+            break;
+        }
+        if blitz_reactor::now() >= deadline {
+            let connections = shared.count();
+            tracing::warn!(connections, "cut off at the end of the drain");
+            break;
+        }
+        wait_empty(drain, shared, deadline).await;
+    }
+    endpoint.close(datagrams::NO_ERROR, "");
+}
+
+/// Waits until no connection is left, the deadline has passed, or the deadline has changed.
+async fn wait_empty(drain: &Drain, shared: &Rc<Shared>, deadline: Instant) {
+    let mut timer = pin!(blitz_reactor::sleep_until(deadline));
+    poll_fn(|cx| {
+        shared.wake_when_empty(cx);
+        let has_changed = drain.poll_changed(cx, Some(deadline)).is_ready();
+        match has_changed || shared.is_empty() {
+            true => Poll::Ready(()),
+            false => timer.as_mut().poll(cx),
+        }
+    })
+    .await;
+}
+
+/// The limits of QUIC are those of the other versions.
+fn quic_limits(limits: &Limits) -> blitz_quic::Limits {
+    let bytes = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    blitz_quic::Limits {
+        handshake_timeout: limits.tls_handshake_timeout,
+        silence_timeout: limits.idle_timeout,
+        streams_max: limits.concurrent_streams_max,
+        stream_window_bytes: bytes(limits.stream_window_bytes_max),
+        connection_window_bytes: bytes(limits.connection_buffer_bytes_max),
+        all_unacknowledged_bytes_max: limits.core_buffer_bytes_max as u64,
+        ..blitz_quic::Limits::default()
+    }
+}
+
+/// Settings, and the cryptography that was made of them.
+type Made = (Arc<ServerConfig>, Arc<dyn Crypto>);
+
+/// The cryptography of new connections, which follows the settings of the listener.
+fn crypto(tls: TlsSlot) -> Rc<dyn Fn() -> Arc<dyn Crypto>> {
+    let made: RefCell<Option<Made>> = RefCell::default();
+    Rc::new(move || {
+        let config = tls.config();
+        let mut made = made.borrow_mut();
+        if let Some((of, crypto)) = &*made
+            && Arc::ptr_eq(of, &config)
+        {
+            return Arc::clone(crypto);
+        }
+        let crypto: Arc<dyn Crypto> = Arc::new(QuicTls::new(&config));
+        *made = Some((config, Arc::clone(&crypto)));
+        crypto
+    })
+}

@@ -1,0 +1,211 @@
+//! TLS inside QUIC (RFC 9001): the same certificates, tickets and client authentication as over TCP.
+
+use std::any::Any;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use blitz_quic::quinn_proto::crypto::rustls::QuicServerConfig;
+use blitz_quic::quinn_proto::crypto::{
+    self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, UnsupportedVersion,
+};
+use blitz_quic::quinn_proto::transport_parameters::TransportParameters;
+use blitz_quic::quinn_proto::{
+    ConnectionError, ConnectionId, Side, TransportError, TransportErrorCode,
+};
+use rustls::ServerConfig;
+use rustls::quic::{KeyChange, Secrets, ServerConnection, Version};
+
+use super::error::TlsError;
+use super::info::TlsInfo;
+use super::server::{Choice, take_choice};
+
+/// Starts the TLS sessions of QUIC connections.
+pub(crate) struct QuicTls {
+    config: Arc<ServerConfig>,
+    /// Keys of Initial and Retry packets, which do not depend on certificates.
+    initial: QuicServerConfig,
+}
+
+impl QuicTls {
+    /// From the settings of a listener. QUIC has TLS 1.3 only, and this listener HTTP/3 only.
+    pub(crate) fn new(config: &ServerConfig) -> QuicTls {
+        let mut config = config.clone();
+        config.alpn_protocols = vec![b"h3".to_vec()];
+        let config = Arc::new(config);
+        let Ok(initial) = QuicServerConfig::try_from(Arc::clone(&config)) else {
+            unreachable!("the provider of every listener has TLS_AES_128_GCM_SHA256")
+        };
+        QuicTls { config, initial }
+    }
+}
+
+impl crypto::ServerConfig for QuicTls {
+    fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
+        self.initial.initial_keys(version, id)
+    }
+
+    fn retry_tag(&self, version: u32, id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+        self.initial.retry_tag(version, id, packet)
+    }
+
+    fn start_session(
+        self: Arc<Self>,
+        _: u32,
+        parameters: &TransportParameters,
+    ) -> Box<dyn crypto::Session> {
+        let mut encoded = Vec::new();
+        parameters.write(&mut encoded);
+        let config = Arc::clone(&self.config);
+        let tls = ServerConnection::new(config, Version::V1, encoded);
+        Box::new(QuicSession {
+            tls: tls.ok(),
+            config: self,
+            choice: None,
+            next_secrets: None,
+            is_reported: false,
+        })
+    }
+}
+
+/// The TLS session of one connection.
+struct QuicSession {
+    /// `None` if it could not be created: then the handshake fails.
+    tls: Option<ServerConnection>,
+    config: Arc<QuicTls>,
+    choice: Option<Choice>,
+    next_secrets: Option<Secrets>,
+    is_reported: bool,
+}
+
+impl crypto::Session for QuicSession {
+    fn initial_keys(&self, id: &ConnectionId, _: Side) -> Keys {
+        match crypto::ServerConfig::initial_keys(&*self.config, 1, id) {
+            Ok(keys) => keys,
+            Err(_) => unreachable!("version 1 is known"),
+        }
+    }
+
+    /// An `Rc<TlsInfo>`, once the handshake is complete.
+    fn handshake_data(&self) -> Option<Box<dyn Any>> {
+        let tls = self.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
+        let info = TlsInfo::new(tls, true, self.choice.clone());
+        Some(Box::new(info))
+    }
+
+    fn peer_identity(&self) -> Option<Box<dyn Any>> {
+        None
+    }
+
+    fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+        // Early data is not enabled.
+        None
+    }
+
+    fn early_data_accepted(&self) -> Option<bool> {
+        None
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.is_handshaking())
+    }
+
+    fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
+        let Some(tls) = &mut self.tls else {
+            return Err(failed(TransportErrorCode::INTERNAL_ERROR, "no TLS session"));
+        };
+        let read = tls.read_hs(bytes);
+        if let Some(choice) = take_choice() {
+            self.choice = Some(choice);
+        }
+        read.map_err(|error| {
+            let code = match tls.alert() {
+                Some(alert) => TransportErrorCode::crypto(alert.into()),
+                None => TransportErrorCode::PROTOCOL_VIOLATION,
+            };
+            failed(code, &error.to_string())
+        })?;
+        let is_known = tls.alpn_protocol().is_some() || !tls.is_handshaking();
+        Ok(is_known && !std::mem::replace(&mut self.is_reported, true))
+    }
+
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+        let encoded = self
+            .tls
+            .as_ref()
+            .and_then(|tls| tls.quic_transport_parameters());
+        let read = |bytes| TransportParameters::read(Side::Server, &mut Cursor::new(bytes));
+        Ok(encoded.map(read).transpose()?)
+    }
+
+    fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
+        let keys = match self.tls.as_mut()?.write_hs(out)? {
+            KeyChange::Handshake { keys } => keys,
+            KeyChange::OneRtt { keys, next } => {
+                self.next_secrets = Some(next);
+                keys
+            }
+        };
+        Some(Keys {
+            header: KeyPair {
+                local: Box::new(keys.local.header),
+                remote: Box::new(keys.remote.header),
+            },
+            packet: KeyPair {
+                local: Box::new(keys.local.packet),
+                remote: Box::new(keys.remote.packet),
+            },
+        })
+    }
+
+    fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
+        let keys = self.next_secrets.as_mut()?.next_packet_keys();
+        Some(KeyPair {
+            local: Box::new(keys.local),
+            remote: Box::new(keys.remote),
+        })
+    }
+
+    fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
+        // Only clients receive Retry.
+        false
+    }
+
+    fn export_keying_material(
+        &self,
+        _: &mut [u8],
+        _: &[u8],
+        _: &[u8],
+    ) -> Result<(), ExportKeyingMaterialError> {
+        // Nothing here exports any.
+        Err(ExportKeyingMaterialError)
+    }
+}
+
+fn failed(code: TransportErrorCode, reason: &str) -> TransportError {
+    TransportError {
+        code,
+        frame: None,
+        reason: reason.to_owned(),
+    }
+}
+
+/// Codes from this one on carry the number of an alert (RFC 9001, section 4.8).
+const CRYPTO_ERROR: u64 = 0x100;
+
+/// What a failed handshake is counted as.
+pub(crate) fn failure_of(reason: &ConnectionError) -> TlsError {
+    let alert_of = |code: TransportErrorCode| {
+        let number = u64::from(code).checked_sub(CRYPTO_ERROR)?;
+        u8::try_from(number).ok()
+    };
+    match reason {
+        ConnectionError::TransportError(error) => {
+            alert_of(error.code).map_or(TlsError::Protocol, TlsError::of_own_alert)
+        }
+        ConnectionError::ConnectionClosed(close) => {
+            alert_of(close.error_code).map_or(TlsError::Ended, TlsError::Alert)
+        }
+        ConnectionError::TimedOut => TlsError::TimedOut,
+        _ => TlsError::Ended,
+    }
+}
