@@ -12,6 +12,7 @@
 mod line_name;
 mod policy;
 pub(crate) mod receive;
+pub(crate) mod repeat;
 pub(crate) mod send;
 
 use crate::error::ErrorKind;

@@ -16,7 +16,6 @@ mod floods;
 mod flow;
 mod frame;
 pub mod hpack;
-mod repeat;
 mod section;
 mod settings;
 mod stream;

@@ -89,6 +89,13 @@ impl<P: Protocol> Connection<P> {
         done
     }
 
+    /// Has the connection driven soon: [`Protocol::before_sending`] is called.
+    pub fn drive_soon(&self) {
+        if let Some(endpoint) = self.endpoint.upgrade() {
+            endpoint.list(self);
+        }
+    }
+
     /// As [`Connection::with`], for what has nothing to send.
     pub fn look<T>(&self, act: impl FnOnce(&mut quinn_proto::Connection) -> T) -> Option<T> {
         self.guard(act)

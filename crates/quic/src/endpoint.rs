@@ -59,6 +59,9 @@ pub trait Protocol: Sized + 'static {
     /// Something has happened to a stream.
     fn stream(&self, connection: &Rc<Connection<Self>>, event: StreamEvent);
 
+    /// A connection that something has happened to is about to send.
+    fn before_sending(&self, _: &Rc<Connection<Self>>) {}
+
     /// The time of [`Connection::set_deadline`] has come.
     fn deadline(&self, _: &Rc<Connection<Self>>) {}
 
@@ -526,6 +529,9 @@ impl<P: Protocol> Shared<P> {
             while let Some(event) = next {
                 self.handle_event(connection, event);
                 next = self.next_event(connection);
+            }
+            if connection.state().is_some() {
+                self.call(connection, |protocol| protocol.before_sending(connection));
             }
             let is_sent = self.send_all(connection, now);
             // Sending has events as well.

@@ -21,21 +21,25 @@ pub(crate) fn encoded_len(text: &[u8]) -> usize {
     bits.div_ceil(8)
 }
 
-/// Appends `text` in the code, filled up with ones.
-pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
-    let (mut bits, mut count) = (0u64, 0);
+/// Appends `text` in the code, filled up with ones. `len` is its [`encoded_len`].
+pub(crate) fn encode(text: &[u8], len: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + len, 0);
+    let out = &mut out[start..];
+    let (mut bits, mut count, mut at) = (0u64, 0, 0);
     for &byte in text {
         let length = u32::from(LENGTHS[usize::from(byte)]);
         bits = bits << length | u64::from(CODES[usize::from(byte)]);
         count += length;
         if count >= 32 {
             count -= 32;
-            out.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
+            out[at..at + 4].copy_from_slice(&((bits >> count) as u32).to_be_bytes());
+            at += 4;
         }
     }
     let missing = count.wrapping_neg() % 8;
     let last = (bits << missing | ((1 << missing) - 1)) << ((64 - count - missing) % 64);
-    out.extend_from_slice(&last.to_be_bytes()[..((count + missing) / 8) as usize]);
+    out[at..].copy_from_slice(&last.to_be_bytes()[..((count + missing) / 8) as usize]);
 }
 
 /// Appends what `code` stands for.
@@ -98,7 +102,20 @@ fn decode_end(
     mut at: usize,
 ) -> Result<usize, Malformed> {
     loop {
-        let left = code.len() * 8 - position;
+        let mut left = code.len() * 8 - position;
+        let mut bits = peek(code, position);
+        for _ in 0..RUN {
+            let entry = SHORT[(bits >> 56) as usize];
+            let length = usize::from(entry >> 8);
+            if length == 0 || length > left {
+                break;
+            }
+            out[at] = entry as u8;
+            at += 1;
+            bits <<= length;
+            left -= length;
+        }
+        position = code.len() * 8 - left;
         let bits = peek(code, position);
         let entry = SHORT[(bits >> 56) as usize];
         let (symbol, length) = match entry >> 8 {
@@ -262,7 +279,7 @@ mod tests {
 
     fn encoded(text: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(text, &mut out);
+        encode(text, encoded_len(text), &mut out);
         assert_eq!(out.len(), encoded_len(text));
         out
     }

@@ -1,17 +1,20 @@
 //! Decodes header blocks of HTTP/2 into heads and trailers. Blocks that repeat are not decoded again.
 
 use super::hpack::{BlockLines, Decoder, Malformed};
-use super::repeat::Repeat;
 use crate::error::ErrorKind;
 use crate::field_section::receive::{self, RequestFacts};
+use crate::field_section::repeat::Repeat;
 use crate::field_section::{FieldSectionLimits, Lines};
 use crate::message::{Fields, RequestHead, ResponseHead, Version};
 
+/// After the first requests of a connection, a block has about one byte for each field.
+const BLOCK_MAX: usize = 48;
+
 /// A request that was received before, with its facts.
-pub(crate) type RepeatedRequest = Repeat<(RequestHead, RequestFacts)>;
+pub(crate) type RepeatedRequest = Repeat<(RequestHead, RequestFacts), BLOCK_MAX>;
 
 /// A response that was received before, with the length that it declared.
-pub(crate) type RepeatedResponse = Repeat<(ResponseHead, Option<u64>)>;
+pub(crate) type RepeatedResponse = Repeat<(ResponseHead, Option<u64>), BLOCK_MAX>;
 
 /// Decodes a request head.
 #[inline]

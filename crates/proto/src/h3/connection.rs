@@ -10,6 +10,7 @@ use super::code::Code;
 use super::floods::Floods;
 use super::frame::{self, INTEGER_MAX, write_integer};
 use super::qpack::{Decoder, Encoder};
+use super::section::RepeatedRequest;
 use super::settings::{OwnSettings, PeerSettings};
 use super::stream::{Parsing, Receiving, Sending, Stream, Streams};
 use super::unidirectional::{self, Purpose};
@@ -35,6 +36,7 @@ pub struct Connection {
     role: Role,
     limits: ReceiveLimits,
     decoder: Decoder,
+    repeated_request: RepeatedRequest,
     encoder: Encoder,
     streams: Streams,
     /// Streams that wait for instructions.
@@ -130,6 +132,7 @@ impl Connection {
                 informational_max: limits.informational_max,
             },
             decoder: Decoder::new(own.table_capacity_max),
+            repeated_request: RepeatedRequest::new(),
             encoder: Encoder,
             streams: Streams::default(),
             blocked: Vec::new(),
@@ -375,6 +378,7 @@ impl Connection {
     #[must_use]
     pub fn memory(&self) -> usize {
         self.decoder.memory()
+            + self.repeated_request.memory()
             + self.partial_memory()
             + self.streams.capacity() * size_of::<(u64, Box<Stream>)>()
             + self.streams.len() * size_of::<Stream>()

@@ -5,13 +5,38 @@ use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
 use crate::field_section::FieldSectionLimits;
 use crate::field_section::receive::{self, RequestFacts};
+use crate::field_section::repeat::Repeat;
 use crate::message::{Fields, RequestHead, ResponseHead, Version};
+
+/// Without a dynamic table, a section has the names and values that are not in the static one.
+const SECTION_MAX: usize = 128;
+
+/// A request that was received before, with its facts.
+pub(crate) type RepeatedRequest = Repeat<(RequestHead, RequestFacts), SECTION_MAX>;
 
 /// Decodes a request head.
 pub(crate) fn request(
     decoder: &Decoder,
-    prefix: &Prefix,
-    section: &[u8],
+    repeat: &mut RepeatedRequest,
+    (prefix, section): (&Prefix, &[u8]),
+    limits: &FieldSectionLimits,
+    head: &mut RequestHead,
+) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
+    let version = decoder.version();
+    if let Some((known, facts)) = repeat.find(section, version) {
+        head.assign(known);
+        return Ok(Ok(*facts));
+    }
+    let facts = new_request(decoder, (prefix, section), limits, head)?;
+    if let Ok(facts) = facts {
+        repeat.note(section, version, || (head.clone(), facts));
+    }
+    Ok(facts)
+}
+
+fn new_request(
+    decoder: &Decoder,
+    (prefix, section): (&Prefix, &[u8]),
     limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {

@@ -101,6 +101,13 @@ impl Driver {
         }
     }
 
+    /// Has [`Driver::settle`] called.
+    pub(super) fn settle_soon(&self) {
+        if let Some(quic) = &self.quic {
+            quic.drive_soon();
+        }
+    }
+
     fn shrink(&mut self) {
         self.streams.shrink_to(STREAMS_KEPT);
         self.heads.shrink_to(STREAMS_KEPT);
@@ -189,16 +196,14 @@ impl Driver {
     pub(super) fn expect_content(&mut self) {
         if self.window_check.is_none() {
             self.window_check = Some(blitz_reactor::now() + WINDOW_CHECK);
-            let due = self.next_deadline();
-            if let Some(quic) = &self.quic {
-                quic.set_deadline(due);
-            }
+            self.settle_soon();
         }
     }
 
     fn drain(&mut self) {
         self.machine.drain();
         self.final_goaway = Some(blitz_reactor::now() + GOAWAY_PAUSE);
+        self.settle_soon();
     }
 
     /// Charges the memory of incomplete heads as that of complete ones.

@@ -9,7 +9,7 @@ use blitz_proto::Limits;
 use blitz_proto::h3::{self, Code, Received, StreamId};
 use blitz_quic::Connection;
 use blitz_quic::quinn_proto;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use slab::Slab;
 
 use super::protocol::Http3;
@@ -71,7 +71,7 @@ pub(crate) struct Driver {
 pub(super) struct RequestStream {
     pub(super) state: Box<Stream>,
     /// Read from QUIC, and not yet taken by the machine.
-    pub(super) input: VecDeque<Bytes>,
+    pub(super) input: Pieces,
     /// Nothing comes behind it.
     pub(super) has_fin: bool,
     /// The machine knows that.
@@ -82,6 +82,50 @@ pub(super) struct RequestStream {
     pub(super) awaits_head: bool,
     /// All of our message was given to QUIC.
     pub(super) is_finished: bool,
+    /// What QUIC knows of its priority.
+    pub(super) priority: i32,
+}
+
+/// A queue that allocates nothing for one piece: most requests have no more.
+#[derive(Default)]
+pub(super) struct Pieces {
+    first: Option<Bytes>,
+    /// Empty if `first` is `None`.
+    more: VecDeque<Bytes>,
+}
+
+impl Pieces {
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(super) fn front(&self) -> Option<&Bytes> {
+        self.first.as_ref()
+    }
+
+    pub(super) fn push(&mut self, piece: Bytes) {
+        match self.first {
+            None => self.first = Some(piece),
+            Some(_) => self.more.push_back(piece),
+        }
+    }
+
+    /// Drops bytes of the first piece.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        match &mut self.first {
+            Some(first) if bytes < first.len() => first.advance(bytes),
+            Some(_) => self.first = self.more.pop_front(),
+            None => {}
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Pieces::default();
+    }
 }
 
 /// What the client may send before it is read.
@@ -207,7 +251,6 @@ impl Conn {
             let exchange = self.exchange(request);
             (shared.start)(self, stream, exchange);
         }
-        self.driver.borrow_mut().settle();
     }
 }
 
@@ -229,12 +272,13 @@ impl RequestStream {
     pub(super) fn new(state: Box<Stream>) -> RequestStream {
         RequestStream {
             state,
-            input: VecDeque::new(),
+            input: Pieces::default(),
             has_fin: false,
             is_fin_taken: false,
             is_blocked: false,
             awaits_head: true,
             is_finished: false,
+            priority: 0,
         }
     }
 }

@@ -47,11 +47,16 @@ impl Protocol for Http3 {
             tls: tls.map(|tls| *tls),
         };
         let conn = Conn::new(peer, connection, &self.0);
-        match self.0.is_draining.get() {
-            true => conn.drain(),
-            false => conn.driver.borrow_mut().settle(),
+        if self.0.is_draining.get() {
+            conn.drain();
         }
         conn
+    }
+
+    fn before_sending(&self, connection: &Rc<Connection<Http3>>) {
+        if let Some(conn) = connection.state() {
+            conn.driver.borrow_mut().settle();
+        }
     }
 
     fn stream(&self, connection: &Rc<Connection<Http3>>, event: StreamEvent) {

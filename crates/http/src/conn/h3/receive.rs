@@ -117,7 +117,7 @@ impl Driver {
                 Step::Handled => {}
                 Step::Content(range, has_ended) => {
                     if let Some(stream) = self.streams.get_mut(&id) {
-                        stream.consume(range.end);
+                        stream.input.consume(range.end);
                         let receiving = &mut stream.state.exchange.receiving;
                         receiving.pace.bytes += range.len() as u64;
                         if has_ended {
@@ -161,7 +161,7 @@ impl Driver {
                 match chunks.next(usize::MAX) {
                     Ok(Some(chunk)) => {
                         read += chunk.bytes.len();
-                        stream.input.push_back(chunk.bytes);
+                        stream.input.push(chunk.bytes);
                     }
                     Ok(None) => {
                         stream.has_fin = true;
@@ -236,7 +236,7 @@ impl Driver {
             stream.is_fin_taken = *end;
             return Ok(content);
         }
-        stream.consume(step.consumed);
+        stream.input.consume(step.consumed);
         stream.is_fin_taken = is_last && step.consumed == len;
         match step.event {
             Event::NeedMore if stream.input.is_empty() => return Ok(Step::Pending),
@@ -437,7 +437,7 @@ impl Driver {
                     if let Some(front) = stream.input.front() {
                         content.extend_from_slice(&front[range.clone()]);
                     }
-                    stream.consume(range.end);
+                    stream.input.consume(range.end);
                     if has_ended {
                         stream.state.exchange.receiving.body = Body::Done;
                         break;
@@ -452,18 +452,6 @@ impl Driver {
 }
 
 impl RequestStream {
-    /// Drops bytes that the machine has taken.
-    fn consume(&mut self, bytes: usize) {
-        let Some(front) = self.input.front_mut() else {
-            return;
-        };
-        if bytes < front.len() {
-            bytes::Buf::advance(front, bytes);
-        } else {
-            self.input.pop_front();
-        }
-    }
-
     fn take_trailers(&mut self, trailers: Pooled<Fields>) {
         let receiving = &mut self.state.exchange.receiving;
         if matches!(receiving.body, Body::Open) {
@@ -500,7 +488,6 @@ impl Framing for Driver {
             self.fail(error);
             None
         });
-        self.flush_own();
         let Some(state) = self.stream(id) else {
             return Poll::Ready(Err(BodyError::Reset));
         };

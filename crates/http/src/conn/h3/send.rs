@@ -278,12 +278,12 @@ impl Driver {
             false => 1 + (id.get() / 4 % (URGENCY as u64 - 1)) as i32,
         };
         let priority = (3 - i32::from(urgency)) * URGENCY - behind;
-        self.quic(|quic| {
-            let mut stream = quic.send_stream(stream_of(id));
-            if stream.priority().is_ok_and(|before| before != priority) {
-                let _ = stream.set_priority(priority);
-            }
-        });
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if std::mem::replace(&mut stream.priority, priority) != priority {
+            self.quic(|quic| quic.send_stream(stream_of(id)).set_priority(priority).ok());
+        }
     }
 }
 

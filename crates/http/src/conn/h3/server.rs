@@ -93,7 +93,7 @@ impl WithTasks for Driver {
             Conclusion::Cancelled => self.close_stream(id, Some(Code::REQUEST_CANCELLED)),
             Conclusion::Failed => self.close_stream(id, Some(Code::INTERNAL_ERROR)),
         }
-        self.settle();
+        self.settle_soon();
     }
 }
 
@@ -235,7 +235,6 @@ impl ServerFraming for Driver {
         {
             self.fail(error);
         }
-        self.flush_own();
     }
 
     fn may_wait_for_client(&mut self, id: StreamId) -> bool {

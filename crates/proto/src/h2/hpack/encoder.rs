@@ -252,7 +252,7 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
     let len = huffman::encoded_len(text);
     if len < text.len() {
         write_integer(len, 7, 0x80, out);
-        huffman::encode(text, out);
+        huffman::encode(text, len, out);
     } else {
         write_integer(text.len(), 7, 0x00, out);
         out.extend_from_slice(text);

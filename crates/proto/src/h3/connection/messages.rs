@@ -296,7 +296,8 @@ impl Connection {
         let event = match (stream.receiving, self.role) {
             (Receiving::Head, Role::Server) => {
                 let head = &mut received.request;
-                let facts = section::request(decoder, prefix, section, limits, head)?;
+                let repeat = &mut self.repeated_request;
+                let facts = section::request(decoder, repeat, (prefix, section), limits, head)?;
                 self.decoder
                     .acknowledge(prefix, id, &mut self.decoder_output);
                 self.request(id, stream, facts, end, head, now)?

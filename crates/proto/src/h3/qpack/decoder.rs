@@ -16,6 +16,8 @@ pub struct Decoder {
     capacity_max: usize,
     /// Entries inserted since the beginning.
     inserted: u64,
+    /// Changes with each instruction.
+    version: u32,
     /// As many of them as the peer knows to have arrived.
     known: u64,
     /// Bytes that were inserted, as RFC 9204 counts them. A duplication of one byte inserts a whole entry.
@@ -88,6 +90,7 @@ impl Decoder {
             table: Table::new(0),
             capacity_max,
             inserted: 0,
+            version: 0,
             known: 0,
             inserted_bytes: 0,
             partial: Vec::new(),
@@ -144,6 +147,7 @@ impl Decoder {
         instruction: Instruction<'_>,
         text: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
+        self.version = self.version.wrapping_add(1);
         let (name, name_problem) = match instruction {
             Instruction::Capacity(capacity) => {
                 let capacity = usize::try_from(capacity).map_err(|_| Malformed)?;
@@ -202,6 +206,11 @@ impl Decoder {
     fn by_age(&self, age: u64) -> Result<&DynamicEntry, Malformed> {
         let age = usize::try_from(age).map_err(|_| Malformed)?;
         self.table.get(age).ok_or(Malformed)
+    }
+
+    /// Changes with the table: what a section means depends on it.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
     }
 
     /// Reads the prefix of a section.

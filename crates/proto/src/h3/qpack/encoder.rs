@@ -125,7 +125,7 @@ fn string(text: &[u8], prefix_bits: u32, first: u8, out: &mut Vec<u8>) {
     let len = huffman::encoded_len(text);
     if len < text.len() {
         integer::write(len as u64, prefix_bits, first | 1 << prefix_bits, out);
-        huffman::encode(text, out);
+        huffman::encode(text, len, out);
     } else {
         integer::write(text.len() as u64, prefix_bits, first, out);
         out.extend_from_slice(text);

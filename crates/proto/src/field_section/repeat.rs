@@ -4,7 +4,7 @@
 /// A short header block that was received twice in a row, and its decoded form for a version of the
 /// table.
 #[derive(Debug)]
-pub(crate) struct Repeat<T> {
+pub(crate) struct Repeat<T, const BLOCK_MAX: usize> {
     block: [u8; BLOCK_MAX],
     len: usize,
     /// The version of the decoder's table.
@@ -12,11 +12,8 @@ pub(crate) struct Repeat<T> {
     decoded: Option<Box<T>>,
 }
 
-/// After the first requests of a connection, a block has about one byte for each field.
-const BLOCK_MAX: usize = 48;
-
-impl<T> Repeat<T> {
-    pub(crate) const fn new() -> Repeat<T> {
+impl<T, const BLOCK_MAX: usize> Repeat<T, BLOCK_MAX> {
+    pub(crate) const fn new() -> Repeat<T, BLOCK_MAX> {
         Repeat {
             block: [0; BLOCK_MAX],
             len: 0,
