@@ -31,6 +31,8 @@ GROWTH_MAX = (64 + 16) << 20
 # The goal: the 99th percentile less than doubles. A missed goal is noted and fails nothing, because other
 # programs share the processors.
 FACTOR = 2.0
+# A 99th percentile beyond this fails, in milliseconds.
+LATENCY_MAX = 250.0
 PAUSE = 0.002
 # Without a PING, a server that sends nothing for this time has accepted all frames. The second value is the
 # time for a GOAWAY, which a slow machine needs.
@@ -187,12 +189,13 @@ class Flood:
         return moved
 
 
-async def measure_attack(server, *floods, cap=GROWTH_MAX, seconds=SECONDS):
+async def measure_attack(server, *floods, cap=GROWTH_MAX, seconds=SECONDS, client=None):
     """Runs floods against a server while a normal client measures its latency; returns the cost.
 
-    A flood is an object with `run(seconds)` that can be sent to another process.
+    A flood is an object with `run(seconds)` that can be sent to another process. `client` is a function that
+    sends requests as `send_requests` does, and its port.
     """
-    with measuring(server.port) as measure:
+    with measuring(*client or (send_requests, server.port)) as measure:
         await asyncio.sleep(CALM_SECONDS)
         files = server.open_files()
         memory, cpu, began = server.rss_bytes(), server.cpu_seconds(), time.monotonic()
@@ -206,6 +209,7 @@ async def measure_attack(server, *floods, cap=GROWTH_MAX, seconds=SECONDS):
     left = await wait_for(server.open_files, lambda count: count <= files)
     assert left <= files, f"{left - files} connections of attackers are still open"
     h2.assert_served(server.port)
+    assert math.isnan(took := percentile(during)) or took < LATENCY_MAX, f"p99 of {took:.1f} ms"
     return {
         "closed": sum(result.get("closed", 0) for result in done),
         "MB": sum(result.get("sent", 0) for result in done) / 1e6,
@@ -242,11 +246,11 @@ class Latencies:
 
 
 @contextlib.contextmanager
-def measuring(port):
-    """Requests /hello every two milliseconds while the block runs."""
+def measuring(send, port):
+    """Requests /hello every two milliseconds while the block runs: `send` does so in another process."""
     measure = Latencies()
     ours, theirs = CONTEXT.Pipe()
-    child = CONTEXT.Process(target=send_requests, args=(port, theirs), daemon=True)
+    child = CONTEXT.Process(target=send, args=(port, theirs), daemon=True)
     child.start()
     theirs.close()
     try:

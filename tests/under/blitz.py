@@ -37,7 +37,7 @@ class Binary:
 
         port = free_port()
         command = [self.path, "run", "--listen", f"127.0.0.1:{port}", "--io", self.io,
-                   "--cores", str(cores), "--log", "warn", *flags]
+                   "--cores", str(cores), "--log", os.environ.get("UNDER_LOG", "warn"), *flags]
         with tempfile.TemporaryFile() as log:
             child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                      preexec_fn=prepare,

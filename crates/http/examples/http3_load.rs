@@ -23,6 +23,8 @@ type Sender = h3::client::SendRequest<h3_quinn::OpenStreams, bytes::Bytes>;
 struct Plan {
     url: http::Uri,
     authorities: String,
+    /// Where to connect to, if not to the host of the URL.
+    address: Option<SocketAddr>,
     connections: usize,
     streams: usize,
     time: Duration,
@@ -49,6 +51,7 @@ fn plan() -> Result<Plan, Failure> {
     let mut plan = Plan {
         url: http::Uri::default(),
         authorities: String::new(),
+        address: None,
         connections: 32,
         streams: 32,
         time: Duration::from_secs(10),
@@ -59,6 +62,7 @@ fn plan() -> Result<Plan, Failure> {
         let mut value = || arguments.next().ok_or("a value is missing");
         match argument.as_str() {
             "--ca" => plan.authorities = value()?,
+            "--connect" => plan.address = Some(value()?.parse()?),
             "-c" => plan.connections = value()?.parse()?,
             "-m" => plan.streams = value()?.parse()?,
             "-t" => plan.time = Duration::from_secs_f64(value()?.parse()?),
@@ -72,10 +76,12 @@ fn plan() -> Result<Plan, Failure> {
 async fn run(plan: Arc<Plan>) -> Result<(), Failure> {
     let host = plan.url.host().ok_or("the URL has no host")?.to_owned();
     let port = plan.url.port_u16().unwrap_or(443);
-    let address = (host.as_str(), port)
-        .to_socket_addrs()?
-        .find(SocketAddr::is_ipv4)
-        .ok_or("the host has no IPv4 address")?;
+    let found = || {
+        let mut found = (host.as_str(), port).to_socket_addrs().ok()?;
+        found.find(SocketAddr::is_ipv4)
+    };
+    let address = plan.address.or_else(found);
+    let address = address.ok_or("the host has no IPv4 address")?;
     let config = client_config(&plan)?;
     let mut tasks = Vec::new();
     for _ in 0..plan.connections {

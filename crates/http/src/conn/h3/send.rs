@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use blitz_proto::h3::StreamId;
 use blitz_proto::{Error, Fields};
-use blitz_quic::quinn_proto::{self, Dir, WriteError};
+use blitz_quic::quinn_proto::{self, Dir, SendStream, WriteError};
 use blitz_reactor::{Buffer, Chunk, FAIR_SHARE_MAX};
 
 use super::driver::{Driver, stream_of};
@@ -139,10 +139,10 @@ impl Driver {
                 let out = &mut self.out;
                 quic.with(|quic| {
                     let mut stream_of = quic.send_stream(stream_of(id));
-                    let written = taken(&stream_of.write(out), out.len());
+                    let written = write_some(&mut stream_of, out);
                     out.drain(..written);
-                    if out.is_empty() && !content.is_empty() {
-                        let written = taken(&stream_of.write(&content), content.len());
+                    if out.is_empty() {
+                        let written = write_some(&mut stream_of, &content);
                         content.advance(written);
                     }
                     if out.is_empty() && content.is_empty() && is_ended {
@@ -211,7 +211,7 @@ impl Driver {
             let mut stream_of = quic.send_stream(stream_of(id));
             while let Some(front) = sending.queue.front_mut() {
                 let len = front.len();
-                let written = taken(&stream_of.write(front), len);
+                let written = write_some(&mut stream_of, front);
                 sending.queued -= written;
                 if written < len {
                     front.advance(written);
@@ -259,7 +259,7 @@ impl Driver {
                     }
                 }
                 if let Some(stream) = *own {
-                    let written = taken(&quic.send_stream(stream).write(output), 0);
+                    let written = write_some(&mut quic.send_stream(stream), output);
                     output.drain(..written);
                 }
             });
@@ -287,11 +287,16 @@ impl Driver {
     }
 }
 
-/// Bytes that QUIC has taken. Nothing more is to be sent on a stream that the client has stopped.
-fn taken(written: &Result<usize, WriteError>, all: usize) -> usize {
-    match written {
-        Ok(written) => *written,
-        Err(WriteError::Blocked) => 0,
-        Err(WriteError::Stopped(_) | WriteError::ClosedStream) => all,
+/// Writes until all is written, or until QUIC says that it takes no more: only then it reports when it does. Nothing
+/// more is to be sent on a stream that the client has stopped, so that all counts as written.
+fn write_some(stream: &mut SendStream<'_>, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        match stream.write(&bytes[written..]) {
+            Ok(more) => written += more,
+            Err(WriteError::Blocked) => break,
+            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => return bytes.len(),
+        }
     }
+    written
 }
