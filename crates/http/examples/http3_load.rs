@@ -5,6 +5,8 @@
 //!     https://localhost:8443/hello --ca ~/.local/state/blitz/ca.pem -c 32 -m 32 -t 10
 //! ```
 //!
+//! With `-m 0` each connection has one request and is then idle for the time of `-t`.
+//!
 //! Prints the requests, the failures, and percentiles of the latency. Whoever measures the server reads its CPU time.
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -95,6 +97,9 @@ async fn run(plan: Arc<Plan>) -> Result<(), Failure> {
         tasks.push((endpoint, sender));
     }
     let end = Instant::now() + plan.time;
+    if plan.streams == 0 {
+        return idle(&plan, tasks).await;
+    }
     let mut streams = Vec::new();
     for (endpoint, sender) in tasks {
         for number in 0..plan.streams {
@@ -114,6 +119,15 @@ async fn run(plan: Arc<Plan>) -> Result<(), Failure> {
         all.bytes += sums.bytes;
     }
     report(&plan, all);
+    Ok(())
+}
+
+async fn idle(plan: &Plan, mut tasks: Vec<(quinn::Endpoint, Sender)>) -> Result<(), Failure> {
+    for (_, sender) in &mut tasks {
+        exchange(sender, http::Request::get(plan.url.clone()).body(())?).await?;
+    }
+    println!("{} connections are idle", tasks.len());
+    tokio::time::sleep(plan.time).await;
     Ok(())
 }
 
