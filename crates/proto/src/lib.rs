@@ -38,3 +38,5 @@ pub use message::{
     AsName, BodyLength, FieldName, Fields, InvalidField, InvalidTarget, Method, Name, RequestHead,
     ResponseHead, Status, TargetForm, Version, is_authority,
 };
+pub use priority::Priority;
+pub use priority::schedule::Schedule;

@@ -5,18 +5,18 @@ pub(crate) mod schedule;
 
 /// How urgent a response is, and whether the client can use parts of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Priority {
+pub struct Priority {
     /// 0 is the most urgent, 7 the least.
-    pub(crate) urgency: u8,
+    pub urgency: u8,
     /// Whether it takes turns with others; otherwise it is sent as a whole, in order of requests.
-    pub(crate) incremental: bool,
+    pub incremental: bool,
 }
 
 impl Priority {
     /// The priority of a stream without any signal. The RFC's default is to send such responses one
     /// after the other. We share the bandwidth instead: for a client without priorities, one long
     /// response would hold up all others.
-    pub(crate) const UNSTATED: Priority = Priority {
+    pub const UNSTATED: Priority = Priority {
         urgency: 3,
         incremental: true,
     };

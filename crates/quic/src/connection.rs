@@ -18,6 +18,9 @@ const MOVING_BYTES_MIN: usize = 1_200 / AMPLIFICATION_MAX;
 const MOVES_MAX: u32 = 4;
 const MOVES_TIME: Duration = Duration::from_secs(10);
 
+/// Smaller datagrams are not counted as received.
+const COUNTED_BYTES_MIN: usize = 256;
+
 /// Bytes that may always be sent before they are acknowledged.
 const UNACKNOWLEDGED_BYTES_MIN: u64 = 16 * 1024;
 
@@ -41,6 +44,8 @@ pub struct Connection<P: Protocol> {
     is_active: Cell<bool>,
     /// When the protocol wants to be called.
     deadline: Cell<Option<Instant>>,
+    /// Bytes of datagrams, without the smallest.
+    received: Cell<u64>,
     /// The state machine or the protocol has panicked.
     is_broken: Cell<bool>,
     /// The peer's address in the handshake, which has validated it.
@@ -72,6 +77,7 @@ impl<P: Protocol> Connection<P> {
             unvalidated_room: Cell::new(unvalidated_room),
             is_active: Cell::new(false),
             deadline: Cell::new(None),
+            received: Cell::new(0),
             is_broken: Cell::new(false),
         })
     }
@@ -196,6 +202,11 @@ impl<P: Protocol> Connection<P> {
         self.unvalidated_room.set(None);
     }
 
+    /// Bytes of datagrams that have come, without those that are too small to carry much more than acknowledgements.
+    pub fn received_bytes(&self) -> u64 {
+        self.received.get()
+    }
+
     /// A datagram has come. False if it is to be ignored.
     pub(crate) fn admits(&self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
         if from == self.remote
@@ -203,6 +214,9 @@ impl<P: Protocol> Connection<P> {
         {
             let room = room + bytes * AMPLIFICATION_MAX;
             self.unvalidated_room.set(Some(room));
+        }
+        if bytes >= COUNTED_BYTES_MIN {
+            self.received.set(self.received.get() + bytes as u64);
         }
         let is_known = from.ip() == self.host.get() || from.ip() == self.remote.ip();
         is_known || (bytes >= MOVING_BYTES_MIN && self.moves_since(now).0 < MOVES_MAX)

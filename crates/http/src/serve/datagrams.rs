@@ -133,7 +133,7 @@ fn quic_limits(limits: &Limits) -> blitz_quic::Limits {
         silence_timeout: limits.idle_timeout,
         streams_max: limits.concurrent_streams_max,
         stream_window_bytes: bytes(limits.stream_window_bytes_max),
-        connection_window_bytes: bytes(limits.connection_buffer_bytes_max),
+        connection_window_bytes: bytes(datagrams::WINDOW_FIRST),
         all_unacknowledged_bytes_max: limits.core_buffer_bytes_max as u64,
         ..blitz_quic::Limits::default()
     }

@@ -359,12 +359,10 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Urgency of a stream, from 0, the most urgent, to 7, and whether it takes turns with others of the same
-    /// (RFC 9218, section 4).
+    /// The priority of a stream.
     #[must_use]
-    pub fn priority(&self, stream: StreamId) -> Option<(u8, bool)> {
-        let priority = self.streams.get(&stream.0)?.priority;
-        Some((priority.urgency, priority.incremental))
+    pub fn priority(&self, stream: StreamId) -> Option<Priority> {
+        Some(self.streams.get(&stream.0)?.priority)
     }
 
     /// Bytes of field sections that have not come completely, or wait for instructions.

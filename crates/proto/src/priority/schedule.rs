@@ -5,7 +5,7 @@ use super::Priority;
 /// The streams that have content to send and room in their windows, in no order: they are few,
 /// and a turn is up to 16 KiB. `Id` is the identifier of a stream.
 #[derive(Debug)]
-pub(crate) struct Schedule<Id> {
+pub struct Schedule<Id> {
     ready: Vec<Ready<Id>>,
     /// Turns so far. The waiting time of a stream is counted in turns.
     turn: u32,
@@ -33,13 +33,15 @@ struct Ready<Id> {
 const TURNS_PER_FAIR_ONE: u32 = 16;
 
 impl<Id: Copy + Ord> Schedule<Id> {
+    /// Whether no stream is ready.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
     /// Adds a stream that is ready to send, unless it was added before.
-    pub(crate) fn add(&mut self, id: Id, priority: Priority) {
+    pub fn add(&mut self, id: Id, priority: Priority) {
         if self.ready.iter().all(|ready| ready.id != id) {
             self.ready.push(Ready {
                 id,
@@ -50,19 +52,23 @@ impl<Id: Copy + Ord> Schedule<Id> {
     }
 
     /// Removes a stream.
-    pub(crate) fn remove(&mut self, id: Id) {
+    pub fn remove(&mut self, id: Id) {
         self.ready.retain(|ready| ready.id != id);
     }
 
     /// Changes the priority of a stream that is ready.
-    pub(crate) fn change(&mut self, id: Id, priority: Priority) {
+    pub fn change(&mut self, id: Id, priority: Priority) {
         for ready in self.ready.iter_mut().filter(|ready| ready.id == id) {
             ready.priority = priority;
         }
     }
 
     /// Removes and returns the stream that sends next.
-    pub(crate) fn next(&mut self) -> Option<Id> {
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it is no sequence: streams are added between"
+    )]
+    pub fn next(&mut self) -> Option<Id> {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn;
         let waited = |ready: &Ready<Id>| turn.wrapping_sub(ready.since);

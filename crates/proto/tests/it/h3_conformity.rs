@@ -618,7 +618,10 @@ fn priorities_come_before_and_after_the_request() {
         let with_priority = format!("{GET}\npriority: u=5");
         end.arrive(&more(stream, headers(&with_priority)));
     }
-    let priority = |end: &End, stream| end.machine.priority(StreamId::new(stream));
+    let priority = |end: &End, stream| {
+        let priority = end.machine.priority(StreamId::new(stream))?;
+        Some((priority.urgency, priority.incremental))
+    };
     assert_eq!(priority(&end, 0), Some((5, false)));
     assert_eq!(priority(&end, 4), Some((1, false)));
     assert_eq!(priority(&end, 8), Some((6, true)));

@@ -8,7 +8,7 @@ use blitz_proto::Error;
 use blitz_proto::h3::{Code, StreamId};
 use blitz_quic::quinn_proto;
 
-use super::driver::{Conn, Driver, stream_of, var_int};
+use super::driver::{Conn, Driver, RequestStream, WINDOW_FIRST, stream_of, var_int};
 use super::receive::count_late_head;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused};
@@ -91,8 +91,15 @@ impl Driver {
             }
             true => {}
         }
-        if is_idle && self.machine.is_drained() {
+        let may_close = |from: Instant| from <= blitz_reactor::now();
+        if is_idle && self.machine.is_drained() && self.closes_from.is_some_and(may_close) {
             return self.close(Code::NO_ERROR);
+        }
+        if self.holds_too_much() {
+            let client = self.peer.remote.map(tracing::field::display);
+            tracing::debug!(cause = "unread-flood", client, "connection ended");
+            count_refused("unread-flood");
+            return self.close(Code::EXCESSIVE_LOAD);
         }
         let due = self.next_deadline();
         if let Some(quic) = &self.quic {
@@ -112,11 +119,11 @@ impl Driver {
         self.streams.shrink_to(STREAMS_KEPT);
         self.heads.shrink_to(STREAMS_KEPT);
         self.lingering.shrink_to(STREAMS_KEPT);
+        self.unsent_rests.shrink_to(STREAMS_KEPT);
         self.unacknowledged.shrink_to(STREAMS_KEPT);
         self.out = Vec::new();
         self.window.read = 0;
-        let usual = self.limits().connection_buffer_bytes_max;
-        self.set_window(usual);
+        self.set_window(WINDOW_FIRST);
     }
 
     fn next_deadline(&mut self) -> Option<Instant> {
@@ -126,11 +133,14 @@ impl Driver {
             .then(|| self.acknowledged_at + limits.send_stall_timeout);
         let head = self.next_head().map(|(_, due)| due);
         let lingering = self.next_lingering().map(|(_, due)| due);
+        let rest = self.next_rest().map(|(_, due)| due);
         let due = [
             idle,
             stall,
             head,
             lingering,
+            rest,
+            self.closes_from.filter(|_| self.idle_since.is_some()),
             self.ping,
             self.final_goaway,
             self.window_check,
@@ -144,12 +154,27 @@ impl Driver {
         self.heads.next(waits)
     }
 
+    /// A limit of what [`DueStreams`](crate::conn::streams::due::DueStreams) keeps of streams behind one whose head
+    /// does not come.
+    pub(super) fn prune_heads(&mut self) {
+        let streams = &self.streams;
+        let waits = |id| streams.get(&id).is_some_and(|stream| stream.awaits_head);
+        self.heads.prune(waits);
+    }
+
+    fn next_rest(&mut self) -> Option<(StreamId, Instant)> {
+        let streams = &self.streams;
+        let is_open = |stream: &RequestStream| stream.state.is_lingering && !stream.is_finished;
+        let waits = |id| streams.get(&id).is_some_and(is_open);
+        self.unsent_rests.next(waits)
+    }
+
     fn next_lingering(&mut self) -> Option<(StreamId, Instant)> {
         let streams = &self.streams;
         let waits = |id| {
             streams
                 .get(&id)
-                .is_some_and(|stream| stream.state.is_lingering)
+                .is_some_and(|stream| stream.state.is_lingering && stream.is_finished)
         };
         self.lingering.next(waits)
     }
@@ -179,17 +204,35 @@ impl Driver {
         {
             self.close_stream(id, None);
         }
+        self.end_rests(now, stall);
         if self.ping.take_if(|due| *due <= now).is_some() {
             // The next one is due as long as there are requests.
             self.quic(quinn_proto::Connection::ping);
         }
         if self.final_goaway.take_if(|due| *due <= now).is_some() {
             self.machine.drain_now();
+            self.closes_from = Some(now + GOAWAY_PAUSE);
         }
-        if self.window_check.take_if(|due| *due <= now).is_some() {
-            self.credit_waiting_readers();
+        if self.window_check.take_if(|due| *due <= now).is_some() && self.credit_waiting_readers() {
+            self.window_check = Some(now + WINDOW_CHECK);
         }
         Ok(())
+    }
+
+    /// Ends streams whose client has not taken any of the rest of the response for too long.
+    fn end_rests(&mut self, now: Instant, stall: Duration) {
+        while let Some((id, due)) = self.next_rest()
+            && due <= now
+        {
+            let progress = self.stream(id).map(|state| state.sending.progress);
+            match progress.map(|progress| progress + stall) {
+                Some(later) if later > now => self.unsent_rests.put_off(later),
+                _ => {
+                    count(|counters| counters.send_stalls += 1);
+                    self.close_stream(id, None);
+                }
+            }
+        }
     }
 
     /// A reader waits.
@@ -246,6 +289,7 @@ impl Driver {
     fn lost(&mut self) {
         self.quic = None;
         self.idle_since = None;
+        self.set_window(WINDOW_FIRST);
         self.fail_streams(&ResetReason::Reset);
     }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use blitz_proto::Limits;
 use blitz_proto::h3::{self, Code, Received, StreamId};
+use blitz_proto::{Limits, Priority, Schedule};
 use blitz_quic::Connection;
 use blitz_quic::quinn_proto;
 use bytes::{Buf, Bytes};
@@ -45,14 +45,18 @@ pub(crate) struct Driver {
     pub(super) unsent: usize,
     /// Streams whose writers wait because the core is short of memory.
     pub(super) awaiting_memory: Vec<StreamId>,
+    /// Streams with something queued, in the order in which they send.
+    pub(super) schedule: Schedule<StreamId>,
     /// Streams whose messages were sent completely, and not acknowledged completely.
     pub(super) unacknowledged: Vec<StreamId>,
-    /// When something was last acknowledged completely, or the first of them was sent.
+    /// When a message was last acknowledged, QUIC last took more of one, or the first of them was complete.
     pub(super) acknowledged_at: Instant,
     /// Streams whose heads have not come completely.
     pub(super) heads: DueStreams<StreamId>,
     /// Streams that are answered and not yet received to their end.
     pub(super) lingering: DueStreams<StreamId>,
+    /// Streams that are answered, with the rest of the response queued.
+    pub(super) unsent_rests: DueStreams<StreamId>,
     /// The memory of incomplete heads, if it is much.
     pub(super) partial_charge: HeadCharge,
     /// Since when there was nothing to do.
@@ -61,6 +65,8 @@ pub(crate) struct Driver {
     pub(super) ping: Option<Instant>,
     /// When the second GOAWAY is due.
     pub(super) final_goaway: Option<Instant>,
+    /// When a connection without requests may be closed after that: not before it was sent.
+    pub(super) closes_from: Option<Instant>,
     pub(super) window: ReceiveWindow,
     /// When to look whether a reader waits because the window is used up.
     pub(super) window_check: Option<Instant>,
@@ -82,8 +88,7 @@ pub(super) struct RequestStream {
     pub(super) awaits_head: bool,
     /// All of our message was given to QUIC.
     pub(super) is_finished: bool,
-    /// What QUIC knows of its priority.
-    pub(super) priority: i32,
+    pub(super) priority: Priority,
 }
 
 /// A queue that allocates nothing for one piece: most requests have no more.
@@ -134,8 +139,11 @@ pub(super) struct ReceiveWindow {
     /// Bytes that were read since the last look at the clock, and when that was.
     pub(super) read: usize,
     pub(super) since: Instant,
-    /// Frames that said that the window is used up.
-    pub(super) blocked_frames: u64,
+    /// Bytes that were read since the connection was idle, and what it had received then.
+    pub(super) read_in_total: u64,
+    pub(super) received_before: u64,
+    /// It is as large as it may become, and content that nobody reads may have used it up.
+    pub(super) is_used_up: bool,
 }
 
 /// What the connections of a listener share.
@@ -156,7 +164,12 @@ pub(crate) struct Shared {
     pub(super) empty: RefCell<Option<std::task::Waker>>,
     /// New connections are told to go at once.
     pub(super) is_draining: Cell<bool>,
+    /// Bytes by which the windows of all connections have grown.
+    pub(super) windows_grown: Cell<usize>,
 }
+
+/// What each client may send before it is read, to begin with.
+pub(crate) const WINDOW_FIRST: usize = 64 * 1024;
 
 pub(super) type StartExchange = dyn Fn(&Rc<Conn>, StreamId, Option<Exchange>);
 
@@ -177,6 +190,7 @@ impl Shared {
             idle: RefCell::default(),
             empty: RefCell::default(),
             is_draining: Cell::new(false),
+            windows_grown: Cell::new(0),
         })
     }
 
@@ -204,19 +218,24 @@ impl Conn {
             out: Vec::new(),
             unsent: 0,
             awaiting_memory: Vec::new(),
+            schedule: Schedule::default(),
             unacknowledged: Vec::new(),
             acknowledged_at: now,
             heads: DueStreams::new(),
             lingering: DueStreams::new(),
+            unsent_rests: DueStreams::new(),
             partial_charge: HeadCharge::default(),
             idle_since: None,
             ping: None,
             final_goaway: None,
+            closes_from: None,
             window: ReceiveWindow {
-                bytes: shared.limits().connection_buffer_bytes_max,
+                bytes: WINDOW_FIRST,
                 read: 0,
                 since: now,
-                blocked_frames: 0,
+                read_in_total: 0,
+                received_before: 0,
+                is_used_up: false,
             },
             window_check: None,
             shared: Rc::clone(shared),
@@ -278,7 +297,7 @@ impl RequestStream {
             is_blocked: false,
             awaits_head: true,
             is_finished: false,
-            priority: 0,
+            priority: Priority::UNSTATED,
         }
     }
 }
@@ -311,6 +330,17 @@ impl Driver {
             .map(|stream| stream.state.sending.queued)
             .sum();
         self.unacknowledged.clear();
+        self.schedule = Schedule::default();
+    }
+
+    /// Ends our direction of a stream early.
+    pub(super) fn reset_sending(&mut self, id: StreamId, code: Code) {
+        self.unacknowledged.retain(|other| *other != id);
+        self.quic(|quic| {
+            let code = var_int(code.0);
+            // What has ended already is not reset.
+            let _ = quic.send_stream(stream_of(id)).reset(code);
+        });
     }
 
     /// The client has all of a message.
@@ -322,13 +352,9 @@ impl Driver {
     }
 
     /// Ends both directions of a stream early.
-    pub(super) fn reset(&self, id: StreamId, code: Code) {
-        self.quic(|quic| {
-            let code = var_int(code.0);
-            // What has ended already is not reset.
-            let _ = quic.send_stream(stream_of(id)).reset(code);
-            let _ = quic.recv_stream(stream_of(id)).stop(code);
-        });
+    pub(super) fn reset(&mut self, id: StreamId, code: Code) {
+        self.reset_sending(id, code);
+        self.stop(id, code);
     }
 }
 

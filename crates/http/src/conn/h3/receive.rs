@@ -1,13 +1,14 @@
 //! What clients send: requests, and the streams beside them.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use blitz_proto::h3::{Code, Event, StreamId};
 use blitz_proto::{Error, ErrorKind, Fields, Limits};
 use blitz_quic::quinn_proto::{self, Dir, ReadError, ReadableError};
 use blitz_reactor::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 
-use super::driver::{Driver, RequestStream, id_of, stream_of};
+use super::driver::{Driver, RequestStream, WINDOW_FIRST, id_of, stream_of};
 use super::server::Request;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
@@ -21,6 +22,12 @@ const PIECES_OF_HEAD: usize = 2;
 /// Pieces that are read at a time for a reader of content, and bytes that it gets at a time.
 const PIECES_OF_CONTENT: usize = 24;
 const FILL_BYTES_MAX: usize = 32 * 1024;
+
+/// A client that acknowledges late does not get a larger window for it.
+const RTT_MAX: Duration = Duration::from_millis(500);
+
+/// Bytes beyond its window that a client may have sent and nobody read, with all that is around them.
+const UNREAD_EXCESS_MAX: usize = 256 * 1024;
 
 /// The result of a step through the input of a stream.
 enum Step {
@@ -47,6 +54,7 @@ impl Driver {
                     self.idle_since = None;
                     let due = blitz_reactor::now() + self.limits().head_timeout;
                     self.heads.push(id, due);
+                    self.prune_heads();
                     self.read_head(id)?;
                 }
             }
@@ -127,13 +135,14 @@ impl Driver {
                 }
             }
         }
-        let has_ended = self.machine.receive_done(id);
-        if has_ended && let Some(state) = self.stream(id) {
-            state.exchange.wake_task();
-            let is_over = state.is_lingering;
-            if is_over {
-                self.end_lingering_stream(id);
-            }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        if self.machine.receive_done(id) {
+            stream.state.exchange.wake_task();
+        }
+        if stream.has_fin && stream.state.is_lingering && stream.is_finished {
+            self.close_stream(id, None);
         }
         Ok(())
     }
@@ -202,13 +211,16 @@ impl Driver {
     /// The client wants nothing more of what we send on a stream.
     pub(super) fn handle_stopped(&mut self, id: StreamId, code: Code) -> Result<(), Error> {
         let now = self.shared.now();
-        if let Some(at) = self.unacknowledged.iter().position(|other| *other == id) {
-            self.unacknowledged.swap_remove(at);
-            self.reset(id, Code::NO_ERROR);
-        }
         let event = self.machine.handle_stopped(id, code, now)?;
-        if let Some(Event::Reset { error, code }) = event {
-            self.lose_stream(id, error, code);
+        let is_sending = |stream: &RequestStream| !stream.is_finished;
+        match event {
+            Some(Event::Reset { error, code }) => self.lose_stream(id, error, code),
+            // To the machine the message is complete, and some of it waits here.
+            _ if self.streams.get(&id).is_some_and(is_sending) => {
+                self.lose(id, &ResetReason::Reset, code);
+            }
+            // RFC 9000, section 3.5: the answer is a reset, unless all was acknowledged.
+            _ => self.reset_sending(id, Code::NO_ERROR),
         }
         Ok(())
     }
@@ -216,7 +228,7 @@ impl Driver {
     /// One step of the machine through the input of a request.
     fn step(&mut self, id: StreamId) -> Result<Step, Error> {
         let shared = std::rc::Rc::clone(&self.shared);
-        let received = &mut *shared.received.borrow_mut();
+        let mut received = shared.received.borrow_mut();
         let Some(stream) = self.streams.get_mut(&id) else {
             return Ok(Step::Pending);
         };
@@ -230,7 +242,7 @@ impl Driver {
         stream.is_blocked = false;
         let step = self
             .machine
-            .handle_input(id, bytes, is_last, shared.now(), received)?;
+            .handle_input(id, bytes, is_last, shared.now(), &mut received)?;
         if let Event::Data { range, end } = &step.event {
             let content = Step::Content(range.clone(), *end);
             stream.is_fin_taken = *end;
@@ -247,7 +259,7 @@ impl Driver {
             }
             Event::Head { length, end } => {
                 stream.awaits_head = false;
-                let head = Request::take_head(received);
+                let head = Request::take_head(&mut received);
                 self.arrived.push_back(Request {
                     stream: id,
                     head,
@@ -263,31 +275,41 @@ impl Driver {
             }
             Event::Refused { error } => {
                 stream.awaits_head = false;
-                self.refuse_request(id, error, received);
+                self.refuse_request(id, error, &received);
+                // What is left of the request is read with the same memory.
+                drop(received);
+                self.end_or_linger(id);
             }
             Event::Reset { error, code } => self.lose_stream(id, error, code),
             Event::GoAway { .. } => {}
-            Event::Reprioritized { stream } => self.set_priority(stream),
+            Event::Reprioritized { stream } => self.note_priority(stream),
         }
         Ok(Step::Handled)
     }
 
     /// The client reset a stream, or broke a rule on it.
     pub(super) fn lose_stream(&mut self, id: StreamId, error: Error, code: Code) {
+        let is_lingering = |stream: &RequestStream| stream.state.is_lingering;
         let reason = match error.kind() {
             ErrorKind::PeerReset => ResetReason::Reset,
             _ => ResetReason::Malformed(error),
         };
+        if let ResetReason::Malformed(error) = &reason
+            && !self.streams.get(&id).is_some_and(is_lingering)
+        {
+            crate::counters::count_refused(error.rule());
+        }
+        self.lose(id, &reason, code);
+    }
+
+    /// A stream has ended early.
+    fn lose(&mut self, id: StreamId, reason: &ResetReason, code: Code) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return self.machine.forget(id);
         };
-        let is_lingering = stream.state.is_lingering;
-        let has_task = !stream.awaits_head && !is_lingering;
-        if let (ResetReason::Malformed(error), false) = (&reason, is_lingering) {
-            crate::counters::count_refused(error.rule());
-        }
+        let has_task = !stream.awaits_head && !stream.state.is_lingering;
         if has_task {
-            stream.state.fail(&reason);
+            stream.state.fail(reason);
             stream.input.clear();
             stream.is_finished = true;
             self.reset(id, code);
@@ -330,6 +352,9 @@ impl Driver {
         while let Some(id) = self.machine.next_unblocked() {
             match self.streams.get_mut(&id) {
                 Some(stream) if stream.awaits_head => self.read_head(id)?,
+                Some(stream) if matches!(stream.state.exchange.receiving.body, Body::Unwanted) => {
+                    self.discard_arrived(id)?;
+                }
                 Some(stream) => wake(&mut stream.state.exchange.receiving.reader),
                 None => {}
             }
@@ -349,7 +374,7 @@ impl Driver {
             };
             bytes = &bytes[step.consumed..];
             match step.event {
-                Event::Reprioritized { stream } => self.set_priority(stream),
+                Event::Reprioritized { stream } => self.note_priority(stream),
                 Event::Unwanted { code } => {
                     self.quic(|quic| {
                         let code = super::driver::var_int(code.0);
@@ -368,6 +393,8 @@ impl Driver {
     fn note_read(&mut self, bytes: usize) {
         let window = &mut self.window;
         window.read += bytes;
+        window.read_in_total += bytes as u64;
+        window.is_used_up &= bytes == 0;
         if window.read < window.bytes / 2 {
             return;
         }
@@ -375,22 +402,28 @@ impl Driver {
         let took = now.saturating_duration_since(window.since);
         window.read = 0;
         window.since = now;
-        let (bytes, limits) = (window.bytes, self.limits());
-        let share = blitz_reactor::fair_share();
-        let wanted = if share < FAIR_SHARE_MAX / 2 {
-            share * 4
-        } else {
-            let rtt = self.quic(|quic| quic.rtt()).unwrap_or_default();
-            let is_fast = took < rtt * 2;
-            match is_fast {
-                true => (bytes * 2).min(limits.connection_window_bytes_max),
-                false => bytes.max(limits.connection_buffer_bytes_max),
-            }
+        let bytes = window.bytes;
+        let rtt = self.quic(|quic| quic.rtt()).unwrap_or_default();
+        let wanted = match took < rtt.min(RTT_MAX) * 2 {
+            true => bytes * 2,
+            false => bytes,
         };
         self.set_window(wanted);
     }
 
-    pub(super) fn set_window(&mut self, bytes: usize) {
+    /// Changes the window, as far as the memory allows.
+    pub(super) fn set_window(&mut self, wanted: usize) {
+        let limits = self.limits();
+        let grown = self.window.bytes - WINDOW_FIRST;
+        let others = self.shared.windows_grown.get() - grown;
+        let left = limits.core_buffer_bytes_max.saturating_sub(others);
+        let is_short = blitz_reactor::fair_share() < FAIR_SHARE_MAX / 2;
+        let bytes_max = match is_short {
+            true => WINDOW_FIRST,
+            false => limits.connection_window_bytes_max.min(WINDOW_FIRST + left),
+        };
+        let bytes = wanted.clamp(WINDOW_FIRST, bytes_max.max(WINDOW_FIRST));
+        self.shared.windows_grown.set(others + bytes - WINDOW_FIRST);
         if std::mem::replace(&mut self.window.bytes, bytes) != bytes {
             let bytes = super::driver::var_int(bytes as u64);
             self.quic(|quic| quic.set_receive_window(bytes));
@@ -398,23 +431,47 @@ impl Driver {
     }
 
     /// The client may be unable to send content that a reader waits for, because content of other streams, which
-    /// nobody reads, uses the window of the connection up (rule 14). QUIC does not report it; the client does.
-    pub(super) fn credit_waiting_readers(&mut self) {
-        let waits = |stream: &RequestStream| {
-            let receiving = &stream.state.exchange.receiving;
-            matches!(receiving.body, Body::Open) && receiving.reader.is_some()
+    /// nobody reads, uses the window of the connection up (rule 14). QUIC does not say so: it is assumed. Whether a
+    /// reader waits.
+    pub(super) fn credit_waiting_readers(&mut self) -> bool {
+        let is_open = |stream: &&mut RequestStream| {
+            matches!(stream.state.exchange.receiving.body, Body::Open)
         };
-        if !self.streams.values().any(waits) {
-            return;
+        let (mut waits, mut unread) = (0, 0);
+        for stream in self.streams.values_mut().filter(is_open) {
+            match stream.state.exchange.receiving.reader {
+                Some(_) => waits += 1,
+                None => unread += 1,
+            }
         }
-        let blocked = self.quic(|quic| quic.stats().frame_rx.data_blocked);
-        let blocked = blocked.unwrap_or_default();
-        if std::mem::replace(&mut self.window.blocked_frames, blocked) != blocked {
-            let limits = self.limits();
-            let bytes = self.window.bytes + limits.stream_buffer_bytes_max;
-            let bytes = bytes.min(limits.connection_window_bytes_max);
-            self.set_window(bytes);
+        if waits == 0 || unread == 0 {
+            return waits > 0;
         }
+        let (before, more) = (self.window.bytes, self.limits().stream_buffer_bytes_max);
+        self.set_window(before + more);
+        self.window.is_used_up = self.window.bytes == before;
+        // Until now it was not the fault of the sender.
+        for stream in self.streams.values_mut() {
+            stream.state.exchange.receiving.pace.forgive();
+        }
+        true
+    }
+
+    /// What a client may make QUIC hold is limited by the window, but not if it sends little content in large
+    /// datagrams: a datagram is held as long as a part of it is. Whether it has sent far more than was read.
+    pub(super) fn holds_too_much(&mut self) -> bool {
+        let Some(quic) = &self.quic else {
+            return false;
+        };
+        let window = &mut self.window;
+        if self.streams.is_empty() {
+            window.received_before = quic.received_bytes();
+            window.read_in_total = 0;
+        }
+        let received = quic.received_bytes() - window.received_before;
+        // Headers and repetitions are less than a quarter of what is received.
+        let unread = (received / 4 * 3).saturating_sub(window.read_in_total);
+        unread > (window.bytes + UNREAD_EXCESS_MAX) as u64
     }
 
     /// Fills a reader's next part.
@@ -542,7 +599,7 @@ impl Framing for Driver {
             unsent: sending.map_or(0, |sending| sending.queued),
             progress: sending.map(|sending| sending.progress),
             half_closed: None,
-            is_held_back: false,
+            is_held_back: self.window.is_used_up,
         }
     }
 }

@@ -22,8 +22,8 @@ const STREAMS_WHEN_SHORT: usize = 4;
 /// A connection that has no more than this queued gets more however short the core of memory is.
 const UNSENT_MIN: usize = 4 * 1024;
 
-/// A step of urgency, in the priorities of QUIC's machine.
-const URGENCY: i32 = 1 << 20;
+/// Bytes of a stream before others have their turn.
+const PIECE_BYTES: usize = 16 * 1024;
 
 impl Driver {
     /// Bytes that each stream may have queued; `None` if the connection has enough.
@@ -132,6 +132,7 @@ impl Driver {
         };
         let sending = &mut stream.state.sending;
         let before = sending.queued;
+        let mut is_awaited = false;
         if sending.queue.is_empty() {
             sending.progress = blitz_reactor::now();
             if let Some(quic) = &self.quic {
@@ -146,14 +147,14 @@ impl Driver {
                         content.advance(written);
                     }
                     if out.is_empty() && content.is_empty() && is_ended {
-                        let _ = stream_of.finish();
+                        is_awaited = stream_of.finish().is_ok();
                         stream.is_finished = true;
                     }
                 });
             }
         }
         if stream.is_finished {
-            return self.message_finished(id);
+            return self.message_finished(id, is_awaited);
         }
         if !self.out.is_empty() {
             sending.queued += self.out.len();
@@ -164,67 +165,102 @@ impl Driver {
             sending.queued += content.len();
             sending.push(content, slice_bytes_min);
         }
-        self.unsent += sending.queued - before;
+        let more = sending.queued - before;
+        self.unsent += more;
+        if more > 0 {
+            self.schedule.add(id, stream.priority);
+        }
         Sent::Open
     }
 
-    /// All of a message was given to QUIC.
-    fn message_finished(&mut self, id: StreamId) -> Sent {
+    /// All of a message was given to QUIC, which reports its acknowledgement if it `is_awaited`: not if the client
+    /// has stopped the stream.
+    fn message_finished(&mut self, id: StreamId, is_awaited: bool) -> Sent {
         if self.unacknowledged.is_empty() {
             self.acknowledged_at = blitz_reactor::now();
         }
-        self.unacknowledged.push(id);
+        if is_awaited {
+            self.unacknowledged.push(id);
+        }
         Sent::Complete
     }
 
-    /// QUIC takes more of a stream, or of any.
+    /// QUIC takes more of a stream, or of any: it names them in no useful order.
     pub(super) fn writable(&mut self, stream: quinn_proto::StreamId) {
+        self.acknowledged_at = blitz_reactor::now();
         if stream.dir() == Dir::Uni {
             return self.flush_own();
         }
         let id = super::driver::id_of(stream);
-        let sent = self.send_queued(id);
-        if let Some(sent) = sent {
+        if let Some(stream) = self.streams.get(&id)
+            && !stream.state.sending.queue.is_empty()
+        {
+            self.schedule.add(id, stream.priority);
+        }
+        self.send_in_turns();
+    }
+
+    /// Writes pieces of what streams have queued, each stream in its turn, until QUIC takes no more.
+    fn send_in_turns(&mut self) {
+        let mut refused = Vec::new();
+        while let Some(id) = self.schedule.next() {
+            let Some((sent, bytes)) = self.send_piece(id) else {
+                continue;
+            };
+            if bytes == 0 && matches!(sent, Sent::Open) {
+                refused.push(id);
+                continue;
+            }
+            // It takes other streams, so it is the client that takes no more of these: they are reported.
+            refused.clear();
+            if let Some(stream) = self.streams.get(&id)
+                && !stream.state.sending.queue.is_empty()
+            {
+                self.schedule.add(id, stream.priority);
+            }
             // What goes wrong is noted in the exchange.
             let _ = conclude_sent(self, id, &Ok(sent));
-            if self
-                .streams
-                .get(&id)
-                .is_some_and(|stream| stream.state.is_lingering)
-                && self.machine.receive_done(id)
-            {
-                self.end_lingering_stream(id);
+            self.end_rest(id);
+        }
+        for id in refused {
+            if let Some(stream) = self.streams.get(&id) {
+                self.schedule.add(id, stream.priority);
             }
         }
     }
 
-    /// Writes what a stream has queued.
-    fn send_queued(&mut self, id: StreamId) -> Option<Sent> {
+    /// Writes a piece of what a stream has queued; how many bytes that were.
+    fn send_piece(&mut self, id: StreamId) -> Option<(Sent, usize)> {
         let quic = self.quic.as_ref()?;
         let stream = self.streams.get_mut(&id)?;
         let sending = &mut stream.state.sending;
         if stream.is_finished || sending.queue.is_empty() {
             return None;
         }
-        let before = sending.queued;
+        let (mut sent, mut is_awaited) = (0, false);
         quic.with(|quic| {
             let mut stream_of = quic.send_stream(stream_of(id));
-            while let Some(front) = sending.queue.front_mut() {
-                let len = front.len();
-                let written = write_some(&mut stream_of, front);
-                sending.queued -= written;
+            while let Some(front) = sending.queue.front_mut()
+                && sent < PIECE_BYTES
+            {
+                let len = front.len().min(PIECE_BYTES - sent);
+                let written = write_some(&mut stream_of, &front[..len]);
+                sent += written;
+                match front.len() == written {
+                    true => drop(sending.queue.pop_front()),
+                    false => front.advance(written),
+                }
                 if written < len {
-                    front.advance(written);
                     break;
                 }
-                sending.queue.pop_front();
             }
             if sending.queue.is_empty() && matches!(sending.end, Ending::Plain) {
-                let _ = stream_of.finish();
+                is_awaited = stream_of.finish().is_ok();
                 stream.is_finished = true;
             }
         });
-        let (sent, is_finished) = (before - sending.queued, stream.is_finished);
+        sending.queued -= sent;
+        let is_finished = stream.is_finished;
         if sent > 0 {
             sending.progress = blitz_reactor::now();
             if sending.queued <= sending.wake_at {
@@ -232,10 +268,11 @@ impl Driver {
             }
             self.note_unsent(sent);
         }
-        Some(match is_finished {
-            true => self.message_finished(id),
+        let outcome = match is_finished {
+            true => self.message_finished(id, is_awaited),
             false => Sent::Open,
-        })
+        };
+        Some((outcome, sent))
     }
 
     /// Opens the streams beside the requests, and writes what is due on them.
@@ -266,23 +303,14 @@ impl Driver {
         }
     }
 
-    /// Tells QUIC how urgent a response is.
-    pub(super) fn set_priority(&mut self, id: StreamId) {
-        let Some((urgency, is_incremental)) = self.machine.priority(id) else {
+    /// The priority of a response is known, or has changed.
+    pub(super) fn note_priority(&mut self, id: StreamId) {
+        let Some(priority) = self.machine.priority(id) else {
             return;
         };
-        // The default is 3, and of the same urgency those in turns come first, since they are small at a time.
-        // Of the others an earlier one comes before a later.
-        let behind = match is_incremental {
-            true => 0,
-            false => 1 + (id.get() / 4 % (URGENCY as u64 - 1)) as i32,
-        };
-        let priority = (3 - i32::from(urgency)) * URGENCY - behind;
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        if std::mem::replace(&mut stream.priority, priority) != priority {
-            self.quic(|quic| quic.send_stream(stream_of(id)).set_priority(priority).ok());
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.priority = priority;
+            self.schedule.change(id, priority);
         }
     }
 }

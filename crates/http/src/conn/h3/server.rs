@@ -59,7 +59,7 @@ impl Conn {
                 state.exchange.accepts_problem = accepts_problem(&head.fields) == Some(true);
             }
         }
-        driver.set_priority(stream);
+        driver.note_priority(stream);
         driver.partial_charge.clear();
         let is_charged = head.charge(driver.limits());
         drop(driver);
@@ -87,9 +87,16 @@ impl Conn {
 
 impl WithTasks for Driver {
     fn conclude(&mut self, id: StreamId, outcome: Outcome) {
+        let is_tunnel = self
+            .stream(id)
+            .is_some_and(|state| state.exchange.is_tunnel);
         match conclude(self, id, outcome) {
             Conclusion::Complete | Conclusion::Refused => self.end_or_linger(id),
             Conclusion::Gone => self.close_stream(id, None),
+            // RFC 9114, section 4.4: so ends a tunnel whose other end has failed.
+            Conclusion::Cancelled | Conclusion::Failed if is_tunnel => {
+                self.close_stream(id, Some(Code::CONNECT_ERROR));
+            }
             Conclusion::Cancelled => self.close_stream(id, Some(Code::REQUEST_CANCELLED)),
             Conclusion::Failed => self.close_stream(id, Some(Code::INTERNAL_ERROR)),
         }
@@ -101,45 +108,49 @@ impl Driver {
     /// The response is complete. A request that is not is discarded for a moment, and then stopped with NO_ERROR
     /// (RFC 9114, section 4.1). What QUIC has not taken of the response is awaited.
     pub(super) fn end_or_linger(&mut self, id: StreamId) {
-        let is_received = self.machine.receive_done(id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
+        // Behind trailers, the end of the stream may still be on its way.
+        let is_received = stream.has_fin;
         if is_received && stream.is_finished {
             return self.close_stream(id, None);
         }
-        let limits = &self.shared.options.limits;
-        let time = match stream.is_finished {
-            true => limits.discard_timeout,
-            false => limits.send_stall_timeout,
-        };
         let receiving = &mut stream.state.exchange.receiving;
-        if matches!(receiving.body, Body::Open) {
+        if !is_received {
             receiving.body = Body::Unwanted;
         }
         // From now on it counts what is discarded.
         receiving.pace.bytes = 0;
         stream.state.is_lingering = true;
-        self.lingering.push(id, blitz_reactor::now() + time);
+        let now = blitz_reactor::now();
+        let limits = &self.shared.options.limits;
+        match stream.is_finished {
+            true => self.lingering.push(id, now + limits.discard_timeout),
+            false => self.unsent_rests.push(id, now + limits.send_stall_timeout),
+        }
         if !is_received && let Err(error) = self.discard_arrived(id) {
             self.fail(error);
         }
     }
 
-    /// A stream that lingers was received to its end, or sent to its end.
-    pub(super) fn end_lingering_stream(&mut self, id: StreamId) {
-        if self
-            .streams
-            .get(&id)
-            .is_some_and(|stream| stream.is_finished)
-        {
-            self.close_stream(id, None);
+    /// What was queued of a response was sent, if that is so: what is left of the request has a moment more.
+    pub(super) fn end_rest(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        if !stream.is_finished || !stream.state.is_lingering {
+            return;
         }
+        if stream.has_fin {
+            return self.close_stream(id, None);
+        }
+        let due = blitz_reactor::now() + self.limits().discard_timeout;
+        self.lingering.push(id, due);
     }
 
     /// Removes a stream whose exchange is over. What is incomplete is reset or stopped, with `code` if given.
     pub(super) fn close_stream(&mut self, id: StreamId, code: Option<Code>) {
-        let is_received = self.machine.receive_done(id);
         self.machine.forget(id);
         let Some(mut stream) = self.streams.remove(&id) else {
             return;
@@ -149,14 +160,13 @@ impl Driver {
         wake(&mut state.sending.writer);
         let unsent = state.sending.queued;
         self.shared.spare.keep(stream.state);
+        self.schedule.remove(id);
         self.note_unsent(unsent);
-        if stream.is_finished && is_received && code.is_none() {
-            return;
-        }
-        match stream.is_finished {
-            // Only what the client sends is left.
-            true => self.stop(id, code.unwrap_or(Code::NO_ERROR)),
-            false => self.reset(id, code.unwrap_or(Code::REQUEST_CANCELLED)),
+        if !stream.is_finished {
+            self.reset(id, code.unwrap_or(Code::REQUEST_CANCELLED));
+        } else if !stream.has_fin || code.is_some() {
+            // Only what the client sends is left, or nothing but the end: QUIC has to know that nobody waits for it.
+            self.stop(id, code.unwrap_or(Code::NO_ERROR));
         }
     }
 
@@ -165,7 +175,6 @@ impl Driver {
         let fields = &received.request.fields;
         let as_problem = accepts_problem(fields) == Some(true);
         refuse(self, id, refusal_of(error), fields, as_problem);
-        self.end_or_linger(id);
     }
 }
 
@@ -204,10 +213,11 @@ impl ServerFraming for Driver {
             self.end_after(id);
         }
         if head.fields.contains(blitz_proto::Name::Priority) {
-            self.set_priority(id);
+            self.note_priority(id);
         }
         // What is whole leaves with its content, or at once with its end.
-        if !is_whole {
+        let is_tunnel = length == BodyLength::Empty && self.machine.sends_body(id);
+        if !is_whole || is_tunnel {
             self.write(id, Chunk::from(""));
         }
     }

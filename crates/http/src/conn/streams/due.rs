@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+/// Fewer entries are not worth the look at each.
+const PRUNED_MIN: usize = 256;
+
 pub(in crate::conn) struct DueStreams<Id>(VecDeque<(Id, Instant)>);
 
 impl<Id: Copy> DueStreams<Id> {
@@ -23,6 +26,20 @@ impl<Id: Copy> DueStreams<Id> {
             self.0.pop_front();
         }
         None
+    }
+
+    /// The next one is due later.
+    pub(in crate::conn) fn put_off(&mut self, due: Instant) {
+        if let Some((id, _)) = self.0.pop_front() {
+            self.0.push_back((id, due));
+        }
+    }
+
+    /// Forgets those that no longer wait, if there are many.
+    pub(in crate::conn) fn prune(&mut self, waits: impl Fn(Id) -> bool) {
+        if self.0.len() == self.0.capacity() && self.0.len() >= PRUNED_MIN {
+            self.0.retain(|(id, _)| waits(*id));
+        }
     }
 
     pub(in crate::conn) fn shrink_to(&mut self, capacity: usize) {
