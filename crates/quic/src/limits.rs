@@ -19,8 +19,9 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// How long a connection lives without any packet of the peer (RFC 9000, section 10.1).
     pub silence_timeout: Duration,
-    /// Streams in both directions that the peer may have open.
-    pub streams_max: u32,
+    /// Streams in both directions that the peer may have open to begin with: the library keeps entries for all that
+    /// it allows. The protocol allows more when they are used.
+    pub streams_first: u32,
     /// Streams in one direction that the peer may have open.
     pub unidirectional_streams_max: u32,
     /// Bytes that the peer may send on one stream before they are read.
@@ -41,7 +42,7 @@ impl Default for Limits {
             retry_above: 256,
             handshake_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(75),
-            streams_max: 100,
+            streams_first: 100,
             unidirectional_streams_max: 8,
             stream_window_bytes: 1024 * 1024,
             connection_window_bytes: 256 * 1024,
@@ -58,7 +59,7 @@ impl Limits {
     pub(crate) fn transport(&self) -> Arc<TransportConfig> {
         let mut config = TransportConfig::default();
         config
-            .max_concurrent_bidi_streams(VarInt::from_u32(self.streams_max))
+            .max_concurrent_bidi_streams(VarInt::from_u32(self.streams_first))
             .max_concurrent_uni_streams(VarInt::from_u32(self.unidirectional_streams_max))
             .stream_receive_window(VarInt::from_u32(self.stream_window_bytes))
             .receive_window(VarInt::from_u32(self.connection_window_bytes))

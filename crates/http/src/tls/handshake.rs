@@ -53,7 +53,7 @@ impl Tls {
                 counters.tls.upstream_resumed += u64::from(info.is_resumed);
             }
         });
-        self.info = Some(info);
+        self.info = Some(Rc::new(info));
     }
 
     /// Stores the certificate that was chosen while the session processed the ClientHello.

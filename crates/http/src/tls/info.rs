@@ -1,7 +1,6 @@
 //! The result of a handshake, for services.
 
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -13,7 +12,7 @@ use super::certificate::Certificate;
 use super::server::Choice;
 
 /// The negotiated parameters of a TLS connection.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsInfo {
     /// The version.
     pub version: TlsVersion,
@@ -72,15 +71,11 @@ impl TlsInfo {
         is_named || certificate.covers(host)
     }
 
-    pub(super) fn new(
-        common: &CommonState,
-        is_server: bool,
-        choice: Option<Choice>,
-    ) -> Rc<TlsInfo> {
+    pub(super) fn new(common: &CommonState, is_server: bool, choice: Option<Choice>) -> TlsInfo {
         let choice = choice.unwrap_or_default();
         let suite = common.negotiated_cipher_suite();
         let group = common.negotiated_key_exchange_group();
-        Rc::new(TlsInfo {
+        TlsInfo {
             version: match common.protocol_version() {
                 Some(ProtocolVersion::TLSv1_3) => TlsVersion::V1_3,
                 _ => TlsVersion::V1_2,
@@ -95,7 +90,7 @@ impl TlsInfo {
                 .filter(|_| is_server)
                 .and_then(ClientCertificate::new),
             certificate: choice.certificate,
-        })
+        }
     }
 }
 
@@ -114,13 +109,13 @@ fn registered(name: Option<&'static str>) -> &'static str {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The client's own certificate first. Never empty.
-    chain: Rc<[CertificateDer<'static>]>,
+    chain: Arc<[CertificateDer<'static>]>,
 }
 
 impl ClientCertificate {
     fn new(chain: &[CertificateDer<'static>]) -> Option<ClientCertificate> {
         (!chain.is_empty()).then(|| ClientCertificate {
-            chain: Rc::from(chain),
+            chain: Arc::from(chain),
         })
     }
 

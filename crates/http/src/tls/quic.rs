@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::io::Cursor;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use blitz_quic::quinn_proto::crypto::rustls::QuicServerConfig;
@@ -12,8 +13,8 @@ use blitz_quic::quinn_proto::transport_parameters::TransportParameters;
 use blitz_quic::quinn_proto::{
     ConnectionError, ConnectionId, Side, TransportError, TransportErrorCode,
 };
-use rustls::ServerConfig;
 use rustls::quic::{KeyChange, Secrets, ServerConnection, Version};
+use rustls::{AlertDescription, ServerConfig};
 
 use super::error::TlsError;
 use super::info::TlsInfo;
@@ -57,10 +58,13 @@ impl crypto::ServerConfig for QuicTls {
         parameters.write(&mut encoded);
         let config = Arc::clone(&self.config);
         let tls = ServerConnection::new(config, Version::V1, encoded);
+        let state = match tls {
+            Ok(tls) => State::Handshaking(Box::new(tls), None),
+            Err(_) => State::Failed,
+        };
         Box::new(QuicSession {
-            tls: tls.ok(),
+            state,
             config: self,
-            choice: None,
             next_secrets: None,
             is_reported: false,
         })
@@ -69,12 +73,18 @@ impl crypto::ServerConfig for QuicTls {
 
 /// The TLS session of one connection.
 struct QuicSession {
-    /// `None` if it could not be created: then the handshake fails.
-    tls: Option<ServerConnection>,
+    state: State,
     config: Arc<QuicTls>,
-    choice: Option<Choice>,
     next_secrets: Option<Secrets>,
     is_reported: bool,
+}
+
+enum State {
+    Handshaking(Box<ServerConnection>, Option<Choice>),
+    /// The session itself is of no more use: clients send no messages behind the handshake (RFC 9001, section 6).
+    Established(Box<TlsInfo>),
+    /// It could not be created.
+    Failed,
 }
 
 impl crypto::Session for QuicSession {
@@ -87,9 +97,10 @@ impl crypto::Session for QuicSession {
 
     /// An `Rc<TlsInfo>`, once the handshake is complete.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        let tls = self.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
-        let info = TlsInfo::new(tls, true, self.choice.clone());
-        Some(Box::new(info))
+        match &self.state {
+            State::Established(info) => Some(Box::new(Rc::new(TlsInfo::clone(info)))),
+            State::Handshaking(..) | State::Failed => None,
+        }
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
@@ -106,16 +117,28 @@ impl crypto::Session for QuicSession {
     }
 
     fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_none_or(|tls| tls.is_handshaking())
+        match &self.state {
+            State::Handshaking(tls, _) => tls.is_handshaking(),
+            State::Established(_) => false,
+            State::Failed => true,
+        }
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
-        let Some(tls) = &mut self.tls else {
-            return Err(failed(TransportErrorCode::INTERNAL_ERROR, "no TLS session"));
+        let (tls, choice) = match &mut self.state {
+            State::Handshaking(tls, choice) => (tls, choice),
+            State::Established(_) => {
+                let code = TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into());
+                return Err(failed(code, "a message behind the handshake"));
+            }
+            State::Failed => {
+                let code = TransportErrorCode::INTERNAL_ERROR;
+                return Err(failed(code, "no TLS session"));
+            }
         };
         let read = tls.read_hs(bytes);
-        if let Some(choice) = take_choice() {
-            self.choice = Some(choice);
+        if let Some(chosen) = take_choice() {
+            *choice = Some(chosen);
         }
         read.map_err(|error| {
             let code = match tls.alert() {
@@ -129,16 +152,27 @@ impl crypto::Session for QuicSession {
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        let encoded = self
-            .tls
-            .as_ref()
-            .and_then(|tls| tls.quic_transport_parameters());
+        let State::Handshaking(tls, _) = &self.state else {
+            return Ok(None);
+        };
+        let encoded = tls.quic_transport_parameters();
         let read = |bytes| TransportParameters::read(Side::Server, &mut Cursor::new(bytes));
         Ok(encoded.map(read).transpose()?)
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
-        let keys = match self.tls.as_mut()?.write_hs(out)? {
+        let State::Handshaking(tls, choice) = &mut self.state else {
+            return None;
+        };
+        let before = out.len();
+        let Some(change) = tls.write_hs(out) else {
+            if out.len() == before && !tls.is_handshaking() {
+                let info = TlsInfo::new(tls, true, choice.take());
+                self.state = State::Established(Box::new(info));
+            }
+            return None;
+        };
+        let keys = match change {
             KeyChange::Handshake { keys } => keys,
             KeyChange::OneRtt { keys, next } => {
                 self.next_secrets = Some(next);

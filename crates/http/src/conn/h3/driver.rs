@@ -35,6 +35,8 @@ pub(crate) struct Driver {
     pub(super) quic: Option<Rc<Connection<Http3>>>,
     pub(super) machine: h3::Connection,
     pub(super) streams: Streams<StreamId, RequestStream>,
+    /// Requests at a time that the client may have.
+    pub(super) streams_max: u32,
     /// Requests that have arrived and are to be started.
     pub(super) arrived: VecDeque<Request>,
     /// Our streams beside the requests: control, and QPACK's decoder.
@@ -168,6 +170,10 @@ pub(crate) struct Shared {
     pub(super) windows_grown: Cell<usize>,
 }
 
+/// Requests at a time that each client may have to begin with. QUIC's machine keeps entries for all, so more are
+/// allowed when a client has half of them.
+pub(crate) const STREAMS_FIRST: u32 = 32;
+
 /// What each client may send before it is read, to begin with.
 pub(crate) const WINDOW_FIRST: usize = 64 * 1024;
 
@@ -213,6 +219,7 @@ impl Conn {
             quic: Some(Rc::clone(quic)),
             machine: h3::Connection::server(shared.limits()),
             streams: Streams::default(),
+            streams_max: shared.limits().concurrent_streams_max.min(STREAMS_FIRST),
             arrived: VecDeque::new(),
             own: [None; 2],
             out: Vec::new(),

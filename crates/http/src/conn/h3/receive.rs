@@ -59,7 +59,22 @@ impl Driver {
                 }
             }
         }
+        self.allow_streams();
         Ok(())
+    }
+
+    /// Lets a client that has half as many requests as it may have twice as many.
+    fn allow_streams(&mut self) {
+        let limit = self.limits().concurrent_streams_max;
+        let open = self.streams.len() as u32;
+        if open < self.streams_max / 2 || self.streams_max >= limit {
+            return;
+        }
+        while open >= self.streams_max / 2 && self.streams_max < limit {
+            self.streams_max = (self.streams_max * 2).min(limit);
+        }
+        let allowed = quinn_proto::VarInt::from_u32(self.streams_max);
+        self.quic(|quic| quic.set_max_concurrent_streams(Dir::Bi, allowed));
     }
 
     /// Something has come on a stream.
