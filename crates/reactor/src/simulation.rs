@@ -9,15 +9,17 @@ mod local;
 mod peer;
 mod random;
 mod stream;
+mod udp;
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::local::Locals;
 use self::peer::Peers;
@@ -33,6 +35,7 @@ use crate::socket::Address;
 pub use self::local::register;
 pub use self::random::Random;
 pub use self::stream::{Acceptor, Stream};
+pub use self::udp::{UdpDatagram, UdpSocket};
 pub use crate::driver::sim::Conditions;
 
 /// Turns of cores and peers between two moments in which nobody has anything to do; more are a loop
@@ -149,6 +152,18 @@ impl World {
         self.network.borrow().now
     }
 
+    /// Virtual time, as the cores see it.
+    #[must_use]
+    pub fn instant(&self) -> Instant {
+        self.network.borrow().instant()
+    }
+
+    /// Wakes once after `duration` of virtual time.
+    pub fn wake_after(&self, duration: Duration, waker: &Waker) {
+        let mut network = self.network.borrow_mut();
+        network.wake_after(duration, waker.clone());
+    }
+
     /// Ready after `duration` of virtual time.
     pub async fn sleep(&self, duration: Duration) {
         let until = self.now() + duration;
@@ -178,6 +193,12 @@ impl World {
     /// `AddrInUse`.
     pub fn listen(&self, address: &Address) -> io::Result<Acceptor> {
         Acceptor::listen(&self.network, address)
+    }
+
+    /// Binds a UDP socket of a peer. Port 0 takes a free one.
+    #[must_use]
+    pub fn bind_udp(&self, address: SocketAddr) -> UdpSocket {
+        UdpSocket::bind(&self.network, address)
     }
 
     /// Runs until `is_done` or for `limit`, whichever is first.
@@ -286,6 +307,17 @@ impl World {
         self.network.borrow_mut().conditions.no_descriptors = per_mille;
     }
 
+    /// The largest datagrams that are not lost.
+    #[must_use]
+    pub fn datagram_bytes_max(&self) -> usize {
+        self.network.borrow().conditions.datagram_bytes_max
+    }
+
+    /// From now on datagrams above this size are lost: the path has a router with a smaller MTU.
+    pub fn set_datagram_bytes_max(&self, bytes: usize) {
+        self.network.borrow_mut().conditions.datagram_bytes_max = bytes;
+    }
+
     /// Calls `f` on a core, as a message from another thread would; `None` if the core has ended.
     pub fn on_core<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut running = self.cores.borrow_mut()[index].running.take()?;
@@ -312,7 +344,7 @@ impl World {
         self.cores.borrow()[index].counters.read()
     }
 
-    /// Sockets of the network, closed ones with bytes on their way included.
+    /// Sockets of the network: closed ones with bytes on their way are included, UDP sockets of peers are not.
     #[must_use]
     pub fn open_sockets(&self) -> usize {
         self.network.borrow().open_sockets()

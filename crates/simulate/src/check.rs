@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
+use blitz::serving::ListenerConfig;
 use blitz_gateway::{Gateway, Options};
-use blitz_http::{Address, Drain, TlsSlot};
+use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
@@ -147,6 +148,14 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
     world.run(Duration::from_millis(1), || false);
     let before: Vec<Option<Holdings>> = (0..plan.cores).map(|core| world.holdings(core)).collect();
 
+    if let Some((after, bytes)) = plan.http3.as_ref().and_then(|http3| http3.narrows) {
+        let theirs = world.clone();
+        world.spawn(async move {
+            theirs.sleep(after).await;
+            let before = theirs.datagram_bytes_max();
+            theirs.set_datagram_bytes_max(bytes.min(before));
+        });
+    }
     for client in plan.clients.clone() {
         let gateway = match client.is_secure {
             true => tls_address.clone(),
@@ -278,8 +287,22 @@ fn gateway(
     let site = blitz::builtin::app().into_service();
     let site = site.expect("the built-in site is valid");
     gateway
-        .on_cores(move || site.on_core())
+        .on_cores(&|listener| datagrams(plan, listener), move || {
+            site.on_core()
+        })
         .expect("the targets are valid")
+}
+
+/// The UDP sockets of the listener with TLS.
+fn datagrams(plan: &Plan, listener: &ListenerConfig) -> Option<DatagramListener> {
+    let http3 = plan.http3.as_ref().filter(|_| listener.http3)?;
+    let Address::Tcp(address) = listener.address else {
+        return None;
+    };
+    let mut secret = [0; 32];
+    secret[..8].copy_from_slice(&http3.secret.to_be_bytes());
+    let datagrams = DatagramListener::simulated(address, plan.cores, &secret, http3.retry_above);
+    Some(datagrams)
 }
 
 fn address(port: u16) -> Address {

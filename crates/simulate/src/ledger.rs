@@ -80,7 +80,7 @@ pub(crate) enum Ending {
     /// The gateway refused the stream without processing the request (RFC 9113, section 8.7).
     RefusedStream,
     /// The exchange was aborted, for this reason.
-    Cut(hyper::Error),
+    Cut(String),
     /// The same, for a hand-written client.
     Broken(String),
     /// The response is wrong.
@@ -248,6 +248,8 @@ impl Ledger {
             (Ending::RefusedStream, _) => arrivals == 0 && self.client_leaves(request.id),
             (Ending::Cut(_) | Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
             // A client that is still sending when the answer is complete may be reset before it reads it.
+            // Over HTTP/3 it is only asked to stop.
+            (Ending::Cut(_), _) if self.is_http3(request.id) => false,
             (Ending::Cut(_), _) if !upstream.is_reachable() => {
                 request.request.bytes > DISCARDED_MAX
             }
@@ -291,6 +293,11 @@ impl Ledger {
         self.client_of(id).is_some_and(|client| client.half_closes)
     }
 
+    fn is_http3(&self, id: u64) -> bool {
+        let client = self.client_of(id);
+        client.is_some_and(|client| client.version == Version::Http3)
+    }
+
     /// How long requests may wait for an upstream connection.
     fn waiting_max(&self) -> Duration {
         let upstreams = self.plan.upstreams.iter();
@@ -311,7 +318,7 @@ impl Ledger {
             .filter_map(|(id, entry)| {
                 let mut last = entry.last_pulse()?;
                 // The content of a waiting request may use up the window of its connection.
-                let most = SILENCE_MAX + self.waiting_max();
+                let most = self.silence_max(*id) + self.waiting_max();
                 if now - last > most {
                     last = self.last_pulse_before(*id, &entries).max(last);
                 }
@@ -331,6 +338,13 @@ impl Ledger {
             .collect();
         drop(entries);
         silent.into_iter().for_each(|what| self.violate(what));
+    }
+
+    /// The longest time without a byte for a request that does not wait for a connection.
+    fn silence_max(&self, id: u64) -> Duration {
+        let client = self.client_of(id);
+        let more = client.map(|client| self.plan.silence_of(client));
+        SILENCE_MAX + more.unwrap_or_default()
     }
 
     /// When a byte moved last of the requests that this one is pipelined behind: it waits for them, and

@@ -42,7 +42,7 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upst
                 let serving = raw_http2::serve(theirs, stream, Rc::clone(&shared), seed);
                 ledger.world.spawn(serving);
             }
-            Version::Http1 | Version::Http2 => {
+            Version::Http1 | Version::Http2 | Version::Http3 => {
                 let serving = serve_connection(theirs, stream, upstream.clone(), tls.clone());
                 ledger.world.spawn(serving);
             }
@@ -87,7 +87,7 @@ async fn serve_connection(
     });
     // The clients notice how the connection ends.
     match upstream.version {
-        Version::Http1 | Version::Raw | Version::RawHttp2 => {
+        Version::Http1 | Version::Raw | Version::RawHttp2 | Version::Http3 => {
             let mut builder = hyper::server::conn::http1::Builder::new();
             // The date would come from the clock of the real machine.
             builder.auto_date_header(false);

@@ -1,0 +1,199 @@
+//! Clients of HTTP/3, and the network that carries their datagrams.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use blitz_reactor::simulation::Conditions;
+
+use super::{Client, Requests, Upstream, Version, Windows};
+use crate::random::Random;
+
+/// Runs with clients of HTTP/3, of 1,000.
+const HTTP3_PER_MILLE: u64 = 250;
+
+/// Largest content where datagrams are lost or take long, and elsewhere.
+const SLOW_CONTENT_MAX: u64 = 16_000;
+const CONTENT_MAX: u64 = 60_000;
+
+/// Most requests of a client where datagrams are lost or take long.
+const SLOW_REQUESTS_MAX: usize = 6;
+
+/// A one-way delay from which on a network is slow.
+const SLOW_US: u64 = 50_000;
+
+/// Datagrams of QUIC's handshake: a path that does not carry them does not carry QUIC (RFC 9000, section 14).
+const DATAGRAM_BYTES_MIN: usize = 1_200;
+
+/// The gateway's side of HTTP/3.
+#[derive(Debug, Clone)]
+pub(crate) struct Http3 {
+    /// Connection IDs, tokens and random numbers of QUIC follow from it.
+    pub(crate) secret: u64,
+    /// Incomplete handshakes above which clients have to prove their address.
+    pub(crate) retry_above: usize,
+    /// When the path begins to lose larger datagrams, and the largest ones that still arrive.
+    pub(crate) narrows: Option<(Duration, usize)>,
+}
+
+/// How a client uses its connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Quic {
+    /// Times after the connect.
+    pub(crate) moves: Vec<(Duration, Move)>,
+    pub(crate) key_updates: Vec<Duration>,
+    /// It goes without closing its connection.
+    pub(crate) vanishes: bool,
+    /// It looks for a larger MTU.
+    pub(crate) finds_mtu: bool,
+}
+
+/// A change of a client's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Move {
+    /// The last byte of its new address. Clients with moves to other hosts send padded datagrams: the gateway ignores
+    /// short ones from there.
+    pub(crate) host: u8,
+    /// The client knows of it, and uses another connection ID.
+    pub(crate) is_noticed: bool,
+}
+
+/// The host of clients that have not moved.
+pub(crate) const FIRST_HOST: u8 = 1;
+
+impl Quic {
+    fn new(random: &mut Random) -> Quic {
+        let times = |random: &mut Random, max: u64| -> Vec<Duration> {
+            let count = random.within(0..=max);
+            let time = |_| Duration::from_micros(random.within(0..=1_000_000));
+            let mut times: Vec<Duration> = (0..count).map(time).collect();
+            times.sort_unstable();
+            times
+        };
+        let has_moves = random.chance(300);
+        let moves = times(random, if has_moves { 3 } else { 0 });
+        let changes_host = random.chance(500);
+        let moves = moves.into_iter().map(|after| {
+            let host = match changes_host {
+                true => random.within(1..=3) as u8,
+                false => FIRST_HOST,
+            };
+            let is_noticed = random.chance(500);
+            (after, Move { host, is_noticed })
+        });
+        let moves = moves.collect();
+        let updates = random.chance(300);
+        Quic {
+            moves,
+            key_updates: times(random, if updates { 3 } else { 0 }),
+            vanishes: random.chance(300),
+            finds_mtu: random.chance(500),
+        }
+    }
+
+    /// Whether it comes from other hosts.
+    pub(crate) fn changes_host(&self) -> bool {
+        self.moves.iter().any(|(_, to)| to.host != FIRST_HOST)
+    }
+}
+
+/// Adds clients of HTTP/3 to some runs. The seed's other choices do not depend on it.
+pub(super) fn add(
+    seed: u64,
+    requests: &mut Requests,
+    upstreams: &[Upstream],
+    clients: &mut Vec<Client>,
+    conditions: &mut Conditions,
+) -> Option<Http3> {
+    let mut random = Random::new(seed.rotate_left(32) ^ 3);
+    if !random.chance(HTTP3_PER_MILLE) {
+        return None;
+    }
+    network(&mut random, conditions);
+    let is_slow = is_slow(conditions);
+    for _ in 0..random.within(1..=3) {
+        clients.push(client(&mut random, requests, upstreams, is_slow));
+    }
+    let narrows = random.chance(200).then(|| {
+        let after = Duration::from_micros(random.within(0..=1_000_000));
+        (after, random.one_of(&[DATAGRAM_BYTES_MIN, 1_300]))
+    });
+    Some(Http3 {
+        secret: random.next(),
+        retry_above: random.one_of(&[0, 1, 256, 256]),
+        narrows,
+    })
+}
+
+fn client(
+    random: &mut Random,
+    requests: &mut Requests,
+    upstreams: &[Upstream],
+    is_slow: bool,
+) -> Client {
+    let count = random.within(1..=16) as usize;
+    let (requests_max, content_max) = match is_slow {
+        true => (SLOW_REQUESTS_MAX, SLOW_CONTENT_MAX),
+        false => (count, CONTENT_MAX),
+    };
+    let all = (0..count.min(requests_max)).map(|_| {
+        let mut request = requests.next(random, upstreams, Version::Http3);
+        for content in [&mut request.request, &mut request.answer] {
+            content.bytes = content.bytes.min(content_max);
+        }
+        request.limit_fault();
+        request
+    });
+    let requests = all.collect();
+    Client {
+        version: Version::Http3,
+        begins: Duration::from_micros(random.within(0..=200_000)),
+        half_closes: false,
+        windows: Windows::new(random),
+        is_secure: true,
+        quic: Some(Quic::new(random)),
+        requests,
+    }
+}
+
+fn network(random: &mut Random, conditions: &mut Conditions) {
+    let (delay_max_us, lost_max, twice_max) = match random.within(0..=9) {
+        0..=3 => (20_000, 0, 0),
+        4..=6 => (40_000, 30, 30),
+        7..=8 => (100_000, 100, 100),
+        _ => (600_000, 100, 20),
+    };
+    let range = |random: &mut Random, within: RangeInclusive<u64>| {
+        let (low, high) = (random.within(within.clone()), random.within(within));
+        low.min(high)..=low.max(high)
+    };
+    let per_mille = |random: &mut Random, max: u64| random.within(0..=max) as u16;
+    conditions.datagram_delay_us = range(random, 10..=delay_max_us);
+    if random.chance(300) {
+        // Nothing changes its place.
+        let delay = *conditions.datagram_delay_us.end();
+        conditions.datagram_delay_us = delay..=delay;
+    }
+    conditions.datagram_lost = per_mille(random, lost_max);
+    conditions.datagram_twice = per_mille(random, twice_max);
+    conditions.trains_refused = random.one_of(&[0, 0, 100, 1_000]);
+    conditions.datagram_bytes_max = random.one_of(&[DATAGRAM_BYTES_MIN, 1_280, 1_400, 1_500]);
+}
+
+fn is_slow(conditions: &Conditions) -> bool {
+    conditions.datagram_lost > 0 || *conditions.datagram_delay_us.end() > SLOW_US
+}
+
+/// How long a request over HTTP/3 may additionally be silent: retransmissions are.
+pub(crate) fn silence_max(conditions: &Conditions) -> Duration {
+    /// Round trips of a probe timeout (RFC 9002, section 6.2.1), and the sum of those that double three times.
+    const TIMEOUT_ROUND_TRIPS: u32 = 3;
+    const DOUBLING: u32 = 1 + 2 + 4 + 8;
+    /// The timeout before the first sample of the round trip.
+    const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
+    let round_trip = Duration::from_micros(2 * conditions.datagram_delay_us.end());
+    let timeout = TIMEOUT_FIRST + round_trip * TIMEOUT_ROUND_TRIPS;
+    match conditions.datagram_lost {
+        0 => timeout * 2,
+        _ => timeout * DOUBLING,
+    }
+}
