@@ -42,12 +42,16 @@ pub use crate::driver::sim::Conditions;
 /// that does not end.
 const BUSY_TURNS_MAX: u32 = 2_000_000;
 
+/// Cores that forward datagrams to each other; further ones lose them.
+const FORWARDING_CORES: usize = 8;
+
 /// One simulated machine. Cloning gives another handle to the same.
 #[derive(Clone)]
 pub struct World {
     network: Shared,
     peers: Peers,
     cores: Rc<RefCell<Vec<Stepped>>>,
+    group: Arc<Group>,
 }
 
 /// A core that is stepped, and the future that it runs.
@@ -101,6 +105,7 @@ impl World {
             network,
             peers: Peers::default(),
             cores: Rc::default(),
+            group: Group::simulated(FORWARDING_CORES),
         }
     }
 
@@ -122,7 +127,7 @@ impl World {
             lingering: crate::Lingering::default(),
             seed: None,
             counters: Arc::clone(&counters),
-            group: Group::new(1),
+            group: Arc::clone(&self.group),
         };
         let core = Core::open_with(settings, |_, mailbox| {
             Ok(Driver::Sim(Box::new(Sim::new(&self.network, mailbox))))

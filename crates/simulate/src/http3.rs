@@ -34,6 +34,9 @@ const HANDSHAKES_MAX: u64 = 4;
 /// How long the client keeps a connection without packets; the same as the gateway.
 const SILENCE_MAX_MS: u32 = 75_000;
 
+/// Interval of PINGs of clients that move: a NAT's new address is known to the gateway from their next packet on.
+const PING_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Interval of the looks whether all requests have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -96,6 +99,7 @@ fn config(client: &Client, plan: &plan::Quic) -> ClientConfig {
         .receive_window(client.windows.connection.into())
         .max_idle_timeout(Some(VarInt::from_u32(SILENCE_MAX_MS).into()))
         .pad_to_mtu(plan.changes_host())
+        .keep_alive_interval((!plan.moves.is_empty()).then_some(PING_INTERVAL))
         .mtu_discovery_config(plan.finds_mtu.then(MtuDiscoveryConfig::default));
     let mut config = tls::quic_client();
     config.transport_config(Arc::new(transport));
