@@ -98,7 +98,6 @@ fn config(client: &Client, plan: &plan::Quic) -> ClientConfig {
         .stream_receive_window(client.windows.stream.into())
         .receive_window(client.windows.connection.into())
         .max_idle_timeout(Some(VarInt::from_u32(SILENCE_MAX_MS).into()))
-        .pad_to_mtu(plan.changes_host())
         .keep_alive_interval((!plan.moves.is_empty()).then_some(PING_INTERVAL))
         .mtu_discovery_config(plan.finds_mtu.then(MtuDiscoveryConfig::default));
     let mut config = tls::quic_client();
@@ -155,16 +154,26 @@ fn host(number: u8) -> IpAddr {
 
 /// Moves to other addresses and updates keys as planned.
 async fn trouble(ledger: Rc<Ledger>, quic: Quic, plan: plan::Quic) {
+    let changes_host = plan.changes_host();
     let moves = plan.moves.into_iter().map(|(after, to)| (after, Some(to)));
     let updates = plan.key_updates.into_iter().map(|after| (after, None));
     let mut all: Vec<(Duration, Option<plan::Move>)> = moves.chain(updates).collect();
     all.sort_by_key(|(after, _)| *after);
+    // The address may not change before the handshake is complete (RFC 9000, section 9).
+    while !quic.has_read() {
+        ledger.world.sleep(LOOK_EVERY).await;
+    }
     let connected = ledger.world.now();
     for (after, event) in all {
         let passed = ledger.world.now() - connected;
         ledger.world.sleep(after.saturating_sub(passed)).await;
         match event {
-            Some(to) => quic.rebind(host(to.host), to.is_noticed),
+            Some(to) => {
+                quic.rebind(host(to.host), to.is_noticed);
+                if changes_host {
+                    quic.send_padding();
+                }
+            }
             None => quic.with(quinn_proto::Connection::force_key_update),
         }
     }

@@ -26,6 +26,10 @@ const SEGMENTS_MAX: usize = 10;
 /// Bytes of a connection ID.
 const ID_BYTES: usize = 8;
 
+/// The first reserved type of streams, which is also their content.
+const RESERVED_TYPE: u8 = 0x21;
+const PADDING_BYTES: usize = 1_000;
+
 /// A connection. Clones are handles to the same.
 #[derive(Clone)]
 pub(super) struct Quic(Rc<Inner>);
@@ -43,6 +47,8 @@ struct Inner {
     /// The time that the driver is woken at.
     timer: Cell<Option<Duration>>,
     is_connected: Cell<bool>,
+    /// The gateway has sent something on a stream: it has completed the handshake as well.
+    has_read: Cell<bool>,
     lost: RefCell<Option<ConnectionError>>,
 }
 
@@ -117,6 +123,7 @@ impl Quic {
             wakers: RefCell::default(),
             timer: Cell::new(None),
             is_connected: Cell::new(false),
+            has_read: Cell::new(false),
             lost: RefCell::new(None),
         }));
         let driven = quic.clone();
@@ -144,8 +151,19 @@ impl Quic {
         self.0.lost.borrow().clone()
     }
 
-    pub(super) fn moved(&self) {
+    /// Bytes of a stream were written.
+    pub(super) fn note_written(&self) {
         self.0.pulse.set(self.0.world.now());
+    }
+
+    /// Bytes of a stream, or its end, were read.
+    pub(super) fn note_read(&self) {
+        self.0.pulse.set(self.0.world.now());
+        self.0.has_read.set(true);
+    }
+
+    pub(super) fn has_read(&self) -> bool {
+        self.0.has_read.get()
     }
 
     pub(super) fn close(&self, code: u64, reason: &[u8]) {
@@ -178,6 +196,19 @@ impl Quic {
             if is_noticed {
                 quic.local_address_changed();
             }
+        });
+    }
+
+    /// Sends a datagram that is not short, on a stream of a reserved type (RFC 9114, section 6.2.3).
+    pub(super) fn send_padding(&self) {
+        self.with(|quic| {
+            let Some(id) = quic.streams().open(Dir::Uni) else {
+                return;
+            };
+            // The gateway stops it when it sees the type.
+            let mut stream = quic.send_stream(id);
+            let _ = stream.write(&[RESERVED_TYPE; PADDING_BYTES]);
+            let _ = stream.finish();
         });
     }
 

@@ -111,7 +111,7 @@ impl Sender {
             .with(|quic| quic.send_stream(self.id).write(bytes))
         {
             Ok(written) => {
-                self.quic.moved();
+                self.quic.note_written();
                 Poll::Ready(Ok(written))
             }
             Err(WriteError::Blocked) => self.quic.await_writable(self.id, cx),
@@ -212,12 +212,12 @@ impl quic::RecvStream for Receiver {
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         match self.read() {
             Ok(Some(bytes)) => {
-                self.quic.moved();
+                self.quic.note_read();
                 Poll::Ready(Ok(Some(bytes)))
             }
             Ok(None) => {
                 self.has_ended = true;
-                self.quic.moved();
+                self.quic.note_read();
                 Poll::Ready(Ok(None))
             }
             Err(ReadError::Reset(code)) => {

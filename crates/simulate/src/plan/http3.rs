@@ -38,7 +38,7 @@ pub(crate) struct Http3 {
 /// How a client uses its connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Quic {
-    /// Times after the connect.
+    /// Times after the first bytes of the gateway.
     pub(crate) moves: Vec<(Duration, Move)>,
     pub(crate) key_updates: Vec<Duration>,
     /// It goes without closing its connection.
@@ -50,8 +50,8 @@ pub(crate) struct Quic {
 /// A change of a client's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Move {
-    /// The last byte of its new address. Clients with moves to other hosts send padded datagrams: the gateway ignores
-    /// short ones from there.
+    /// The last byte of its new address. Clients with moves to other hosts send padding: the gateway ignores short
+    /// datagrams from there.
     pub(crate) host: u8,
     /// The client knows of it, and uses another connection ID.
     pub(crate) is_noticed: bool,
@@ -110,6 +110,8 @@ pub(super) fn add(
     }
     network(&mut random, conditions);
     let is_slow = is_slow(conditions);
+    // A client that reads slowly separates surplus from the response before it.
+    requests.has_surplus = false;
     for _ in 0..random.within(1..=3) {
         clients.push(client(&mut random, requests, upstreams, is_slow));
     }
