@@ -15,6 +15,10 @@ const HTTP3_PER_MILLE: u64 = 250;
 const SLOW_CONTENT_MAX: u64 = 16_000;
 const CONTENT_MAX: u64 = 60_000;
 
+/// Largest content of requests of clients that move to other hosts: it must not use up the window, since padding has to
+/// fit into it.
+const MOVING_CONTENT_MAX: u64 = 500;
+
 /// Most requests of a client where datagrams are lost or take long.
 const SLOW_REQUESTS_MAX: usize = 6;
 
@@ -132,6 +136,11 @@ fn client(
     upstreams: &[Upstream],
     is_slow: bool,
 ) -> Client {
+    let quic = Quic::new(random);
+    let sent_max = match quic.changes_host() {
+        true => MOVING_CONTENT_MAX,
+        false => u64::MAX,
+    };
     let count = random.within(1..=16) as usize;
     let (requests_max, content_max) = match is_slow {
         true => (SLOW_REQUESTS_MAX, SLOW_CONTENT_MAX),
@@ -142,6 +151,7 @@ fn client(
         for content in [&mut request.request, &mut request.answer] {
             content.bytes = content.bytes.min(content_max);
         }
+        request.request.bytes = request.request.bytes.min(sent_max);
         request.limit_fault();
         request
     });
@@ -152,7 +162,7 @@ fn client(
         half_closes: false,
         windows: Windows::new(random),
         is_secure: true,
-        quic: Some(Quic::new(random)),
+        quic: Some(quic),
         requests,
     }
 }
