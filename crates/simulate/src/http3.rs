@@ -34,8 +34,8 @@ const HANDSHAKES_MAX: u64 = 4;
 /// How long the client keeps a connection without packets; the same as the gateway.
 const SILENCE_MAX_MS: u32 = 75_000;
 
-/// Interval of PINGs of clients that move: a NAT's new address is known to the gateway from their next packet on.
-const PING_INTERVAL: Duration = Duration::from_millis(500);
+/// Time from a move that a client does not notice to its next packet, which shows the gateway the new address.
+const UNNOTICED_TIME: Duration = Duration::from_millis(200);
 
 /// Interval of the looks whether all requests have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -98,7 +98,6 @@ fn config(client: &Client, plan: &plan::Quic) -> ClientConfig {
         .stream_receive_window(client.windows.stream.into())
         .receive_window(client.windows.connection.into())
         .max_idle_timeout(Some(VarInt::from_u32(SILENCE_MAX_MS).into()))
-        .keep_alive_interval((!plan.moves.is_empty()).then_some(PING_INTERVAL))
         .mtu_discovery_config(plan.finds_mtu.then(MtuDiscoveryConfig::default));
     let mut config = tls::quic_client();
     config.transport_config(Arc::new(transport));
@@ -170,8 +169,12 @@ async fn trouble(ledger: Rc<Ledger>, quic: Quic, plan: plan::Quic) {
         match event {
             Some(to) => {
                 quic.rebind(host(to.host), to.is_noticed);
-                if changes_host {
-                    quic.send_padding();
+                if !to.is_noticed {
+                    ledger.world.sleep(UNNOTICED_TIME).await;
+                }
+                match changes_host {
+                    true => quic.send_padding(),
+                    false => quic.with(quinn_proto::Connection::ping),
                 }
             }
             None => quic.with(quinn_proto::Connection::force_key_update),
