@@ -258,6 +258,7 @@ impl Plan {
             // The gateway cancels a request that waits for an upstream connection after its client sent FIN.
             limits.upstream_connections_max = 8_192;
         }
+        let shared = upstreams.len();
         if random.chance(200) {
             upstreams.push(Upstream::direct(Version::Raw));
             clients.push(Client::with_pauses(&mut random, &mut requests, &upstreams));
@@ -266,7 +267,7 @@ impl Plan {
         let http3 = http3::add(
             seed,
             &mut requests,
-            &upstreams,
+            &upstreams[..shared],
             &mut clients,
             &mut conditions,
         );

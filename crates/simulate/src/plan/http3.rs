@@ -65,7 +65,7 @@ pub(crate) struct Move {
 pub(crate) const FIRST_HOST: u8 = 1;
 
 impl Quic {
-    fn new(random: &mut Random) -> Quic {
+    fn new(random: &mut Random, conditions: &Conditions) -> Quic {
         let times = |random: &mut Random, max: u64| -> Vec<Duration> {
             let count = random.within(0..=max);
             let time = |_| Duration::from_micros(random.within(0..=1_000_000));
@@ -75,7 +75,8 @@ impl Quic {
         };
         let has_moves = random.chance(300);
         let moves = times(random, if has_moves { 3 } else { 0 });
-        let changes_host = random.chance(500);
+        // A lost datagram with padding is followed by short ones only.
+        let changes_host = random.chance(500) && conditions.datagram_lost == 0;
         let moves = moves.into_iter().map(|after| {
             let host = match changes_host {
                 true => random.within(1..=3) as u8,
@@ -113,11 +114,10 @@ pub(super) fn add(
         return None;
     }
     network(&mut random, conditions);
-    let is_slow = is_slow(conditions);
     // A client that reads slowly separates surplus from the response before it.
     requests.has_surplus = false;
     for _ in 0..random.within(1..=3) {
-        clients.push(client(&mut random, requests, upstreams, is_slow));
+        clients.push(client(&mut random, requests, upstreams, conditions));
     }
     let narrows = random.chance(200).then(|| {
         let after = Duration::from_micros(random.within(0..=1_000_000));
@@ -134,15 +134,15 @@ fn client(
     random: &mut Random,
     requests: &mut Requests,
     upstreams: &[Upstream],
-    is_slow: bool,
+    conditions: &Conditions,
 ) -> Client {
-    let quic = Quic::new(random);
+    let quic = Quic::new(random, conditions);
     let sent_max = match quic.changes_host() {
         true => MOVING_CONTENT_MAX,
         false => u64::MAX,
     };
     let count = random.within(1..=16) as usize;
-    let (requests_max, content_max) = match is_slow {
+    let (requests_max, content_max) = match is_slow(conditions) {
         true => (SLOW_REQUESTS_MAX, SLOW_CONTENT_MAX),
         false => (count, CONTENT_MAX),
     };
