@@ -12,7 +12,7 @@ use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
-use crate::plan::{Plan, Reach};
+use crate::plan::{LOSSY_HANDSHAKE_MAX, Plan, Reach};
 use crate::shrink::shrink;
 use crate::{client, tls, upstream};
 
@@ -21,6 +21,9 @@ const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// Virtual time after which no idle connection is kept.
 const IDLE_MAX: Duration = Duration::from_secs(100);
+
+/// The same with clients of HTTP/3, of whose end the gateway may learn from their silence only.
+const HTTP3_IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// Interval of the checks for silent requests.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -218,7 +221,11 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
 
 /// Checks what is left when nothing is idle any more, and when the cores have ended.
 fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
-    world.run(IDLE_MAX, || false);
+    let idle_max = match ledger.plan.http3 {
+        Some(_) => HTTP3_IDLE_MAX,
+        None => IDLE_MAX,
+    };
+    world.run(idle_max, || false);
     for (core, before) in before.iter().enumerate() {
         let after = world.holdings(core);
         if after != *before {
@@ -259,6 +266,9 @@ fn gateway(
     options.limits.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     // One stream must not take the window of all others.
     options.limits.connection_buffer_bytes_max = plan.limits.stream_buffer_bytes_max * 4;
+    if plan.conditions.datagram_lost > 0 {
+        options.limits.tls_handshake_timeout = LOSSY_HANDSHAKE_MAX;
+    }
     let client = &mut options.client.limits;
     client.upstream_connections_max = plan.limits.upstream_connections_max;
     client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;

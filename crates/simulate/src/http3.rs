@@ -112,13 +112,14 @@ async fn connect(
 ) -> Option<Connection> {
     let world = &ledger.world;
     let pulse = ledger.pulse();
+    let is_lossless = ledger.plan.conditions.datagram_lost == 0;
     for attempt in 1..=HANDSHAKES_MAX {
         let seed = seed ^ ledger.plan.seed ^ attempt << 48;
         let (config, from) = (config.clone(), host(FIRST_HOST));
         let connected = Quic::connect(world, Rc::clone(&pulse), config, gateway, from, seed).await;
         let quic = match connected {
             Ok(quic) => quic,
-            Err(error) if attempt < HANDSHAKES_MAX && ledger.plan.conditions.datagram_lost > 0 => {
+            Err(error) if attempt < HANDSHAKES_MAX && !is_lossless => {
                 world.note(|| format!("a handshake has failed: {error}"));
                 continue;
             }
@@ -138,12 +139,17 @@ async fn connect(
             }
         };
         world.spawn(async move { drop(connection.wait_idle().await) });
+        if !is_lossless && let Err(error) = quic.await_confirmation().await {
+            world.note(|| format!("a handshake has failed: {error}"));
+            continue;
+        }
         return Some(Connection {
             quic,
             sender,
             pulse,
         });
     }
+    ledger.violate(format!("{HANDSHAKES_MAX} handshakes have failed"));
     None
 }
 
@@ -159,8 +165,8 @@ async fn trouble(ledger: Rc<Ledger>, quic: Quic, plan: plan::Quic) {
     let mut all: Vec<(Duration, Option<plan::Move>)> = moves.chain(updates).collect();
     all.sort_by_key(|(after, _)| *after);
     // The address may not change before the handshake is complete (RFC 9000, section 9).
-    while !quic.has_read() {
-        ledger.world.sleep(LOOK_EVERY).await;
+    if quic.await_confirmation().await.is_err() {
+        return;
     }
     let connected = ledger.world.now();
     for (after, event) in all {

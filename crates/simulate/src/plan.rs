@@ -9,7 +9,7 @@ use blitz_reactor::simulation::Conditions;
 
 use crate::random::Random;
 
-pub(crate) use http3::{FIRST_HOST, Http3, Move, Quic};
+pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_HANDSHAKE_MAX, Move, Quic};
 
 /// Largest content of a message in bytes.
 const CONTENT_MAX: u64 = 300_000;
@@ -295,8 +295,8 @@ impl Plan {
 
     /// How long a request of this client may additionally be silent.
     pub(crate) fn silence_of(&self, client: &Client) -> Duration {
-        match client.version {
-            Version::Http3 => http3::silence_max(&self.conditions),
+        match (client.version, &self.http3) {
+            (Version::Http3, Some(http3)) => http3::silence_max(http3, &self.conditions),
             _ => Duration::ZERO,
         }
     }

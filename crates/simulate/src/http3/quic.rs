@@ -26,6 +26,9 @@ const SEGMENTS_MAX: usize = 10;
 /// Bytes of a connection ID.
 const ID_BYTES: usize = 8;
 
+/// Interval of the looks whether the gateway has sent something.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// The first reserved type of streams, which is also their content.
 const RESERVED_TYPE: u8 = 0x21;
 const PADDING_BYTES: usize = 1_000;
@@ -162,8 +165,20 @@ impl Quic {
         self.0.has_read.set(true);
     }
 
-    pub(super) fn has_read(&self) -> bool {
-        self.0.has_read.get()
+    /// Waits until the gateway has completed the handshake as well. A client that sends much before may never
+    /// complete it: quinn-proto 0.11.19 does not send a lost `Finished` again while its window is full of data, which
+    /// the gateway cannot decrypt yet.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(super) async fn await_confirmation(&self) -> Result<(), ConnectionError> {
+        while !self.0.has_read.get() {
+            if let Some(error) = self.lost() {
+                return Err(error);
+            }
+            self.0.world.sleep(LOOK_EVERY).await;
+        }
+        Ok(())
     }
 
     pub(super) fn close(&self, code: u64, reason: &[u8]) {

@@ -64,6 +64,9 @@ pub(crate) struct Move {
 /// The host of clients that have not moved.
 pub(crate) const FIRST_HOST: u8 = 1;
 
+/// How long the gateway waits for a handshake where datagrams are lost.
+pub(crate) const LOSSY_HANDSHAKE_MAX: Duration = Duration::from_secs(60);
+
 impl Quic {
     fn new(random: &mut Random, conditions: &Conditions) -> Quic {
         let times = |random: &mut Random, max: u64| -> Vec<Duration> {
@@ -116,13 +119,20 @@ pub(super) fn add(
     network(&mut random, conditions);
     // A client that reads slowly separates surplus from the response before it.
     requests.has_surplus = false;
-    for _ in 0..random.within(1..=3) {
-        clients.push(client(&mut random, requests, upstreams, conditions));
-    }
     let narrows = random.chance(200).then(|| {
         let after = Duration::from_micros(random.within(0..=1_000_000));
         (after, random.one_of(&[DATAGRAM_BYTES_MIN, 1_300]))
     });
+    for _ in 0..random.within(1..=3) {
+        let mut client = client(&mut random, requests, upstreams, conditions);
+        if narrows.is_some()
+            && let Some(quic) = &mut client.quic
+        {
+            // The gateway goes on with the MTU of the same host: a NAT does not change it.
+            quic.moves.clear();
+        }
+        clients.push(client);
+    }
     Some(Http3 {
         secret: random.next(),
         retry_above: random.one_of(&[0, 1, 256, 256]),
@@ -195,8 +205,8 @@ fn is_slow(conditions: &Conditions) -> bool {
     conditions.datagram_lost > 0 || *conditions.datagram_delay_us.end() > SLOW_US
 }
 
-/// How long a request over HTTP/3 may additionally be silent: retransmissions are.
-pub(crate) fn silence_max(conditions: &Conditions) -> Duration {
+/// How long a request over HTTP/3 may additionally be silent: retransmissions take time.
+pub(super) fn silence_max(http3: &Http3, conditions: &Conditions) -> Duration {
     /// Round trips of a probe timeout (RFC 9002, section 6.2.1), and the sum of those that double three times.
     const TIMEOUT_ROUND_TRIPS: u32 = 3;
     const DOUBLING: u32 = 1 + 2 + 4 + 8;
@@ -204,8 +214,8 @@ pub(crate) fn silence_max(conditions: &Conditions) -> Duration {
     const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
     let round_trip = Duration::from_micros(2 * conditions.datagram_delay_us.end());
     let timeout = TIMEOUT_FIRST + round_trip * TIMEOUT_ROUND_TRIPS;
-    match conditions.datagram_lost {
-        0 => timeout * 2,
+    match (conditions.datagram_lost, http3.narrows) {
+        (0, None) => timeout * 2,
         _ => timeout * DOUBLING,
     }
 }
