@@ -182,6 +182,8 @@ impl Quic {
     }
 
     pub(super) fn close(&self, code: u64, reason: &[u8]) {
+        let world = &self.0.world;
+        world.note(|| format!("a client closes its connection with {code:#x}"));
         let now = self.0.world.instant();
         let code = VarInt::from_u64(code).unwrap_or(VarInt::MAX);
         self.with(|quic| quic.close(now, code, Bytes::copy_from_slice(reason)));
@@ -190,6 +192,7 @@ impl Quic {
 
     /// From now on nothing is sent or received.
     pub(super) fn vanish(&self) {
+        self.0.world.note(|| "a client vanishes".to_owned());
         *self.0.socket.borrow_mut() = None;
         self.lose(ConnectionError::LocallyClosed);
     }
