@@ -12,7 +12,7 @@ use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
-use crate::plan::{LOSSY_HANDSHAKE_MAX, Plan, Reach};
+use crate::plan::{Http3, LOSSY_HANDSHAKE_MAX, Plan, Reach};
 use crate::shrink::shrink;
 use crate::{client, tls, upstream};
 
@@ -24,6 +24,9 @@ const IDLE_MAX: Duration = Duration::from_secs(100);
 
 /// The same with clients of HTTP/3, of whose end the gateway may learn from their silence only.
 const HTTP3_IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// How long requests may take after the start of a planned drain.
+const DRAIN_MAX: Duration = Duration::from_secs(500);
 
 /// Interval of the checks for silent requests.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -151,13 +154,8 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
     world.run(Duration::from_millis(1), || false);
     let before: Vec<Option<Holdings>> = (0..plan.cores).map(|core| world.holdings(core)).collect();
 
-    if let Some((after, bytes)) = plan.http3.as_ref().and_then(|http3| http3.narrows) {
-        let theirs = world.clone();
-        world.spawn(async move {
-            theirs.sleep(after).await;
-            let before = theirs.datagram_bytes_max();
-            theirs.set_datagram_bytes_max(bytes.min(before));
-        });
+    if let Some(http3) = &plan.http3 {
+        disturb(world, ledger, http3);
     }
     for client in plan.clients.clone() {
         let gateway = match client.is_secure {
@@ -188,6 +186,28 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
         ));
     }
     check_rest(world, ledger, &before);
+}
+
+/// Changes what clients of HTTP/3 depend on, at the planned times.
+fn disturb(world: &World, ledger: &Rc<Ledger>, http3: &Http3) {
+    if let Some((after, bytes)) = http3.narrows {
+        let theirs = world.clone();
+        world.spawn(async move {
+            theirs.sleep(after).await;
+            let before = theirs.datagram_bytes_max();
+            theirs.set_datagram_bytes_max(bytes.min(before));
+        });
+    }
+    if let Some(after) = http3.drains {
+        let (theirs, ledger) = (world.clone(), Rc::clone(ledger));
+        world.spawn(async move {
+            theirs.sleep(after).await;
+            ledger.note_draining();
+            for core in 0..ledger.plan.cores {
+                theirs.on_core(core, || Drain::of_core().trigger(DRAIN_MAX));
+            }
+        });
+    }
 }
 
 /// Checks what cores hold at this turn.
@@ -228,7 +248,9 @@ fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
     world.run(idle_max, || false);
     for (core, before) in before.iter().enumerate() {
         let after = world.holdings(core);
-        if after != *before {
+        // A core that was drained has ended.
+        let has_ended = after.is_none() && ledger.is_draining();
+        if after != *before && !has_ended {
             ledger.violate(format!(
                 "core {core} leaks: idle, it holds {after:?}; at its start it held {before:?}"
             ));

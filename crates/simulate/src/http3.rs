@@ -64,7 +64,8 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
         pulse,
     }) = connected
     else {
-        return;
+        let requests = client.requests.iter();
+        return requests.for_each(|request| ledger.end(request, &Ending::NotSent));
     };
     ledger
         .world
@@ -123,6 +124,7 @@ async fn connect(
                 world.note(|| format!("a handshake has failed: {error}"));
                 continue;
             }
+            Err(_) if ledger.is_draining() => return None,
             Err(error) => {
                 ledger.violate(format!("connecting over QUIC failed: {error}"));
                 return None;
@@ -133,13 +135,16 @@ async fn connect(
         let built = builder.send_grease(false).build(quic.clone()).await;
         let (mut connection, sender) = match built {
             Ok(built) => built,
+            Err(_) if ledger.is_draining() => return None,
             Err(error) => {
                 ledger.violate(format!("HTTP/3 does not start: {error}"));
                 return None;
             }
         };
         world.spawn(async move { drop(connection.wait_idle().await) });
-        if !is_lossless && let Err(error) = quic.await_confirmation().await {
+        // A draining gateway closes handshakes.
+        let is_uncertain = !is_lossless || ledger.plan.drains();
+        if is_uncertain && let Err(error) = quic.await_confirmation().await {
             world.note(|| format!("a handshake has failed: {error}"));
             continue;
         }
@@ -149,7 +154,9 @@ async fn connect(
             pulse,
         });
     }
-    ledger.violate(format!("{HANDSHAKES_MAX} handshakes have failed"));
+    if !ledger.is_draining() {
+        ledger.violate(format!("{HANDSHAKES_MAX} handshakes have failed"));
+    }
     None
 }
 
@@ -183,7 +190,15 @@ async fn trouble(ledger: Rc<Ledger>, quic: Quic, plan: plan::Quic) {
                     false => quic.with(quinn_proto::Connection::ping),
                 }
             }
-            None => quic.with(quinn_proto::Connection::force_key_update),
+            None => {
+                // The gateway must have a packet with the present keys (RFC 9001, section 6.1): quinn-proto 0.11.19 does
+                // not wait for that.
+                quic.with(quinn_proto::Connection::ping);
+                let delay = *ledger.plan.conditions.datagram_delay_us.end();
+                let delay = Duration::from_micros(delay) + LOOK_EVERY;
+                ledger.world.sleep(delay).await;
+                quic.with(quinn_proto::Connection::force_key_update);
+            }
         }
     }
 }
@@ -328,6 +343,7 @@ async fn drain(status: u16, mut receive: RequestStream<Receiver, Bytes>) -> Endi
 /// How an aborted exchange ended.
 fn cut(error: &StreamError) -> Ending {
     match error {
+        StreamError::RemoteClosing { .. } => Ending::NotSent,
         StreamError::RemoteTerminate {
             code: Code::H3_REQUEST_REJECTED,
             ..

@@ -35,6 +35,8 @@ pub(crate) struct Ledger {
     violations: RefCell<Vec<String>>,
     /// Requests that have ended.
     ended: Cell<usize>,
+    /// The gateway drains.
+    is_draining: Cell<bool>,
     /// What each upstream carries.
     carried: Vec<Cell<Carried>>,
 }
@@ -79,6 +81,8 @@ pub(crate) enum Ending {
     Refused(u16),
     /// The gateway refused the stream without processing the request (RFC 9113, section 8.7).
     RefusedStream,
+    /// The gateway has told the client to go before it was sent.
+    NotSent,
     /// The exchange was aborted, for this reason.
     Cut(String),
     /// The same, for a hand-written client.
@@ -98,6 +102,7 @@ impl Ledger {
             entries: RefCell::new(entries.collect()),
             violations: RefCell::default(),
             ended: Cell::new(0),
+            is_draining: Cell::new(false),
             carried: vec![Cell::default(); plan.upstreams.len()],
         }
     }
@@ -125,6 +130,16 @@ impl Ledger {
 
     pub(crate) fn is_violated(&self) -> bool {
         !self.violations.borrow().is_empty()
+    }
+
+    /// The gateway drains from now on.
+    pub(crate) fn note_draining(&self) {
+        self.world.note(|| "the gateway drains".to_owned());
+        self.is_draining.set(true);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.get()
     }
 
     /// A client sends a request on a connection.
@@ -244,9 +259,14 @@ impl Ledger {
                 let is_upstreams = !matches!(fault, None | Some(Fault::ClientLeaves(_)));
                 *status == 502 && is_upstreams
             }
+            (Ending::Cut(_), Some(Fault::UpstreamResets(_))) => true,
+            (Ending::RefusedStream | Ending::Cut(_), _) if self.is_draining.get() => {
+                arrivals == 0 && self.may_reject(request.id)
+            }
+            (Ending::NotSent, _) => arrivals == 0 && self.is_draining.get(),
             // Streams that a client has reset count until the gateway has stopped their work.
             (Ending::RefusedStream, _) => arrivals == 0 && self.client_leaves(request.id),
-            (Ending::Cut(_) | Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
+            (Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
             // A client that is still sending when the answer is complete may be reset before it reads it.
             // Over HTTP/3 it is only asked to stop.
             (Ending::Cut(_), _) if self.is_http3(request.id) => false,
@@ -287,6 +307,11 @@ impl Ledger {
                 request.tunnel.is_some() || matches!(request.fault, Some(Fault::ClientLeaves(_)))
             })
         })
+    }
+
+    fn may_reject(&self, id: u64) -> bool {
+        let client = self.client_of(id);
+        client.is_some_and(|client| self.plan.may_reject(client))
     }
 
     fn half_closes(&self, id: u64) -> bool {

@@ -301,6 +301,24 @@ impl Plan {
         }
     }
 
+    /// Whether a draining gateway may reject a request of this client, which has not learnt of it when it sends.
+    pub(crate) fn may_reject(&self, client: &Client) -> bool {
+        let moves = client
+            .quic
+            .as_ref()
+            .is_some_and(|quic| !quic.moves.is_empty());
+        // A request that waits for a stream may be sent at any time.
+        let waits = client.requests.len() > self.limits.concurrent_streams_max as usize;
+        let http3 = self.http3.as_ref();
+        moves || waits || http3.is_some_and(|http3| !http3::is_prompt(http3, &self.conditions))
+    }
+
+    /// Whether the gateway drains during the run.
+    pub(crate) fn drains(&self) -> bool {
+        let http3 = self.http3.as_ref();
+        http3.is_some_and(|http3| http3.drains.is_some())
+    }
+
     pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
         self.clients.iter().flat_map(|client| &client.requests)
     }

@@ -142,11 +142,12 @@ impl Search {
         if self.plan.http3.is_none() {
             return;
         }
-        let change: [fn(&mut Plan); 8] = [
+        let change: [fn(&mut Plan); 9] = [
             |plan| plan.conditions.datagram_lost = 0,
             |plan| plan.conditions.datagram_twice = 0,
             |plan| plan.conditions.trains_refused = 0,
             |plan| plan.http3.iter_mut().for_each(|http3| http3.narrows = None),
+            |plan| plan.http3.iter_mut().for_each(|http3| http3.drains = None),
             |plan| each_quic(plan, |quic| quic.moves.clear()),
             |plan| each_quic(plan, |quic| quic.key_updates.clear()),
             |plan| each_quic(plan, |quic| quic.vanishes = false),

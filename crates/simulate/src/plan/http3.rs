@@ -11,6 +11,9 @@ use crate::random::Random;
 /// Runs with clients of HTTP/3, of 1,000.
 const HTTP3_PER_MILLE: u64 = 250;
 
+/// Those of them in which the gateway drains.
+const DRAINS_PER_MILLE: u64 = 150;
+
 /// Largest content where datagrams are lost or take long, and elsewhere.
 const SLOW_CONTENT_MAX: u64 = 16_000;
 const CONTENT_MAX: u64 = 60_000;
@@ -35,6 +38,8 @@ pub(crate) struct Http3 {
     pub(crate) secret: u64,
     /// Incomplete handshakes above which clients have to prove their address.
     pub(crate) retry_above: usize,
+    /// When the gateway begins to drain. Then the run has clients of HTTP/3 only.
+    pub(crate) drains: Option<Duration>,
     /// When the path begins to lose larger datagrams, and the largest ones that still arrive.
     pub(crate) narrows: Option<(Duration, usize)>,
 }
@@ -89,7 +94,7 @@ impl Quic {
             (after, Move { host, is_noticed })
         });
         let moves = moves.collect();
-        let updates = random.chance(300);
+        let updates = random.chance(300) && conditions.datagram_lost == 0;
         Quic {
             moves,
             key_updates: times(random, if updates { 3 } else { 0 }),
@@ -117,6 +122,10 @@ pub(super) fn add(
         return None;
     }
     network(&mut random, conditions);
+    let drains = random.chance(DRAINS_PER_MILLE).then(|| {
+        clients.clear();
+        Duration::from_micros(random.within(100_000..=1_000_000))
+    });
     // A client that reads slowly separates surplus from the response before it.
     requests.has_surplus = false;
     let narrows = random.chance(200).then(|| {
@@ -136,6 +145,7 @@ pub(super) fn add(
     Some(Http3 {
         secret: random.next(),
         retry_above: random.one_of(&[0, 1, 256, 256]),
+        drains,
         narrows,
     })
 }
@@ -203,6 +213,13 @@ fn network(random: &mut Random, conditions: &mut Conditions) {
 
 fn is_slow(conditions: &Conditions) -> bool {
     conditions.datagram_lost > 0 || *conditions.datagram_delay_us.end() > SLOW_US
+}
+
+/// Whether all requests that are on their way arrive before the final GOAWAY, which follows the first one after 200 ms.
+pub(super) fn is_prompt(http3: &Http3, conditions: &Conditions) -> bool {
+    const ROUND_TRIP_MAX: Duration = Duration::from_millis(150);
+    let round_trip = Duration::from_micros(2 * conditions.datagram_delay_us.end());
+    conditions.datagram_lost == 0 && http3.narrows.is_none() && round_trip < ROUND_TRIP_MAX
 }
 
 /// How long a request over HTTP/3 may additionally be silent: retransmissions take time.
