@@ -1,6 +1,7 @@
 //! Clients over HTTP/3 with `quinn-proto` and `h3`: they send planned requests, compare the responses, move to other
 //! addresses, and update their keys.
 
+mod dynamic;
 mod quic;
 mod streams;
 
@@ -19,6 +20,7 @@ use http::{HeaderValue, Request as HttpRequest, Response};
 use http_body::Body;
 use quinn_proto::{ClientConfig, MtuDiscoveryConfig, TransportConfig, VarInt};
 
+use self::dynamic::Dynamic;
 use self::quic::Quic;
 use self::streams::{Receiver, Sender};
 use crate::client::{message, refused};
@@ -57,7 +59,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
         return;
     };
     let config = config(&client, &plan);
-    let connected = connect(&ledger, config, gateway, first).await;
+    let connected = connect(&ledger, &plan, config, gateway, first).await;
     let Some(Connection {
         quic,
         sender,
@@ -77,7 +79,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
         ledger.begin(&request, &pulse);
         let (ledger, sender) = (Rc::clone(&ledger), sender.clone());
         let running = Rc::clone(&running);
-        let exchanges = exchange(Rc::clone(&ledger), request, sender);
+        let exchanges = exchange(Rc::clone(&ledger), request, sender, quic.clone());
         ledger.world.spawn(async move {
             exchanges.await;
             drop(running);
@@ -107,6 +109,7 @@ fn config(client: &Client, plan: &plan::Quic) -> ClientConfig {
 
 async fn connect(
     ledger: &Rc<Ledger>,
+    plan: &plan::Quic,
     config: ClientConfig,
     gateway: SocketAddr,
     seed: u64,
@@ -130,6 +133,9 @@ async fn connect(
                 return None;
             }
         };
+        if let Some(delay_max) = plan.inserts_within {
+            quic.set_dynamic(Dynamic::new(seed, delay_max));
+        }
         let mut builder = h3::client::builder();
         // Reserved types and settings come from a random source without a seed.
         let built = builder.send_grease(false).build(quic.clone()).await;
@@ -142,8 +148,8 @@ async fn connect(
             }
         };
         world.spawn(async move { drop(connection.wait_idle().await) });
-        // A draining gateway closes handshakes.
-        let is_uncertain = !is_lossless || ledger.plan.drains();
+        // A draining gateway closes handshakes, and its SETTINGS allow a dynamic table.
+        let is_uncertain = !is_lossless || ledger.plan.drains() || plan.inserts_within.is_some();
         if is_uncertain && let Err(error) = quic.await_confirmation().await {
             world.note(|| format!("a handshake has failed: {error}"));
             continue;
@@ -204,13 +210,18 @@ async fn trouble(ledger: Rc<Ledger>, quic: Quic, plan: plan::Quic) {
 }
 
 /// Carries out one request.
-async fn exchange(ledger: Rc<Ledger>, request: Request, sender: SendRequest<Quic, Bytes>) {
+async fn exchange(
+    ledger: Rc<Ledger>,
+    request: Request,
+    sender: SendRequest<Quic, Bytes>,
+    quic: Quic,
+) {
     let leaves = match request.fault {
         Some(Fault::ClientLeaves(after)) => Some(after),
         _ => None,
     };
     let (ending, upload) = {
-        let mut judged = pin!(judge(&ledger, &request, sender.clone()));
+        let mut judged = pin!(judge(&ledger, &request, sender.clone(), &quic));
         let judged = within(&ledger.world, leaves, judged.as_mut()).await;
         judged.unwrap_or((Ending::Left, None))
     };
@@ -229,9 +240,12 @@ async fn judge(
     ledger: &Rc<Ledger>,
     request: &Request,
     mut sender: SendRequest<Quic, Bytes>,
+    quic: &Quic,
 ) -> (Ending, Option<Upload>) {
     let (head, content) = message(ledger, request, true).into_parts();
     let head = HttpRequest::from_parts(head, ());
+    // Its stream is opened at once: such clients have as many as they need.
+    quic.dynamic(|dynamic| dynamic.expect(request.id));
     let stream = match sender.send_request(head).await {
         Ok(stream) => stream,
         Err(error) => return (cut(&error), None),

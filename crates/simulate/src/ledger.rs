@@ -309,6 +309,13 @@ impl Ledger {
         })
     }
 
+    /// Whether a request has a field from QPACK's dynamic table.
+    pub(crate) fn refers_to_table(&self, id: u64) -> bool {
+        let client = self.client_of(id);
+        let quic = client.and_then(|client| client.quic.as_ref());
+        quic.is_some_and(|quic| quic.inserts_within.is_some())
+    }
+
     fn may_reject(&self, id: u64) -> bool {
         let client = self.client_of(id);
         client.is_some_and(|client| self.plan.may_reject(client))

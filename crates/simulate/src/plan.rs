@@ -270,6 +270,7 @@ impl Plan {
             &upstreams[..shared],
             &mut clients,
             &mut conditions,
+            limits.concurrent_streams_max,
         );
         Plan {
             seed,

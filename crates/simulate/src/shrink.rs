@@ -142,7 +142,7 @@ impl Search {
         if self.plan.http3.is_none() {
             return;
         }
-        let change: [fn(&mut Plan); 9] = [
+        let change: [fn(&mut Plan); 10] = [
             |plan| plan.conditions.datagram_lost = 0,
             |plan| plan.conditions.datagram_twice = 0,
             |plan| plan.conditions.trains_refused = 0,
@@ -152,6 +152,7 @@ impl Search {
             |plan| each_quic(plan, |quic| quic.key_updates.clear()),
             |plan| each_quic(plan, |quic| quic.vanishes = false),
             |plan| each_quic(plan, |quic| quic.finds_mtu = false),
+            |plan| each_quic(plan, |quic| quic.inserts_within = None),
         ];
         for change in change {
             self.attempt(change);

@@ -13,7 +13,7 @@ use hyper::ext::Protocol;
 use hyper::service::service_fn;
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::content::{GivenUp, ID, Receiving, Sending};
+use crate::content::{DYNAMIC, GivenUp, ID, Receiving, Sending};
 use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
@@ -127,6 +127,15 @@ async fn answer(
             planned.id,
             request.method()
         ));
+    }
+    if ledger.refers_to_table(planned.id) {
+        let field = request.headers().get(DYNAMIC).cloned();
+        let is_right = field
+            .as_ref()
+            .is_some_and(|field| field == planned.id.to_string().as_str());
+        if !is_right {
+            ledger.violate(format!("request {} has {DYNAMIC}: {field:?}", planned.id));
+        }
     }
     let is_tunnel = planned.is_tunnel();
     if planned.fault == Some(Fault::UpstreamCloses) {

@@ -17,6 +17,7 @@ use quinn_proto::{
     StreamEvent, StreamId, Transmit, VarInt,
 };
 
+use super::dynamic::Dynamic;
 use crate::ledger::Pulse;
 use crate::random::Random;
 
@@ -52,6 +53,8 @@ struct Inner {
     is_connected: Cell<bool>,
     /// The gateway has sent something on a stream: it has completed the handshake as well.
     has_read: Cell<bool>,
+    /// `None` if requests refer to no dynamic table.
+    dynamic: RefCell<Option<Dynamic>>,
     lost: RefCell<Option<ConnectionError>>,
 }
 
@@ -127,6 +130,7 @@ impl Quic {
             timer: Cell::new(None),
             is_connected: Cell::new(false),
             has_read: Cell::new(false),
+            dynamic: RefCell::new(None),
             lost: RefCell::new(None),
         }));
         let driven = quic.clone();
@@ -147,6 +151,20 @@ impl Quic {
             driver.wake();
         }
         done
+    }
+
+    pub(super) fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    /// From now on requests refer to the dynamic table.
+    pub(super) fn set_dynamic(&self, dynamic: Dynamic) {
+        *self.0.dynamic.borrow_mut() = Some(dynamic);
+    }
+
+    /// Works on the references to the dynamic table, if there are any.
+    pub(super) fn dynamic<R>(&self, act: impl FnOnce(&mut Dynamic) -> R) -> Option<R> {
+        self.0.dynamic.borrow_mut().as_mut().map(act)
     }
 
     /// Why the connection has ended, if it has.

@@ -20,8 +20,25 @@ pub(super) struct Both {
 pub(super) struct Sender {
     quic: Quic,
     id: StreamId,
-    writing: Option<WriteBuf<Bytes>>,
+    writing: Option<Writing>,
+    /// Nothing was written before.
+    is_fresh: bool,
     has_ended: bool,
+}
+
+/// Bytes of `h3`, or a head with a reference to the dynamic table instead.
+enum Writing {
+    Framed(WriteBuf<Bytes>),
+    Bytes(Bytes),
+}
+
+impl Writing {
+    fn buf(&mut self) -> &mut dyn Buf {
+        match self {
+            Writing::Framed(framed) => framed,
+            Writing::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 /// What the gateway sends on a stream. Dropping it stops what has not ended.
@@ -87,12 +104,26 @@ impl quic::OpenStreams<Bytes> for Quic {
     }
 }
 
+impl Quic {
+    /// What is written instead of a request's head.
+    fn refer(&self, head: WriteBuf<Bytes>) -> Writing {
+        let mut head = Some(head);
+        let referring = self.dynamic(|dynamic| Some(dynamic.refer(self, head.take()?)));
+        match (referring.flatten(), head) {
+            (Some(bytes), _) => Writing::Bytes(bytes.into()),
+            (None, Some(head)) => Writing::Framed(head),
+            (None, None) => unreachable!("a head that is taken is returned"),
+        }
+    }
+}
+
 impl Sender {
     fn new(quic: &Quic, id: StreamId) -> Sender {
         Sender {
             quic: quic.clone(),
             id,
             writing: None,
+            is_fresh: true,
             has_ended: false,
         }
     }
@@ -130,12 +161,12 @@ impl Sender {
 impl quic::SendStream<Bytes> for Sender {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         while let Some(mut writing) = self.writing.take() {
-            if !writing.has_remaining() {
+            if !writing.buf().has_remaining() {
                 break;
             }
-            let polled = self.poll_write(cx, writing.chunk());
+            let polled = self.poll_write(cx, writing.buf().chunk());
             if let Poll::Ready(Ok(written)) = polled {
-                writing.advance(written);
+                writing.buf().advance(written);
             }
             self.writing = Some(writing);
             ready!(polled)?;
@@ -145,7 +176,18 @@ impl quic::SendStream<Bytes> for Sender {
 
     fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
         assert!(self.writing.is_none(), "h3 awaits `poll_ready`");
-        self.writing = Some(data.into());
+        let data = data.into();
+        let is_fresh = std::mem::take(&mut self.is_fresh);
+        self.writing = Some(match self.id.dir() {
+            _ if !is_fresh => Writing::Framed(data),
+            Dir::Uni => {
+                let id = self.id;
+                let first = data.chunk();
+                self.quic.dynamic(|dynamic| dynamic.note_stream(id, first));
+                Writing::Framed(data)
+            }
+            Dir::Bi => self.quic.refer(data),
+        });
         Ok(())
     }
 

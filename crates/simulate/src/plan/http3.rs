@@ -18,11 +18,14 @@ const DRAINS_PER_MILLE: u64 = 150;
 const SLOW_CONTENT_MAX: u64 = 16_000;
 const CONTENT_MAX: u64 = 60_000;
 
-/// Largest content of requests of clients that move to other hosts: it must not use up the window, since padding has to
+/// Largest content of requests where it must not use up the window: padding and insertions into QPACK's table have to
 /// fit into it.
-const MOVING_CONTENT_MAX: u64 = 500;
+const LITTLE_CONTENT_MAX: u64 = 500;
 
-/// Most requests of a client where datagrams are lost or take long.
+/// Most requests of a client.
+const REQUESTS_MAX: u64 = 16;
+
+/// The same where datagrams are lost or take long.
 const SLOW_REQUESTS_MAX: usize = 6;
 
 /// A one-way delay from which on a network is slow.
@@ -54,6 +57,8 @@ pub(crate) struct Quic {
     pub(crate) vanishes: bool,
     /// It looks for a larger MTU.
     pub(crate) finds_mtu: bool,
+    /// Requests refer to QPACK's dynamic table; the longest time from a request to the insertion of its entry.
+    pub(crate) inserts_within: Option<Duration>,
 }
 
 /// A change of a client's address.
@@ -73,7 +78,7 @@ pub(crate) const FIRST_HOST: u8 = 1;
 pub(crate) const LOSSY_HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
 impl Quic {
-    fn new(random: &mut Random, conditions: &Conditions) -> Quic {
+    fn new(random: &mut Random, conditions: &Conditions, streams_max: u32) -> Quic {
         let times = |random: &mut Random, max: u64| -> Vec<Duration> {
             let count = random.within(0..=max);
             let time = |_| Duration::from_micros(random.within(0..=1_000_000));
@@ -100,6 +105,8 @@ impl Quic {
             key_updates: times(random, if updates { 3 } else { 0 }),
             vanishes: random.chance(300),
             finds_mtu: random.chance(500),
+            inserts_within: (random.chance(300) && streams_max >= REQUESTS_MAX as u32)
+                .then(|| Duration::from_micros(random.one_of(&[0, 1_000, 100_000]))),
         }
     }
 
@@ -116,6 +123,7 @@ pub(super) fn add(
     upstreams: &[Upstream],
     clients: &mut Vec<Client>,
     conditions: &mut Conditions,
+    streams_max: u32,
 ) -> Option<Http3> {
     let mut random = Random::new(seed.rotate_left(32) ^ 3);
     if !random.chance(HTTP3_PER_MILLE) {
@@ -133,7 +141,7 @@ pub(super) fn add(
         (after, random.one_of(&[DATAGRAM_BYTES_MIN, 1_300]))
     });
     for _ in 0..random.within(1..=3) {
-        let mut client = client(&mut random, requests, upstreams, conditions);
+        let mut client = client(&mut random, requests, upstreams, conditions, streams_max);
         if narrows.is_some()
             && let Some(quic) = &mut client.quic
         {
@@ -155,13 +163,15 @@ fn client(
     requests: &mut Requests,
     upstreams: &[Upstream],
     conditions: &Conditions,
+    streams_max: u32,
 ) -> Client {
-    let quic = Quic::new(random, conditions);
-    let sent_max = match quic.changes_host() {
-        true => MOVING_CONTENT_MAX,
+    let quic = Quic::new(random, conditions, streams_max);
+    let sends_little = quic.changes_host() || quic.inserts_within.is_some();
+    let sent_max = match sends_little {
+        true => LITTLE_CONTENT_MAX,
         false => u64::MAX,
     };
-    let count = random.within(1..=16) as usize;
+    let count = random.within(1..=REQUESTS_MAX) as usize;
     let (requests_max, content_max) = match is_slow(conditions) {
         true => (SLOW_REQUESTS_MAX, SLOW_CONTENT_MAX),
         false => (count, CONTENT_MAX),
