@@ -35,7 +35,7 @@ use crate::socket::Address;
 pub use self::local::register;
 pub use self::random::Random;
 pub use self::stream::{Acceptor, Stream};
-pub use self::udp::{UdpDatagram, UdpSocket};
+pub use self::udp::{PeerDatagram, PeerSocket};
 pub use crate::driver::sim::Conditions;
 
 /// Turns of cores and peers between two moments in which nobody has anything to do; more are a loop
@@ -202,8 +202,8 @@ impl World {
 
     /// Binds a UDP socket of a peer. Port 0 takes a free one.
     #[must_use]
-    pub fn bind_udp(&self, address: SocketAddr) -> UdpSocket {
-        UdpSocket::bind(&self.network, address)
+    pub fn bind_udp(&self, address: SocketAddr) -> PeerSocket {
+        PeerSocket::bind(&self.network, address)
     }
 
     /// Runs until `is_done` or for `limit`, whichever is first.

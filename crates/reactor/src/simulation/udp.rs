@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use crate::driver::sim::{Datagram, Network, Owner, Shared};
 
 /// A UDP socket of a peer. Dropping it closes it; what has not been received is lost.
-pub struct UdpSocket {
+pub struct PeerSocket {
     network: Shared,
     number: usize,
     local: SocketAddr,
@@ -15,7 +15,7 @@ pub struct UdpSocket {
 
 /// A datagram that was received.
 #[derive(Debug, Clone)]
-pub struct UdpDatagram {
+pub struct PeerDatagram {
     /// The sender.
     pub from: SocketAddr,
     /// The two bits of ECN (RFC 3168, section 5).
@@ -24,10 +24,10 @@ pub struct UdpDatagram {
     pub content: Vec<u8>,
 }
 
-impl UdpSocket {
-    pub(super) fn bind(network: &Shared, address: SocketAddr) -> UdpSocket {
+impl PeerSocket {
+    pub(super) fn bind(network: &Shared, address: SocketAddr) -> PeerSocket {
         let (number, local) = network.borrow_mut().bind_datagrams(Owner::Peer, address);
-        UdpSocket {
+        PeerSocket {
             network: Rc::clone(network),
             number,
             local,
@@ -51,13 +51,13 @@ impl UdpSocket {
     }
 
     /// The next datagram that has arrived.
-    pub fn poll_recv(&self, cx: &Context<'_>) -> Poll<UdpDatagram> {
+    pub fn poll_recv(&self, cx: &Context<'_>) -> Poll<PeerDatagram> {
         let mut network = self.network.borrow_mut();
         let Some(datagram) = network.take_datagram(self.number) else {
             network.await_datagram(self.number, cx.waker());
             return Poll::Pending;
         };
-        Poll::Ready(UdpDatagram {
+        Poll::Ready(PeerDatagram {
             from: datagram.from,
             ecn: datagram.ecn,
             content: datagram.content,
@@ -65,7 +65,7 @@ impl UdpSocket {
     }
 }
 
-impl Drop for UdpSocket {
+impl Drop for PeerSocket {
     fn drop(&mut self) {
         Network::close_datagrams(&mut self.network.borrow_mut(), self.number);
     }

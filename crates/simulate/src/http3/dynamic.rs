@@ -1,7 +1,6 @@
 //! References to QPACK's dynamic table (RFC 9204), which `h3` does not use: each request gets a field from the table,
 //! whose insertion may arrive after it, so that its stream is blocked until then.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -33,8 +32,8 @@ pub(super) struct Dynamic {
     random: Random,
     /// The stream of instructions, once `h3` has opened it.
     encoder: Option<StreamId>,
-    /// Requests that are about to be sent.
-    requests: VecDeque<u64>,
+    /// The request that is about to be sent.
+    request: Option<u64>,
     inserted: u8,
     /// When the last instruction is sent; later ones are sent later.
     due: Duration,
@@ -46,7 +45,7 @@ impl Dynamic {
         Dynamic {
             random: Random::new(seed),
             encoder: None,
-            requests: VecDeque::new(),
+            request: None,
             inserted: 0,
             due: Duration::ZERO,
             delay_max_us: delay_max.as_micros() as u64,
@@ -55,7 +54,7 @@ impl Dynamic {
 
     /// The next stream carries this request.
     pub(super) fn expect(&mut self, request: u64) {
-        self.requests.push_back(request);
+        self.request = Some(request);
     }
 
     /// Takes note of the stream of instructions.
@@ -68,7 +67,7 @@ impl Dynamic {
     /// Adds a reference to a request's head, and has its entry inserted.
     pub(super) fn refer(&mut self, quic: &Quic, mut head: WriteBuf<Bytes>) -> Vec<u8> {
         let head = head.copy_to_bytes(head.remaining());
-        let (Some(request), Some(encoder)) = (self.requests.pop_front(), self.encoder) else {
+        let (Some(request), Some(encoder)) = (self.request.take(), self.encoder) else {
             return head.to_vec();
         };
         let length_bytes = 1 << (head[LENGTH_AT] >> 6);

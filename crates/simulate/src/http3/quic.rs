@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use blitz_reactor::simulation::{UdpSocket, World};
+use blitz_reactor::simulation::{PeerSocket, World};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, ConnectionId,
@@ -46,7 +46,7 @@ struct Inner {
     connection: RefCell<Connection>,
     handle: ConnectionHandle,
     /// `None` once the client has vanished.
-    socket: RefCell<Option<UdpSocket>>,
+    socket: RefCell<Option<PeerSocket>>,
     wakers: RefCell<Wakers>,
     /// The time that the driver is woken at.
     timer: Cell<Option<Duration>>,
@@ -422,7 +422,7 @@ fn endpoint(random: &mut Random) -> Endpoint {
 }
 
 /// Sends the datagrams of a train.
-fn send(socket: &UdpSocket, transmit: &Transmit, content: &[u8]) {
+fn send(socket: &PeerSocket, transmit: &Transmit, content: &[u8]) {
     let content = &content[..transmit.size];
     let ecn = transmit.ecn.map_or(0, |ecn| ecn as u8);
     let segment = transmit.segment_size.unwrap_or(content.len()).max(1);
