@@ -12,7 +12,7 @@ use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
-use crate::plan::{Http3, LOSSY_HANDSHAKE_MAX, Plan, Reach};
+use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
 use crate::shrink::shrink;
 use crate::{client, tls, upstream};
 
@@ -288,8 +288,14 @@ fn gateway(
     options.limits.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     // One stream must not take the window of all others.
     options.limits.connection_buffer_bytes_max = plan.limits.stream_buffer_bytes_max * 4;
-    if plan.conditions.datagram_lost > 0 {
-        options.limits.tls_handshake_timeout = LOSSY_HANDSHAKE_MAX;
+    let narrows = plan
+        .http3
+        .as_ref()
+        .is_some_and(|http3| http3.narrows.is_some());
+    if plan.conditions.datagram_lost > 0 || narrows {
+        options.limits.tls_handshake_timeout = LOSSY_WAIT;
+        options.limits.head_timeout = LOSSY_WAIT;
+        options.limits.body_rate_grace = LOSSY_WAIT;
     }
     let client = &mut options.client.limits;
     client.upstream_connections_max = plan.limits.upstream_connections_max;

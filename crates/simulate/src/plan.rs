@@ -9,7 +9,7 @@ use blitz_reactor::simulation::Conditions;
 
 use crate::random::Random;
 
-pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_HANDSHAKE_MAX, Move, Quic};
+pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_WAIT, Move, Quic};
 
 /// Largest content of a message in bytes.
 const CONTENT_MAX: u64 = 300_000;
@@ -308,8 +308,10 @@ impl Plan {
             .quic
             .as_ref()
             .is_some_and(|quic| !quic.moves.is_empty());
-        // A request that waits for a stream may be sent at any time.
-        let waits = client.requests.len() > self.limits.concurrent_streams_max as usize;
+        // A request that waits for a stream, or for the window of the connection, may be sent at any time.
+        let sizes = client.requests.iter().map(|request| request.request.bytes);
+        let waits = client.requests.len() > self.limits.concurrent_streams_max as usize
+            || sizes.sum::<u64>() > self.limits.stream_buffer_bytes_max as u64;
         let http3 = self.http3.as_ref();
         moves || waits || http3.is_some_and(|http3| !http3::is_prompt(http3, &self.conditions))
     }

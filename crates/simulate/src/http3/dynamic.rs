@@ -1,6 +1,7 @@
 //! References to QPACK's dynamic table (RFC 9204), which `h3` does not use: each request gets a field from the table,
 //! whose insertion may arrive after it, so that its stream is blocked until then.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -35,6 +36,8 @@ pub(super) struct Dynamic {
     /// The request that is about to be sent.
     request: Option<u64>,
     inserted: u8,
+    /// Instructions that are due, in their order.
+    instructions: VecDeque<Vec<u8>>,
     /// When the last instruction is sent; later ones are sent later.
     due: Duration,
     delay_max_us: u64,
@@ -47,6 +50,7 @@ impl Dynamic {
             encoder: None,
             request: None,
             inserted: 0,
+            instructions: VecDeque::new(),
             due: Duration::ZERO,
             delay_max_us: delay_max.as_micros() as u64,
         }
@@ -83,12 +87,16 @@ impl Dynamic {
         out.extend_from_slice(&section[2..]);
         out.push(NEWEST);
         let instruction = self.insertion(request);
+        self.instructions.push_back(instruction);
         let world = quic.world().clone();
         let delay = Duration::from_micros(self.random.within(0..=self.delay_max_us));
         self.due = self.due.max(world.now() + delay);
         let (theirs, due) = (quic.clone(), self.due);
         quic.world().spawn(async move {
             world.sleep(due.saturating_sub(world.now())).await;
+            // Each time is that of one instruction; of the same time, the first task may not be that of the first.
+            let next = theirs.dynamic(|dynamic| dynamic.instructions.pop_front());
+            let instruction = next.flatten().unwrap_or_default();
             // The window has room: such clients send little.
             theirs.with(|quic| quic.send_stream(encoder).write(&instruction).ok());
         });

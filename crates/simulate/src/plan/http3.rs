@@ -74,8 +74,8 @@ pub(crate) struct Move {
 /// The host of clients that have not moved.
 pub(crate) const FIRST_HOST: u8 = 1;
 
-/// How long the gateway waits for a handshake where datagrams are lost.
-pub(crate) const LOSSY_HANDSHAKE_MAX: Duration = Duration::from_secs(60);
+/// How long the gateway waits for handshakes, heads and content where datagrams are lost.
+pub(crate) const LOSSY_WAIT: Duration = Duration::from_secs(60);
 
 impl Quic {
     fn new(random: &mut Random, conditions: &Conditions, streams_max: u32) -> Quic {
