@@ -9,10 +9,11 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use blitz::serving::{self, EndError, ListenerConfig, Serving, Tick};
+use blitz::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
-    Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, Fields, Peer, PeerRule, Refusal,
-    ResponseHead, Scheme, ServeOptions, Service, Signals, TlsConfigError, TlsSlot, UpstreamTls,
+    Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, DatagramListener, Fields, Peer,
+    PeerRule, Refusal, ResponseHead, Scheme, ServeOptions, Service, Signals, TlsConfigError,
+    TlsSlot, UpstreamTls,
 };
 
 use crate::counters::{self, Counters};
@@ -160,15 +161,17 @@ impl Gateway {
     }
 
     /// A future that listens and serves on one core until it is drained, for programs that start
-    /// their cores themselves, as simulations do. Each call makes the future of one core. Unlike
-    /// [`Gateway::start`], this does not check whether another process listens on the addresses.
+    /// their cores themselves, as simulations do. Each call makes the future of one core. `datagrams` returns
+    /// the UDP sockets of a listener that is to serve HTTP/3. Unlike [`Gateway::start`], this does not check
+    /// whether another process listens on the addresses.
     ///
     /// # Errors
     /// [`StartError`]; the futures return the error of their core's listeners.
-    pub fn on_cores<S: Service>(
+    pub fn on_cores<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
         self,
-        fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
-    ) -> Result<impl Fn() -> OnCore, StartError> {
+        datagrams: &dyn Fn(&ListenerConfig) -> Option<DatagramListener>,
+        fallback: F,
+    ) -> Result<impl Fn() -> OnCore + use<S, F>, StartError> {
         let routes = Routes::new(self.targets).map_err(StartError::Conflict)?;
         let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
         let listeners = self.listeners;
@@ -176,6 +179,11 @@ impl Gateway {
         let options = self.options;
         let make = service_maker(&routes, names, upstream_tls, options, &listeners, fallback);
         let make = Rc::new(make);
+        let bound = |config: ListenerConfig| {
+            let datagrams = datagrams(&config);
+            (config, datagrams)
+        };
+        let listeners: Vec<BoundConfig> = listeners.into_iter().map(bound).collect();
         Ok(move || {
             let (listeners, make) = (listeners.clone(), Rc::clone(&make));
             let serving = async move { serving::serve_on_core(&listeners, || make()).await };

@@ -43,7 +43,14 @@ impl Keys {
         Ok(Keys::from_secret(&secret))
     }
 
-    /// Everything follows from one secret, so that a simulation can be repeated.
+    /// As [`Keys::new`], where everything follows from `secret`, so that a simulation can be repeated.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn repeatable(secret: &[u8; 32]) -> Keys {
+        Keys::from_secret(secret)
+    }
+
+    /// Everything follows from one secret.
     pub(crate) fn from_secret(secret: &[u8; 32]) -> Keys {
         let secret = hmac::Key::new(HMAC_SHA256, secret);
         let steering = derive(&secret, b"connection IDs", 0);

@@ -36,6 +36,8 @@ pub(crate) struct Group {
     /// When the first load was published.
     start: OnceLock<Instant>,
     cores: Vec<Published>,
+    /// Busy cores give connections to others.
+    is_balanced: bool,
 }
 
 /// The load of a core for other cores. The alignment keeps the values of two cores in different lines of
@@ -60,7 +62,7 @@ struct Published {
 pub(crate) struct Load {
     group: Arc<Group>,
     index: usize,
-    /// `None` in a group of one, and without procfs.
+    /// `None` in a group that is not balanced, and without procfs.
     time: Option<ThreadTime>,
     since: Cell<Sample>,
     load: Cell<u32>,
@@ -81,6 +83,18 @@ impl Group {
         Arc::new(Group {
             start: OnceLock::new(),
             cores: (0..cores).map(|_| Published::default()).collect(),
+            is_balanced: cores > 1,
+        })
+    }
+
+    /// Simulated cores, which only forward datagrams to each other: they share a thread, whose time would not be
+    /// theirs.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(cores_max: usize) -> Arc<Group> {
+        Arc::new(Group {
+            start: OnceLock::new(),
+            cores: (0..cores_max).map(|_| Published::default()).collect(),
+            is_balanced: false,
         })
     }
 
@@ -130,12 +144,12 @@ impl Load {
         mailbox: &Arc<Mailbox>,
         now: Instant,
     ) -> Load {
-        // Set before any core runs. A simulated core is alone in its group, whatever its index.
+        // Set before any core runs. A simulated core may have an index beyond its group.
         if let Some(core) = group.cores.get(index) {
             let _ = core.mailbox.set(Arc::clone(mailbox));
         }
-        let is_alone = group.cores.len() == 1;
-        let time = (!is_alone).then(ThreadTime::of_this_thread).flatten();
+        let is_balanced = group.is_balanced;
+        let time = is_balanced.then(ThreadTime::of_this_thread).flatten();
         if time.is_some() {
             *group.cores[index].lock_taker() = Some(Arc::clone(mailbox));
         }

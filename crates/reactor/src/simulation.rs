@@ -9,15 +9,17 @@ mod local;
 mod peer;
 mod random;
 mod stream;
+mod udp;
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::local::Locals;
 use self::peer::Peers;
@@ -33,11 +35,15 @@ use crate::socket::Address;
 pub use self::local::register;
 pub use self::random::Random;
 pub use self::stream::{Acceptor, Stream};
+pub use self::udp::{PeerDatagram, PeerSocket};
 pub use crate::driver::sim::Conditions;
 
 /// Turns of cores and peers between two moments in which nobody has anything to do; more are a loop
 /// that does not end.
 const BUSY_TURNS_MAX: u32 = 2_000_000;
+
+/// Cores that forward datagrams to each other; further ones lose them.
+const FORWARDING_CORES: usize = 8;
 
 /// One simulated machine. Cloning gives another handle to the same.
 #[derive(Clone)]
@@ -45,6 +51,7 @@ pub struct World {
     network: Shared,
     peers: Peers,
     cores: Rc<RefCell<Vec<Stepped>>>,
+    group: Arc<Group>,
 }
 
 /// A core that is stepped, and the future that it runs.
@@ -98,6 +105,7 @@ impl World {
             network,
             peers: Peers::default(),
             cores: Rc::default(),
+            group: Group::simulated(FORWARDING_CORES),
         }
     }
 
@@ -119,7 +127,7 @@ impl World {
             lingering: crate::Lingering::default(),
             seed: None,
             counters: Arc::clone(&counters),
-            group: Group::new(1),
+            group: Arc::clone(&self.group),
         };
         let core = Core::open_with(settings, |_, mailbox| {
             Ok(Driver::Sim(Box::new(Sim::new(&self.network, mailbox))))
@@ -147,6 +155,18 @@ impl World {
     #[must_use]
     pub fn now(&self) -> Duration {
         self.network.borrow().now
+    }
+
+    /// Virtual time, as the cores see it.
+    #[must_use]
+    pub fn instant(&self) -> Instant {
+        self.network.borrow().instant()
+    }
+
+    /// Wakes once after `duration` of virtual time.
+    pub fn wake_after(&self, duration: Duration, waker: &Waker) {
+        let mut network = self.network.borrow_mut();
+        network.wake_after(duration, waker.clone());
     }
 
     /// Ready after `duration` of virtual time.
@@ -178,6 +198,12 @@ impl World {
     /// `AddrInUse`.
     pub fn listen(&self, address: &Address) -> io::Result<Acceptor> {
         Acceptor::listen(&self.network, address)
+    }
+
+    /// Binds a UDP socket of a peer. Port 0 takes a free one.
+    #[must_use]
+    pub fn bind_udp(&self, address: SocketAddr) -> PeerSocket {
+        PeerSocket::bind(&self.network, address)
     }
 
     /// Runs until `is_done` or for `limit`, whichever is first.
@@ -286,6 +312,17 @@ impl World {
         self.network.borrow_mut().conditions.no_descriptors = per_mille;
     }
 
+    /// The largest datagrams that are not lost.
+    #[must_use]
+    pub fn datagram_bytes_max(&self) -> usize {
+        self.network.borrow().conditions.datagram_bytes_max
+    }
+
+    /// From now on datagrams above this size are lost: the path has a router with a smaller MTU.
+    pub fn set_datagram_bytes_max(&self, bytes: usize) {
+        self.network.borrow_mut().conditions.datagram_bytes_max = bytes;
+    }
+
     /// Calls `f` on a core, as a message from another thread would; `None` if the core has ended.
     pub fn on_core<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut running = self.cores.borrow_mut()[index].running.take()?;
@@ -312,7 +349,7 @@ impl World {
         self.cores.borrow()[index].counters.read()
     }
 
-    /// Sockets of the network, closed ones with bytes on their way included.
+    /// Sockets of the network: closed ones with bytes on their way are included, UDP sockets of peers are not.
     #[must_use]
     pub fn open_sockets(&self) -> usize {
         self.network.borrow().open_sockets()

@@ -223,7 +223,7 @@ pub fn start<S: Service>(
 }
 
 /// A listener, and its UDP sockets if it serves HTTP/3.
-type BoundConfig = (ListenerConfig, Option<DatagramListener>);
+pub type BoundConfig = (ListenerConfig, Option<DatagramListener>);
 
 /// Binds the UDP sockets of all listeners. What cannot be bound is not served over HTTP/3.
 fn bind_datagrams(configs: Vec<ListenerConfig>, cores: usize) -> Vec<BoundConfig> {
@@ -474,19 +474,15 @@ where
 }
 
 /// Starts the listeners and serves on the calling core until it is drained: for programs that start
-/// their cores themselves. They serve no HTTP/3.
+/// their cores themselves.
 ///
 /// # Errors
 /// [`StartError::Listen`].
 pub async fn serve_on_core<S: Service>(
-    configs: &[ListenerConfig],
+    configs: &[BoundConfig],
     make: impl FnOnce() -> (Rc<S>, ServeOptions),
 ) -> Result<(), StartError> {
-    let configs: Vec<BoundConfig> = configs
-        .iter()
-        .map(|config| (config.clone(), None))
-        .collect();
-    let listeners = bind(&configs)?;
+    let listeners = bind(configs)?;
     let (service, options) = make();
     serve_all(listeners, &service, &options).await;
     Ok(())

@@ -6,12 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
+use blitz::serving::ListenerConfig;
 use blitz_gateway::{Gateway, Options};
-use blitz_http::{Address, Drain, TlsSlot};
+use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
-use crate::plan::{Plan, Reach};
+use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
 use crate::shrink::shrink;
 use crate::{client, tls, upstream};
 
@@ -20,6 +21,12 @@ const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// Virtual time after which no idle connection is kept.
 const IDLE_MAX: Duration = Duration::from_secs(100);
+
+/// The same with clients of HTTP/3, of whose end the gateway may learn from their silence only.
+const HTTP3_IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// How long requests may take after the start of a planned drain.
+const DRAIN_MAX: Duration = Duration::from_secs(500);
 
 /// Interval of the checks for silent requests.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -147,6 +154,9 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
     world.run(Duration::from_millis(1), || false);
     let before: Vec<Option<Holdings>> = (0..plan.cores).map(|core| world.holdings(core)).collect();
 
+    if let Some(http3) = &plan.http3 {
+        disturb(world, ledger, http3);
+    }
     for client in plan.clients.clone() {
         let gateway = match client.is_secure {
             true => tls_address.clone(),
@@ -176,6 +186,28 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
         ));
     }
     check_rest(world, ledger, &before);
+}
+
+/// Changes what clients of HTTP/3 depend on, at the planned times.
+fn disturb(world: &World, ledger: &Rc<Ledger>, http3: &Http3) {
+    if let Some((after, bytes)) = http3.narrows {
+        let theirs = world.clone();
+        world.spawn(async move {
+            theirs.sleep(after).await;
+            let before = theirs.datagram_bytes_max();
+            theirs.set_datagram_bytes_max(bytes.min(before));
+        });
+    }
+    if let Some(after) = http3.drains {
+        let (theirs, ledger) = (world.clone(), Rc::clone(ledger));
+        world.spawn(async move {
+            theirs.sleep(after).await;
+            ledger.note_draining();
+            for core in 0..ledger.plan.cores {
+                theirs.on_core(core, || Drain::of_core().trigger(DRAIN_MAX));
+            }
+        });
+    }
 }
 
 /// Checks what cores hold at this turn.
@@ -209,10 +241,16 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
 
 /// Checks what is left when nothing is idle any more, and when the cores have ended.
 fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
-    world.run(IDLE_MAX, || false);
+    let idle_max = match ledger.plan.http3 {
+        Some(_) => HTTP3_IDLE_MAX,
+        None => IDLE_MAX,
+    };
+    world.run(idle_max, || false);
     for (core, before) in before.iter().enumerate() {
         let after = world.holdings(core);
-        if after != *before {
+        // A core that was drained has ended.
+        let has_ended = after.is_none() && ledger.is_draining();
+        if after != *before && !has_ended {
             ledger.violate(format!(
                 "core {core} leaks: idle, it holds {after:?}; at its start it held {before:?}"
             ));
@@ -250,6 +288,15 @@ fn gateway(
     options.limits.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     // One stream must not take the window of all others.
     options.limits.connection_buffer_bytes_max = plan.limits.stream_buffer_bytes_max * 4;
+    let narrows = plan
+        .http3
+        .as_ref()
+        .is_some_and(|http3| http3.narrows.is_some());
+    if plan.conditions.datagram_lost > 0 || narrows {
+        options.limits.tls_handshake_timeout = LOSSY_WAIT;
+        options.limits.head_timeout = LOSSY_WAIT;
+        options.limits.body_rate_grace = LOSSY_WAIT;
+    }
     let client = &mut options.client.limits;
     client.upstream_connections_max = plan.limits.upstream_connections_max;
     client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
@@ -278,8 +325,22 @@ fn gateway(
     let site = blitz::builtin::app().into_service();
     let site = site.expect("the built-in site is valid");
     gateway
-        .on_cores(move || site.on_core())
+        .on_cores(&|listener| datagrams(plan, listener), move || {
+            site.on_core()
+        })
         .expect("the targets are valid")
+}
+
+/// The UDP sockets of the listener with TLS.
+fn datagrams(plan: &Plan, listener: &ListenerConfig) -> Option<DatagramListener> {
+    let http3 = plan.http3.as_ref().filter(|_| listener.http3)?;
+    let Address::Tcp(address) = listener.address else {
+        return None;
+    };
+    let mut secret = [0; 32];
+    secret[..8].copy_from_slice(&http3.secret.to_be_bytes());
+    let datagrams = DatagramListener::simulated(address, plan.cores, &secret, http3.retry_above);
+    Some(datagrams)
 }
 
 fn address(port: u16) -> Address {

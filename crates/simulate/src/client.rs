@@ -17,7 +17,7 @@ use crate::io::{Io, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
 use crate::plan::{Call, Client, Content, Fault, Request, Version};
 use crate::raw::Broken;
-use crate::{raw_client, raw_http2, tls, tunnel};
+use crate::{http3, raw_client, raw_http2, tls, tunnel};
 
 /// Longest time until the SETTINGS of the gateway arrive.
 const SETTINGS_MAX: Duration = Duration::from_secs(1);
@@ -60,6 +60,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address
     match client.version {
         Version::Raw => return raw_client::run(ledger, client, gateway).await,
         Version::RawHttp2 => return raw_http2::run(ledger, client, gateway).await,
+        Version::Http3 => return http3::run(ledger, client, gateway).await,
         Version::Http1 | Version::Http2 => {}
     }
     ledger.world.sleep(client.begins).await;
@@ -97,7 +98,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address
                     drop(held);
                 });
             }
-            Version::Http1 | Version::Raw | Version::RawHttp2 => {
+            Version::Http1 | Version::Raw | Version::RawHttp2 | Version::Http3 => {
                 if !exchange.await {
                     connection = None;
                 }
@@ -120,7 +121,7 @@ async fn connect(
     }
     let world = ledger.world.clone();
     let sender = match client.version {
-        Version::Http1 | Version::Raw | Version::RawHttp2 => {
+        Version::Http1 | Version::Raw | Version::RawHttp2 | Version::Http3 => {
             let shaken = hyper::client::conn::http1::handshake(io).await;
             let (sender, connection) = shaken.map_err(io::Error::other)?;
             world.spawn(async { drop(connection.await) });
@@ -143,7 +144,8 @@ async fn connect(
     Ok((sender, pulse))
 }
 
-fn message(ledger: &Ledger, request: &Request, is_secure: bool) -> HttpRequest<Sending> {
+/// The request as hyper's clients and those of HTTP/3 send it.
+pub(crate) fn message(ledger: &Ledger, request: &Request, is_secure: bool) -> HttpRequest<Sending> {
     let scheme = if is_secure { "https" } else { "http" };
     let message = HttpRequest::builder()
         .method(request.method)
@@ -194,7 +196,7 @@ async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending
     let answer = match answered.await {
         Ok(answer) => answer,
         Err(error) if is_refusal(&error) => return Ending::RefusedStream,
-        Err(error) => return Ending::Cut(error),
+        Err(error) => return Ending::Cut(format!("{error:?}")),
     };
     let status = answer.status().as_u16();
     let id = answer.headers().get(ID).cloned();
@@ -224,7 +226,7 @@ async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending
                 }
                 pauses.take().await;
             }
-            Some(Err(error)) => return Ending::Cut(error),
+            Some(Err(error)) => return Ending::Cut(format!("{error:?}")),
             None => {
                 return receiving
                     .end()
@@ -237,7 +239,7 @@ async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending
 async fn judge_tunnel(ledger: &Ledger, request: &Request, answer: Response<Incoming>) -> Ending {
     let mut stream = match hyper::upgrade::on(answer).await {
         Ok(stream) => stream,
-        Err(error) => return Ending::Cut(error),
+        Err(error) => return Ending::Cut(format!("{error:?}")),
     };
     match tunnel::as_client(&mut stream, &[], request, &ledger.world).await {
         Ok(()) => {
@@ -250,7 +252,7 @@ async fn judge_tunnel(ledger: &Ledger, request: &Request, answer: Response<Incom
 }
 
 /// The status of a response that the gateway generated; a gRPC status is a field.
-fn refused(request: &Request, answer: &Response<Incoming>) -> u16 {
+pub(crate) fn refused<B>(request: &Request, answer: &Response<B>) -> u16 {
     let status = answer.status().as_u16();
     match request.call {
         Some(_) if status == 200 => 502,
@@ -270,7 +272,7 @@ async fn drain(status: u16, body: Incoming) -> Ending {
     loop {
         match poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
             Some(Ok(_)) => {}
-            Some(Err(error)) => return Ending::Cut(error),
+            Some(Err(error)) => return Ending::Cut(format!("{error:?}")),
             None => return Ending::Refused(status),
         }
     }

@@ -24,6 +24,9 @@ const WORD_BYTES: u64 = 8;
 /// The field with the number of a request, in the request and in its response.
 pub(crate) const ID: &str = "x-id";
 
+/// A field with the same number, from QPACK's dynamic table.
+pub(crate) const DYNAMIC: &str = "x-dynamic";
+
 /// The trailer field with the seed of the content.
 pub(crate) const TRAILER: &str = "x-trailer";
 

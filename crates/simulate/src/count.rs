@@ -132,7 +132,7 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     }
     let site = blitz::builtin::app().into_service();
     let site = site.map_err(|error| error.to_string())?;
-    let serve = gateway.on_cores(move || site.on_core());
+    let serve = gateway.on_cores(&|_| None, move || site.on_core());
     let serving = serve.map_err(|error| error.to_string())?();
     world
         .start_core(10_000, async move { drop(serving.await) })

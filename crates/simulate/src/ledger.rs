@@ -35,6 +35,8 @@ pub(crate) struct Ledger {
     violations: RefCell<Vec<String>>,
     /// Requests that have ended.
     ended: Cell<usize>,
+    /// The gateway drains.
+    is_draining: Cell<bool>,
     /// What each upstream carries.
     carried: Vec<Cell<Carried>>,
 }
@@ -79,8 +81,10 @@ pub(crate) enum Ending {
     Refused(u16),
     /// The gateway refused the stream without processing the request (RFC 9113, section 8.7).
     RefusedStream,
+    /// The gateway has told the client to go before it was sent.
+    NotSent,
     /// The exchange was aborted, for this reason.
-    Cut(hyper::Error),
+    Cut(String),
     /// The same, for a hand-written client.
     Broken(String),
     /// The response is wrong.
@@ -98,6 +102,7 @@ impl Ledger {
             entries: RefCell::new(entries.collect()),
             violations: RefCell::default(),
             ended: Cell::new(0),
+            is_draining: Cell::new(false),
             carried: vec![Cell::default(); plan.upstreams.len()],
         }
     }
@@ -125,6 +130,16 @@ impl Ledger {
 
     pub(crate) fn is_violated(&self) -> bool {
         !self.violations.borrow().is_empty()
+    }
+
+    /// The gateway drains from now on.
+    pub(crate) fn note_draining(&self) {
+        self.world.note(|| "the gateway drains".to_owned());
+        self.is_draining.set(true);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.get()
     }
 
     /// A client sends a request on a connection.
@@ -244,10 +259,17 @@ impl Ledger {
                 let is_upstreams = !matches!(fault, None | Some(Fault::ClientLeaves(_)));
                 *status == 502 && is_upstreams
             }
+            (Ending::Cut(_), Some(Fault::UpstreamResets(_))) => true,
+            (Ending::RefusedStream | Ending::Cut(_), _) if self.is_draining.get() => {
+                arrivals == 0 && self.may_reject(request.id)
+            }
+            (Ending::NotSent, _) => arrivals == 0 && self.is_draining.get(),
             // Streams that a client has reset count until the gateway has stopped their work.
             (Ending::RefusedStream, _) => arrivals == 0 && self.client_leaves(request.id),
-            (Ending::Cut(_) | Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
+            (Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
             // A client that is still sending when the answer is complete may be reset before it reads it.
+            // Over HTTP/3 it is only asked to stop.
+            (Ending::Cut(_), _) if self.is_http3(request.id) => false,
             (Ending::Cut(_), _) if !upstream.is_reachable() => {
                 request.request.bytes > DISCARDED_MAX
             }
@@ -287,8 +309,25 @@ impl Ledger {
         })
     }
 
+    /// Whether a request has a field from QPACK's dynamic table.
+    pub(crate) fn refers_to_table(&self, id: u64) -> bool {
+        let client = self.client_of(id);
+        let quic = client.and_then(|client| client.quic.as_ref());
+        quic.is_some_and(|quic| quic.inserts_within.is_some())
+    }
+
+    fn may_reject(&self, id: u64) -> bool {
+        let client = self.client_of(id);
+        client.is_some_and(|client| self.plan.may_reject(client))
+    }
+
     fn half_closes(&self, id: u64) -> bool {
         self.client_of(id).is_some_and(|client| client.half_closes)
+    }
+
+    fn is_http3(&self, id: u64) -> bool {
+        let client = self.client_of(id);
+        client.is_some_and(|client| client.version == Version::Http3)
     }
 
     /// How long requests may wait for an upstream connection.
@@ -308,10 +347,12 @@ impl Ledger {
         let silent: Vec<String> = entries
             .iter()
             .filter(|(_, entry)| entry.began.is_some() && !entry.ended)
+            // quinn-proto 0.11.19 never sends a CONNECTION_CLOSE that its congestion window has no room for.
+            .filter(|(id, _)| !(self.is_draining.get() && self.may_reject(**id)))
             .filter_map(|(id, entry)| {
                 let mut last = entry.last_pulse()?;
                 // The content of a waiting request may use up the window of its connection.
-                let most = SILENCE_MAX + self.waiting_max();
+                let most = self.silence_max(*id) + self.waiting_max();
                 if now - last > most {
                     last = self.last_pulse_before(*id, &entries).max(last);
                 }
@@ -331,6 +372,13 @@ impl Ledger {
             .collect();
         drop(entries);
         silent.into_iter().for_each(|what| self.violate(what));
+    }
+
+    /// The longest time without a byte for a request that does not wait for a connection.
+    fn silence_max(&self, id: u64) -> Duration {
+        let client = self.client_of(id);
+        let more = client.map(|client| self.plan.silence_of(client));
+        SILENCE_MAX + more.unwrap_or_default()
     }
 
     /// When a byte moved last of the requests that this one is pipelined behind: it waits for them, and

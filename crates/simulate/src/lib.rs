@@ -9,6 +9,7 @@ mod check;
 mod client;
 mod content;
 mod count;
+mod http3;
 mod io;
 mod ledger;
 mod plan;

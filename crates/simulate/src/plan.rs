@@ -1,11 +1,15 @@
 //! The plan of a run, which follows from its seed.
 
+mod http3;
+
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
 use crate::random::Random;
+
+pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_WAIT, Move, Quic};
 
 /// Largest content of a message in bytes.
 const CONTENT_MAX: u64 = 300_000;
@@ -33,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) cores: usize,
     pub(crate) conditions: Conditions,
     pub(crate) limits: Limits,
+    /// `None` without clients of HTTP/3.
+    pub(crate) http3: Option<Http3>,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) clients: Vec<Client>,
 }
@@ -106,9 +112,11 @@ pub(crate) enum Version {
     Raw,
     /// Hand-written HTTP/2.
     RawHttp2,
+    /// Clients only, with `quinn-proto` and `h3`.
+    Http3,
 }
 
-/// A connection and its requests: one after the other over HTTP/1.1, concurrent over HTTP/2.
+/// A connection and its requests: one after the other over HTTP/1.1, concurrent over HTTP/2 and HTTP/3.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) version: Version,
@@ -116,8 +124,10 @@ pub(crate) struct Client {
     /// Hand-written clients only: the client sends FIN after the last request.
     pub(crate) half_closes: bool,
     pub(crate) windows: Windows,
-    /// Over TLS; peers of hyper only.
+    /// Over TLS; peers of hyper, and always over HTTP/3.
     pub(crate) is_secure: bool,
+    /// Over HTTP/3 only.
+    pub(crate) quic: Option<Quic>,
     pub(crate) requests: Vec<Request>,
 }
 
@@ -248,16 +258,26 @@ impl Plan {
             // The gateway cancels a request that waits for an upstream connection after its client sent FIN.
             limits.upstream_connections_max = 8_192;
         }
+        let shared = upstreams.len();
         if random.chance(200) {
             upstreams.push(Upstream::direct(Version::Raw));
             clients.push(Client::with_pauses(&mut random, &mut requests, &upstreams));
         }
         choose_tls(seed, &mut upstreams, &mut clients);
+        let http3 = http3::add(
+            seed,
+            &mut requests,
+            &upstreams[..shared],
+            &mut clients,
+            &mut conditions,
+            limits.concurrent_streams_max,
+        );
         Plan {
             seed,
             cores: random.within(1..=2) as usize,
             conditions,
             limits,
+            http3,
             upstreams,
             clients,
         }
@@ -272,6 +292,34 @@ impl Plan {
             1 + u64::from(request.fault.is_some()) + pauses.count() as u64 + bytes
         });
         self.clients.len() as u64 + requests.sum::<u64>()
+    }
+
+    /// How long a request of this client may additionally be silent.
+    pub(crate) fn silence_of(&self, client: &Client) -> Duration {
+        match (client.version, &self.http3) {
+            (Version::Http3, Some(http3)) => http3::silence_max(http3, &self.conditions),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether a draining gateway may reject a request of this client, which has not learnt of it when it sends.
+    pub(crate) fn may_reject(&self, client: &Client) -> bool {
+        let moves = client
+            .quic
+            .as_ref()
+            .is_some_and(|quic| !quic.moves.is_empty());
+        // A request that waits for a stream, or for the window of the connection, may be sent at any time.
+        let sizes = client.requests.iter().map(|request| request.request.bytes);
+        let waits = client.requests.len() > self.limits.concurrent_streams_max as usize
+            || sizes.sum::<u64>() > self.limits.stream_buffer_bytes_max as u64;
+        let http3 = self.http3.as_ref();
+        moves || waits || http3.is_some_and(|http3| !http3::is_prompt(http3, &self.conditions))
+    }
+
+    /// Whether the gateway drains during the run.
+    pub(crate) fn drains(&self) -> bool {
+        let http3 = self.http3.as_ref();
+        http3.is_some_and(|http3| http3.drains.is_some())
     }
 
     pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
@@ -353,6 +401,11 @@ impl Version {
     pub(crate) fn is_http2(self) -> bool {
         matches!(self, Version::Http2 | Version::RawHttp2)
     }
+
+    /// Whether messages may have trailers.
+    fn has_trailers(self) -> bool {
+        self.is_http2() || self == Version::Http3
+    }
 }
 
 impl Windows {
@@ -395,6 +448,7 @@ impl Client {
             half_closes,
             windows: Windows::new(random),
             is_secure: false,
+            quic: None,
             requests: all,
         }
     }
@@ -427,6 +481,7 @@ impl Client {
             half_closes: false,
             windows: Windows::DEFAULT,
             is_secure: false,
+            quic: None,
             requests: all.collect(),
         }
     }
@@ -443,13 +498,13 @@ impl Requests {
         self.next_id += 1;
         let mut request = Request::new(self.next_id, random, upstreams, client, self.has_surplus);
         let upstream = upstreams[request.upstream].version;
-        let is_hypers = matches!(client, Version::Http1 | Version::Http2);
+        let may_call = matches!(client, Version::Http1 | Version::Http2 | Version::Http3);
         if client == Version::Http2 && upstream != Version::RawHttp2 && random.chance(60) {
             request.ask_for_tunnel(random, upstreams);
-        } else if upstream.is_http2() && is_hypers && random.chance(100) {
+        } else if upstream.is_http2() && may_call && random.chance(100) {
             request.call(random, client);
         }
-        if upstream.is_http2() && client.is_http2() && request.tunnel.is_none() {
+        if upstream.is_http2() && client.has_trailers() && request.tunnel.is_none() {
             request.add_trailers(random);
         }
         if [client, upstream].contains(&Version::RawHttp2) {
@@ -497,7 +552,7 @@ impl Request {
             .filter(|odd| match upstreams[upstream].version {
                 Version::Raw => true,
                 Version::RawHttp2 => *odd == Odd::Interim,
-                Version::Http1 | Version::Http2 => false,
+                Version::Http1 | Version::Http2 | Version::Http3 => false,
             });
         // Hand-written clients do not cancel.
         let first = if client == Version::Raw { 1 } else { 0 };
@@ -536,7 +591,9 @@ impl Request {
         let tunnels = [Tunnel::Both, Tunnel::ClientFirst, Tunnel::UpstreamFirst];
         let is_refused = match upstreams[self.upstream].version {
             Version::Http1 => true,
-            Version::Raw | Version::Http2 | Version::RawHttp2 => random.chance(200),
+            Version::Raw | Version::Http2 | Version::RawHttp2 | Version::Http3 => {
+                random.chance(200)
+            }
         };
         let tunnel = match is_refused {
             true => Tunnel::Refused,
@@ -561,7 +618,9 @@ impl Request {
 
     fn call(&mut self, random: &mut Random, client: Version) {
         let call = match client {
-            Version::Http2 => random.one_of(&[Call::Grpc, Call::Grpc, Call::Web, Call::WebText]),
+            Version::Http2 | Version::Http3 => {
+                random.one_of(&[Call::Grpc, Call::Grpc, Call::Web, Call::WebText])
+            }
             _ => random.one_of(&[Call::Web, Call::WebText]),
         };
         self.method = "POST";

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use blitz_reactor::simulation::Conditions;
+
 use crate::check::{Failure, carry_out};
-use crate::plan::{Content, Plan};
+use crate::plan::{Content, Plan, Quic};
 
 /// Most runs of one search.
 const RUNS_MAX: usize = 1_000;
@@ -109,12 +111,12 @@ impl Search {
         self.attempt(|plan| {
             plan.clients
                 .iter_mut()
-                .for_each(|client| client.is_secure = false);
+                .for_each(|client| client.is_secure = client.quic.is_some());
             plan.upstreams
                 .iter_mut()
                 .for_each(|upstream| upstream.is_secure = false);
         });
-        let calm = blitz_reactor::simulation::Conditions::calm();
+        let calm = Conditions::calm();
         let change: [fn(&mut Plan); 8] = [
             |plan| plan.conditions.late = 0,
             |plan| plan.conditions.short = 0,
@@ -128,9 +130,48 @@ impl Search {
         for change in change {
             self.attempt(change);
         }
+        self.simplify_http3(&calm);
         self.attempt(|plan| plan.conditions.segment_bytes = calm.segment_bytes.clone());
         self.attempt(|plan| plan.conditions.buffer_bytes = calm.buffer_bytes.clone());
     }
+}
+
+/// What only clients of HTTP/3 have.
+impl Search {
+    fn simplify_http3(&mut self, calm: &Conditions) {
+        if self.plan.http3.is_none() {
+            return;
+        }
+        let change: [fn(&mut Plan); 10] = [
+            |plan| plan.conditions.datagram_lost = 0,
+            |plan| plan.conditions.datagram_twice = 0,
+            |plan| plan.conditions.trains_refused = 0,
+            |plan| plan.http3.iter_mut().for_each(|http3| http3.narrows = None),
+            |plan| plan.http3.iter_mut().for_each(|http3| http3.drains = None),
+            |plan| each_quic(plan, |quic| quic.moves.clear()),
+            |plan| each_quic(plan, |quic| quic.key_updates.clear()),
+            |plan| each_quic(plan, |quic| quic.vanishes = false),
+            |plan| each_quic(plan, |quic| quic.finds_mtu = false),
+            |plan| each_quic(plan, |quic| quic.inserts_within = None),
+        ];
+        for change in change {
+            self.attempt(change);
+        }
+        self.attempt(|plan| {
+            plan.conditions.datagram_delay_us = calm.datagram_delay_us.clone();
+        });
+        self.attempt(|plan| {
+            let http3 = plan.http3.iter_mut();
+            http3.for_each(|http3| http3.retry_above = usize::MAX);
+        });
+    }
+}
+
+fn each_quic(plan: &mut Plan, change: fn(&mut Quic)) {
+    let clients = plan.clients.iter_mut();
+    clients
+        .filter_map(|client| client.quic.as_mut())
+        .for_each(change);
 }
 
 /// Ranges of `len` elements to remove: halves, quarters and so on, from the back, so that elements in

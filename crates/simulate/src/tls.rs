@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use blitz_http::{CaSet, Certificate, ClientTls, ServerTls};
+use quinn_proto::crypto::rustls::QuicClientConfig;
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
@@ -61,10 +62,10 @@ pub(crate) fn upstreams() -> ClientTls {
 }
 
 fn alpn(version: Version) -> Vec<Vec<u8>> {
-    let name: &[u8] = if version.is_http2() {
-        b"h2"
-    } else {
-        b"http/1.1"
+    let name: &[u8] = match version {
+        Version::Http2 | Version::RawHttp2 => b"h2",
+        Version::Http3 => b"h3",
+        Version::Http1 | Version::Raw => b"http/1.1",
     };
     vec![name.to_vec()]
 }
@@ -88,6 +89,19 @@ pub(crate) fn server(version: Version) -> Arc<ServerConfig> {
 
 /// The client's end of a connection to the gateway.
 pub(crate) fn client(version: Version) -> Session {
+    let name = ServerName::try_from("gateway").expect("it is a valid name");
+    let connection = ClientConnection::new(Arc::new(client_config(version)), name);
+    connection.expect("the settings are valid").into()
+}
+
+/// The same, for QUIC. A later connection with the same settings resumes the session of an earlier one.
+pub(crate) fn quic_client() -> quinn_proto::ClientConfig {
+    let config = client_config(Version::Http3);
+    let crypto = QuicClientConfig::try_from(config);
+    quinn_proto::ClientConfig::new(Arc::new(crypto.expect("the provider has the ciphers")))
+}
+
+fn client_config(version: Version) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots
         .add(identity().certificate.clone())
@@ -99,9 +113,7 @@ pub(crate) fn client(version: Version) -> Session {
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = alpn(version);
-    let name = ServerName::try_from("gateway").expect("it is a valid name");
-    let connection = ClientConnection::new(Arc::new(config), name);
-    connection.expect("the settings are valid").into()
+    config
 }
 
 /// One end of a connection.

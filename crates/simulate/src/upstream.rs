@@ -13,7 +13,7 @@ use hyper::ext::Protocol;
 use hyper::service::service_fn;
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::content::{GivenUp, ID, Receiving, Sending};
+use crate::content::{DYNAMIC, GivenUp, ID, Receiving, Sending};
 use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
@@ -42,7 +42,7 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upst
                 let serving = raw_http2::serve(theirs, stream, Rc::clone(&shared), seed);
                 ledger.world.spawn(serving);
             }
-            Version::Http1 | Version::Http2 => {
+            Version::Http1 | Version::Http2 | Version::Http3 => {
                 let serving = serve_connection(theirs, stream, upstream.clone(), tls.clone());
                 ledger.world.spawn(serving);
             }
@@ -87,7 +87,7 @@ async fn serve_connection(
     });
     // The clients notice how the connection ends.
     match upstream.version {
-        Version::Http1 | Version::Raw | Version::RawHttp2 => {
+        Version::Http1 | Version::Raw | Version::RawHttp2 | Version::Http3 => {
             let mut builder = hyper::server::conn::http1::Builder::new();
             // The date would come from the clock of the real machine.
             builder.auto_date_header(false);
@@ -127,6 +127,15 @@ async fn answer(
             planned.id,
             request.method()
         ));
+    }
+    if ledger.refers_to_table(planned.id) {
+        let field = request.headers().get(DYNAMIC).cloned();
+        let is_right = field
+            .as_ref()
+            .is_some_and(|field| field == planned.id.to_string().as_str());
+        if !is_right {
+            ledger.violate(format!("request {} has {DYNAMIC}: {field:?}", planned.id));
+        }
     }
     let is_tunnel = planned.is_tunnel();
     if planned.fault == Some(Fault::UpstreamCloses) {

@@ -26,9 +26,19 @@ use crate::tls::{QuicTls, TlsSlot};
 /// before the cores start; clones are handles to the same sockets.
 #[derive(Clone)]
 pub struct DatagramListener {
-    group: DatagramGroup,
+    sockets: Sockets,
     keys: Keys,
     cores: usize,
+    /// [`blitz_quic::Limits::retry_above`]; `None` for its default.
+    retry_above: Option<usize>,
+}
+
+#[derive(Clone)]
+enum Sockets {
+    Bound(DatagramGroup),
+    /// Each simulated core binds its own.
+    #[cfg(feature = "simulation")]
+    Simulated(SocketAddr),
 }
 
 impl DatagramListener {
@@ -39,13 +49,40 @@ impl DatagramListener {
     pub fn bind(address: SocketAddr, cores: usize) -> io::Result<DatagramListener> {
         let keys = Keys::new().map_err(io::Error::other)?;
         let group = DatagramGroup::bind(address, cores, keys.steering())?;
-        Ok(DatagramListener { group, keys, cores })
+        Ok(DatagramListener {
+            sockets: Sockets::Bound(group),
+            keys,
+            cores,
+            retry_above: None,
+        })
+    }
+
+    /// A listener of simulated cores. Connection IDs, tokens and random numbers of QUIC follow from `secret`; with
+    /// more than `retry_above` incomplete handshakes, clients have to prove their address first.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn simulated(
+        address: SocketAddr,
+        cores: usize,
+        secret: &[u8; 32],
+        retry_above: usize,
+    ) -> DatagramListener {
+        DatagramListener {
+            sockets: Sockets::Simulated(address),
+            keys: Keys::repeatable(secret),
+            cores,
+            retry_above: Some(retry_above),
+        }
     }
 
     /// The bound address, with the actual port.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
-        self.group.local()
+        match &self.sockets {
+            Sockets::Bound(group) => group.local(),
+            #[cfg(feature = "simulation")]
+            Sockets::Simulated(address) => *address,
+        }
     }
 
     /// Serves all connections of the calling core until the options' [`Drain`] is triggered, and then until the
@@ -59,7 +96,12 @@ impl DatagramListener {
         service: Rc<S>,
         options: Rc<ServeOptions>,
     ) -> io::Result<()> {
-        serve_socket(self.group.socket()?, self, tls, service, options).await;
+        let socket = match &self.sockets {
+            Sockets::Bound(group) => group.socket()?,
+            #[cfg(feature = "simulation")]
+            Sockets::Simulated(address) => DatagramSocket::bind(*address)?,
+        };
+        serve_socket(socket, self, tls, service, options).await;
         Ok(())
     }
 }
@@ -72,10 +114,12 @@ async fn serve_socket<S: Service>(
     options: Rc<ServeOptions>,
 ) {
     let drain = options.drain.clone();
+    let mut limits = quic_limits(&options.limits);
+    limits.retry_above = listener.retry_above.unwrap_or(limits.retry_above);
     let settings = Settings {
         keys: listener.keys.clone(),
         cores: listener.cores,
-        limits: quic_limits(&options.limits),
+        limits,
         crypto: crypto(tls.clone()),
     };
     let shared = datagrams::shared(service, options, socket.local());

@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use self::datagrams::Datagram;
 use super::{
     Bound, Event, Handle, Listening, Pending, Received, ReceivedTrain, SendBuffers, SentTrain,
     system,
@@ -28,6 +27,7 @@ use crate::mailbox::Mailbox;
 use crate::socket::{Address, SocketKey};
 
 pub use self::conditions::Conditions;
+pub(crate) use self::datagrams::Datagram;
 pub(crate) use self::network::{Id, Network, Owner, Shared, Transfer};
 
 /// Connections accepted by one listener in one turn.

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::task::Waker;
 use std::time::Duration;
 
 use super::events::EventKind;
@@ -26,6 +27,8 @@ struct DatagramSocket {
     inbox: VecDeque<Datagram>,
     inbox_bytes: usize,
     is_marked: bool,
+    /// The peer that waits for a datagram.
+    reader: Option<Waker>,
 }
 
 /// A datagram on its way, or one that has arrived.
@@ -64,6 +67,7 @@ impl Network {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             is_marked: false,
+            reader: None,
         }));
         let number = DATAGRAM_SOCKETS + self.datagram_sockets.0.len() - 1;
         (number, address)
@@ -123,6 +127,7 @@ impl Network {
             }
             socket.inbox_bytes += bytes;
             socket.inbox.push_back(datagram);
+            socket.reader.take().into_iter().for_each(Waker::wake);
         }
         self.mark_datagram_socket(DATAGRAM_SOCKETS + place);
     }
@@ -132,6 +137,19 @@ impl Network {
         let datagram = socket.inbox.pop_front()?;
         socket.inbox_bytes -= datagram.content.len();
         Some(datagram)
+    }
+
+    /// Stores the waker of a peer that waits for a datagram.
+    pub(crate) fn await_datagram(&mut self, number: usize, waker: &Waker) {
+        if let Some(socket) = &mut self.datagram_sockets.0[number - DATAGRAM_SOCKETS] {
+            socket.reader = Some(waker.clone());
+        }
+    }
+
+    /// The number of open UDP sockets of cores.
+    pub(super) fn open_datagram_sockets(&self) -> usize {
+        let sockets = self.datagram_sockets.0.iter().flatten();
+        sockets.filter(|socket| socket.owner != Owner::Peer).count()
     }
 
     pub(crate) fn datagram_address(&self, number: usize) -> Option<SocketAddr> {

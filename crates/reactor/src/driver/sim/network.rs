@@ -535,9 +535,9 @@ impl Network {
         }
     }
 
-    /// The number of open sockets, including closed ones with bytes in flight.
+    /// The number of open sockets, including closed ones with bytes in flight, but no UDP sockets of peers.
     pub(crate) fn open_sockets(&self) -> usize {
-        self.ends.iter().flatten().count()
+        self.ends.iter().flatten().count() + self.open_datagram_sockets()
     }
 
     fn end(&mut self, id: Id) -> Option<&mut End> {
