@@ -19,7 +19,7 @@ const MOVES_MAX: u32 = 4;
 const MOVES_TIME: Duration = Duration::from_secs(10);
 
 /// Smaller datagrams are not counted as received.
-const COUNTED_BYTES_MIN: usize = 256;
+const COUNTED_BYTES_MIN: usize = 64;
 
 /// Bytes that may always be sent before they are acknowledged.
 const UNACKNOWLEDGED_BYTES_MIN: u64 = 16 * 1024;

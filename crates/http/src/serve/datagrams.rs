@@ -176,7 +176,7 @@ fn quic_limits(limits: &Limits) -> blitz_quic::Limits {
         handshake_timeout: limits.tls_handshake_timeout,
         silence_timeout: limits.idle_timeout,
         streams_first: limits.concurrent_streams_max.min(datagrams::STREAMS_FIRST),
-        stream_window_bytes: bytes(limits.stream_window_bytes_max),
+        stream_window_bytes: bytes(datagrams::STREAM_WINDOW),
         connection_window_bytes: bytes(datagrams::WINDOW_FIRST),
         all_unacknowledged_bytes_max: limits.core_buffer_bytes_max as u64,
         ..blitz_quic::Limits::default()

@@ -90,9 +90,14 @@ impl Server {
         let Ok(Address::Tcp(address)) = is_ready.recv_timeout(SOON) else {
             panic!("no address")
         };
+        Server::of(address, cores.expect("the core starts"))
+    }
+
+    /// A server that runs on these cores.
+    pub(crate) fn of(address: SocketAddr, cores: Cores) -> Server {
         Server {
             address,
-            cores: Some(cores.expect("the core starts")),
+            cores: Some(cores),
         }
     }
 
@@ -112,6 +117,17 @@ impl Server {
             let _ = send.send(question());
         });
         receive.recv_timeout(SOON).expect("the core answers")
+    }
+
+    /// The counters of each core.
+    pub(crate) fn counters_of_cores(&self) -> Vec<Counters> {
+        let (send, receive) = mpsc::channel();
+        let cores = self.cores.as_ref().expect("only dropping takes it");
+        cores.post_all(move |_| {
+            let _ = send.send(counters());
+        });
+        let answers = (0..cores.count()).map(|_| receive.recv_timeout(SOON));
+        answers.map(|answer| answer.expect("it answers")).collect()
     }
 
     /// Waits until the counters look as expected.
@@ -162,7 +178,7 @@ pub(crate) fn any_port() -> Address {
 }
 
 /// The service under test, by path.
-async fn answer(mut exchange: Exchange) {
+pub(crate) async fn answer(mut exchange: Exchange) {
     if exchange.request.path() == "/hello" {
         // Without an allocation: a test counts them.
         return say(exchange, "hello");

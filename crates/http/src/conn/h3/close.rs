@@ -18,11 +18,8 @@ use crate::error::Refusal;
 /// requests that are on their way arrive within.
 const GOAWAY_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a reader waits before it is looked whether the window is used up.
-const WINDOW_CHECK: Duration = Duration::from_millis(200);
-
 /// Time between PINGs while there are requests: clients have idle timeouts of 30 s and more.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PING_INTERVAL_MAX: Duration = Duration::from_secs(15);
 
 /// Streams for which an idle connection keeps memory.
 const STREAMS_KEPT: usize = 4;
@@ -61,18 +58,6 @@ impl Conn {
     }
 }
 
-impl Drop for Conn {
-    fn drop(&mut self) {
-        count(|counters| counters.connections -= 1);
-        let shared = Rc::clone(&self.driver.borrow().shared);
-        let mut connections = shared.connections.borrow_mut();
-        connections.remove(self.key);
-        if connections.is_empty() {
-            shared.empty.take().into_iter().for_each(Waker::wake);
-        }
-    }
-}
-
 impl Driver {
     /// Writes what is due beside the requests, and sets the next deadline.
     pub(super) fn settle(&mut self) {
@@ -81,7 +66,8 @@ impl Driver {
         match is_idle {
             false => {
                 self.idle_since = None;
-                let due = || blitz_reactor::now() + PING_INTERVAL;
+                let interval = (self.limits().idle_timeout / 3).min(PING_INTERVAL_MAX);
+                let due = || blitz_reactor::now() + interval;
                 self.ping.get_or_insert_with(due);
             }
             true if self.idle_since.is_none() => {
@@ -95,6 +81,7 @@ impl Driver {
         if is_idle && self.machine.is_drained() && self.closes_from.is_some_and(may_close) {
             return self.close(Code::NO_ERROR);
         }
+        self.keep_window_open();
         if self.holds_too_much() {
             let client = self.peer.remote.map(tracing::field::display);
             tracing::debug!(cause = "unread-flood", client, "connection ended");
@@ -143,7 +130,6 @@ impl Driver {
             self.closes_from.filter(|_| self.idle_since.is_some()),
             self.ping,
             self.final_goaway,
-            self.window_check,
         ];
         due.into_iter().flatten().min()
     }
@@ -213,9 +199,6 @@ impl Driver {
             self.machine.drain_now();
             self.closes_from = Some(now + GOAWAY_PAUSE);
         }
-        if self.window_check.take_if(|due| *due <= now).is_some() && self.credit_waiting_readers() {
-            self.window_check = Some(now + WINDOW_CHECK);
-        }
         Ok(())
     }
 
@@ -232,14 +215,6 @@ impl Driver {
                     self.close_stream(id, None);
                 }
             }
-        }
-    }
-
-    /// A reader waits.
-    pub(super) fn expect_content(&mut self) {
-        if self.window_check.is_none() {
-            self.window_check = Some(blitz_reactor::now() + WINDOW_CHECK);
-            self.settle_soon();
         }
     }
 
@@ -277,20 +252,32 @@ impl Driver {
 
     /// Closes the connection.
     pub(super) fn close(&mut self, code: Code) {
-        if let Some(quic) = self.quic.take() {
+        if let Some(quic) = &self.quic {
             quic.close(u32::try_from(code.0).unwrap_or(u32::MAX), "");
-            quic.set_active(false);
-            quic.set_deadline(None);
         }
         self.lost();
     }
 
     /// The connection is lost.
     fn lost(&mut self) {
-        self.quic = None;
+        if let Some(quic) = self.quic.take() {
+            quic.set_active(false);
+            quic.set_deadline(None);
+            self.leave();
+        }
+        self.fail_streams(&ResetReason::Reset);
+    }
+
+    /// The connection is no longer one of those that are open.
+    fn leave(&mut self) {
+        count(|counters| counters.connections -= 1);
         self.idle_since = None;
         self.set_window(WINDOW_FIRST);
-        self.fail_streams(&ResetReason::Reset);
+        let mut connections = self.shared.connections.borrow_mut();
+        connections.remove(self.key);
+        if connections.is_empty() {
+            self.shared.empty.take().into_iter().for_each(Waker::wake);
+        }
     }
 
     /// Stops what the client sends on a stream.

@@ -24,12 +24,12 @@ use crate::recycle::HeadCharge;
 /// One connection of a client.
 pub(crate) struct Conn {
     pub(super) driver: RefCell<Driver>,
-    /// Where it is in the list of connections.
-    pub(super) key: usize,
 }
 
 /// A connection that carries an exchange on each stream.
 pub(crate) struct Driver {
+    /// Where it is in the list of connections, while it is open.
+    pub(super) key: usize,
     pub(super) peer: Rc<Peer>,
     /// `None` once it is lost or closed.
     pub(super) quic: Option<Rc<Connection<Http3>>>,
@@ -70,8 +70,6 @@ pub(crate) struct Driver {
     /// When a connection without requests may be closed after that: not before it was sent.
     pub(super) closes_from: Option<Instant>,
     pub(super) window: ReceiveWindow,
-    /// When to look whether a reader waits because the window is used up.
-    pub(super) window_check: Option<Instant>,
     pub(super) shared: Rc<Shared>,
 }
 
@@ -158,7 +156,7 @@ pub(crate) struct Shared {
     pub(super) spare: SpareStreams,
     /// Starts an exchange: there is none if the request was answered before.
     pub(super) start: Box<StartExchange>,
-    /// All connections.
+    /// Open connections.
     pub(super) connections: RefCell<Slab<Weak<Conn>>>,
     /// Connections that had been idle longest when it was looked, the longest last.
     pub(super) idle: RefCell<Vec<Weak<Conn>>>,
@@ -173,6 +171,10 @@ pub(crate) struct Shared {
 /// Requests at a time that each client may have to begin with. QUIC's machine keeps entries for all, so more are
 /// allowed when a client has half of them.
 pub(crate) const STREAMS_FIRST: u32 = 32;
+
+/// What a client may send on one stream before it is read. QUIC's machine cannot change it, so it is what a fast
+/// upload over a long way needs.
+pub(crate) const STREAM_WINDOW: usize = 512 * 1024;
 
 /// What each client may send before it is read, to begin with.
 pub(crate) const WINDOW_FIRST: usize = 64 * 1024;
@@ -214,7 +216,10 @@ impl Shared {
 impl Conn {
     pub(super) fn new(peer: Peer, quic: &Rc<Connection<Http3>>, shared: &Rc<Shared>) -> Rc<Conn> {
         let now = blitz_reactor::now();
+        let mut connections = shared.connections.borrow_mut();
+        let entry = connections.vacant_entry();
         let driver = Driver {
+            key: entry.key(),
             peer: Rc::new(peer),
             quic: Some(Rc::clone(quic)),
             machine: h3::Connection::server(shared.limits()),
@@ -244,14 +249,10 @@ impl Conn {
                 received_before: 0,
                 is_used_up: false,
             },
-            window_check: None,
             shared: Rc::clone(shared),
         };
-        let mut connections = shared.connections.borrow_mut();
-        let entry = connections.vacant_entry();
         let conn = Rc::new(Conn {
             driver: RefCell::new(driver),
-            key: entry.key(),
         });
         entry.insert(Rc::downgrade(&conn));
         conn

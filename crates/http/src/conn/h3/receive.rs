@@ -29,6 +29,12 @@ const RTT_MAX: Duration = Duration::from_millis(500);
 /// Bytes beyond its window that a client may have sent and nobody read, with all that is around them.
 const UNREAD_EXCESS_MAX: usize = 256 * 1024;
 
+/// Bytes that a client can always send, so that its next requests come.
+const HEADS_ROOM: usize = 16 * 1024;
+
+/// The largest window: for eight streams whose content nobody reads.
+const WINDOW_MAX: usize = 8 * super::driver::STREAM_WINDOW;
+
 /// The result of a step through the input of a stream.
 enum Step {
     /// Content, which ends the message or not.
@@ -409,7 +415,6 @@ impl Driver {
         let window = &mut self.window;
         window.read += bytes;
         window.read_in_total += bytes as u64;
-        window.is_used_up &= bytes == 0;
         if window.read < window.bytes / 2 {
             return;
         }
@@ -435,7 +440,7 @@ impl Driver {
         let is_short = blitz_reactor::fair_share() < FAIR_SHARE_MAX / 2;
         let bytes_max = match is_short {
             true => WINDOW_FIRST,
-            false => limits.connection_window_bytes_max.min(WINDOW_FIRST + left),
+            false => WINDOW_MAX.min(WINDOW_FIRST + left),
         };
         let bytes = wanted.clamp(WINDOW_FIRST, bytes_max.max(WINDOW_FIRST));
         self.shared.windows_grown.set(others + bytes - WINDOW_FIRST);
@@ -445,48 +450,39 @@ impl Driver {
         }
     }
 
-    /// The client may be unable to send content that a reader waits for, because content of other streams, which
-    /// nobody reads, uses the window of the connection up (rule 14). QUIC does not say so: it is assumed. Whether a
-    /// reader waits.
-    pub(super) fn credit_waiting_readers(&mut self) -> bool {
-        let is_open = |stream: &&mut RequestStream| {
-            matches!(stream.state.exchange.receiving.body, Body::Open)
-        };
-        let (mut waits, mut unread) = (0, 0);
-        for stream in self.streams.values_mut().filter(is_open) {
-            match stream.state.exchange.receiving.reader {
-                Some(_) => waits += 1,
-                None => unread += 1,
-            }
+    /// Keeps the window open while content waits that nobody reads: it would stop the content of other streams
+    /// (rule 14), and even their heads, which the window is for as well. QUIC does not say how much waits; it is less
+    /// than what has come and was not read.
+    pub(super) fn keep_window_open(&mut self) {
+        let used = self.received_since_idle();
+        let used = used.saturating_sub(self.window.read_in_total) as usize;
+        if used + HEADS_ROOM < self.window.bytes {
+            self.window.is_used_up = false;
+            return;
         }
-        if waits == 0 || unread == 0 {
-            return waits > 0;
-        }
-        let (before, more) = (self.window.bytes, self.limits().stream_buffer_bytes_max);
-        self.set_window(before + more);
+        let before = self.window.bytes;
+        self.set_window(before * 2);
         self.window.is_used_up = self.window.bytes == before;
-        // Until now it was not the fault of the sender.
-        for stream in self.streams.values_mut() {
-            stream.state.exchange.receiving.pace.forgive();
+    }
+
+    /// Bytes that have come since there were no requests.
+    fn received_since_idle(&mut self) -> u64 {
+        let received = self.quic.as_ref().map_or(0, |quic| quic.received_bytes());
+        let window = &mut self.window;
+        if self.streams.is_empty() {
+            window.received_before = received;
+            window.read_in_total = 0;
         }
-        true
+        received.saturating_sub(window.received_before)
     }
 
     /// What a client may make QUIC hold is limited by the window, but not if it sends little content in large
     /// datagrams: a datagram is held as long as a part of it is. Whether it has sent far more than was read.
     pub(super) fn holds_too_much(&mut self) -> bool {
-        let Some(quic) = &self.quic else {
-            return false;
-        };
-        let window = &mut self.window;
-        if self.streams.is_empty() {
-            window.received_before = quic.received_bytes();
-            window.read_in_total = 0;
-        }
-        let received = quic.received_bytes() - window.received_before;
         // Headers and repetitions are less than a quarter of what is received.
-        let unread = (received / 4 * 3).saturating_sub(window.read_in_total);
-        unread > (window.bytes + UNREAD_EXCESS_MAX) as u64
+        let received = self.received_since_idle() / 4 * 3;
+        let unread = received.saturating_sub(self.window.read_in_total);
+        unread > (self.window.bytes + UNREAD_EXCESS_MAX) as u64
     }
 
     /// Fills a reader's next part.
@@ -582,7 +578,6 @@ impl Framing for Driver {
             state.exchange.wake_task();
             return Poll::Ready(Ok(Fill::End));
         }
-        self.expect_content();
         Poll::Pending
     }
 

@@ -202,11 +202,11 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether content or the end of a message is to be sent.
+    /// Whether content is to be sent, or may be.
     #[must_use]
     pub fn sends_body(&self, stream: StreamId) -> bool {
         let state = self.streams.get(&stream.0);
-        state.is_some_and(|state| state.sending == Sending::Body)
+        state.is_some_and(|state| state.sending == Sending::Body && !state.send_left.is_used_up())
     }
 
     /// Whether the final head was sent.

@@ -1,0 +1,276 @@
+use std::time::{Duration, Instant};
+
+use blitz_http::{Counters, ServeOptions};
+use quinn::VarInt;
+
+use crate::deadlines::limits;
+use crate::h3_frames::{ENCODER, End, HEADERS, RawClient, data, frame, request, request_with};
+use crate::h3_support::{get, pause, receive, soon, with_options};
+use crate::support::BIG;
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn a_head_that_does_not_end_resets_its_stream() {
+    let options = || limits(|l| l.head_timeout = millis(150));
+    with_options(options, async |server| {
+        let client = RawClient::connect(server).await;
+        let mut other = client.exchange(request("POST", "/echo")).await;
+        let begun = Instant::now();
+        let mut late = client.exchange(&request("GET", "/hello")[..7]).await;
+        for byte in b"12" {
+            pause(40).await;
+            late.write([*byte]).await;
+        }
+        assert_eq!(late.reset_code().await, 0x10b);
+        let took = begun.elapsed();
+        assert!((millis(140)..millis(1_000)).contains(&took), "{took:?}");
+        assert_eq!(late.stop_code().await, Some(0x10b));
+        // One whose instructions do not come is as late.
+        let _encoder = client.quic.stream(ENCODER).await;
+        let mut blocked = client.exchange(frame(HEADERS, [2, 0, 0x80])).await;
+        assert_eq!(blocked.reset_code().await, 0x10b);
+        assert_eq!(server.counters().header_timeouts, 2);
+        other.write(data("abc")).await;
+        other.send.finish().unwrap();
+        other.response().await.expect(200, "abc");
+        client.hello().await;
+    });
+}
+
+/// A client within its window is not late, however long it takes for all of its content.
+#[test]
+fn content_below_the_minimum_rate_gets_408() {
+    let options = || {
+        limits(|l| {
+            l.body_rate_grace = millis(150);
+            l.body_rate_min = 1000;
+        })
+    };
+    with_options(options, async |server| {
+        let client = RawClient::connect(server).await;
+        let head = request_with("POST", "/whole", &[("content-length", "1000")]);
+        let mut exchange = client.exchange(head).await;
+        // These bytes add 100 ms to the grace period.
+        exchange.write(data(vec![b'x'; 100])).await;
+        let begun = Instant::now();
+        assert_eq!(exchange.frame().await.unwrap().0, HEADERS);
+        assert!(begun.elapsed() >= millis(230), "{:?}", begun.elapsed());
+        let response = exchange.response().await;
+        assert_eq!(
+            response.content,
+            b"408 Request Timeout: request-body-too-slow\n"
+        );
+        assert_eq!(server.counters().body_timeouts, 1);
+        client.hello().await;
+        // Some services allow it, for their own request.
+        let mut patient = client.exchange(request("POST", "/patient")).await;
+        pause(300).await;
+        patient.write(data("abc")).await;
+        patient.send.finish().unwrap();
+        patient.response().await.expect(200, "abc");
+        let mut exchange = client.exchange(request("POST", "/whole")).await;
+        assert_eq!(exchange.response().await.heads, [Some(408)]);
+    });
+}
+
+#[test]
+fn silent_content_gets_408_or_a_reset() {
+    let options = || limits(|l| l.body_idle_timeout = millis(200));
+    with_options(options, async |server| {
+        let client = RawClient::connect(server).await;
+        let mut exchange = client.exchange(request("POST", "/whole")).await;
+        exchange.write(data(vec![b'x'; 50_000])).await;
+        pause(120).await;
+        exchange.write(data("x")).await;
+        let begun = Instant::now();
+        assert_eq!(exchange.response().await.heads, [Some(408)]);
+        assert!(begun.elapsed() >= millis(180), "{:?}", begun.elapsed());
+        // The response has begun.
+        let mut exchange = client.exchange(request("POST", "/echo")).await;
+        assert_eq!(exchange.frame().await.unwrap().0, HEADERS);
+        for _ in 0..3 {
+            pause(120).await;
+            exchange.write(data("abcd")).await;
+            assert_eq!(exchange.content().await, b"abcd");
+        }
+        assert_eq!(exchange.reset_code().await, 0x10c);
+        assert_eq!(server.counters().body_timeouts, 2);
+        client.hello().await;
+    });
+}
+
+/// PING is no use of the connection, a request is.
+#[test]
+fn an_idle_connection_is_closed_although_its_client_pings() {
+    let options = || limits(|l| l.idle_timeout = millis(400));
+    with_options(options, async |server| {
+        let client = server
+            .connect_with(|transport| {
+                transport.keep_alive_interval(Some(millis(50)));
+            })
+            .await;
+        for _ in 0..3 {
+            pause(250).await;
+            assert_eq!(client.get("/hello").await.content, b"hello");
+        }
+        let begun = Instant::now();
+        let error = client.closed().await;
+        assert!(error.is_h3_no_error(), "{error:?}");
+        let took = begun.elapsed();
+        assert!((millis(350)..millis(1_500)).contains(&took), "{took:?}");
+        // Neither is one that was never used.
+        let fresh = server
+            .connect_with(|transport| {
+                transport.keep_alive_interval(Some(millis(50)));
+            })
+            .await;
+        assert!(fresh.closed().await.is_h3_no_error());
+        let counters = server.counters();
+        assert_eq!((counters.idle_timeouts, counters.connections), (2, 0));
+    });
+}
+
+/// The timeout of QUIC ends connections that are silent; one with a request is not idle.
+#[test]
+fn a_connection_with_a_quiet_request_outlives_the_idle_timeout() {
+    let options = || limits(|l| l.idle_timeout = millis(400));
+    with_options(options, async |server| {
+        let client = server.connect().await;
+        let mut stream = client.send(get("/quiet")).await;
+        soon(stream.recv_response()).await.unwrap();
+        pause(1_500).await;
+        assert_eq!(client.get("/hello").await.content, b"hello");
+        assert_eq!(server.counters().cancelled, 0);
+        assert_eq!(server.counters().connections, 1);
+    });
+}
+
+/// A client that is gone without a word is noticed, also if it has requests.
+#[test]
+fn a_client_that_is_gone_is_noticed() {
+    let options = || limits(|l| l.idle_timeout = millis(400));
+    with_options(options, async |server| {
+        let client = server.connect().await;
+        let mut stream = client.send(get("/quiet")).await;
+        soon(stream.recv_response()).await.unwrap();
+        // Its runtime does not run meanwhile.
+        server.until("cancelled", |counters| counters.cancelled == 1);
+        assert_eq!(server.counters().connections, 0);
+    });
+}
+
+fn stalls_soon() -> ServeOptions {
+    limits(|l| l.send_stall_timeout = millis(300))
+}
+
+/// The windows of a client that takes so many bytes of each stream.
+fn narrow(bytes: u32) -> impl FnOnce(&mut quinn::TransportConfig) {
+    move |transport| {
+        transport.stream_receive_window(VarInt::from_u32(bytes));
+    }
+}
+
+#[test]
+fn a_response_that_the_client_does_not_take_is_reset() {
+    with_options(stalls_soon, async |server| {
+        let client = server.connect_with(narrow(10_000)).await;
+        for (number, path) in ["/big", "/big-elsewhere", "/burst-elsewhere"]
+            .into_iter()
+            .enumerate()
+        {
+            let mut stream = client.send(get(path)).await;
+            stream.finish().await.unwrap();
+            soon(stream.recv_response()).await.unwrap();
+            server
+                .when("stalled", |counters| {
+                    counters.send_stalls == number as u64 + 1
+                })
+                .await;
+            let error = receive_rest(&mut stream).await;
+            assert_eq!(crate::h3_support::reset_code(&error), 0x10c, "{path}");
+        }
+        server.until_writer_ended();
+        assert_eq!(client.get("/hello").await.content, b"hello");
+        assert_eq!(server.counters().connections, 1);
+    });
+}
+
+async fn receive_rest(stream: &mut crate::h3_support::Stream) -> h3::error::StreamError {
+    loop {
+        match soon(stream.recv_data()).await {
+            Ok(piece) => assert!(piece.is_some(), "the response is incomplete"),
+            Err(error) => return error,
+        }
+    }
+}
+
+/// The service has given all of the response, and the client has no room for it.
+#[test]
+fn the_rest_of_a_response_that_the_client_does_not_take_is_reset() {
+    with_options(stalls_soon, async |server| {
+        let quic = server.quic_with(narrow(4)).await;
+        let mut exchange = quic.exchange(request("GET", "/hello")).await;
+        exchange.send.finish().unwrap();
+        let is_stalled = |counters: &Counters| counters.send_stalls == 1;
+        server.when("stalled", is_stalled).await;
+        assert_eq!(exchange.reset_code().await, 0x10c);
+    });
+}
+
+/// However slow, it takes something all the time.
+#[test]
+fn a_client_that_takes_a_response_slowly_gets_all_of_it() {
+    with_options(stalls_soon, async |server| {
+        let client = server.connect_with(narrow(20_000)).await;
+        // The network has proved that it takes much.
+        let mut streams = Vec::new();
+        for _ in 0..16 {
+            let mut stream = client.send(get("/big")).await;
+            stream.finish().await.unwrap();
+            streams.push(tokio::spawn(async move {
+                receive(&mut stream).await.unwrap().content.len()
+            }));
+        }
+        for stream in streams {
+            assert_eq!(stream.await.unwrap(), BIG);
+        }
+        let mut exchange = client.quic.exchange(request("POST", "/whole")).await;
+        exchange.write(data(vec![b'x'; 300_000])).await;
+        exchange.send.finish().unwrap();
+        let mut bytes = 0;
+        let end = loop {
+            pause(60).await;
+            let mut piece = [0; 10_000];
+            match soon(exchange.recv.read(&mut piece)).await {
+                Ok(Some(read)) => bytes += read,
+                Ok(None) => break End::Fin,
+                Err(error) => panic!("{error} after {bytes} bytes"),
+            }
+        };
+        assert_eq!(end, End::Fin);
+        assert!(bytes > 300_000, "{bytes}");
+        assert_eq!(server.counters().send_stalls, 0);
+    });
+}
+
+#[test]
+fn a_silent_tunnel_is_closed() {
+    let options = || limits(|l| l.stream_idle_timeout = millis(300));
+    with_options(options, async |server| {
+        let client = RawClient::connect(server).await;
+        let head = request_with("CONNECT", "/upgrade", &[(":protocol", "websocket")]);
+        let mut exchange = client.exchange(head).await;
+        assert_eq!(exchange.frame().await.unwrap().0, HEADERS);
+        for _ in 0..4 {
+            pause(150).await;
+            exchange.write(data("ping")).await;
+            assert_eq!(exchange.content().await, b"ping");
+        }
+        assert_eq!(exchange.reset_code().await, 0x10f);
+        assert_eq!(server.counters().tunnel_timeouts, 1);
+        client.hello().await;
+    });
+}
