@@ -20,6 +20,9 @@ const PIPELINED_MAX: u64 = 8_000;
 /// Largest content with hand-written HTTP/2 peers, which may give credit byte by byte.
 const RAW_HTTP2_MAX: u64 = 60_000;
 
+/// Content of requests of one client over HTTP/3 for which it awaits no window: far less than the gateway's.
+const UNAWAITED_BYTES_MAX: u64 = 16 * 1024;
+
 /// Runs in which some peers use TLS, of 1,000.
 const TLS_PER_MILLE: u64 = 200;
 
@@ -311,7 +314,7 @@ impl Plan {
         // A request that waits for a stream, or for the window of the connection, may be sent at any time.
         let sizes = client.requests.iter().map(|request| request.request.bytes);
         let waits = client.requests.len() > self.limits.concurrent_streams_max as usize
-            || sizes.sum::<u64>() > self.limits.stream_buffer_bytes_max as u64;
+            || sizes.sum::<u64>() > UNAWAITED_BYTES_MAX;
         let http3 = self.http3.as_ref();
         moves || waits || http3.is_some_and(|http3| !http3::is_prompt(http3, &self.conditions))
     }
