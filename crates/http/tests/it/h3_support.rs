@@ -200,6 +200,10 @@ pub(crate) fn with_server(test: impl AsyncFn(&QuicServer)) {
     with_options(options, test);
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "closures are passed as they are written"
+)]
 pub(crate) fn with_options(
     options: impl Fn() -> ServeOptions + Clone + Send + Sync + 'static,
     test: impl AsyncFn(&QuicServer),
