@@ -30,11 +30,6 @@ impl ContentLeft {
         self.0.checked_sub(len).map(ContentLeft)
     }
 
-    /// Whether all of a declared length is through.
-    pub(crate) fn is_used_up(self) -> bool {
-        self != ContentLeft::UNDECLARED && self.may_end()
-    }
-
     /// Whether the content may end here.
     #[inline]
     pub(crate) fn may_end(self) -> bool {

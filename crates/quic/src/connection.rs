@@ -21,8 +21,8 @@ const MOVES_TIME: Duration = Duration::from_secs(10);
 /// Smaller datagrams are not counted as received.
 const COUNTED_BYTES_MIN: usize = 64;
 
-/// Bytes that may always be sent before they are acknowledged.
-const UNACKNOWLEDGED_BYTES_MIN: u64 = 16 * 1024;
+/// Bytes that each connection may have sent without acknowledgement, beside what all share.
+pub(crate) const UNACKNOWLEDGED_BYTES_FREE: u64 = 64 * 1024;
 
 /// RFC 9000, section 8.1: "Prior to validating the client address, servers MUST NOT send more than three times
 /// as many bytes as the number of bytes they have received."
@@ -46,6 +46,9 @@ pub struct Connection<P: Protocol> {
     deadline: Cell<Option<Instant>>,
     /// Bytes of datagrams, without the smallest.
     received: Cell<u64>,
+    /// Bytes that may be sent and not acknowledged, and how many of them are taken from what all connections share.
+    window: Cell<u64>,
+    reserved: Cell<u64>,
     /// The state machine or the protocol has panicked.
     is_broken: Cell<bool>,
     /// The peer's address in the handshake, which has validated it.
@@ -78,6 +81,8 @@ impl<P: Protocol> Connection<P> {
             is_active: Cell::new(false),
             deadline: Cell::new(None),
             received: Cell::new(0),
+            window: Cell::new(UNACKNOWLEDGED_BYTES_FREE),
+            reserved: Cell::new(0),
             is_broken: Cell::new(false),
         })
     }
@@ -107,14 +112,40 @@ impl<P: Protocol> Connection<P> {
         self.guard(act)
     }
 
-    /// Limits what is sent and not acknowledged: to twice of what the network takes, and to less while the core is
-    /// short of memory.
-    pub(crate) fn limit_unacknowledged(&self, bytes_max: u64) {
-        self.guard(|quic| {
-            let in_network = quic.congestion_state().window();
-            let window = in_network.saturating_mul(2).max(UNACKNOWLEDGED_BYTES_MIN);
-            quic.set_send_window(window.min(bytes_max));
-        });
+    /// Limits what is sent and not acknowledged: to twice of what the network takes, to the connection's part of what
+    /// all may have, and to what is left of that.
+    pub(crate) fn limit_unacknowledged(&self, endpoint: &Shared<P>, bytes_max: u64) {
+        let in_network = self.guard(|quic| quic.congestion_state().window());
+        let wanted = in_network.unwrap_or_default().saturating_mul(2);
+        let wanted = match self.is_active.get() {
+            true => wanted.clamp(
+                UNACKNOWLEDGED_BYTES_FREE,
+                bytes_max.max(UNACKNOWLEDGED_BYTES_FREE),
+            ),
+            false => UNACKNOWLEDGED_BYTES_FREE,
+        };
+        let reserved = self.reserved.get();
+        let more = (wanted - UNACKNOWLEDGED_BYTES_FREE).saturating_sub(reserved);
+        let more = more.min(endpoint.unreserved_bytes());
+        self.reserve(endpoint, reserved + more);
+        let window = wanted.min(UNACKNOWLEDGED_BYTES_FREE + reserved + more);
+        if self.window.replace(window) != window {
+            self.guard(|quic| quic.set_send_window(window));
+        }
+    }
+
+    /// The state machine takes more: so no more than its window waits for acknowledgements.
+    pub fn note_acknowledged(&self) {
+        if let Some(endpoint) = self.endpoint.upgrade() {
+            self.reserve(&endpoint, self.window.get() - UNACKNOWLEDGED_BYTES_FREE);
+        }
+    }
+
+    fn reserve(&self, endpoint: &Shared<P>, bytes: u64) {
+        let before = self.reserved.replace(bytes);
+        endpoint
+            .reserved
+            .set(endpoint.reserved.get() - before + bytes);
     }
 
     /// Calls the state machine. `None` if it has panicked, now or before.
@@ -162,6 +193,10 @@ impl<P: Protocol> Connection<P> {
                 true => active + 1,
                 false => active - 1,
             });
+            if !is_active {
+                // Nothing waits.
+                self.reserve(&endpoint, 0);
+            }
         }
     }
 

@@ -40,9 +40,6 @@ const TRAIN_BYTES_MAX: usize = 65_487;
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a connection may have sent without acknowledgement however many there are.
-const UNACKNOWLEDGED_BYTES_SHARE_MIN: u64 = 64 * 1024;
-
 /// Bytes of Initial packets that wait for a decision. There are none: each is decided at once.
 const INITIAL_BYTES_MAX: u64 = 16 * 1024;
 
@@ -110,6 +107,8 @@ pub(crate) struct Shared<P: Protocol> {
     handshaking: Cell<usize>,
     /// Connections that have something to do, or to be acknowledged.
     pub(crate) active: Cell<usize>,
+    /// Bytes that connections may have sent without acknowledgement, beside those that each may.
+    pub(crate) reserved: Cell<u64>,
     /// Connections to be driven.
     listed: RefCell<VecDeque<usize>>,
     timers: RefCell<Timers>,
@@ -151,6 +150,7 @@ impl<P: Protocol> Endpoint<P> {
             open: Cell::new(0),
             handshaking: Cell::new(0),
             active: Cell::new(0),
+            reserved: Cell::new(0),
             listed: RefCell::default(),
             timers: RefCell::default(),
             timer: RefCell::default(),
@@ -305,14 +305,17 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
-    /// What one connection may have sent without acknowledgement: its part of what all may have together.
-    fn unacknowledged_bytes_max(&self) -> u64 {
+    fn limit_unacknowledged(&self, connection: &Connection<P>) {
         let limits = &self.settings.limits;
+        // Each active connection has its part.
         let part = limits.all_unacknowledged_bytes_max / (self.active.get().max(1) as u64);
-        part.clamp(
-            UNACKNOWLEDGED_BYTES_SHARE_MIN,
-            limits.unacknowledged_bytes_max,
-        )
+        connection.limit_unacknowledged(self, part.min(limits.unacknowledged_bytes_max));
+    }
+
+    /// What is left of the bytes that all connections share.
+    pub(crate) fn unreserved_bytes(&self) -> u64 {
+        let all = self.settings.limits.all_unacknowledged_bytes_max;
+        all.saturating_sub(self.reserved.get())
     }
 
     fn connection(&self, handle: usize) -> Option<Rc<Connection<P>>> {
@@ -520,7 +523,7 @@ impl<P: Protocol> Shared<P> {
             self.end_late_handshake(connection, now);
             return true;
         }
-        connection.limit_unacknowledged(self.unacknowledged_bytes_max());
+        self.limit_unacknowledged(connection);
         if connection.takes_deadline(now) {
             self.call(connection, |protocol| protocol.deadline(connection));
         }
@@ -532,6 +535,7 @@ impl<P: Protocol> Shared<P> {
             }
             if connection.state().is_some() {
                 self.call(connection, |protocol| protocol.before_sending(connection));
+                self.limit_unacknowledged(connection);
             }
             let is_sent = self.send_all(connection, now);
             // Sending has events as well.

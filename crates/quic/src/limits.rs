@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
 
+use crate::connection::UNACKNOWLEDGED_BYTES_FREE;
+
 /// Limits of an endpoint and of each of its connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -30,7 +32,7 @@ pub struct Limits {
     pub connection_window_bytes: u32,
     /// Bytes of a connection that are sent and not acknowledged, or wait to be sent.
     pub unacknowledged_bytes_max: u64,
-    /// The same for all connections of a core together, which share it.
+    /// The same for all connections of a core together, which share it; each has 64 KiB beside it.
     pub all_unacknowledged_bytes_max: u64,
 }
 
@@ -63,7 +65,7 @@ impl Limits {
             .max_concurrent_uni_streams(VarInt::from_u32(self.unidirectional_streams_max))
             .stream_receive_window(VarInt::from_u32(self.stream_window_bytes))
             .receive_window(VarInt::from_u32(self.connection_window_bytes))
-            .send_window(self.unacknowledged_bytes_max)
+            .send_window(UNACKNOWLEDGED_BYTES_FREE)
             .max_idle_timeout(IdleTimeout::try_from(self.silence_timeout).ok())
             .crypto_buffer_size(HANDSHAKE_BYTES_MAX)
             // Datagrams of applications (RFC 9221) are not offered.

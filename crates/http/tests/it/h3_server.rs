@@ -288,8 +288,6 @@ fn a_truncated_response_is_reset() {
         assert_eq!(answer.status, 500);
         assert_eq!(server.counters().refused_for("no-answer"), 1);
         assert_eq!(server.counters().cancelled, 1);
-        // All of it was sent before.
-        assert_eq!(client.get("/cut-behind-all").await.content, b"all of it");
     });
 }
 

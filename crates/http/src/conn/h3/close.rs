@@ -18,6 +18,10 @@ use crate::error::Refusal;
 /// requests that are on their way arrive within.
 const GOAWAY_PAUSE: Duration = Duration::from_millis(200);
 
+/// Time after the last response in which a draining connection is not closed: the close discards what the client's
+/// QUIC has acknowledged and its application has not read (RFC 9000, section 10.2).
+const READ_GRACE: Duration = Duration::from_secs(3);
+
 /// Time between PINGs while there are requests: clients have idle timeouts of 30 s and more.
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(15);
 
@@ -77,12 +81,18 @@ impl Driver {
             }
             true => {}
         }
-        let may_close = |from: Instant| from <= blitz_reactor::now();
-        if is_idle && self.machine.is_drained() && self.closes_from.is_some_and(may_close) {
-            return self.close(Code::NO_ERROR);
+        if is_idle && self.machine.is_drained() {
+            let read_by = self.last_response.map(|at| at + READ_GRACE);
+            self.closes_from = self.closes_from.max(read_by);
+            if self
+                .closes_from
+                .is_some_and(|from| from <= blitz_reactor::now())
+            {
+                return self.close(Code::NO_ERROR);
+            }
         }
         self.keep_window_open();
-        if self.holds_too_much() {
+        if !is_idle && (self.holds_too_much() || self.holds_too_many()) {
             let client = self.peer.remote.map(tracing::field::display);
             tracing::debug!(cause = "unread-flood", client, "connection ended");
             count_refused("unread-flood");

@@ -53,6 +53,8 @@ pub(crate) struct Driver {
     pub(super) unacknowledged: Vec<StreamId>,
     /// When a message was last acknowledged, QUIC last took more of one, or the first of them was complete.
     pub(super) acknowledged_at: Instant,
+    /// When the client last had all of a message.
+    pub(super) last_response: Option<Instant>,
     /// Streams whose heads have not come completely.
     pub(super) heads: DueStreams<StreamId>,
     /// Streams that are answered and not yet received to their end.
@@ -142,6 +144,10 @@ pub(super) struct ReceiveWindow {
     /// Bytes that were read since the connection was idle, and what it had received then.
     pub(super) read_in_total: u64,
     pub(super) received_before: u64,
+    /// Frames with content that have come and pieces that were read until a moment, and since then.
+    pub(super) frames_before: u64,
+    pub(super) pieces_read: u64,
+    pub(super) frames_since: Instant,
     /// It is as large as it may become, and content that nobody reads may have used it up.
     pub(super) is_used_up: bool,
 }
@@ -233,6 +239,7 @@ impl Conn {
             schedule: Schedule::default(),
             unacknowledged: Vec::new(),
             acknowledged_at: now,
+            last_response: None,
             heads: DueStreams::new(),
             lingering: DueStreams::new(),
             unsent_rests: DueStreams::new(),
@@ -247,6 +254,9 @@ impl Conn {
                 since: now,
                 read_in_total: 0,
                 received_before: 0,
+                frames_before: 0,
+                pieces_read: 0,
+                frames_since: now,
                 is_used_up: false,
             },
             shared: Rc::clone(shared),
@@ -356,6 +366,7 @@ impl Driver {
         if let Some(at) = self.unacknowledged.iter().position(|other| *other == id) {
             self.unacknowledged.swap_remove(at);
             self.acknowledged_at = blitz_reactor::now();
+            self.last_response = Some(self.acknowledged_at);
         }
     }
 

@@ -35,6 +35,10 @@ const HEADS_ROOM: usize = 16 * 1024;
 /// The largest window: for eight streams whose content nobody reads.
 const WINDOW_MAX: usize = 8 * super::driver::STREAM_WINDOW;
 
+/// Frames with content that may come within a time and are not read.
+const UNREAD_FRAMES_MAX: u64 = 4_096;
+const FRAMES_TIME: Duration = Duration::from_secs(10);
+
 /// The result of a step through the input of a stream.
 enum Step {
     /// Content, which ends the message or not.
@@ -179,7 +183,7 @@ impl Driver {
         if stream.has_fin || stream.input.len() >= pieces {
             return Ok(());
         }
-        let mut read = 0;
+        let (mut read, mut pieces_read) = (0, 0);
         let mut reset = None;
         quic.with(|quic| {
             let mut receiving = quic.recv_stream(stream_of(id));
@@ -191,6 +195,7 @@ impl Driver {
                 match chunks.next(usize::MAX) {
                     Ok(Some(chunk)) => {
                         read += chunk.bytes.len();
+                        pieces_read += 1;
                         stream.input.push(chunk.bytes);
                     }
                     Ok(None) => {
@@ -207,6 +212,7 @@ impl Driver {
             // The endpoint sends whatever is due.
             let _ = chunks.finalize();
         });
+        self.window.pieces_read += pieces_read;
         self.note_read(read);
         match reset {
             Some(code) => self.handle_reset(id, code),
@@ -364,6 +370,7 @@ impl Driver {
                     break;
                 }
             };
+            self.window.pieces_read += 1;
             self.note_read(bytes.len());
             self.take_beside(id, &bytes)?;
             if bytes.is_empty() {
@@ -483,6 +490,23 @@ impl Driver {
         let received = self.received_since_idle() / 4 * 3;
         let unread = received.saturating_sub(self.window.read_in_total);
         unread > (self.window.bytes + UNREAD_EXCESS_MAX) as u64
+    }
+
+    /// Each piece that QUIC holds takes memory, however small it is. Whether far more came than was read, within some
+    /// time: what is repeated and what is empty counts as well, so that it may not be counted for ever.
+    pub(super) fn holds_too_many(&mut self) -> bool {
+        let frames = self.quic(|quic| quic.stats().frame_rx.stream);
+        let window = &mut self.window;
+        let excess = frames
+            .unwrap_or_default()
+            .saturating_sub(window.frames_before + window.pieces_read);
+        let now = blitz_reactor::now();
+        if now.saturating_duration_since(window.frames_since) >= FRAMES_TIME {
+            window.frames_before = frames.unwrap_or_default();
+            window.pieces_read = 0;
+            window.frames_since = now;
+        }
+        excess > UNREAD_FRAMES_MAX
     }
 
     /// Fills a reader's next part.

@@ -188,6 +188,9 @@ impl Driver {
     /// QUIC takes more of a stream, or of any: it names them in no useful order.
     pub(super) fn writable(&mut self, stream: quinn_proto::StreamId) {
         self.acknowledged_at = blitz_reactor::now();
+        if let Some(quic) = &self.quic {
+            quic.note_acknowledged();
+        }
         if stream.dir() == Dir::Uni {
             return self.flush_own();
         }

@@ -202,11 +202,11 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether content is to be sent, or may be.
+    /// Whether content or the end of a message is to be sent.
     #[must_use]
     pub fn sends_body(&self, stream: StreamId) -> bool {
         let state = self.streams.get(&stream.0);
-        state.is_some_and(|state| state.sending == Sending::Body && !state.send_left.is_used_up())
+        state.is_some_and(|state| state.sending == Sending::Body)
     }
 
     /// Whether the final head was sent.
