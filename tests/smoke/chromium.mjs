@@ -1,5 +1,6 @@
 // A page for a browser: `chromium.mjs PORT`. An HTTP/1.1 upstream whose page makes fifty concurrent fetches, an
-// upload and a WebSocket connection, and posts a report, which is printed.
+// upload and a WebSocket connection, shows a report, and posts it, so that it is printed. Loading of the page ends
+// behind the report, because its picture comes then.
 
 import crypto from 'node:crypto';
 import http from 'node:http';
@@ -52,14 +53,22 @@ async function visit() {
   } catch (error) {
     result.problems.push(String(error));
   }
+  document.querySelector('pre').textContent = JSON.stringify(result, null, 2);
   await fetch('/report', { method: 'POST', body: JSON.stringify(result) });
 }
 
+let reported;
+const hasReported = new Promise((resolve) => { reported = resolve; });
 const server = http.createServer(async (request, response) => {
   const url = new URL(request.url, 'http://upstream');
   if (url.pathname === '/') {
     response.writeHead(200, { 'content-type': 'text/html' });
-    response.end(`<!doctype html><title>page</title><script>(${visit})()</script>`);
+    response.end(`<!doctype html><title>page</title><h1>Report</h1><pre>running</pre>
+<img src="/picture" alt=""><script>(${visit})()</script>`);
+  } else if (url.pathname === '/picture') {
+    await hasReported;
+    response.writeHead(200, { 'content-type': 'image/svg+xml' });
+    response.end('<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><circle cx="20" cy="20" r="18"/></svg>');
   } else if (url.pathname === '/thing') {
     response.end(`${crypto.randomBytes(10_000).toString('hex')} ${url.searchParams.get('number')}`);
   } else if (url.pathname === '/echo') {
@@ -69,6 +78,7 @@ const server = http.createServer(async (request, response) => {
     for await (const piece of request) result += piece;
     response.end();
     console.log(result);
+    reported();
   } else {
     response.writeHead(404).end();
   }

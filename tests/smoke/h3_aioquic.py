@@ -220,17 +220,16 @@ async def moves(client, clear_port):
 
 
 async def key_updates(client, clear_port):
-    phases = [client.key_phase()]
-
     async def update():
+        before = client.key_phase()
         client._quic.request_key_update()
-        # aioquic changes the keys of both directions at once: only a server that has followed can acknowledge.
+        assert client.key_phase() != before
+        # aioquic changes the keys of both directions at once: only a server that has followed can acknowledge. It may
+        # update keys itself as well.
         async with asyncio.timeout(5):
             await client.ping()
-        phases.append(client.key_phase())
 
     await download(client, update, clear_port)
-    assert phases == [0, 1, 0, 1], phases
     assert await client.request("/hello") == b"Hello, World!"
 
 

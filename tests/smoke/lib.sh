@@ -114,6 +114,21 @@ start_grpc_server() {
   start grpc-server "$1" "${CARGO_TARGET_DIR:-target}/debug/examples/grpc_server" "$1"
 }
 
+# free_tls_port: prints a port that is unused over TCP and UDP.
+free_tls_port() {
+  python3 -c '
+import socket
+while True:
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.bind(("127.0.0.1", 0))
+        try:
+            udp.bind(tcp.getsockname())
+        except OSError:
+            continue
+        print(tcp.getsockname()[1])
+        break'
+}
+
 # expect WHAT WANTED GOT: fails unless the texts are equal.
 expect() {
   [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"

@@ -217,6 +217,7 @@ async def measure_attack(server, *floods, cap=GROWTH_MAX, seconds=SECONDS, clien
         "growth": growth,
         "p99": percentile(before),
         "p99 during": percentile(during),
+        "results": done,
     }
 
 

@@ -100,7 +100,7 @@ class Process:
 @contextlib.contextmanager
 def listening_tls(binary):
     """Flags for a TLS listener, its port, and a client context that trusts its certificate."""
-    port = free_port()
+    port = free_port_of_both()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([binary.path, "cert", "--out", folder, "localhost"], check=True,
                        stdout=subprocess.DEVNULL)
@@ -137,6 +137,15 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def free_port_of_both():
+    """A port that is free for TCP, and for the UDP of HTTP/3."""
+    while True:
+        port = free_port()
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def use_realtime_priority():

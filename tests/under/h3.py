@@ -233,6 +233,8 @@ class Peer:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.socket.connect(("127.0.0.1", port))
+        self.poll = select.poll()
+        self.poll.register(self.socket, select.POLLIN)
         self.quic = client(window, stream_window, uni_streams, uni_window, idle_seconds)
         try:
             self._shake_hands()
@@ -284,18 +286,24 @@ class Peer:
         """Queues STREAM frames at the next offset of the stream. Waits until the server permits so much."""
         offset = self.offsets.get(stream, 0)
         end = time.monotonic() + self.seconds
-        while self.credit_used + len(content) > self.data_max:
-            self.flush()
-            self.receive(0.1)
-            self.check()
-            assert time.monotonic() < end, f"no credit beyond {self.data_max}"
-        self.credit_used += len(content)
-        self.offsets[stream] = offset + len(content)
-        part_bytes = PAYLOAD_BYTES - 20
-        for at in range(0, max(len(content), 1), part_bytes):
-            part = content[at:at + part_bytes]
-            is_last = at + part_bytes >= len(content)
-            self.queue_frames(stream_frame(stream, offset + at, part, fin and is_last))
+        at = 0
+        while True:
+            room = min(PAYLOAD_BYTES - 20, self.data_max - self.credit_used)
+            part = content[at:at + max(room, 0)]
+            at += len(part)
+            is_last = at == len(content)
+            if part or is_last:
+                self.queue_frames(stream_frame(stream, offset, part, fin and is_last))
+                offset += len(part)
+                self.offsets[stream] = offset
+                self.credit_used += len(part)
+            if is_last:
+                return
+            if not part:
+                self.flush()
+                self.receive(0.1)
+                self.check()
+                assert time.monotonic() < end, f"no credit beyond {self.data_max}"
 
     def queue_frames(self, *frames):
         """Queues frames of QUIC."""
@@ -357,7 +365,7 @@ class Peer:
         """Handles what has come, and waits for it at most so long. True if something has come."""
         has_come = False
         wait = seconds
-        while select.select([self.socket], [], [], wait)[0]:
+        while self._is_readable(wait):
             wait = 0
             has_come = True
             try:
@@ -455,7 +463,7 @@ class Peer:
                 self.send_datagram(datagram)
             timer = quic.get_timer()
             wait = max(0, min(timer - now if timer else 1, end - now))
-            if select.select([self.socket], [], [], wait)[0]:
+            if self._is_readable(wait):
                 with contextlib.suppress(ConnectionRefusedError):
                     datagram = self.socket.recv(65_536)
                     self.received_bytes += len(datagram)
@@ -491,6 +499,9 @@ class Peer:
                 found.take(found.bytes, event.data, event.end_stream, True)
         # aioquic is not needed any more, and keeps much.
         self.quic = None
+
+    def _is_readable(self, seconds):
+        return bool(self.poll.poll(seconds * 1000))
 
     def _incoming(self, stream):
         found = self.incoming.get(stream)

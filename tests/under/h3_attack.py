@@ -140,7 +140,7 @@ def flood(port, attack, connections, seconds):
         os.setpriority(os.PRIO_PROCESS, 0, -10)
     count = attack.allowed * 2 + 50 if attack.is_limited else math.inf
     slots = [None] * connections
-    opened = closed = sent = 0
+    opened = closed = sent = received = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         has_acted = False
@@ -164,6 +164,7 @@ def flood(port, attack, connections, seconds):
             except (h3.ConnectionEnded, AssertionError, TimeoutError):
                 if slot:
                     sent += slot[0].sent_bytes
+                    received += slot[0].received_bytes
                     slot[0].close()
                     closed += 1
                 slots[index] = None
@@ -171,9 +172,10 @@ def flood(port, attack, connections, seconds):
             time.sleep(0.001)
     held = [slot[0] for slot in slots if slot]
     sent += sum(peer.sent_bytes for peer in held)
+    received += sum(peer.received_bytes for peer in held)
     for peer in held:
         peer.close()
-    return {"opened": opened, "closed": closed, "held": len(held), "sent": sent}
+    return {"opened": opened, "closed": closed, "held": len(held), "sent": sent, "received": received}
 
 
 def send_requests(port, pipe):
@@ -194,11 +196,3 @@ def send_requests(port, pipe):
         pipe.send(times)
     except Exception as error:  # The scenario reports it.
         pipe.send(f"{type(error).__name__}: {error} after {len(times)} responses")
-
-
-async def on_servers(binary, cases, *flags):
-    """Runs `case(port)` of each case in a thread against one server, all at the same time."""
-    async with running(binary, *flags) as (server, port):
-        notes = await asyncio.gather(*(asyncio.to_thread(case, port) for case in cases))
-        await assert_idle(server)
-    return notes

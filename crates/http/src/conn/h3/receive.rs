@@ -506,7 +506,7 @@ impl Driver {
             window.pieces_read = 0;
             window.frames_since = now;
         }
-        excess > UNREAD_FRAMES_MAX
+        excess > UNREAD_FRAMES_MAX + window.bytes as u64 / 512
     }
 
     /// Fills a reader's next part.
