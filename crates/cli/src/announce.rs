@@ -31,6 +31,9 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     );
     for listener in running.listeners() {
         text += &format!("  listening on  {}\n", shown(listener));
+        if let (Address::Tcp(address), true) = (&listener.address, listener.http3) {
+            text += &format!("  HTTP/3 at     {address} over UDP\n");
+        }
     }
     let mut matches_all_paths = false;
     for (prefix, target) in running.routes().iter() {
@@ -59,10 +62,7 @@ fn shown(listener: &ListenerConfig) -> String {
     match (&listener.address, &listener.tls) {
         (address, None) if listener.http2_only => format!("h2c://{}", listen::text_of(address)),
         (Address::Tcp(address), None) => format!("http://{address}"),
-        (Address::Tcp(address), Some(_)) => match listener.http3 {
-            true => format!("https://{address}, with HTTP/3"),
-            false => format!("https://{address}"),
-        },
+        (Address::Tcp(address), Some(_)) => format!("https://{address}"),
         (Address::Unix(_), None) => listen::text_of(&listener.address),
         (Address::Unix(_), Some(_)) => format!("{} (TLS)", listen::text_of(&listener.address)),
     }
