@@ -32,6 +32,9 @@ const UNREAD_EXCESS_MAX: usize = 256 * 1024;
 /// Bytes that a client can always send, so that its next requests come.
 const HEADS_ROOM: usize = 16 * 1024;
 
+/// QUIC tells the client what was read when it is this part of the window, and not before.
+const ANNOUNCED_PARTS: usize = 8;
+
 /// The largest window: for eight streams whose content nobody reads.
 const WINDOW_MAX: usize = 8 * super::driver::STREAM_WINDOW;
 
@@ -463,7 +466,8 @@ impl Driver {
     pub(super) fn keep_window_open(&mut self) {
         let used = self.received_since_idle();
         let used = used.saturating_sub(self.window.read_in_total) as usize;
-        if used + HEADS_ROOM < self.window.bytes {
+        let not_announced = self.window.bytes / ANNOUNCED_PARTS;
+        if used + not_announced + HEADS_ROOM < self.window.bytes {
             self.window.is_used_up = false;
             return;
         }
