@@ -38,14 +38,19 @@ fn requests_on_a_warm_connection_allocate_nothing() {
 
 fn allocations_of_a_round(client: &mut TcpStream) -> usize {
     let mut answer = [0; ANSWER.len()];
-    let before = ALLOCATOR.stats();
+    let before = allocations();
     for _ in 0..REQUESTS {
         client.write_all(REQUEST).unwrap();
         client.read_exact(&mut answer).unwrap();
         assert!(answer == ANSWER);
     }
-    let after = ALLOCATOR.stats();
-    (after.allocations - before.allocations) + (after.reallocations - before.reallocations)
+    allocations() - before
+}
+
+/// Allocations that the process has made so far.
+pub(crate) fn allocations() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.allocations + stats.reallocations
 }
 
 /// Bytes of memory that the process has in use.

@@ -1,10 +1,15 @@
 //! Requests whose exact bytes matter.
 
+use std::time::Duration;
+
+use blitz_http::ServeOptions;
+
+use crate::deadlines::limits;
 use crate::h3_frames::{
     CONTROL, DECODER, ENCODER, End, GOAWAY, HEADERS, RawClient, SETTINGS, data, frame, headers,
     integer, prefixed, request, request_with, section, string,
 };
-use crate::h3_support::{pause, soon, with_server};
+use crate::h3_support::{pause, soon, with_options, with_server};
 
 #[test]
 fn requests_arrive_in_pieces_of_any_size() {
@@ -522,9 +527,14 @@ fn a_stream_that_waits_for_instructions_can_be_reset() {
     });
 }
 
+/// The rest of an answered request is awaited for a moment only.
+fn discards_shortly() -> ServeOptions {
+    limits(|limits| limits.discard_timeout = Duration::from_millis(100))
+}
+
 #[test]
 fn plain_connect_is_answered_by_the_service() {
-    with_server(async |server| {
+    with_options(discards_shortly, async |server| {
         let client = RawClient::connect(server).await;
         let head = headers(&[(":method", "CONNECT"), (":authority", "a.example:443")]);
         let mut exchange = client.exchange(&head).await;
@@ -564,7 +574,7 @@ fn websockets_open_a_tunnel() {
 /// A service that refuses the tunnel does so with its response.
 #[test]
 fn a_refused_extended_connect_ends_with_its_response() {
-    with_server(async |server| {
+    with_options(discards_shortly, async |server| {
         let client = RawClient::connect(server).await;
         let head = request_with("CONNECT", "/nowhere", &[(":protocol", "websocket")]);
         let mut exchange = client.exchange(&head).await;

@@ -3,8 +3,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 
+use crate::deadlines::limits;
 use crate::h3_support::{
-    Client, QuicServer, block_on, get, pattern, pause, post, receive, reset_code, soon, with_server,
+    Client, QuicServer, block_on, get, pattern, pause, post, receive, reset_code, soon,
+    with_options, with_server,
 };
 use crate::support::{BIG, BIG_GIVEN, on_each_driver, options};
 
@@ -251,7 +253,8 @@ fn a_final_response_instead_of_100_continue_stops_the_content() {
 /// RFC 9114, section 4.1: the response is complete, and the rest of the request is stopped with H3_NO_ERROR.
 #[test]
 fn an_upload_that_goes_on_behind_its_response_is_stopped() {
-    with_server(async |server| {
+    let options = || limits(|limits| limits.discard_timeout = Duration::from_millis(200));
+    with_options(options, async |server| {
         let client = server.connect().await;
         let mut stream = client.send(post("/hello")).await;
         let answer = receive(&mut stream).await.unwrap();

@@ -22,6 +22,8 @@ mod h2_shortage;
 mod h2_stalled;
 mod h2_upstream;
 mod h2c_upgrade;
+
+mod h3_allocations;
 mod h3_deadlines;
 mod h3_drain;
 mod h3_frames;
@@ -29,6 +31,7 @@ mod h3_raw;
 mod h3_server;
 mod h3_support;
 mod h3_tls;
+mod h3_windows;
 mod half_close_and_reset;
 mod keep_alive;
 mod lingering;
