@@ -173,10 +173,10 @@ async fn client_of(server: &QuicServer) -> Vec<u8> {
 #[test]
 fn content_that_nobody_reads_leaves_room_for_requests() {
     with_server(async |server| {
-        for bytes in [1_000, 5_000, 10_000, 50_000] {
+        for bytes in [1_000, 5_000, 7_000, 10_000, 14_000, 30_000] {
             let client = RawClient::connect(server).await;
             let mut unread = Vec::new();
-            for _ in 0..60 {
+            for _ in 0..95 {
                 let mut exchange = soon(client.exchange(request("POST", "/never"))).await;
                 exchange.write(data(vec![b'x'; bytes])).await;
                 unread.push(exchange);
