@@ -68,7 +68,7 @@ const server = http.createServer(async (request, response) => {
   } else if (url.pathname === '/picture') {
     await hasReported;
     response.writeHead(200, { 'content-type': 'image/svg+xml' });
-    response.end('<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><circle cx="20" cy="20" r="18"/></svg>');
+    response.end('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><circle r="9"/></svg>');
   } else if (url.pathname === '/thing') {
     response.end(`${crypto.randomBytes(10_000).toString('hex')} ${url.searchParams.get('number')}`);
   } else if (url.pathname === '/echo') {

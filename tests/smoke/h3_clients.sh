@@ -37,7 +37,11 @@ try() {
 problems=()
 drain() {
   local code=0
-  "$smoke_go_h3" drain "https://localhost:$tls" "$ca" "$pid" || problems+=("drain of $1 lost requests")
+  if ! "$smoke_go_h3" drain "https://localhost:$tls" "$ca" "$pid"; then
+    problems+=("drain of $1 lost requests")
+    # It may have failed before TERM.
+    kill "$pid" 2>/dev/null || true
+  fi
   wait "$pid" || code=$?
   expect "the exit code after the drain of $1" 0 "$code"
 }
