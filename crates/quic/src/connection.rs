@@ -18,15 +18,21 @@ const MOVING_BYTES_MIN: usize = 1_200 / AMPLIFICATION_MAX;
 const MOVES_MAX: u32 = 4;
 const MOVES_TIME: Duration = Duration::from_secs(10);
 
-/// Smaller datagrams are not counted as received.
-const COUNTED_BYTES_MIN: usize = 64;
-
 /// Bytes that each connection may have sent without acknowledgement, beside what all share.
 pub(crate) const UNACKNOWLEDGED_BYTES_FREE: u64 = 64 * 1024;
 
 /// RFC 9000, section 8.1: "Prior to validating the client address, servers MUST NOT send more than three times
 /// as many bytes as the number of bytes they have received."
 pub(crate) const AMPLIFICATION_MAX: usize = 3;
+
+/// What a peer has sent on streams since the beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamInput {
+    /// Frames with content, or with the end of a stream.
+    pub frames: u64,
+    /// Bytes of the datagrams that carried them.
+    pub datagram_bytes: u64,
+}
 
 /// One connection, and what it carries.
 pub struct Connection<P: Protocol> {
@@ -44,8 +50,8 @@ pub struct Connection<P: Protocol> {
     is_active: Cell<bool>,
     /// When the protocol wants to be called.
     deadline: Cell<Option<Instant>>,
-    /// Bytes of datagrams, without the smallest.
-    received: Cell<u64>,
+    /// What the peer has sent on streams.
+    received: Cell<StreamInput>,
     /// Bytes that may be sent and not acknowledged, and how many of them are taken from what all connections share.
     window: Cell<u64>,
     reserved: Cell<u64>,
@@ -80,7 +86,7 @@ impl<P: Protocol> Connection<P> {
             unvalidated_room: Cell::new(unvalidated_room),
             is_active: Cell::new(false),
             deadline: Cell::new(None),
-            received: Cell::new(0),
+            received: Cell::default(),
             window: Cell::new(UNACKNOWLEDGED_BYTES_FREE),
             reserved: Cell::new(0),
             is_broken: Cell::new(false),
@@ -237,9 +243,22 @@ impl<P: Protocol> Connection<P> {
         self.unvalidated_room.set(None);
     }
 
-    /// Bytes of datagrams that have come, without those that are too small to carry much more than acknowledgements.
-    pub fn received_bytes(&self) -> u64 {
+    /// What the peer has sent on streams.
+    pub fn stream_input(&self) -> StreamInput {
         self.received.get()
+    }
+
+    /// Notes a datagram of `bytes` that the library has handled. It counts if a part of it was authentic and of a
+    /// stream: nobody else can use up what the peer may send.
+    pub(crate) fn note_received(&self, bytes: usize, frames: u64) {
+        let before = self.received.get();
+        if frames != before.frames {
+            let datagram_bytes = before.datagram_bytes + bytes as u64;
+            self.received.set(StreamInput {
+                frames,
+                datagram_bytes,
+            });
+        }
     }
 
     /// A datagram has come. False if it is to be ignored.
@@ -249,9 +268,6 @@ impl<P: Protocol> Connection<P> {
         {
             let room = room + bytes * AMPLIFICATION_MAX;
             self.unvalidated_room.set(Some(room));
-        }
-        if bytes >= COUNTED_BYTES_MIN {
-            self.received.set(self.received.get() + bytes as u64);
         }
         let is_known = from.ip() == self.host.get() || from.ip() == self.remote.ip();
         is_known || (bytes >= MOVING_BYTES_MIN && self.moves_since(now).0 < MOVES_MAX)

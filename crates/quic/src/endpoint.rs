@@ -368,12 +368,13 @@ impl<P: Protocol> Shared<P> {
                     return;
                 };
                 if connection.admits(train.from, bytes, now) {
-                    let remote = connection.guard(|quic| {
+                    let handled = connection.guard(|quic| {
                         quic.handle_event(event);
-                        quic.remote_address()
+                        (quic.remote_address(), quic.stats().frame_rx.stream)
                     });
-                    if let Some(remote) = remote {
+                    if let Some((remote, frames)) = handled {
                         connection.note_host(remote.ip(), now);
+                        connection.note_received(bytes, frames);
                     }
                     self.list(&connection);
                 } else {
@@ -412,16 +413,19 @@ impl<P: Protocol> Shared<P> {
             return *self.spare.borrow_mut() = buffer;
         }
         let is_validated = incoming.remote_address_validated();
-        let is_full = self.open.get() >= limits.connections_max && !self.make_room();
-        if is_full || self.is_refusing.get() {
-            self.counters.refused.add(1);
-            let transmit = self.guard(|quinn| quinn.refuse(incoming, &mut buffer));
-            return self.respond(transmit, buffer);
+        // A forged address must not close the connection of another client either.
+        let is_full = self.open.get() >= limits.connections_max;
+        let needs_proof = handshaking >= limits.retry_above || is_full;
+        if self.is_refusing.get() {
+            return self.refuse(incoming, buffer);
         }
-        if handshaking >= limits.retry_above && !is_validated && incoming.may_retry() {
+        if needs_proof && !is_validated && incoming.may_retry() {
             self.counters.retries.add(1);
             let transmit = self.guard(|quinn| quinn.retry(incoming, &mut buffer).ok());
             return self.respond(transmit.flatten(), buffer);
+        }
+        if is_full && !self.make_room() {
+            return self.refuse(incoming, buffer);
         }
         let config = self.config();
         let room = (!is_validated).then_some(bytes * AMPLIFICATION_MAX);
@@ -437,6 +441,12 @@ impl<P: Protocol> Shared<P> {
             },
         );
         self.respond(refusal, buffer);
+    }
+
+    fn refuse(&self, incoming: Incoming, mut buffer: Vec<u8>) {
+        self.counters.refused.add(1);
+        let transmit = self.guard(|quinn| quinn.refuse(incoming, &mut buffer));
+        self.respond(transmit, buffer);
     }
 
     /// Closes a connection for a new one. Those that are closing count until they are forgotten, up to an eighth of

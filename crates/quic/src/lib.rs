@@ -14,7 +14,7 @@ mod keys;
 mod limits;
 mod timers;
 
-pub use connection::Connection;
+pub use connection::{Connection, StreamInput};
 pub use counters::Counters;
 pub use endpoint::{Endpoint, Protocol, Settings};
 pub use keys::{Keys, KeysError};

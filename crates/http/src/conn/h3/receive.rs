@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use blitz_proto::h3::{Code, Event, StreamId};
 use blitz_proto::{Error, ErrorKind, Fields, Limits};
+use blitz_quic::StreamInput;
 use blitz_quic::quinn_proto::{self, Dir, ReadError, ReadableError};
 use blitz_reactor::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 
@@ -476,9 +477,14 @@ impl Driver {
         self.window.is_used_up = self.window.bytes == before;
     }
 
+    fn stream_input(&self) -> StreamInput {
+        let quic = self.quic.as_ref();
+        quic.map(|quic| quic.stream_input()).unwrap_or_default()
+    }
+
     /// Bytes that have come since there were no requests.
     fn received_since_idle(&mut self) -> u64 {
-        let received = self.quic.as_ref().map_or(0, |quic| quic.received_bytes());
+        let received = self.stream_input().datagram_bytes;
         let window = &mut self.window;
         if self.streams.is_empty() {
             window.received_before = received;
@@ -499,14 +505,12 @@ impl Driver {
     /// Each piece that QUIC holds takes memory, however small it is. Whether far more came than was read, within some
     /// time: what is repeated and what is empty counts as well, so that it may not be counted for ever.
     pub(super) fn holds_too_many(&mut self) -> bool {
-        let frames = self.quic(|quic| quic.stats().frame_rx.stream);
+        let frames = self.stream_input().frames;
         let window = &mut self.window;
-        let excess = frames
-            .unwrap_or_default()
-            .saturating_sub(window.frames_before + window.pieces_read);
+        let excess = frames.saturating_sub(window.frames_before + window.pieces_read);
         let now = blitz_reactor::now();
         if now.saturating_duration_since(window.frames_since) >= FRAMES_TIME {
-            window.frames_before = frames.unwrap_or_default();
+            window.frames_before = frames;
             window.pieces_read = 0;
             window.frames_since = now;
         }
