@@ -78,10 +78,15 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("settings_timeouts", http.settings_timeouts),
         ("log_lines_dropped", dropped_lines),
     ];
+    // Handshakes and connections are no problems.
+    let quic = http.quic.named();
+    let quic =
+        quic.filter(|(name, _)| !matches!(*name, "accepted" | "handshakes" | "misdelivered"));
+    let quic = quic.map(|(name, n)| (Cow::from(format!("quic_{name}")), n));
     let mut counts = Counts::new();
     let named = failures.chain(rejections).chain(refusals).chain(others);
     let named = named.map(|(name, count)| (Cow::from(name), count));
-    for (name, count) in named.chain(client_tls) {
+    for (name, count) in named.chain(client_tls).chain(quic) {
         match counts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum += count,
             None => counts.push((name, count)),
@@ -123,12 +128,14 @@ mod tests {
         gateway.rejections[Rejection::ContentTooLarge as usize] = 1;
         http.refused = vec![("bare-lf", 4), ("host-missing", 1)];
         http.tls.failures = vec![("alert-received", 2)];
+        http.quic.handshakes = 9;
+        http.quic.retries = 3;
         let first = counts(&gateway, &http, 7);
         assert_eq!(
             changes(&nothing, &first).as_deref(),
             Some(
                 "connection_limit_reached=5 host-missing=7 content-too-large=1 bare-lf=4 \
-                 log_lines_dropped=7 client-tls-alert-received=2"
+                 log_lines_dropped=7 client-tls-alert-received=2 quic_retries=3"
             )
         );
         http.refused[1].1 += 1;

@@ -20,9 +20,7 @@ pub(crate) mod multiplexed {
 
 /// Connections over QUIC, which carry an exchange on each stream: HTTP/3.
 pub(crate) mod datagrams {
-    pub(crate) use super::h3::{
-        Http3 as Datagrams, NO_ERROR, STREAM_WINDOW, STREAMS_FIRST, Shared, WINDOW_FIRST, shared,
-    };
+    pub(crate) use super::h3::{Http3 as Datagrams, NO_ERROR, STREAMS_FIRST, Shared, shared};
 }
 
 /// Tells the two apart by the first bytes of a connection in clear text.

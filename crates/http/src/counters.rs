@@ -1,7 +1,9 @@
 //! HTTP counters of a core. They are plain numbers: each core has its own, and callers add them up.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
+use blitz_quic::Counters as QuicCounters;
 use blitz_reactor::core_local;
 
 use crate::tls::TlsCounters;
@@ -74,6 +76,8 @@ pub struct Counters {
     pub upstream_idle: u64,
     /// TLS, on both sides.
     pub tls: TlsCounters,
+    /// Endpoints of QUIC, without those that have ended.
+    pub quic: QuicCounters,
     /// Refused requests by the name of the violated rule.
     pub refused: Vec<(&'static str, u64)>,
 }
@@ -112,6 +116,7 @@ impl Counters {
         upstream_queue_timeouts: 0,
         upstream_idle: 0,
         tls: TlsCounters::NONE,
+        quic: QuicCounters::NONE,
         refused: Vec::new(),
     };
 
@@ -149,6 +154,7 @@ impl Counters {
         self.upstream_queue_timeouts += other.upstream_queue_timeouts;
         self.upstream_idle += other.upstream_idle;
         self.tls.add(&other.tls);
+        self.quic.add(&other.quic);
         for &(rule, count) in &other.refused {
             self.add_refused(rule, count);
         }
@@ -178,6 +184,11 @@ pub fn counters() -> Counters {
     let mut counters = CORE.with_borrow(Clone::clone);
     // The reactor evicts connections with an incomplete head without a call of this crate.
     counters.evicted = blitz_reactor::counters().evicted;
+    SOURCES.with_borrow(|sources| {
+        for source in sources {
+            counters.quic.add(&source());
+        }
+    });
     counters
 }
 
@@ -189,8 +200,33 @@ pub(crate) fn count_refused(rule: &'static str) {
     CORE.with_borrow_mut(|counters| counters.add_refused(rule, 1));
 }
 
+/// Counters of an endpoint of QUIC, which counts itself.
+type Source = Rc<dyn Fn() -> QuicCounters>;
+
 core_local! {
     static CORE: RefCell<Counters> = const { RefCell::new(Counters::NONE) };
+    static SOURCES: RefCell<Vec<Source>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Counters that those of the core include until this is dropped.
+pub(crate) struct Included(Source);
+
+impl Included {
+    pub(crate) fn new(source: impl Fn() -> QuicCounters + 'static) -> Included {
+        let source: Source = Rc::new(source);
+        SOURCES.with_borrow_mut(|sources| sources.push(Rc::clone(&source)));
+        Included(source)
+    }
+}
+
+impl Drop for Included {
+    fn drop(&mut self) {
+        // While the thread ends, the list may already be gone.
+        let _ = SOURCES.try_with(|sources| {
+            let mut sources = sources.borrow_mut();
+            sources.retain(|source| !Rc::ptr_eq(source, &self.0));
+        });
+    }
 }
 
 #[cfg(test)]

@@ -56,10 +56,12 @@ pub use tls::{
 };
 pub use websocket::WebSocketKey;
 
+pub use blitz_quic::Counters as QuicCounters;
+
 pub use blitz_proto::{
     AsName, Blame, BodyLength, Error, ErrorKind, FOREVER, FieldName, Fields, InvalidField,
-    InvalidTarget, Limits, Method, Name, RequestHead, ResponseHead, Side, Status, TargetForm,
-    Version, is_authority, path,
+    InvalidTarget, Limits, Method, Name, QuicLimits, RequestHead, ResponseHead, Side, Status,
+    TargetForm, Version, is_authority, path,
 };
 
 /// The reactor's own counters: system calls, operations, bytes.

@@ -33,7 +33,7 @@ mod priority;
 mod scan;
 
 pub use error::{Blame, Error, ErrorKind, Side};
-pub use limits::{FOREVER, Limits};
+pub use limits::{FOREVER, Limits, QuicLimits};
 pub use message::{
     AsName, BodyLength, FieldName, Fields, InvalidField, InvalidTarget, Method, Name, RequestHead,
     ResponseHead, Status, TargetForm, Version, is_authority,

@@ -59,8 +59,8 @@ pub struct Limits {
     /// The same after an HTTP/1.1 response without `Connection: close`: a client that has written the
     /// whole body to its socket considers the connection reusable, and its next request would be lost.
     pub discard_unannounced_bytes_max: usize,
-    /// Time during which body bytes of an HTTP/2 stream are discarded after the response; beyond: the
-    /// stream is reset.
+    /// Time during which body bytes of a stream (HTTP/2, HTTP/3) are discarded after the response; beyond: the
+    /// stream is reset or stopped.
     pub discard_timeout: Duration,
     /// Time during which an HTTP/1.1 connection discards body bytes after the response, and during which
     /// any connection that is being closed discards input after the last byte was sent; beyond: closed.
@@ -169,11 +169,53 @@ pub struct Limits {
     /// WebSockets. The default outlasts two lost SYNs, which the kernel sends again after 1 s and 3 s.
     pub connect_timeout: Duration,
 
+    /// The limits that only connections of QUIC have.
+    pub quic: QuicLimits,
+
     /// Time from the first byte of a connection, or from accepting it, to the end of its TLS
     /// handshake; beyond: closed.
     pub tls_handshake_timeout: Duration,
     /// Bytes of an incomplete TLS handshake message; beyond: closed.
     pub tls_handshake_bytes_max: usize,
+}
+
+/// Limits of QUIC, whose library hides what other connections are limited by. See [`Limits::quic`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuicLimits {
+    /// QUIC connections of a listener per core; beyond: idle ones are closed for new ones, and new ones are refused if
+    /// there is none.
+    pub connections_max: usize,
+    /// Window of a stream of QUIC in bytes, which does not change.
+    pub stream_window_bytes: usize,
+    /// Window of a connection of QUIC in bytes to begin with.
+    pub window_bytes_min: usize,
+    /// Maximum of that window, which grows while content is read as fast as it comes, and while content waits that
+    /// nobody reads: requests need it as well. The growth of all connections of a listener is at most
+    /// [`Limits::core_buffer_bytes_max`] per core.
+    pub window_bytes_max: usize,
+    /// Bytes of a QUIC connection that were sent and not acknowledged; beyond: back-pressure. All connections of a
+    /// listener together have [`Limits::core_buffer_bytes_max`] per core, and each has 64 KiB beside it.
+    pub unacknowledged_bytes_max: usize,
+    /// Bytes beyond its window that a client may have sent over QUIC and nobody has read, with what is around them;
+    /// beyond: the connection is closed.
+    pub unread_excess_bytes_max: usize,
+    /// Frames with content on a QUIC connection that nobody has read within
+    /// [`Limits::frames_window`], and one more for each 512 bytes of the window; beyond: the connection is closed.
+    pub unread_frames_max: u64,
+}
+
+impl Default for QuicLimits {
+    fn default() -> QuicLimits {
+        QuicLimits {
+            connections_max: 8_192,
+            stream_window_bytes: 512 * 1024,
+            window_bytes_min: 64 * 1024,
+            window_bytes_max: 4 * 1024 * 1024,
+            unacknowledged_bytes_max: 4 * 1024 * 1024,
+            unread_excess_bytes_max: 256 * 1024,
+            unread_frames_max: 4_096,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -242,7 +284,7 @@ impl Default for Limits {
             upstream_wait_timeout: Duration::from_secs(5),
             connection_age_max: Duration::from_secs(60 * 60),
             connect_timeout: Duration::from_secs(4),
-
+            quic: QuicLimits::default(),
             tls_handshake_timeout: Duration::from_secs(10),
             tls_handshake_bytes_max: 32 * KIB,
         }

@@ -10,6 +10,21 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
+        impl Counters {
+            /// Nothing was counted.
+            pub const NONE: Counters = Counters { $($name: 0,)* };
+
+            /// Adds the counts of another endpoint.
+            pub fn add(&mut self, other: &Counters) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// The counts with their names.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
         /// The counts while they grow.
         #[derive(Default)]
         pub(crate) struct CounterCells {

@@ -40,6 +40,9 @@ const TRAIN_BYTES_MAX: usize = 65_487;
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 
+/// Connections beyond the limit that may be closing, however small it is.
+const CLOSING_MIN: usize = 8;
+
 /// Bytes of Initial packets that wait for a decision. There are none: each is decided at once.
 const INITIAL_BYTES_MAX: u64 = 16 * 1024;
 
@@ -449,11 +452,11 @@ impl<P: Protocol> Shared<P> {
         self.respond(transmit, buffer);
     }
 
-    /// Closes a connection for a new one. Those that are closing count until they are forgotten, up to an eighth of
-    /// the limit.
+    /// Closes a connection for a new one. Those that are closing count until they are forgotten, so that there may be
+    /// an eighth more than the limit.
     fn make_room(&self) -> bool {
         let limit = self.settings.limits.connections_max;
-        if self.open.get() >= limit + limit / 8 {
+        if self.open.get() >= limit + (limit / 8).max(CLOSING_MIN) {
             return false;
         }
         let is_evicted = catch_unwind(AssertUnwindSafe(|| self.protocol.evict())).unwrap_or(false);

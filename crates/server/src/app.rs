@@ -185,12 +185,18 @@ impl App {
         self
     }
 
-    /// Adds an address to listen on for HTTPS; ALPN negotiates HTTP/2 or HTTP/1.1. Each address may have
-    /// its own certificates.
+    /// Adds an address to listen on for HTTPS; ALPN negotiates HTTP/2 or HTTP/1.1, and HTTP/3 is served at the same
+    /// port over UDP. Each address may have its own certificates.
     pub fn listen_tls(mut self, address: impl Into<String>, certificates: Certificates) -> App {
         self.settings
             .listen_tls
             .push((address.into(), certificates));
+        self
+    }
+
+    /// Sets whether addresses for HTTPS also serve HTTP/3, which they do by default.
+    pub fn http3(mut self, is_served: bool) -> App {
+        self.settings.http3 = is_served;
         self
     }
 

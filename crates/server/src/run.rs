@@ -29,6 +29,7 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) server_name: Option<String>,
     pub(crate) h2c_upgrade: bool,
+    pub(crate) http3: bool,
     pub(crate) drain_timeout: Duration,
 }
 
@@ -42,6 +43,7 @@ impl Default for Settings {
             limits: Limits::default(),
             server_name: None,
             h2c_upgrade: false,
+            http3: true,
             drain_timeout: Duration::from_secs(30),
         }
     }
@@ -64,7 +66,10 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         let address = parse_address(&text)?;
         let reloader = CertificateReloader::load(certificates, signals.wall_clock());
         let reloader = reloader.map_err(|error| Error::from(&error))?;
-        configs.push(ListenerConfig::secure(address, reloader.slot()));
+        configs.push(ListenerConfig {
+            http3: settings.http3,
+            ..ListenerConfig::secure(address, reloader.slot())
+        });
         reloaders.push(reloader);
     }
     let listeners = serving::reserve(configs).map_err(cannot_start)?;

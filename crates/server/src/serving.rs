@@ -236,7 +236,10 @@ fn bind_datagrams(configs: Vec<ListenerConfig>, cores: usize) -> Vec<BoundConfig
             }
         };
         let datagrams = DatagramListener::bind(address, cores).inspect_err(|error| {
-            tracing::warn!("no HTTP/3 at UDP {address}: {error}; clients use HTTP/2");
+            tracing::warn!(
+                "no HTTP/3 at UDP {address}: {error}; clients use HTTP/2. `ss -lunp` shows the program \
+                 that has this port"
+            );
         });
         config.http3 = datagrams.is_ok();
         (config, datagrams.ok())

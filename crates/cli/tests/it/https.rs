@@ -1,6 +1,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -206,6 +206,60 @@ fn a_development_certificate_is_made_and_stored() {
         )
     };
     assert_eq!(ask(), ask());
+}
+
+/// Clients must not be told of HTTP/3 where another program has the port.
+#[test]
+fn a_udp_port_in_use_is_a_warning() {
+    let folder = Folder::new();
+    let (other, port) = udp_port();
+    let listener = format!("127.0.0.1:{port}");
+    let running = Running::start(&folder, &["--listen-tls", &listener]);
+    let log = running.log();
+    assert!(
+        log.contains(&format!("no HTTP/3 at UDP {listener}")),
+        "{log}"
+    );
+    assert!(log.contains("ss -lunp"), "{log}");
+    let config = config(&folder.0.join("blitz/ca.pem"), None);
+    let alt_svc = |address: SocketAddr| {
+        let answer = get(
+            &mut connect(address, "localhost", &config),
+            "localhost",
+            "/ping",
+        );
+        let answer = answer.unwrap();
+        let mut lines = answer.lines();
+        lines.find_map(|line| Some(line.strip_prefix("Alt-Svc: ")?.to_owned()))
+    };
+    assert_eq!(alt_svc(listener.parse().unwrap()).as_deref(), Some("clear"));
+    let first = running.address("https://");
+    assert_eq!(
+        alt_svc(first),
+        Some(format!("h3=\":{}\"; ma=3600", first.port()))
+    );
+    assert!(
+        running
+            .announced
+            .contains(&format!("HTTP/3 at     {first} over UDP"))
+    );
+    assert!(
+        !running
+            .announced
+            .contains(&format!("HTTP/3 at     {listener}"))
+    );
+    drop(other);
+}
+
+/// A UDP port in use whose TCP port is free.
+fn udp_port() -> (UdpSocket, u16) {
+    loop {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return (socket, port);
+        }
+    }
 }
 
 /// BoringSSL rejects a certificate with an address if the authority has constraints of addresses.

@@ -14,6 +14,18 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
     (&["--io", "magic"], "magic", "--io", "auto, uring, epoll"),
     (&["--log", "loud"], "loud", "--log", "info, debug"),
     (
+        &["--http3", "off", "--alt-svc-port", "443"],
+        "--alt-svc-port",
+        "--http3 off switches off",
+        "leave out one",
+    ),
+    (
+        &["--listen", ":8080", "--alt-svc-port", "443"],
+        "--alt-svc-port",
+        "no listener for HTTPS",
+        "--listen-tls",
+    ),
+    (
         &["--lingering-time", "soon"],
         "soon",
         "not a duration",

@@ -11,5 +11,5 @@ mod receive;
 mod send;
 mod server;
 
-pub(crate) use driver::{STREAM_WINDOW, STREAMS_FIRST, Shared, WINDOW_FIRST};
+pub(crate) use driver::{STREAMS_FIRST, Shared};
 pub(crate) use protocol::{Http3, NO_ERROR, shared};

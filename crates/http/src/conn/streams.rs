@@ -7,5 +7,6 @@ pub(super) mod permits;
 pub(super) mod resets;
 pub(super) mod response;
 pub(super) mod response_head;
+pub(super) mod room;
 pub(super) mod spare;
 pub(super) mod stream;

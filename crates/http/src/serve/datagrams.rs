@@ -17,6 +17,7 @@ use blitz_reactor::{DatagramGroup, DatagramSocket};
 use rustls::ServerConfig;
 
 use crate::conn::datagrams::{self, Datagrams, Shared};
+use crate::counters::Included;
 use crate::drain::Drain;
 use crate::exchange::Service;
 use crate::options::ServeOptions;
@@ -124,6 +125,8 @@ async fn serve_socket<S: Service>(
     };
     let shared = datagrams::shared(service, options, socket.local());
     let endpoint = Endpoint::new(socket, Datagrams(Rc::clone(&shared)), settings);
+    let counted = endpoint.clone();
+    let _included = Included::new(move || counted.counters());
     let mut running = pin!(endpoint.run());
     let mut ending = pin!(end(&drain, &shared, &endpoint));
     let mut is_ended = false;
@@ -173,11 +176,13 @@ async fn wait_empty(drain: &Drain, shared: &Rc<Shared>, deadline: Instant) {
 fn quic_limits(limits: &Limits) -> blitz_quic::Limits {
     let bytes = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     blitz_quic::Limits {
+        connections_max: limits.quic.connections_max,
         handshake_timeout: limits.tls_handshake_timeout,
         silence_timeout: limits.idle_timeout,
         streams_first: limits.concurrent_streams_max.min(datagrams::STREAMS_FIRST),
-        stream_window_bytes: bytes(datagrams::STREAM_WINDOW),
-        connection_window_bytes: bytes(datagrams::WINDOW_FIRST),
+        stream_window_bytes: bytes(limits.quic.stream_window_bytes),
+        connection_window_bytes: bytes(limits.quic.window_bytes_min),
+        unacknowledged_bytes_max: limits.quic.unacknowledged_bytes_max as u64,
         all_unacknowledged_bytes_max: limits.core_buffer_bytes_max as u64,
         ..blitz_quic::Limits::default()
     }

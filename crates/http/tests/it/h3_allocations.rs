@@ -1,5 +1,4 @@
-//! What a request over HTTP/3 allocates on a warm connection. Most of it is the QUIC library's: a buffer for each
-//! datagram that comes, and the state of each stream. Only the server is counted, so the client is another process.
+//! What a request over HTTP/3 allocates on a warm connection, with the QUIC library. Only the server is counted, so the client is another process.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};

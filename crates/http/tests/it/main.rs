@@ -27,6 +27,7 @@ mod h3_allocations;
 mod h3_deadlines;
 mod h3_drain;
 mod h3_frames;
+mod h3_hostile;
 mod h3_raw;
 mod h3_server;
 mod h3_support;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -69,9 +69,14 @@ struct Served {
 
 impl Served {
     fn start(files: &Files) -> Served {
+        Served::with(files, &[])
+    }
+
+    fn with(files: &Files, more: &[&str]) -> Served {
         let mut child = Command::new(example("https"))
             .args([files.certificate(), files.key()])
             .arg("127.0.0.1:0")
+            .args(more)
             .env("BLITZ_CORES", "1")
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -158,6 +163,22 @@ fn an_app_serves_tls_and_reloads_certificates() {
     assert!(served.get(&second).is_ok());
     let line = served.lines.try_recv().expect("the error is logged");
     assert!(line.contains("ERROR"), "{line}");
+}
+
+#[test]
+fn an_app_serves_http3_unless_it_is_told_not_to() {
+    let files = Files::new("http3");
+    let client = files.renew();
+    for (more, is_served) in [(&[][..], true), (&["tcp"], false)] {
+        let served = Served::with(&files, more);
+        let alt_svc = match is_served {
+            true => format!("Alt-Svc: h3=\":{}\"; ma=3600\r\n", served.address.port()),
+            false => "Alt-Svc: clear\r\n".to_owned(),
+        };
+        let answer = served.get(&client).expect("it is believed");
+        assert!(answer.contains(&alt_svc), "{answer}");
+        assert_eq!(UdpSocket::bind(served.address).is_err(), is_served);
+    }
 }
 
 #[test]

@@ -10,11 +10,12 @@ use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead, 
 
 use super::drive::Disposition;
 use super::driver::{Conn, Driver, Role, Shared};
-use super::shortage::{Counted, PooledStreams, is_short};
+use super::shortage::{Counted, PooledStreams};
 use crate::conn::Protocol;
 use crate::conn::streams::liveness::{Liveness, Next, Silence};
 use crate::conn::streams::permits::Permits;
 use crate::conn::streams::resets::SentResets;
+use crate::conn::streams::room::{is_short, usual_room};
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
 use crate::error::ClientError;
@@ -473,7 +474,7 @@ impl Role for Client {
     /// Only the stream counts, since the requests of others must not wait for one whom the server lets
     /// wait.
     fn room(driver: &Driver<Client>) -> Option<usize> {
-        Some(driver.usual_room(blitz_reactor::fair_share()))
+        Some(usual_room(blitz_reactor::fair_share(), driver.limits()))
     }
 
     fn streams_changed(driver: &mut Driver<Client>) {

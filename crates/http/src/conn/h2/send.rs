@@ -10,18 +10,12 @@ use super::driver::{Driver, Role};
 use crate::conn::streams::stream::Ending;
 use crate::counters::count;
 use crate::error::SendError;
-use crate::exchange::{Sent, conclude_sent, note, wake};
+use crate::exchange::{Sent, conclude_sent, wake};
 use crate::recycle::Pooled;
 
 /// Bytes queued at the socket before streams have to wait for their turn: few bytes are then queued before
 /// those of a more urgent stream.
 const SOCKET_BYTES_MAX: usize = 128 * 1024;
-
-/// Shares of a stream that a connection may have queued, and hold, while the core is short of memory.
-pub(super) const STREAMS_WHEN_SHORT: usize = 4;
-
-/// A connection that has no more than this queued gets more however short the core of memory is.
-pub(super) const UNSENT_MIN: usize = 4 * 1024;
 
 impl<R: Role> Driver<R> {
     pub(super) fn poll_stream_room(
@@ -33,23 +27,14 @@ impl<R: Role> Driver<R> {
         let Some(state) = self.stream(stream) else {
             return Poll::Ready(Err(SendError::Closed));
         };
-        let sending = &mut state.sending;
-        if room.is_some_and(|below| sending.queued <= below) {
+        if state.sending.poll_room(room, cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        note(&mut sending.writer, cx);
-        sending.wake_at = room.unwrap_or(0);
         if room.is_none() && !self.awaiting_memory.contains(&stream) {
             count(|counters| counters.held_back += 1);
             self.awaiting_memory.push(stream);
         }
         Poll::Pending
-    }
-
-    /// Bytes that a stream may have queued before it gets another piece, as far as that depends on it
-    /// alone: half of its share is for what was received and is not yet taken (rule 4).
-    pub(super) fn usual_room(&self, share: usize) -> usize {
-        (self.limits().stream_buffer_bytes_max / 4).min(share)
     }
 
     /// Some of what streams had queued is gone.

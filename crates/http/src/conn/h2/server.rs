@@ -12,11 +12,10 @@ use blitz_reactor::Chunk;
 
 use super::drive::{Disposition, STREAMS_KEPT};
 use super::driver::{Conn, Driver, Role, Shared};
-use super::send::{STREAMS_WHEN_SHORT, UNSENT_MIN};
-use super::shortage::is_short;
 use crate::conn::streams::due::DueStreams;
 use crate::conn::streams::exchange_task::{self, WithTasks};
 use crate::conn::streams::response_head::{adapt_tunnel_head, add_default_headers};
+use crate::conn::streams::room::{STREAMS_WHEN_SHORT, is_short, room_of_server};
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused};
 use crate::error::{Refusal, refusal_response};
@@ -367,19 +366,8 @@ impl Role for Server {
         driver.unsent == 0 && driver.holds_more_than_its_share()
     }
 
-    /// When the connection has its share queued, each stream is down to a piece at a time; and while
-    /// the core is short of memory one that has more than a few streams' worth gets nothing.
     fn room(driver: &Driver<Server>) -> Option<usize> {
-        let limits = driver.limits();
-        let share = blitz_reactor::fair_share();
-        let unsent = driver.unsent;
-        if is_short(share, limits) && unsent > UNSENT_MIN.max(share * STREAMS_WHEN_SHORT) {
-            None
-        } else if unsent <= limits.connection_buffer_bytes_max / 2 {
-            Some(driver.usual_room(share))
-        } else {
-            Some(0)
-        }
+        room_of_server(driver.unsent, driver.limits())
     }
 
     /// Without the reset, the client of a truncated response would wait for the rest, and the stream would

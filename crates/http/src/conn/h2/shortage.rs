@@ -11,13 +11,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use blitz_proto::Limits;
 use blitz_proto::h2::{Code, StreamId};
-use blitz_reactor::{FAIR_SHARE_MAX, Slice};
+use blitz_reactor::Slice;
 
 use super::client::Client;
 use super::driver::{Conn, Driver, Role, Shared};
-use super::send::STREAMS_WHEN_SHORT;
+use crate::conn::streams::room::{STREAMS_WHEN_SHORT, is_short, share_max};
 use crate::counters::count;
 use crate::error::BodyError;
 use crate::exchange::{Body, Link, wake};
@@ -222,33 +221,5 @@ impl<R: Role> Driver<R> {
         }
         let share = blitz_reactor::fair_share();
         is_short(share, self.limits()) && held > share * STREAMS_WHEN_SHORT
-    }
-}
-
-/// Less than half of the core's memory is left, by what a stream's share of it is.
-pub(super) fn is_short(share: usize, limits: &Limits) -> bool {
-    share < share_max(limits) / 2
-}
-
-/// What a stream may hold on an idle core, in bytes.
-fn share_max(limits: &Limits) -> usize {
-    limits.stream_buffer_bytes_max.min(FAIR_SHARE_MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_idle_core_is_not_short_of_memory_however_much_a_stream_may_hold() {
-        for stream_buffer_bytes_max in [16 * 1024, 64 * 1024, 1 << 30] {
-            let limits = Limits {
-                stream_buffer_bytes_max,
-                ..Limits::default()
-            };
-            let share = share_max(&limits);
-            assert!(!is_short(FAIR_SHARE_MAX, &limits));
-            assert!(is_short(share / 2 - 1, &limits), "{share}");
-        }
     }
 }

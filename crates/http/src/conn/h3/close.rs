@@ -8,7 +8,7 @@ use blitz_proto::Error;
 use blitz_proto::h3::{Code, StreamId};
 use blitz_quic::quinn_proto;
 
-use super::driver::{Conn, Driver, RequestStream, WINDOW_FIRST, stream_of, var_int};
+use super::driver::{Conn, Driver, RequestStream, stream_of, var_int};
 use super::receive::count_late_head;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused};
@@ -120,7 +120,7 @@ impl Driver {
         self.unacknowledged.shrink_to(STREAMS_KEPT);
         self.out = Vec::new();
         self.window.read = 0;
-        self.set_window(WINDOW_FIRST);
+        self.set_window(0);
     }
 
     fn next_deadline(&mut self) -> Option<Instant> {
@@ -282,7 +282,7 @@ impl Driver {
     fn leave(&mut self) {
         count(|counters| counters.connections -= 1);
         self.idle_since = None;
-        self.set_window(WINDOW_FIRST);
+        self.set_window(0);
         let mut connections = self.shared.connections.borrow_mut();
         connections.remove(self.key);
         if connections.is_empty() {

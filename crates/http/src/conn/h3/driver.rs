@@ -178,13 +178,6 @@ pub(crate) struct Shared {
 /// allowed when a client has half of them.
 pub(crate) const STREAMS_FIRST: u32 = 32;
 
-/// What a client may send on one stream before it is read. QUIC's machine cannot change it, so it is what a fast
-/// upload over a long way needs.
-pub(crate) const STREAM_WINDOW: usize = 512 * 1024;
-
-/// What each client may send before it is read, to begin with.
-pub(crate) const WINDOW_FIRST: usize = 64 * 1024;
-
 pub(super) type StartExchange = dyn Fn(&Rc<Conn>, StreamId, Option<Exchange>);
 
 impl Shared {
@@ -249,7 +242,7 @@ impl Conn {
             final_goaway: None,
             closes_from: None,
             window: ReceiveWindow {
-                bytes: WINDOW_FIRST,
+                bytes: shared.limits().quic.window_bytes_min,
                 read: 0,
                 since: now,
                 read_in_total: 0,

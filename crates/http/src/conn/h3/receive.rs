@@ -7,10 +7,11 @@ use blitz_proto::h3::{Code, Event, StreamId};
 use blitz_proto::{Error, ErrorKind, Fields, Limits};
 use blitz_quic::StreamInput;
 use blitz_quic::quinn_proto::{self, Dir, ReadError, ReadableError};
-use blitz_reactor::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
+use blitz_reactor::{Buffer, Chunk, Slice};
 
-use super::driver::{Driver, RequestStream, WINDOW_FIRST, id_of, stream_of};
+use super::driver::{Driver, RequestStream, id_of, stream_of};
 use super::server::Request;
+use crate::conn::streams::room::is_short;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
 use crate::error::{BodyError, SendError};
@@ -27,21 +28,11 @@ const FILL_BYTES_MAX: usize = 32 * 1024;
 /// A client that acknowledges late does not get a larger window for it.
 const RTT_MAX: Duration = Duration::from_millis(500);
 
-/// Bytes beyond its window that a client may have sent and nobody read, with all that is around them.
-const UNREAD_EXCESS_MAX: usize = 256 * 1024;
-
 /// Bytes that a client can always send, so that its next requests come.
 const HEADS_ROOM: usize = 16 * 1024;
 
 /// QUIC tells the client what was read when it is this part of the window, and not before.
 const ANNOUNCED_PARTS: usize = 8;
-
-/// The largest window: for eight streams whose content nobody reads.
-const WINDOW_MAX: usize = 8 * super::driver::STREAM_WINDOW;
-
-/// Frames with content that may come within a time and are not read.
-const UNREAD_FRAMES_MAX: u64 = 4_096;
-const FRAMES_TIME: Duration = Duration::from_secs(10);
 
 /// The result of a step through the input of a stream.
 enum Step {
@@ -445,16 +436,15 @@ impl Driver {
     /// Changes the window, as far as the memory allows.
     pub(super) fn set_window(&mut self, wanted: usize) {
         let limits = self.limits();
-        let grown = self.window.bytes - WINDOW_FIRST;
-        let others = self.shared.windows_grown.get() - grown;
+        let first = limits.quic.window_bytes_min;
+        let others = self.shared.windows_grown.get() - (self.window.bytes - first);
         let left = limits.core_buffer_bytes_max.saturating_sub(others);
-        let is_short = blitz_reactor::fair_share() < FAIR_SHARE_MAX / 2;
-        let bytes_max = match is_short {
-            true => WINDOW_FIRST,
-            false => WINDOW_MAX.min(WINDOW_FIRST + left),
+        let bytes_max = match is_short(blitz_reactor::fair_share(), limits) {
+            true => first,
+            false => limits.quic.window_bytes_max.min(first + left).max(first),
         };
-        let bytes = wanted.clamp(WINDOW_FIRST, bytes_max.max(WINDOW_FIRST));
-        self.shared.windows_grown.set(others + bytes - WINDOW_FIRST);
+        let bytes = wanted.clamp(first, bytes_max);
+        self.shared.windows_grown.set(others + bytes - first);
         if std::mem::replace(&mut self.window.bytes, bytes) != bytes {
             let bytes = super::driver::var_int(bytes as u64);
             self.quic(|quic| quic.set_receive_window(bytes));
@@ -499,22 +489,27 @@ impl Driver {
         // Headers and repetitions are less than a quarter of what is received.
         let received = self.received_since_idle() / 4 * 3;
         let unread = received.saturating_sub(self.window.read_in_total);
-        unread > (self.window.bytes + UNREAD_EXCESS_MAX) as u64
+        let excess_max = self.limits().quic.unread_excess_bytes_max;
+        unread > (self.window.bytes + excess_max) as u64
     }
 
     /// Each piece that QUIC holds takes memory, however small it is. Whether far more came than was read, within some
     /// time: what is repeated and what is empty counts as well, so that it may not be counted for ever.
     pub(super) fn holds_too_many(&mut self) -> bool {
         let frames = self.stream_input().frames;
+        let (excess_max, within) = {
+            let limits = self.limits();
+            (limits.quic.unread_frames_max, limits.frames_window)
+        };
         let window = &mut self.window;
         let excess = frames.saturating_sub(window.frames_before + window.pieces_read);
         let now = blitz_reactor::now();
-        if now.saturating_duration_since(window.frames_since) >= FRAMES_TIME {
+        if now.saturating_duration_since(window.frames_since) >= within {
             window.frames_before = frames;
             window.pieces_read = 0;
             window.frames_since = now;
         }
-        excess > UNREAD_FRAMES_MAX + window.bytes as u64 / 512
+        excess > excess_max + window.bytes as u64 / 512
     }
 
     /// Fills a reader's next part.

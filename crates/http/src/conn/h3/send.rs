@@ -5,56 +5,34 @@ use std::task::{Context, Poll};
 use blitz_proto::h3::StreamId;
 use blitz_proto::{Error, Fields};
 use blitz_quic::quinn_proto::{self, Dir, SendStream, WriteError};
-use blitz_reactor::{Buffer, Chunk, FAIR_SHARE_MAX};
+use blitz_reactor::{Buffer, Chunk};
 
 use super::driver::{Driver, stream_of};
+use crate::conn::streams::room::room_of_server;
 use crate::conn::streams::stream::Ending;
 use crate::counters::count;
 use crate::error::SendError;
-use crate::exchange::{Sent, conclude_sent, note, wake};
+use crate::exchange::{Sent, conclude_sent, wake};
 
 /// Content of at most this is written together with the frames before it.
 const COPIED_MAX: usize = 4 * 1024;
-
-/// Shares of a stream that a connection may have queued while the core is short of memory.
-const STREAMS_WHEN_SHORT: usize = 4;
-
-/// A connection that has no more than this queued gets more however short the core of memory is.
-const UNSENT_MIN: usize = 4 * 1024;
 
 /// Bytes of a stream before others have their turn.
 const PIECE_BYTES: usize = 16 * 1024;
 
 impl Driver {
-    /// Bytes that each stream may have queued; `None` if the connection has enough.
-    fn room(&self) -> Option<usize> {
-        let limits = self.limits();
-        let share = blitz_reactor::fair_share();
-        let is_short = share < limits.stream_buffer_bytes_max.min(FAIR_SHARE_MAX) / 2;
-        if is_short && self.unsent > UNSENT_MIN.max(share * STREAMS_WHEN_SHORT) {
-            None
-        } else if self.unsent <= limits.connection_buffer_bytes_max / 2 {
-            Some((limits.stream_buffer_bytes_max / 4).min(share))
-        } else {
-            Some(0)
-        }
-    }
-
     pub(super) fn poll_stream_room(
         &mut self,
         id: StreamId,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), SendError>> {
-        let room = self.room();
+        let room = room_of_server(self.unsent, self.limits());
         let Some(state) = self.stream(id) else {
             return Poll::Ready(Err(SendError::Closed));
         };
-        let sending = &mut state.sending;
-        if room.is_some_and(|below| sending.queued <= below) {
+        if state.sending.poll_room(room, cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        note(&mut sending.writer, cx);
-        sending.wake_at = room.unwrap_or(0);
         if room.is_none() && !self.awaiting_memory.contains(&id) {
             count(|counters| counters.held_back += 1);
             self.awaiting_memory.push(id);

@@ -1,0 +1,152 @@
+//! Limits that protect a core and the connections of others.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use quinn::TransportConfig;
+use tokio::net::UdpSocket;
+
+use crate::deadlines::limits;
+use crate::h3_frames::{RawClient, data, request};
+use crate::h3_support::{Client, connect, get, pause, with_options};
+use crate::support::SOON;
+
+/// At the limit of connections, one that has nothing to do is closed for a new one, and none that has.
+#[test]
+fn idle_connections_make_room_for_new_ones() {
+    let options = || limits(|limits| limits.quic.connections_max = 3);
+    with_options(options, async |server| {
+        let busy = server.connect().await;
+        let mut quiet = busy.send(get("/quiet")).await;
+        quiet.finish().await.unwrap();
+        quiet.recv_response().await.unwrap();
+        let oldest = server.connect().await;
+        pause(20).await;
+        let later = server.connect().await;
+        pause(20).await;
+        assert_eq!(server.connect().await.get("/hello").await.content, b"hello");
+        assert!(oldest.closed().await.is_h3_no_error());
+        assert_eq!(later.get("/hello").await.content, b"hello");
+        assert_eq!(busy.get("/hello").await.content, b"hello");
+        assert_eq!(server.counters().quic.evicted, 1);
+        // At the limit an address has to be proved first: a forged one closes nothing.
+        assert!(server.counters().quic.retries >= 1);
+    });
+}
+
+#[test]
+fn without_an_idle_connection_new_ones_are_refused() {
+    let options = || limits(|limits| limits.quic.connections_max = 1);
+    with_options(options, async |server| {
+        let busy = server.connect().await;
+        let mut quiet = busy.send(get("/quiet")).await;
+        quiet.finish().await.unwrap();
+        quiet.recv_response().await.unwrap();
+        let transport = TransportConfig::default();
+        let refused = connect(&server.outside(), transport, server.address, "localhost").await;
+        assert!(
+            matches!(refused, Err(quinn::ConnectionError::ConnectionClosed(_))),
+            "refused at once"
+        );
+        // One for each of the client's first datagrams.
+        assert!((1..=2).contains(&server.counters().quic.refused));
+        assert_eq!(busy.get("/hello").await.content, b"hello");
+    });
+}
+
+/// Content in frames of a byte takes far more memory than its window.
+#[test]
+fn a_flood_of_tiny_frames_ends_the_connection() {
+    let options = || limits(|limits| limits.quic.unread_frames_max = 100);
+    with_options(options, async |server| {
+        let client = RawClient::connect(server).await;
+        let mut exchange = client.exchange(request("POST", "/never")).await;
+        let write = async {
+            exchange.write(data(vec![b'x'; 60_000])).await;
+            for _ in 0..2_000 {
+                if exchange.send.write_all(b"\x00").await.is_err() {
+                    return;
+                }
+                // Each in a packet of its own.
+                tokio::task::yield_now().await;
+                pause(1).await;
+            }
+        };
+        let closed = client.quic.close_code();
+        let (code, ()) = tokio::join!(closed, write);
+        assert_eq!(code, 0x107);
+        assert_eq!(server.counters().refused_for("unread-flood"), 1);
+    });
+}
+
+/// Somebody who sees the connection can send datagrams with its ID, and nothing that they are counted as.
+#[test]
+fn forged_datagrams_do_not_count_against_the_client() {
+    let options = || limits(|limits| limits.quic.window_bytes_max = 64 * 1024);
+    with_options(options, async |server| {
+        let relay = Relay::start(server.address).await;
+        let transport = TransportConfig::default();
+        let quic = connect(&server.outside(), transport, relay.address, "localhost").await;
+        let client = Client::over(quic.unwrap()).await;
+        let mut upload = client.send(crate::h3_support::post("/never")).await;
+        upload
+            .send_data(bytes::Bytes::from_static(b"begun"))
+            .await
+            .unwrap();
+        pause(50).await;
+        let id = relay.id.lock().unwrap().expect("the client has sent");
+        let forged = [&[0x40][..], &id, &[7; 1_191]].concat();
+        // Far more than a client may send and nobody read.
+        for _ in 0..50 {
+            for _ in 0..20 {
+                relay.to_server.send(&forged).await.unwrap();
+            }
+            pause(2).await;
+        }
+        assert_eq!(client.get("/hello").await.content, b"hello");
+        assert_eq!(server.counters().refused_for("unread-flood"), 0);
+    });
+}
+
+/// Passes datagrams on in both directions, and notes the connection ID of the client's packets.
+struct Relay {
+    address: SocketAddr,
+    to_server: Arc<UdpSocket>,
+    id: Arc<Mutex<Option<[u8; 8]>>>,
+}
+
+impl Relay {
+    async fn start(server: SocketAddr) -> Relay {
+        let to_client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let to_server = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        to_server.connect(server).await.unwrap();
+        let relay = Relay {
+            address: to_client.local_addr().unwrap(),
+            to_server: Arc::clone(&to_server),
+            id: Arc::default(),
+        };
+        let id = Arc::clone(&relay.id);
+        let pass_on = async move {
+            let mut client = None;
+            let (mut from_client, mut from_server) = ([0; 2_048], [0; 2_048]);
+            loop {
+                tokio::select! {
+                    got = to_client.recv_from(&mut from_client) => {
+                        let Ok((len, from)) = got else { return };
+                        client = Some(from);
+                        if let [0..0x80, rest @ ..] = &from_client[..len] {
+                            *id.lock().unwrap() = rest.first_chunk().copied();
+                        }
+                        let _ = to_server.send(&from_client[..len]).await;
+                    }
+                    got = to_server.recv(&mut from_server) => {
+                        let (Ok(len), Some(client)) = (got, client) else { return };
+                        let _ = to_client.send_to(&from_server[..len], client).await;
+                    }
+                }
+            }
+        };
+        tokio::spawn(tokio::time::timeout(6 * SOON, pass_on));
+        relay
+    }
+}
