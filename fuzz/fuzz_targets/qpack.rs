@@ -13,10 +13,10 @@ fuzz_target!(|input: (u8, &[u8], &[u8])| {
     let pieces = run(instructions, usize::from(piece) + 1, section);
     assert_eq!(whole, pieces);
     let Some(lines) = whole else { return };
-    let mut again = Vec::new();
-    Encoder.begin(&mut again);
+    let (mut encoder, mut again) = (Encoder::default(), Vec::new());
+    encoder.begin(&mut again);
     for (name, value, never_indexed) in &lines {
-        Encoder.encode(name, value, *never_indexed, &mut again);
+        encoder.encode(name, value, *never_indexed, &mut again);
     }
     assert_eq!(decode(&Decoder::new(0), &again), Some(lines));
 });

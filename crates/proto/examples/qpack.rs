@@ -56,10 +56,11 @@ fn run(decoder: &mut Decoder, line: &str) -> Option<String> {
         }
         "c" => decoder.cancel(words.next()?.parse().ok()?, &mut out),
         "e" => {
-            Encoder.begin(&mut out);
+            let mut encoder = Encoder::default();
+            encoder.begin(&mut out);
             for field in words {
                 let (name, value) = field.split_once(':')?;
-                Encoder.encode(&bytes(name)?, &bytes(value)?, false, &mut out);
+                encoder.encode(&bytes(name)?, &bytes(value)?, false, &mut out);
             }
         }
         _ => return None,

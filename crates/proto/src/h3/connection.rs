@@ -133,7 +133,7 @@ impl Connection {
             },
             decoder: Decoder::new(own.table_capacity_max),
             repeated_request: RepeatedRequest::new(),
-            encoder: Encoder,
+            encoder: Encoder::default(),
             streams: Streams::default(),
             blocked: Vec::new(),
             unidirectional: Vec::new(),

@@ -7,6 +7,7 @@
 
 mod decoder;
 mod encoder;
+mod repeated;
 mod static_table;
 
 use crate::field_compression::{Malformed, integer};

@@ -41,12 +41,12 @@ pub(crate) fn data(content: &str) -> Vec<u8> {
 
 /// A section with a line `name: value` for each field.
 pub(crate) fn section(lines: &str) -> Vec<u8> {
-    let mut section = Vec::new();
-    Encoder.begin(&mut section);
+    let (mut encoder, mut section) = (Encoder::default(), Vec::new());
+    encoder.begin(&mut section);
     for line in lines.lines().filter(|line| !line.is_empty()) {
         let (name, value) = line[1..].split_once(": ").expect("a field");
         let name = format!("{}{name}", &line[..1]);
-        Encoder.encode(name.as_bytes(), value.as_bytes(), false, &mut section);
+        encoder.encode(name.as_bytes(), value.as_bytes(), false, &mut section);
     }
     section
 }

@@ -56,10 +56,10 @@ impl Connection {
         state.send_left = ContentLeft::of(declared);
         self.streams.insert(stream.0, state);
         self.floods.stream_opened();
-        let mut encoder = self.encoder;
+        let encoder = &mut self.encoder;
         frame::write(frame::HEADERS, out, |out| {
             encoder.begin(out);
-            send::request_head(&mut encoder, head, "https", declared, out);
+            send::request_head(encoder, head, "https", declared, out);
         });
         end
     }
@@ -123,12 +123,12 @@ impl Connection {
         end
     }
 
-    fn write_response(&self, head: &ResponseHead, declared: Option<u64>, out: &mut Vec<u8>) {
-        let mut encoder = self.encoder;
+    fn write_response(&mut self, head: &ResponseHead, declared: Option<u64>, out: &mut Vec<u8>) {
+        let encoder = &mut self.encoder;
         frame::write(frame::HEADERS, out, |out| {
             encoder.begin(out);
-            send::response_head(&mut encoder, head, out);
-            send::length(&mut encoder, declared, out);
+            send::response_head(encoder, head, out);
+            send::length(encoder, declared, out);
         });
     }
 
@@ -192,10 +192,10 @@ impl Connection {
         }
         state.sending = Sending::Done;
         if let Some(trailers) = trailers.filter(|trailers| send::has_trailers(trailers)) {
-            let mut encoder = self.encoder;
+            let encoder = &mut self.encoder;
             frame::write(frame::HEADERS, out, |out| {
                 encoder.begin(out);
-                send::trailers(&mut encoder, trailers, out);
+                send::trailers(encoder, trailers, out);
             });
         }
         self.remove_if_closed(stream);

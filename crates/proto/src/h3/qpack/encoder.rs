@@ -1,14 +1,17 @@
 //! Encoding field sections (RFC 9204, section 4.5).
 
+use super::repeated::RepeatedLines;
 use super::static_table;
 use crate::field_compression::{huffman, integer};
 use crate::field_section::send::{LineEncoder, pseudo};
 use crate::field_section::{LineName, Pseudo};
 use crate::message::{Method, Status};
 
-/// Appends field lines. It has no state: a section refers to the static table only.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Encoder;
+/// Appends field lines. A section refers to the static table only.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    repeated: RepeatedLines,
+}
 
 /// Entries of the static table (RFC 9204, Appendix A).
 const PATH: u8 = 1;
@@ -77,10 +80,17 @@ impl LineEncoder for Encoder {
 
     #[inline]
     fn line(&mut self, name: LineName, name_text: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        if let Some(encoded) = self.repeated.get(name, value) {
+            return out.extend_from_slice(encoded);
+        }
         let first = static_table::index_of_name(name);
         match first.and_then(|first| static_table::find(first, value)) {
             Some(index) => Encoder::static_entry(index, out),
-            None => literal(first, name, name_text, value, false, out),
+            None => {
+                let start = out.len();
+                literal(first, name, name_text, value, false, out);
+                self.repeated.keep(name, value, &out[start..]);
+            }
         }
     }
 
