@@ -9,6 +9,7 @@ mod goals;
 mod group;
 mod h2load;
 mod handshakes;
+mod http3_load;
 mod idle;
 mod load;
 mod machine;
@@ -60,6 +61,8 @@ enum Scenario {
     H1(plan::RoundsArguments),
     /// HTTP/2, with TLS and without: CPU per request of a fixed response, 32 connections with 32 streams
     H2(plan::RoundsArguments),
+    /// HTTP/3, beside HTTP/2 over TLS: CPU per request, 32 connections with 32 streams; handshakes; two workers
+    H3(plan::RoundsArguments),
     /// HTTPS with HTTP/1.1: CPU per request, 100 connections, and CPU per full handshake
     Tls(plan::RoundsArguments),
     /// HTTP/2 to HTTP/1.1 and HTTP/2 upstreams: CPU per request, 32 connections with 32 streams
@@ -89,6 +92,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let outcome = match &arguments.scenario {
         Scenario::H1(arguments) => compare::run(&scenario::H1, arguments, &command),
         Scenario::H2(arguments) => compare::run(&scenario::H2_FIXED, arguments, &command),
+        Scenario::H3(arguments) => compare::run(&scenario::H3, arguments, &command),
         Scenario::Tls(arguments) => compare::run(&scenario::TLS, arguments, &command),
         Scenario::H2Proxy(arguments) => compare::run(&scenario::H2_PROXY, arguments, &command),
         Scenario::Cores(arguments) => compare::run(&scenario::CORES, arguments, &command),

@@ -14,6 +14,7 @@ pub(crate) enum Artifact {
     Blitz,
     BulkBackend,
     PacedClient,
+    Http3Load,
 }
 
 impl Artifact {
@@ -26,6 +27,7 @@ impl Artifact {
             Artifact::Blitz => ("blitz-cli", "--bin", "blitz"),
             Artifact::BulkBackend => ("blitz-reactor", "--example", "bulk_backend"),
             Artifact::PacedClient => ("blitz-reactor", "--example", "paced_client"),
+            Artifact::Http3Load => ("blitz-http", "--example", "http3_load"),
         }
     }
 }

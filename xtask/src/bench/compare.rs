@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use super::build::{Artifact, build};
 use super::goals::Outcome;
 use super::group::{ClientProtocol, LoadTool, ServerRole};
 use super::machine::{Facts, current_foreign_share, how_to_install, is_installed, require};
@@ -32,6 +33,13 @@ pub(crate) fn run(
     let needed = backends.iter().filter_map(|backend| backend.peer());
     tools.iter().copied().chain(needed).try_for_each(require)?;
     build_all(plan.systems.iter().chain(&backends).copied())?;
+    if plan
+        .systems
+        .iter()
+        .any(|s| matches!(s.group.load_tool, LoadTool::Http3(_)))
+    {
+        build(Artifact::Http3Load)?;
+    }
     let foreign_before = current_foreign_share();
     if foreign_before > machine::FOREIGN_SHARE_MAX {
         let percent = foreign_before * 100.0;
@@ -84,7 +92,10 @@ fn load_tools(plan: &Plan) -> Vec<&'static str> {
     tools.extend(loads(|load| matches!(load, LoadTool::H2load { .. })).then_some("h2load"));
     tools.extend(loads(|load| load == LoadTool::Handshakes).then_some("openssl"));
     // It sends these requests, except for HTTP/1.1 without TLS.
-    let by_curl = |system: &&System| system.group.protocol != ClientProtocol::Http1;
+    let by_curl = |system: &&System| {
+        system.group.protocol != ClientProtocol::Http1
+            && !matches!(system.group.load_tool, LoadTool::Http3(_))
+    };
     tools.extend(plan.systems.iter().any(by_curl).then_some("curl"));
     tools
 }

@@ -2,11 +2,13 @@
 
 use std::ops::RangeInclusive;
 
+use super::http3_load::Requests;
+
 /// The protocol of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientProtocol {
     Http1,
-    /// HTTP/1.1 and HTTP/2 over TLS, negotiated by ALPN.
+    /// HTTP/1.1 and HTTP/2 over TLS, negotiated by ALPN, and HTTP/3.
     Tls,
     /// HTTP/2 without TLS, by prior knowledge.
     H2c,
@@ -37,6 +39,7 @@ pub(crate) enum LoadTool {
     },
     /// A new connection with a full handshake for each request.
     Handshakes,
+    Http3(Requests),
 }
 
 /// Systems with the same work, in one table.
@@ -148,6 +151,73 @@ pub(crate) const HANDSHAKES: &Group = &Group {
     load_tool: LoadTool::Handshakes,
     bases: &["nginx-handshakes"],
     plausible: None,
+};
+
+/// A fixed response over TLS, compared with nothing.
+const OVER_TLS: Group = Group {
+    name: "",
+    title: "",
+    protocol: ClientProtocol::Tls,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::H2load { varied: false },
+    bases: &[],
+    plausible: None,
+};
+
+pub(crate) const H2_BESIDE_H3: &Group = &Group {
+    name: "h2",
+    title: "HTTP/2 over TLS, fixed response, one head repeated",
+    ..OVER_TLS
+};
+
+pub(crate) const H2_BESIDE_H3_VARIED: &Group = &Group {
+    name: "h2-varied",
+    title: "HTTP/2 over TLS, fixed response, varied heads",
+    load_tool: LoadTool::H2load { varied: true },
+    ..OVER_TLS
+};
+
+pub(crate) const H3_SAME: &Group = &Group {
+    name: "h3-same",
+    title: "HTTP/3, fixed response, one head repeated",
+    load_tool: LoadTool::Http3(Requests::Same),
+    bases: &["blitz-h2-beside", "caddy-h3", "envoy-h3"],
+    ..OVER_TLS
+};
+
+pub(crate) const H3_VARIED: &Group = &Group {
+    name: "h3-varied",
+    title: "HTTP/3, fixed response, varied heads",
+    load_tool: LoadTool::Http3(Requests::Varied),
+    bases: &[
+        "blitz-h2-varied-beside",
+        "caddy-h3-varied",
+        "envoy-h3-varied",
+    ],
+    ..OVER_TLS
+};
+
+pub(crate) const HANDSHAKES_BESIDE_H3: &Group = &Group {
+    name: "tcp-handshakes",
+    title: "Full TLS handshakes over TCP, one request each",
+    load_tool: LoadTool::Handshakes,
+    ..OVER_TLS
+};
+
+pub(crate) const H3_HANDSHAKES: &Group = &Group {
+    name: "h3-handshakes",
+    title: "Full QUIC handshakes, one request each",
+    load_tool: LoadTool::Http3(Requests::Handshakes),
+    bases: &["blitz-tcp-handshakes", "caddy-h3-handshakes"],
+    ..OVER_TLS
+};
+
+pub(crate) const H3_ON_CORES: &Group = &Group {
+    name: "h3-cores",
+    title: "HTTP/3, fixed response, two workers",
+    load_tool: LoadTool::Http3(Requests::Same),
+    bases: &["h3-apart"],
+    ..OVER_TLS
 };
 
 pub(crate) const H2_TO_H1: &Group = &Group {

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::group::ClientProtocol;
+use super::process::CORES;
 use super::tls_files::TlsFiles;
 
 /// The parameters of one run of a load tool.
@@ -24,6 +26,59 @@ pub(crate) struct LoadRun<'a> {
     pub(crate) streams: u32,
     pub(crate) length: Duration,
     pub(crate) tls: Option<&'a TlsFiles>,
+}
+
+impl<'a> LoadRun<'a> {
+    /// One request over TLS.
+    pub(crate) fn single(
+        address: SocketAddr,
+        path: &'a str,
+        tls: Option<&'a TlsFiles>,
+    ) -> LoadRun<'a> {
+        LoadRun {
+            address,
+            protocol: ClientProtocol::Tls,
+            path,
+            upload: None,
+            timeout: TIMEOUT,
+            connections: 1,
+            streams: 1,
+            length: Duration::ZERO,
+            tls,
+        }
+    }
+}
+
+/// Runs a load tool twice on each core, and shares the connections and the servers among these.
+pub(crate) fn run_on_all_cores(
+    servers: &[SocketAddr],
+    load_run: &LoadRun<'_>,
+    run_on: impl Fn(&str, &LoadRun<'_>) -> Result<Summary, String> + Sync,
+) -> Result<Summary, String> {
+    const EACH: usize = 2;
+    let runs = CORES.iter().flat_map(|core| {
+        let servers = servers.iter().cycle().take(EACH);
+        servers.map(|&address| {
+            let connections = load_run.connections / (CORES.len() * EACH) as u32;
+            let part = LoadRun {
+                address,
+                connections,
+                ..*load_run
+            };
+            (*core, part)
+        })
+    });
+    let run_on = &run_on;
+    thread::scope(|scope| {
+        let runs: Vec<_> = runs
+            .map(|(core, part)| scope.spawn(move || run_on(core, &part)))
+            .collect();
+        let joined = runs
+            .into_iter()
+            .map(|run| run.join().expect("it does not panic"));
+        let parts = joined.collect::<Result<Vec<Summary>, String>>()?;
+        Summary::sum(&parts).ok_or_else(|| "there is no core".to_owned())
+    })
 }
 
 /// The longest time of an exchange with a short response.

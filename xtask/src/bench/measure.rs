@@ -18,7 +18,7 @@ use super::process::{
 use super::system::{Kind, System};
 use super::tls_files::TlsFiles;
 use super::wrk::Wrk;
-use super::{h2load, handshakes, load, probe};
+use super::{h2load, handshakes, http3_load, load, probe};
 
 /// The measurements of one run.
 #[derive(Debug, Clone, Serialize)]
@@ -193,16 +193,18 @@ impl<'a> Bench<'a> {
         let (server_before, others_before) =
             (running.cpu_seconds(), backends() + own_cpu_seconds());
         let busy_before = busy_seconds();
-        let summary = match group.load_tool {
-            LoadTool::Wrk if running.measured.system.workers == Workers::One => {
-                self.wrk.run(&load_run)
-            }
-            LoadTool::Wrk => {
+        let load = |core: &str, load_run: &LoadRun<'_>| match group.load_tool {
+            LoadTool::Wrk => self.wrk.run_on(core, load_run),
+            LoadTool::H2load { varied } => h2load::run(load_run, varied, self.folder),
+            LoadTool::Handshakes => handshakes::run(load_run),
+            LoadTool::Http3(requests) => http3_load::run_on(core, load_run, requests),
+        };
+        let summary = match running.measured.system.workers {
+            Workers::One => load(LOAD_CORE, &load_run),
+            Workers::TwoServers | Workers::Two => {
                 let addresses: Vec<_> = running.servers.iter().map(|s| s.address).collect();
-                self.wrk.run_on_all_cores(&addresses, &load_run)
+                load::run_on_all_cores(&addresses, &load_run, load)
             }
-            LoadTool::H2load { varied } => h2load::run(&load_run, varied, self.folder),
-            LoadTool::Handshakes => handshakes::run(&load_run),
         };
         let summary = summary.map_err(failed)?;
         let busy = busy_seconds() - busy_before;

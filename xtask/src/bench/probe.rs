@@ -6,6 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::group::{ClientProtocol, Group, LoadTool};
+use super::http3_load;
+use super::load::LoadRun;
 use super::tls_files::{HOST, TlsFiles};
 
 /// The path that every system serves, with `BODY`.
@@ -28,8 +30,18 @@ pub(crate) fn request_as(
         (LoadTool::Wrk, ClientProtocol::Http1 | ClientProtocol::H2c) => Ok(request(address)?.len()),
         (LoadTool::Handshakes, _) => length_of_whole(&curl("--http1.0")?),
         (LoadTool::H2load { .. }, ClientProtocol::Tls) => length_of_content(&curl("--http2")?),
+        (LoadTool::Http3(_), _) => http3(address, tls),
         (LoadTool::H2load { .. }, _) => length_of_content(&curl("--http2-prior-knowledge")?),
     }
+}
+
+/// A request of the load tool for HTTP/3, which checks the status.
+fn http3(address: SocketAddr, tls: Option<&TlsFiles>) -> Result<usize, String> {
+    let content = http3_load::content(&LoadRun::single(address, PATH, tls))?;
+    if content.as_bytes() == BODY {
+        return Ok(BODY.len());
+    }
+    Err(format!("unexpected content: {content}"))
 }
 
 /// Head and body from curl, in the version of the flag.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::goals::{Verdict, ratio_to};
 use super::group::{Group, LoadTool};
 use super::handshakes::CLIENTS;
+use super::http3_load::Requests;
 use super::machine::Facts;
 use super::measure::{Measurement, Run};
 use super::scenario::Scenario;
@@ -86,7 +87,9 @@ impl Report<'_> {
             ..
         } = self;
         let clients = match (group.load_tool, streams) {
-            (LoadTool::Handshakes, _) => format!("{CLIENTS} clients"),
+            (LoadTool::Handshakes | LoadTool::Http3(Requests::Handshakes), _) => {
+                format!("{CLIENTS} clients")
+            }
             (_, 1) => format!("{connections} connections"),
             _ => format!("{connections} connections with {streams} streams"),
         };

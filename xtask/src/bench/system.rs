@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     Haproxy,
     H2o,
     Envoy,
+    Caddy,
 }
 
 /// The flags of the relay for large receives. Multishot receives took less CPU than single ones.
@@ -60,6 +61,7 @@ impl System {
             Kind::Haproxy => Some("haproxy"),
             Kind::H2o => Some("h2o"),
             Kind::Envoy => Some("envoy"),
+            Kind::Caddy => Some("caddy"),
             _ => None,
         }
     }
@@ -73,7 +75,7 @@ impl System {
             }
             Kind::HelloWorld { .. } => Some(Artifact::HelloWorld),
             Kind::Blitz { .. } => Some(Artifact::Blitz),
-            Kind::Nginx | Kind::Haproxy | Kind::H2o | Kind::Envoy => None,
+            Kind::Nginx | Kind::Haproxy | Kind::H2o | Kind::Envoy | Kind::Caddy => None,
         }
     }
 
@@ -108,6 +110,7 @@ impl System {
             Kind::Haproxy => command = peers::haproxy::command(self.group, options)?,
             Kind::H2o => command = peers::h2o::command(self.group, options)?,
             Kind::Envoy => command = peers::envoy::command(self.group, options)?,
+            Kind::Caddy => command = peers::caddy::command(self.group, options)?,
         }
         // Blitz prints its counters when it ends, like the bare rings.
         command.env("BLITZ_REACTOR_COUNTERS", "1");

@@ -1,14 +1,11 @@
 //! The load tool for HTTP/1.1: wrk with one thread and a JSON summary.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 
 use super::group::ClientProtocol;
 use super::load::{LoadRun, Summary};
-use super::process::{CORES, LOAD_CORE};
 use super::tls_files::HOST;
 
 /// `request` and `response` are not defined, so wrk runs no Lua per request. The argument is the file with
@@ -42,43 +39,8 @@ impl Wrk {
         Ok(Wrk { script })
     }
 
-    /// Runs wrk on the load core and reads its summary.
-    pub(crate) fn run(&self, load_run: &LoadRun<'_>) -> Result<Summary, String> {
-        self.run_on(LOAD_CORE, load_run)
-    }
-
-    /// Runs wrk twice on each core, and shares the connections and the servers among these.
-    pub(crate) fn run_on_all_cores(
-        &self,
-        servers: &[SocketAddr],
-        load_run: &LoadRun<'_>,
-    ) -> Result<Summary, String> {
-        const EACH: usize = 2;
-        let runs = CORES.iter().flat_map(|core| {
-            let servers = servers.iter().cycle().take(EACH);
-            servers.map(|&address| {
-                let connections = load_run.connections / (CORES.len() * EACH) as u32;
-                let part = LoadRun {
-                    address,
-                    connections,
-                    ..*load_run
-                };
-                (*core, part)
-            })
-        });
-        thread::scope(|scope| {
-            let runs: Vec<_> = runs
-                .map(|(core, part)| scope.spawn(move || self.run_on(core, &part)))
-                .collect();
-            let joined = runs
-                .into_iter()
-                .map(|run| run.join().expect("it does not panic"));
-            let parts = joined.collect::<Result<Vec<Summary>, String>>()?;
-            Summary::sum(&parts).ok_or_else(|| "there is no core".to_owned())
-        })
-    }
-
-    fn run_on(&self, core: &str, load_run: &LoadRun<'_>) -> Result<Summary, String> {
+    /// Runs wrk on a core and reads its summary.
+    pub(crate) fn run_on(&self, core: &str, load_run: &LoadRun<'_>) -> Result<Summary, String> {
         let LoadRun { address, path, .. } = load_run;
         let url = match load_run.protocol {
             ClientProtocol::Tls => format!("https://{HOST}:{}{path}", address.port()),

@@ -12,7 +12,9 @@ use super::super::load::{LoadRun, Summary};
 use super::super::measure::last_json;
 use super::super::peers::StartOptions;
 use super::super::plan::WARM_UP;
-use super::super::process::{SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds};
+use super::super::process::{
+    LOAD_CORE, SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds,
+};
 use super::super::tls_files::TlsFiles;
 use super::super::wrk::Wrk;
 use super::backend;
@@ -233,7 +235,7 @@ impl<'a> Bench<'a> {
     fn streams(&self, row: Row) -> u32 {
         match row.group.group.load_tool {
             LoadTool::H2load { .. } => self.plan.streams,
-            LoadTool::Wrk | LoadTool::Handshakes => 1,
+            LoadTool::Wrk | LoadTool::Handshakes | LoadTool::Http3(_) => 1,
         }
     }
 
@@ -306,7 +308,9 @@ impl<'a> Bench<'a> {
                 .then(|| scope.spawn(|| paced::run(address, length)));
             let summary = match row.group.group.load_tool {
                 LoadTool::H2load { varied } => h2load::run(&load_run, varied, self.folder),
-                LoadTool::Wrk | LoadTool::Handshakes => self.wrk.run(&load_run),
+                LoadTool::Wrk | LoadTool::Handshakes | LoadTool::Http3(_) => {
+                    self.wrk.run_on(LOAD_CORE, &load_run)
+                }
             }?;
             let small =
                 small.map(|thread| thread.join().unwrap_or_else(|_| Err("panicked".into())));

@@ -88,7 +88,9 @@ impl Report<'_> {
 
     fn title(&self, group: &BulkGroup, measured: &Measurement) -> String {
         let streams = match (group.group.load_tool, self.streams) {
-            (LoadTool::Wrk | LoadTool::Handshakes, _) | (_, 1) => String::new(),
+            (LoadTool::Wrk | LoadTool::Handshakes | LoadTool::Http3(_), _) | (_, 1) => {
+                String::new()
+            }
             (LoadTool::H2load { .. }, streams) => format!(" with {streams} streams"),
         };
         let small = match group.small_requests {

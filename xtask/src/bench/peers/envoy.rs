@@ -4,8 +4,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::super::group::{ClientProtocol, Group, ServerRole};
+use super::super::group::{ClientProtocol, Group, LoadTool, ServerRole};
 use super::super::machine::locate;
+use super::super::probe::BODY;
 use super::{STREAMS_MAX, StartOptions, write};
 
 /// More than any run has in flight: Envoy's default limits would respond with 503.
@@ -17,15 +18,17 @@ const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 /// Envoy with one worker.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
     let program = locate("envoy").ok_or_else(|| "envoy is not installed".to_owned())?;
-    if group.role == ServerRole::Respond {
-        return Err("Envoy is compared only as a proxy".to_owned());
+    let responds = group.role == ServerRole::Respond;
+    let mut listeners = vec![listener(group, options, Transport::Tcp)?];
+    if matches!(group.load_tool, LoadTool::Http3(_)) {
+        listeners.push(listener(group, options, Transport::Quic)?);
     }
-    let config = json!({
-        "static_resources": {
-            "listeners": [listener(group, options)?],
-            "clusters": [cluster(group, options)],
-        }
-    });
+    let clusters = if responds {
+        vec![]
+    } else {
+        vec![cluster(group, options)]
+    };
+    let config = json!({ "static_resources": { "listeners": listeners, "clusters": clusters } });
     let file = options
         .folder
         .join(format!("envoy-{}.json", options.listen.port()));
@@ -38,14 +41,32 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
     Ok(command)
 }
 
-fn listener(group: &Group, options: &StartOptions<'_>) -> Result<Value, String> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Quic,
+}
+
+fn listener(
+    group: &Group,
+    options: &StartOptions<'_>,
+    transport: Transport,
+) -> Result<Value, String> {
+    let is_quic = transport == Transport::Quic;
+    let action = match group.role {
+        ServerRole::Respond => (
+            "direct_response",
+            json!({ "status": 200, "body": { "inline_string": String::from_utf8_lossy(BODY) } }),
+        ),
+        _ => ("route", json!({ "cluster": "backend", "timeout": "0s" })),
+    };
     let mut chain = json!({
         "filters": [{
             "name": "http",
             "typed_config": {
                 "@type": format!("{EXTENSIONS}.filters.network.http_connection_manager.v3.HttpConnectionManager"),
                 "stat_prefix": "front",
-                "codec_type": "AUTO",
+                "codec_type": if is_quic { "HTTP3" } else { "AUTO" },
                 "stream_idle_timeout": "0s",
                 "generate_request_id": false,
                 "http2_protocol_options": { "max_concurrent_streams": STREAMS_MAX },
@@ -54,7 +75,7 @@ fn listener(group: &Group, options: &StartOptions<'_>) -> Result<Value, String> 
                     "domains": ["*"],
                     "routes": [{
                         "match": { "prefix": "/" },
-                        "route": { "cluster": "backend", "timeout": "0s" },
+                        action.0: action.1,
                     }],
                 }]},
                 "http_filters": [{
@@ -68,25 +89,41 @@ fn listener(group: &Group, options: &StartOptions<'_>) -> Result<Value, String> 
     });
     if group.protocol == ClientProtocol::Tls {
         let tls = options.tls()?;
-        chain["transport_socket"] = json!({
-            "name": "tls",
-            "typed_config": {
-                "@type": format!("{EXTENSIONS}.transport_sockets.tls.v3.DownstreamTlsContext"),
-                "common_tls_context": {
-                    "alpn_protocols": ["h2", "http/1.1"],
-                    "tls_params": {
-                        "tls_minimum_protocol_version": "TLSv1_3",
-                        "tls_maximum_protocol_version": "TLSv1_3",
-                    },
-                    "tls_certificates": [{
-                        "certificate_chain": { "filename": tls.certificate },
-                        "private_key": { "filename": tls.key },
-                    }],
-                },
+        let context = json!({
+            "alpn_protocols": if is_quic { json!(["h3"]) } else { json!(["h2", "http/1.1"]) },
+            "tls_params": {
+                "tls_minimum_protocol_version": "TLSv1_3",
+                "tls_maximum_protocol_version": "TLSv1_3",
             },
+            "tls_certificates": [{
+                "certificate_chain": { "filename": tls.certificate },
+                "private_key": { "filename": tls.key },
+            }],
+        });
+        let sockets = format!("{EXTENSIONS}.transport_sockets");
+        let config = match transport {
+            Transport::Tcp => json!({
+                "@type": format!("{sockets}.tls.v3.DownstreamTlsContext"),
+                "common_tls_context": context,
+            }),
+            Transport::Quic => json!({
+                "@type": format!("{sockets}.quic.v3.QuicDownstreamTransport"),
+                "downstream_tls_context": { "common_tls_context": context },
+            }),
+        };
+        chain["transport_socket"] = json!({ "name": "tls", "typed_config": config });
+    }
+    let mut listener = json!({ "filter_chains": [chain] });
+    listener["address"] = address(options.listen);
+    if is_quic {
+        listener["address"]["socket_address"]["protocol"] = json!("UDP");
+        let limits = json!({ "max_concurrent_streams": STREAMS_MAX });
+        listener["udp_listener_config"] = json!({
+            "quic_options": { "quic_protocol_options": limits },
+            "downstream_socket_config": { "prefer_gro": true },
         });
     }
-    Ok(json!({ "address": address(options.listen), "filter_chains": [chain] }))
+    Ok(listener)
 }
 
 fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
