@@ -10,6 +10,7 @@ mod error;
 mod failure_log;
 mod handshake;
 mod info;
+mod padding;
 mod pem;
 mod quic;
 mod server;

@@ -220,7 +220,8 @@ fn server_config(
     crypto: Arc<dyn Crypto>,
 ) -> ServerConfig {
     let mut tokens = ValidationTokenConfig::default();
-    tokens.log(settings.keys.tokens_used());
+    // For one more connection: each takes as long as a signature.
+    tokens.sent(1).log(settings.keys.tokens_used());
     let mut config = ServerConfig::new(crypto, Arc::new(settings.keys.tokens()));
     config
         .transport_config(Arc::clone(transport))

@@ -13,18 +13,21 @@ use blitz_quic::quinn_proto::transport_parameters::TransportParameters;
 use blitz_quic::quinn_proto::{
     ConnectionError, ConnectionId, Side, TransportError, TransportErrorCode,
 };
-use rustls::quic::{KeyChange, Secrets, ServerConnection, Version};
-use rustls::{AlertDescription, ServerConfig};
+use rustls::quic::{self, KeyChange, Secrets, ServerConnection, Suite, Version};
+use rustls::{AlertDescription, CipherSuite, ServerConfig};
 
 use super::error::TlsError;
 use super::info::TlsInfo;
+use super::padding::WithoutPadding;
 use super::server::{Choice, take_choice};
 
 /// Starts the TLS sessions of QUIC connections.
 pub(crate) struct QuicTls {
     config: Arc<ServerConfig>,
-    /// Keys of Initial and Retry packets, which do not depend on certificates.
-    initial: QuicServerConfig,
+    /// Keys of Initial packets, which do not depend on certificates.
+    initial: Suite,
+    /// Signs Retry packets.
+    retry: QuicServerConfig,
 }
 
 impl QuicTls {
@@ -33,20 +36,37 @@ impl QuicTls {
         let mut config = config.clone();
         config.alpn_protocols = vec![b"h3".to_vec()];
         let config = Arc::new(config);
-        let Ok(initial) = QuicServerConfig::try_from(Arc::clone(&config)) else {
+        let suites = &config.crypto_provider().cipher_suites;
+        let initial = suites
+            .iter()
+            .filter(|suite| suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256)
+            .find_map(|suite| suite.tls13()?.quic_suite());
+        let retry = QuicServerConfig::try_from(Arc::clone(&config));
+        let (Some(initial), Ok(retry)) = (initial, retry) else {
             unreachable!("the provider of every listener has TLS_AES_128_GCM_SHA256")
         };
-        QuicTls { config, initial }
+        QuicTls {
+            config,
+            initial,
+            retry,
+        }
     }
 }
 
 impl crypto::ServerConfig for QuicTls {
     fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
-        self.initial.initial_keys(version, id)
+        if version != 1 {
+            return Err(UnsupportedVersion);
+        }
+        Ok(keys(self.initial.keys(
+            id,
+            rustls::Side::Server,
+            Version::V1,
+        )))
     }
 
     fn retry_tag(&self, version: u32, id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
-        self.initial.retry_tag(version, id, packet)
+        self.retry.retry_tag(version, id, packet)
     }
 
     fn start_session(
@@ -179,23 +199,14 @@ impl crypto::Session for QuicSession {
                 keys
             }
         };
-        Some(Keys {
-            header: KeyPair {
-                local: Box::new(keys.local.header),
-                remote: Box::new(keys.remote.header),
-            },
-            packet: KeyPair {
-                local: Box::new(keys.local.packet),
-                remote: Box::new(keys.remote.packet),
-            },
-        })
+        Some(self::keys(keys))
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let keys = self.next_secrets.as_mut()?.next_packet_keys();
         Some(KeyPair {
             local: Box::new(keys.local),
-            remote: Box::new(keys.remote),
+            remote: Box::new(WithoutPadding(keys.remote)),
         })
     }
 
@@ -212,6 +223,19 @@ impl crypto::Session for QuicSession {
     ) -> Result<(), ExportKeyingMaterialError> {
         // Nothing here exports any.
         Err(ExportKeyingMaterialError)
+    }
+}
+
+fn keys(keys: quic::Keys) -> Keys {
+    Keys {
+        header: KeyPair {
+            local: Box::new(keys.local.header),
+            remote: Box::new(keys.remote.header),
+        },
+        packet: KeyPair {
+            local: Box::new(keys.local.packet),
+            remote: Box::new(WithoutPadding(keys.remote.packet)),
+        },
     }
 }
 
