@@ -10,6 +10,7 @@ use bytes::Bytes;
 use quinn_proto::{ConnectionHandle, VarInt};
 
 use crate::endpoint::{Protocol, Shared};
+use crate::handshakes::Handshake;
 
 /// Datagrams from another host are ignored if they are shorter: the library answers them with 1,200 bytes.
 const MOVING_BYTES_MIN: usize = 1_200 / AMPLIFICATION_MAX;
@@ -42,8 +43,8 @@ pub struct Connection<P: Protocol> {
     state: OnceCell<P::State>,
     /// It is in the endpoint's list of connections to drive.
     pub(crate) is_listed: Cell<bool>,
-    /// When its handshake has to be complete; `None` once it is.
-    pub(crate) handshake_due: Cell<Option<Instant>>,
+    /// `None` once it is complete.
+    handshake: Cell<Option<Handshake>>,
     /// Bytes that may be sent to an address that is not validated yet; `None` if it is.
     unvalidated_room: Cell<Option<usize>>,
     /// Something is in progress, or to be acknowledged.
@@ -69,20 +70,20 @@ impl<P: Protocol> Connection<P> {
         quic: quinn_proto::Connection,
         handle: ConnectionHandle,
         endpoint: &Rc<Shared<P>>,
-        handshake_due: Instant,
+        handshake: Handshake,
         unvalidated_room: Option<usize>,
     ) -> Rc<Connection<P>> {
         let remote = quic.remote_address();
         Rc::new(Connection {
             remote,
             host: Cell::new(remote.ip()),
-            moves: Cell::new((0, handshake_due)),
+            moves: Cell::new((0, handshake.due)),
             quic: RefCell::new(quic),
             handle,
             endpoint: Rc::downgrade(endpoint),
             state: OnceCell::new(),
             is_listed: Cell::new(false),
-            handshake_due: Cell::new(Some(handshake_due)),
+            handshake: Cell::new(Some(handshake)),
             unvalidated_room: Cell::new(unvalidated_room),
             is_active: Cell::new(false),
             deadline: Cell::new(None),
@@ -237,10 +238,15 @@ impl<P: Protocol> Connection<P> {
         self.with(|quic| quic.close(now, VarInt::from_u32(code), reason));
     }
 
-    /// The handshake is complete: so the address is validated.
-    pub(crate) fn end_handshake(&self) {
-        self.handshake_due.set(None);
+    /// When its handshake has to be complete, if it is not.
+    pub(crate) fn handshake_due(&self) -> Option<Instant> {
+        self.handshake.get().map(|handshake| handshake.due)
+    }
+
+    /// The handshake is complete, so that the address is validated; or it has failed. `None` if it was complete before.
+    pub(crate) fn end_handshake(&self) -> Option<Handshake> {
         self.unvalidated_room.set(None);
+        self.handshake.take()
     }
 
     /// What the peer has sent on streams.

@@ -48,9 +48,11 @@ counters! {
     handshakes_failed,
     /// Handshakes that took too long.
     handshake_timeouts,
+    /// Handshakes that were closed for new clients at the limit of incomplete ones.
+    handshakes_replaced,
     /// Clients that had to prove their address first.
     retries,
-    /// Connection attempts that were ignored at the limit of incomplete handshakes.
+    /// Connection attempts that were ignored at the limit of incomplete handshakes, because none of these was old.
     ignored,
     /// Connection attempts that were refused at the limit of connections.
     refused,

@@ -9,6 +9,7 @@
 mod connection;
 mod counters;
 mod endpoint;
+mod handshakes;
 mod ids;
 mod keys;
 mod limits;

@@ -1,17 +1,13 @@
 //! Clients whose address changes.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use blitz_quic::Limits;
 
 use crate::clients::{block_on, connect, echo, endpoint, pattern, socket};
 use crate::echo::ADDRESS;
+use crate::relay::socket_of;
 use crate::server::{Server, both_drivers};
-
-fn socket_of(host: [u8; 4]) -> UdpSocket {
-    UdpSocket::bind(SocketAddr::new(IpAddr::from(host), 0)).unwrap()
-}
 
 #[test]
 fn a_client_that_changes_its_port_ten_times_loses_nothing() {
