@@ -64,8 +64,10 @@ counters! {
     violations,
     /// Connections that ended because the state machine or the protocol has panicked.
     panics,
-    /// Datagrams that were ignored because their connection has come from too many hosts, or they were too short to
-    /// be answered elsewhere.
+    /// New addresses of clients that were validated.
+    migrations,
+    /// Datagrams that were ignored because their connection has come from too many hosts without validation, or because
+    /// less has come from their host than an answer needs.
     moves_refused,
     /// Answers that were not sent because too much waited.
     unanswered,

@@ -20,12 +20,13 @@ use quinn_proto::{
     VarInt,
 };
 
-use crate::connection::{AMPLIFICATION_MAX, Connection};
+use crate::connection::Connection;
 use crate::counters::{CounterCells, Counters};
 use crate::handshakes::{Handshake, Handshakes};
 use crate::ids::{Ids, core_of};
 use crate::keys::Keys;
 use crate::limits::Limits;
+use crate::migration::AMPLIFICATION_MAX;
 use crate::timers::Timers;
 
 /// Trains that are received before connections are driven.
@@ -33,10 +34,6 @@ const TRAINS_PER_POLL: usize = 16;
 
 /// Trains that one connection sends before others have their turn.
 const TRAINS_PER_CONNECTION: usize = 4;
-
-/// Datagrams of one train, and bytes of all of them.
-const SEGMENTS_MAX: usize = 64;
-const TRAIN_BYTES_MAX: usize = 65_487;
 
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
@@ -62,6 +59,10 @@ pub trait Protocol: Sized + 'static {
 
     /// A connection that something has happened to is about to send.
     fn before_sending(&self, _: &Rc<Connection<Self>>) {}
+
+    /// [`Connection::remote`] has changed: the client has moved, and its new address is validated (RFC 9000,
+    /// section 9.3).
+    fn migrated(&self, _: &Rc<Connection<Self>>) {}
 
     /// The time of [`Connection::set_deadline`] has come.
     fn deadline(&self, _: &Rc<Connection<Self>>) {}
@@ -261,7 +262,7 @@ impl<P: Protocol> Shared<P> {
                 }
                 continue;
             };
-            connection.guard(|quic| quic.handle_timeout(now));
+            connection.handle_timeout(now);
             self.list(&connection);
         }
         let is_sent = self.drive_listed(now, cx);
@@ -377,7 +378,7 @@ impl<P: Protocol> Shared<P> {
                         (quic.remote_address(), quic.stats().frame_rx.stream)
                     });
                     if let Some((remote, frames)) = handled {
-                        connection.note_host(remote.ip(), now);
+                        connection.note_path(remote, now);
                         connection.note_received(bytes, frames);
                     }
                     self.list(&connection);
@@ -568,6 +569,10 @@ impl<P: Protocol> Shared<P> {
                 self.limit_unacknowledged(connection);
             }
             let is_sent = self.send_all(connection, now);
+            if connection.takes_migration() {
+                self.counters.migrations.add(1);
+                self.call(connection, |protocol| protocol.migrated(connection));
+            }
             // Sending has events as well.
             next = self.next_event(connection);
             if next.is_none() {
@@ -670,23 +675,10 @@ impl<P: Protocol> Shared<P> {
     fn send_all(&self, connection: &Connection<P>, now: Instant) -> bool {
         for _ in 0..TRAINS_PER_CONNECTION {
             let mut buffer = self.buffer();
-            let transmit = connection
-                .guard(|quic| {
-                    let bytes = usize::from(quic.current_mtu());
-                    let datagrams = (TRAIN_BYTES_MAX / bytes)
-                        .min(SEGMENTS_MAX)
-                        .min(connection.datagrams_max(bytes));
-                    match datagrams {
-                        0 => None,
-                        _ => quic.poll_transmit(now, datagrams, &mut buffer),
-                    }
-                })
-                .flatten();
-            let Some(transmit) = transmit else {
+            let Some(transmit) = connection.poll_transmit(now, &mut buffer) else {
                 *self.spare.borrow_mut() = buffer;
                 return true;
             };
-            connection.note_sent(transmit.size);
             self.send(&transmit, buffer);
         }
         false

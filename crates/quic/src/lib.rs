@@ -13,6 +13,7 @@ mod handshakes;
 mod ids;
 mod keys;
 mod limits;
+mod migration;
 mod timers;
 
 pub use connection::{Connection, StreamInput};

@@ -166,7 +166,8 @@ fn stuck_client(server: &Server) -> Relay {
         rules.passes = Box::new(move |way, datagram| {
             const LONG_HEADER_AND_TYPE: u8 = 0xB0;
             const RETRY: u8 = 0xB0;
-            is_answered |= way != Way::Up && datagram[0] & LONG_HEADER_AND_TYPE != RETRY;
+            is_answered |=
+                matches!(way, Way::Down(_)) && datagram[0] & LONG_HEADER_AND_TYPE != RETRY;
             !is_answered
         });
     });

@@ -21,8 +21,8 @@ type Filter = dyn FnMut(Way, &[u8]) -> bool + Send;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// To the server.
-    Up,
+    /// To the server, from the host of this number.
+    Up(usize),
     /// From the server, to the host of this number.
     Down(usize),
 }
@@ -31,6 +31,8 @@ pub(crate) enum Way {
 pub(crate) struct Relay {
     /// Where it takes the client's datagrams.
     pub(crate) address: SocketAddr,
+    /// The addresses that it sends from, by their numbers.
+    pub(crate) hosts: Vec<SocketAddr>,
     rules: Arc<Mutex<Rules>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -50,10 +52,12 @@ impl Relay {
         }));
         let is_over = Arc::new(AtomicBool::new(false));
         let address = near.local_addr().unwrap();
+        let hosts = far.iter().map(|far| far.local_addr().unwrap()).collect();
         let (shared, over) = (Arc::clone(&rules), Arc::clone(&is_over));
         let thread = std::thread::spawn(move || run(&near, &far, server, &shared, &over));
         Relay {
             address,
+            hosts,
             rules,
             is_over,
             thread: Some(thread),
@@ -73,7 +77,7 @@ impl Drop for Relay {
     }
 }
 
-pub(crate) fn socket_of(host: [u8; 4]) -> UdpSocket {
+fn socket_of(host: [u8; 4]) -> UdpSocket {
     UdpSocket::bind(SocketAddr::new(IpAddr::from(host), 0)).unwrap()
 }
 
@@ -91,8 +95,8 @@ fn run(
             is_idle = false;
             client = Some(from);
             let mut rules = rules.lock().unwrap();
-            if (rules.passes)(Way::Up, &datagram) {
-                for &number in &rules.from {
+            for number in rules.from.clone() {
+                if (rules.passes)(Way::Up(number), &datagram) {
                     far[number].send_to(&datagram, server).unwrap();
                 }
             }
