@@ -69,8 +69,8 @@ impl QuicServer {
             async move {
                 let service = Rc::new(service_fn(answer));
                 let options = Rc::new(options());
-                let served = listener.serve(&slot, service, options).await;
-                served.expect("a descriptor is free");
+                let listener = listener.of_core().expect("a descriptor is free");
+                listener.serve(&slot, service, options).await;
             }
         });
         QuicServer {
