@@ -78,10 +78,14 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("settings_timeouts", http.settings_timeouts),
         ("log_lines_dropped", dropped_lines),
     ];
-    // Handshakes and connections are no problems.
-    let quic = http.quic.named();
-    let quic =
-        quic.filter(|(name, _)| !matches!(*name, "accepted" | "handshakes" | "misdelivered"));
+    // Handshakes, connections and their moves are no problems.
+    let is_usual = |name: &str| {
+        matches!(
+            name,
+            "accepted" | "handshakes" | "migrations" | "misdelivered"
+        )
+    };
+    let quic = http.quic.named().filter(|(name, _)| !is_usual(name));
     let quic = quic.map(|(name, n)| (Cow::from(format!("quic_{name}")), n));
     let mut counts = Counts::new();
     let named = failures.chain(rejections).chain(refusals).chain(others);

@@ -47,7 +47,7 @@ pub use pool::{Pool, Upstream};
 pub use problem::accepts_problem;
 pub use recycle::{Pooled, Recycle};
 pub use request_id::{REQUEST_ID_BYTES_MAX, is_request_id};
-pub use serve::datagrams::DatagramListener;
+pub use serve::datagrams::{CoreDatagramListener, DatagramListener};
 pub use serve::serve;
 pub use tls::{
     CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,

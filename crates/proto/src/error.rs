@@ -323,7 +323,7 @@ rules! {
     StreamFlood "stream-flood" BAD_REQUEST
         "More streams of unknown types in the window than the limit."
     InsertionFlood "insertion-flood" BAD_REQUEST
-        "More bytes inserted into the compression's table in the window than the limit (RFC 9204, section 7.1)."
+        "More instructions or bytes for the compression's table in the window than the limit (RFC 9204, section 7.1)."
     UnsentFlood "unsent-flood" BAD_REQUEST
         "The peer causes frames and gives no credit to send them."
 }

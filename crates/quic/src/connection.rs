@@ -1,29 +1,24 @@
 //! One connection.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use quinn_proto::{ConnectionHandle, VarInt};
+use quinn_proto::{ConnectionHandle, Transmit, VarInt};
 
 use crate::endpoint::{Protocol, Shared};
+use crate::handshakes::Handshake;
+use crate::migration::{AMPLIFICATION_MAX, Migration};
 
-/// Datagrams from another host are ignored if they are shorter: the library answers them with 1,200 bytes.
-const MOVING_BYTES_MIN: usize = 1_200 / AMPLIFICATION_MAX;
-
-/// Moves to other hosts within [`MOVES_TIME`]; datagrams from further ones are ignored.
-const MOVES_MAX: u32 = 4;
-const MOVES_TIME: Duration = Duration::from_secs(10);
+/// Datagrams of one train, and bytes of all of them.
+const SEGMENTS_MAX: usize = 64;
+const TRAIN_BYTES_MAX: usize = 65_487;
 
 /// Bytes that each connection may have sent without acknowledgement, beside what all share.
 pub(crate) const UNACKNOWLEDGED_BYTES_FREE: u64 = 64 * 1024;
-
-/// RFC 9000, section 8.1: "Prior to validating the client address, servers MUST NOT send more than three times
-/// as many bytes as the number of bytes they have received."
-pub(crate) const AMPLIFICATION_MAX: usize = 3;
 
 /// What a peer has sent on streams since the beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,8 +37,8 @@ pub struct Connection<P: Protocol> {
     state: OnceCell<P::State>,
     /// It is in the endpoint's list of connections to drive.
     pub(crate) is_listed: Cell<bool>,
-    /// When its handshake has to be complete; `None` once it is.
-    pub(crate) handshake_due: Cell<Option<Instant>>,
+    /// `None` once it is complete.
+    handshake: Cell<Option<Handshake>>,
     /// Bytes that may be sent to an address that is not validated yet; `None` if it is.
     unvalidated_room: Cell<Option<usize>>,
     /// Something is in progress, or to be acknowledged.
@@ -57,11 +52,9 @@ pub struct Connection<P: Protocol> {
     reserved: Cell<u64>,
     /// The state machine or the protocol has panicked.
     is_broken: Cell<bool>,
-    /// The peer's address in the handshake, which has validated it.
-    remote: SocketAddr,
-    /// The host that the peer was last at, how often it has moved to another, and since when that is counted.
-    host: Cell<IpAddr>,
-    moves: Cell<(u32, Instant)>,
+    migration: RefCell<Migration>,
+    /// The address has changed, and the protocol does not know it.
+    has_migrated: Cell<bool>,
 }
 
 impl<P: Protocol> Connection<P> {
@@ -69,20 +62,18 @@ impl<P: Protocol> Connection<P> {
         quic: quinn_proto::Connection,
         handle: ConnectionHandle,
         endpoint: &Rc<Shared<P>>,
-        handshake_due: Instant,
+        handshake: Handshake,
         unvalidated_room: Option<usize>,
     ) -> Rc<Connection<P>> {
-        let remote = quic.remote_address();
         Rc::new(Connection {
-            remote,
-            host: Cell::new(remote.ip()),
-            moves: Cell::new((0, handshake_due)),
+            migration: RefCell::new(Migration::new(quic.remote_address(), handshake.due)),
+            has_migrated: Cell::new(false),
             quic: RefCell::new(quic),
             handle,
             endpoint: Rc::downgrade(endpoint),
             state: OnceCell::new(),
             is_listed: Cell::new(false),
-            handshake_due: Cell::new(Some(handshake_due)),
+            handshake: Cell::new(Some(handshake)),
             unvalidated_room: Cell::new(unvalidated_room),
             is_active: Cell::new(false),
             deadline: Cell::new(None),
@@ -181,10 +172,10 @@ impl<P: Protocol> Connection<P> {
         let _ = self.state.set(state);
     }
 
-    /// The peer's address in the handshake, which has validated it. It stays when the peer moves: the library does
-    /// not say when a new address is validated (RFC 9000, section 9.3.1).
+    /// The peer's address. When the peer moves, it is the new one from the validation on: see
+    /// [`Protocol::migrated`].
     pub fn remote(&self) -> SocketAddr {
-        self.remote
+        self.migration.borrow().validated()
     }
 
     /// Declares whether something is in progress, or to be acknowledged: such connections share what may be sent
@@ -237,10 +228,15 @@ impl<P: Protocol> Connection<P> {
         self.with(|quic| quic.close(now, VarInt::from_u32(code), reason));
     }
 
-    /// The handshake is complete: so the address is validated.
-    pub(crate) fn end_handshake(&self) {
-        self.handshake_due.set(None);
+    /// When its handshake has to be complete, if it is not.
+    pub(crate) fn handshake_due(&self) -> Option<Instant> {
+        self.handshake.get().map(|handshake| handshake.due)
+    }
+
+    /// The handshake is complete, so that the address is validated; or it has failed. `None` if it was complete before.
+    pub(crate) fn end_handshake(&self) -> Option<Handshake> {
         self.unvalidated_room.set(None);
+        self.handshake.take()
     }
 
     /// What the peer has sent on streams.
@@ -263,44 +259,93 @@ impl<P: Protocol> Connection<P> {
 
     /// A datagram has come. False if it is to be ignored.
     pub(crate) fn admits(&self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
-        if from == self.remote
-            && let Some(room) = self.unvalidated_room.get()
+        let mut migration = self.migration.borrow_mut();
+        if let Some(room) = self.unvalidated_room.get()
+            && from == migration.validated()
         {
             let room = room + bytes * AMPLIFICATION_MAX;
             self.unvalidated_room.set(Some(room));
         }
-        let is_known = from.ip() == self.host.get() || from.ip() == self.remote.ip();
-        is_known || (bytes >= MOVING_BYTES_MIN && self.moves_since(now).0 < MOVES_MAX)
+        migration.admits(from, bytes, now)
     }
 
-    /// Notes where the library sends to now: it has authenticated a datagram from there, so that forged ones do not
+    /// Notes where the library sends to now. It has authenticated a datagram from there, so that forged ones do not
     /// count.
-    pub(crate) fn note_host(&self, host: IpAddr, now: Instant) {
-        if self.host.replace(host) != host && host != self.remote.ip() {
-            let (moves, since) = self.moves_since(now);
-            self.moves.set((moves + 1, since));
+    pub(crate) fn note_path(&self, path: SocketAddr, now: Instant) {
+        self.migration.borrow_mut().note_path(path, now);
+    }
+
+    /// A timer of the library has expired.
+    pub(crate) fn handle_timeout(&self, now: Instant) {
+        let path = self.guard(|quic| {
+            quic.handle_timeout(now);
+            quic.remote_address()
+        });
+        // The validation of a new address may have failed.
+        if let Some(path) = path {
+            self.note_path(path, now);
         }
     }
 
-    /// Moves that count, and since when.
-    fn moves_since(&self, now: Instant) -> (u32, Instant) {
-        match self.moves.get() {
-            (_, since) if now.saturating_duration_since(since) >= MOVES_TIME => (0, now),
-            counted => counted,
-        }
-    }
-
-    /// Datagrams of `bytes` that may be sent at once. The state machine sends up to a datagram more than it
-    /// may to an address that is not validated.
-    pub(crate) fn datagrams_max(&self, bytes: usize) -> usize {
-        let room = self.unvalidated_room.get();
-        room.map_or(usize::MAX, |room| room / bytes)
-    }
-
-    /// Bytes were sent.
-    pub(crate) fn note_sent(&self, bytes: usize) {
+    /// What is to be sent next, in `buffer`.
+    pub(crate) fn poll_transmit(&self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let (is_pending, room) = {
+            let migration = self.migration.borrow();
+            (migration.is_pending(), migration.room())
+        };
+        let room = self.unvalidated_room.get().or(room);
+        let transmit = self.guard(|quic| {
+            let bytes = usize::from(quic.current_mtu());
+            // The state machine sends up to a datagram more than it may to an address that is not validated.
+            let datagrams = room.map_or(SEGMENTS_MAX, |room| room / bytes);
+            let datagrams = datagrams.min(TRAIN_BYTES_MAX / bytes).min(SEGMENTS_MAX);
+            match datagrams {
+                0 => None,
+                _ if is_pending => self.poll_pending(quic, now, datagrams, buffer),
+                _ => quic.poll_transmit(now, datagrams, buffer),
+            }
+        });
+        let transmit = transmit.flatten()?;
         if let Some(room) = self.unvalidated_room.get() {
-            self.unvalidated_room.set(Some(room.saturating_sub(bytes)));
+            let left = room.saturating_sub(transmit.size);
+            self.unvalidated_room.set(Some(left));
         }
+        self.migration.borrow_mut().note_sent(&transmit);
+        Some(transmit)
+    }
+
+    /// Sends to an address that was not validated before, and finds out whether it is.
+    ///
+    /// The library does not say so. But until PATH_RESPONSE has come from the address with the bytes of its challenge,
+    /// each packet to it has PATH_CHALLENGE: behind ACK, for which the first datagram has room beside it, and before
+    /// STREAM. If the validation fails, the library sends to an older address, which is validated.
+    #[cold]
+    fn poll_pending(
+        &self,
+        quic: &mut quinn_proto::Connection,
+        now: Instant,
+        datagrams: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let before = quic.stats().frame_tx;
+        let transmit = quic.poll_transmit(now, datagrams, buffer)?;
+        let after = quic.stats().frame_tx;
+        let has_packet = (after.acks, after.stream) != (before.acks, before.stream);
+        let has_challenge = after.path_challenge != before.path_challenge;
+        // The packet of a close has ACK and no challenge.
+        if has_packet && !has_challenge && self.is_established(quic) {
+            self.migration.borrow_mut().validate();
+            self.has_migrated.set(true);
+        }
+        Some(transmit)
+    }
+
+    fn is_established(&self, quic: &quinn_proto::Connection) -> bool {
+        self.handshake.get().is_none() && !quic.is_closed()
+    }
+
+    /// Whether a new address was validated; it is said once.
+    pub(crate) fn takes_migration(&self) -> bool {
+        self.has_migrated.get() && self.has_migrated.replace(false)
     }
 }

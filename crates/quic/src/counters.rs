@@ -48,9 +48,11 @@ counters! {
     handshakes_failed,
     /// Handshakes that took too long.
     handshake_timeouts,
+    /// Handshakes that were closed for new clients at the limit of incomplete ones.
+    handshakes_replaced,
     /// Clients that had to prove their address first.
     retries,
-    /// Connection attempts that were ignored at the limit of incomplete handshakes.
+    /// Connection attempts that were ignored at the limit of incomplete handshakes, because none of these was old.
     ignored,
     /// Connection attempts that were refused at the limit of connections.
     refused,
@@ -62,8 +64,10 @@ counters! {
     violations,
     /// Connections that ended because the state machine or the protocol has panicked.
     panics,
-    /// Datagrams that were ignored because their connection has come from too many hosts, or they were too short to
-    /// be answered elsewhere.
+    /// New addresses of clients that were validated.
+    migrations,
+    /// Datagrams that were ignored because their connection has come from too many hosts without validation, or because
+    /// less has come from their host than an answer needs.
     moves_refused,
     /// Answers that were not sent because too much waited.
     unanswered,

@@ -20,11 +20,13 @@ use quinn_proto::{
     VarInt,
 };
 
-use crate::connection::{AMPLIFICATION_MAX, Connection};
+use crate::connection::Connection;
 use crate::counters::{CounterCells, Counters};
+use crate::handshakes::{Handshake, Handshakes};
 use crate::ids::{Ids, core_of};
 use crate::keys::Keys;
 use crate::limits::Limits;
+use crate::migration::AMPLIFICATION_MAX;
 use crate::timers::Timers;
 
 /// Trains that are received before connections are driven.
@@ -32,10 +34,6 @@ const TRAINS_PER_POLL: usize = 16;
 
 /// Trains that one connection sends before others have their turn.
 const TRAINS_PER_CONNECTION: usize = 4;
-
-/// Datagrams of one train, and bytes of all of them.
-const SEGMENTS_MAX: usize = 64;
-const TRAIN_BYTES_MAX: usize = 65_487;
 
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
@@ -61,6 +59,10 @@ pub trait Protocol: Sized + 'static {
 
     /// A connection that something has happened to is about to send.
     fn before_sending(&self, _: &Rc<Connection<Self>>) {}
+
+    /// [`Connection::remote`] has changed: the client has moved, and its new address is validated (RFC 9000,
+    /// section 9.3).
+    fn migrated(&self, _: &Rc<Connection<Self>>) {}
 
     /// The time of [`Connection::set_deadline`] has come.
     fn deadline(&self, _: &Rc<Connection<Self>>) {}
@@ -107,7 +109,7 @@ pub(crate) struct Shared<P: Protocol> {
     /// By their handles.
     connections: RefCell<Vec<Option<Rc<Connection<P>>>>>,
     open: Cell<usize>,
-    handshaking: Cell<usize>,
+    handshakes: RefCell<Handshakes>,
     /// Connections that have something to do, or to be acknowledged.
     pub(crate) active: Cell<usize>,
     /// Bytes that connections may have sent without acknowledgement, beside those that each may.
@@ -151,7 +153,7 @@ impl<P: Protocol> Endpoint<P> {
             config: RefCell::new(server),
             connections: RefCell::default(),
             open: Cell::new(0),
-            handshaking: Cell::new(0),
+            handshakes: RefCell::default(),
             active: Cell::new(0),
             reserved: Cell::new(0),
             listed: RefCell::default(),
@@ -261,7 +263,7 @@ impl<P: Protocol> Shared<P> {
                 }
                 continue;
             };
-            connection.guard(|quic| quic.handle_timeout(now));
+            connection.handle_timeout(now);
             self.list(&connection);
         }
         let is_sent = self.drive_listed(now, cx);
@@ -377,7 +379,7 @@ impl<P: Protocol> Shared<P> {
                         (quic.remote_address(), quic.stats().frame_rx.stream)
                     });
                     if let Some((remote, frames)) = handled {
-                        connection.note_host(remote.ip(), now);
+                        connection.note_path(remote, now);
                         connection.note_received(bytes, frames);
                     }
                     self.list(&connection);
@@ -409,35 +411,44 @@ impl<P: Protocol> Shared<P> {
         mut buffer: Vec<u8>,
         now: Instant,
     ) {
-        let limits = &self.settings.limits;
-        let handshaking = self.handshaking.get();
-        if handshaking >= limits.handshakes_max || self.is_closing.get() {
-            self.counters.ignored.add(1);
-            self.guard(|quinn| quinn.ignore(incoming));
-            return *self.spare.borrow_mut() = buffer;
+        if self.is_closing.get() {
+            return self.ignore(incoming, buffer);
         }
-        let is_validated = incoming.remote_address_validated();
-        // A forged address must not close the connection of another client either.
-        let is_full = self.open.get() >= limits.connections_max;
-        let needs_proof = handshaking >= limits.retry_above || is_full;
         if self.is_refusing.get() {
             return self.refuse(incoming, buffer);
         }
+        let limits = &self.settings.limits;
+        let is_validated = incoming.remote_address_validated();
+        let handshakes = self.handshakes.borrow().len();
+        let is_busy = handshakes >= limits.handshakes_max;
+        // A forged address must not close the connection or the handshake of another client either.
+        let is_full = self.open.get() >= limits.connections_max;
+        let needs_proof = handshakes >= limits.retry_above || is_busy || is_full;
         if needs_proof && !is_validated && incoming.may_retry() {
             self.counters.retries.add(1);
             let transmit = self.guard(|quinn| quinn.retry(incoming, &mut buffer).ok());
             return self.respond(transmit.flatten(), buffer);
         }
-        if is_full && !self.make_room() {
+        if is_busy && !self.replace_handshake(now) {
+            return self.ignore(incoming, buffer);
+        }
+        // A handshake that was replaced has made room as well.
+        if is_full && !is_busy && !self.make_room() {
             return self.refuse(incoming, buffer);
         }
         let config = self.config();
         let room = (!is_validated).then_some(bytes * AMPLIFICATION_MAX);
-        let due = now + limits.handshake_timeout;
+        let handshake = Handshake {
+            due: now + limits.handshake_timeout,
+            is_validated,
+        };
         let mut refusal = None;
         self.guard(
             |quinn| match quinn.accept(incoming, now, &mut buffer, Some(config)) {
-                Ok((handle, quic)) => self.insert(Connection::new(quic, handle, self, due, room)),
+                Ok((handle, quic)) => {
+                    let connection = Connection::new(quic, handle, self, handshake, room);
+                    self.insert(connection, handshake);
+                }
                 Err(error) => {
                     self.counters.invalid.add(1);
                     refusal = error.response;
@@ -445,6 +456,12 @@ impl<P: Protocol> Shared<P> {
             },
         );
         self.respond(refusal, buffer);
+    }
+
+    fn ignore(&self, incoming: Incoming, buffer: Vec<u8>) {
+        self.counters.ignored.add(1);
+        self.guard(|quinn| quinn.ignore(incoming));
+        *self.spare.borrow_mut() = buffer;
     }
 
     fn refuse(&self, incoming: Incoming, mut buffer: Vec<u8>) {
@@ -492,7 +509,7 @@ impl<P: Protocol> Shared<P> {
         Arc::clone(&config)
     }
 
-    fn insert(&self, connection: Rc<Connection<P>>) {
+    fn insert(&self, connection: Rc<Connection<P>>, handshake: Handshake) {
         self.counters.accepted.add(1);
         let handle = connection.handle.0;
         let mut connections = self.connections.borrow_mut();
@@ -502,7 +519,7 @@ impl<P: Protocol> Shared<P> {
         self.list(&connection);
         connections[handle] = Some(connection);
         self.open.set(self.open.get() + 1);
-        self.handshaking.set(self.handshaking.get() + 1);
+        self.handshakes.borrow_mut().insert(handle, handshake);
     }
 
     /// Drives the listed connections, each once. Whether all of them had their say.
@@ -532,9 +549,10 @@ impl<P: Protocol> Shared<P> {
 
     /// Passes the events of a connection on, and sends what it has to say. False if it has more.
     fn drive(&self, connection: &Rc<Connection<P>>, now: Instant) -> bool {
-        if connection.handshake_due.get().is_some_and(|due| due <= now) {
+        if connection.handshake_due().is_some_and(|due| due <= now) {
             connection.is_listed.set(false);
-            self.end_late_handshake(connection, now);
+            self.counters.handshake_timeouts.add(1);
+            self.end_handshake(connection, b"the handshake took too long", now);
             return true;
         }
         self.limit_unacknowledged(connection);
@@ -552,6 +570,10 @@ impl<P: Protocol> Shared<P> {
                 self.limit_unacknowledged(connection);
             }
             let is_sent = self.send_all(connection, now);
+            if connection.takes_migration() {
+                self.counters.migrations.add(1);
+                self.call(connection, |protocol| protocol.migrated(connection));
+            }
             // Sending has events as well.
             next = self.next_event(connection);
             if next.is_none() {
@@ -571,12 +593,31 @@ impl<P: Protocol> Shared<P> {
         true
     }
 
-    /// Ends a handshake that was not completed in time, whatever state it is in: a client may have closed it, and the
-    /// library would keep it until it has been silent for long.
+    /// At the limit of incomplete handshakes: ends one for a new client whose address is validated. False if all are
+    /// too young.
     #[cold]
-    fn end_late_handshake(&self, connection: &Rc<Connection<P>>, now: Instant) {
-        self.counters.handshake_timeouts.add(1);
-        let reason = Bytes::from_static(b"the handshake took too long");
+    fn replace_handshake(&self, now: Instant) -> bool {
+        let timeout = self.settings.limits.handshake_timeout;
+        let found = self.handshakes.borrow().replaceable(timeout, now);
+        let Some(connection) = found.and_then(|handle| self.connection(handle)) else {
+            return false;
+        };
+        // It may just have been completed, and not be driven yet.
+        let is_complete =
+            |quic: &mut quinn_proto::Connection| !quic.is_handshaking() && !quic.is_closed();
+        if connection.look(is_complete) == Some(true) {
+            return false;
+        }
+        self.counters.handshakes_replaced.add(1);
+        self.end_handshake(&connection, b"too many handshakes", now);
+        true
+    }
+
+    /// Ends an incomplete handshake, whatever state it is in: a client may have closed it, and the library would keep
+    /// it until it has been silent for long.
+    #[cold]
+    fn end_handshake(&self, connection: &Rc<Connection<P>>, reason: &'static [u8], now: Instant) {
+        let reason = Bytes::from_static(reason);
         connection.guard(|quic| quic.close(now, VarInt::from_u32(0), reason));
         self.send_all(connection, now);
         self.lose(connection, &ConnectionError::TimedOut);
@@ -604,8 +645,7 @@ impl<P: Protocol> Shared<P> {
     fn handle_event(&self, connection: &Rc<Connection<P>>, event: Event) {
         match event {
             Event::Connected => {
-                connection.end_handshake();
-                self.handshaking.set(self.handshaking.get() - 1);
+                self.forget_handshake(connection);
                 self.counters.handshakes.add(1);
                 let state = self.call(connection, |protocol| protocol.connected(connection));
                 if let Some(state) = state {
@@ -636,23 +676,10 @@ impl<P: Protocol> Shared<P> {
     fn send_all(&self, connection: &Connection<P>, now: Instant) -> bool {
         for _ in 0..TRAINS_PER_CONNECTION {
             let mut buffer = self.buffer();
-            let transmit = connection
-                .guard(|quic| {
-                    let bytes = usize::from(quic.current_mtu());
-                    let datagrams = (TRAIN_BYTES_MAX / bytes)
-                        .min(SEGMENTS_MAX)
-                        .min(connection.datagrams_max(bytes));
-                    match datagrams {
-                        0 => None,
-                        _ => quic.poll_transmit(now, datagrams, &mut buffer),
-                    }
-                })
-                .flatten();
-            let Some(transmit) = transmit else {
+            let Some(transmit) = connection.poll_transmit(now, &mut buffer) else {
                 *self.spare.borrow_mut() = buffer;
                 return true;
             };
-            connection.note_sent(transmit.size);
             self.send(&transmit, buffer);
         }
         false
@@ -681,7 +708,7 @@ impl<P: Protocol> Shared<P> {
         let due = connection.look(quinn_proto::Connection::poll_timeout);
         let due = [
             due.flatten(),
-            connection.handshake_due.get(),
+            connection.handshake_due(),
             connection.deadline(),
         ];
         let due = due.into_iter().flatten().min();
@@ -703,10 +730,19 @@ impl<P: Protocol> Shared<P> {
         self.open.set(self.open.get() - 1);
         connection.set_active(false);
         self.timers.borrow_mut().set(handle, None);
-        if connection.handshake_due.take().is_some() {
-            self.handshaking.set(self.handshaking.get() - 1);
+        if self.forget_handshake(connection) {
             self.counters.handshakes_failed.add(1);
         }
+    }
+
+    /// A handshake is complete, or its connection ends. False if it was complete before.
+    fn forget_handshake(&self, connection: &Connection<P>) -> bool {
+        let Some(handshake) = connection.end_handshake() else {
+            return false;
+        };
+        let handle = connection.handle.0;
+        self.handshakes.borrow_mut().remove(handle, handshake);
+        true
     }
 
     /// Ends a connection whose state machine or protocol has panicked.

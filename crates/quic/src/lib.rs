@@ -9,9 +9,11 @@
 mod connection;
 mod counters;
 mod endpoint;
+mod handshakes;
 mod ids;
 mod keys;
 mod limits;
+mod migration;
 mod timers;
 
 pub use connection::{Connection, StreamInput};

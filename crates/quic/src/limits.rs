@@ -12,7 +12,8 @@ use crate::connection::UNACKNOWLEDGED_BYTES_FREE;
 pub struct Limits {
     /// Connections of one core; beyond, idle ones are closed for new ones, and new ones refused if there is none.
     pub connections_max: usize,
-    /// Handshakes of one core that are incomplete; further clients are ignored until one ends.
+    /// Handshakes of one core that are incomplete. Beyond, the oldest is closed for a new client that has proved its
+    /// address; the client is ignored if none has lasted for 1 s.
     pub handshakes_max: usize,
     /// With so many incomplete handshakes, clients have to prove their address first (Retry: RFC 9000,
     /// section 8.1.2).

@@ -17,8 +17,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use blitz_http::{
-    Address, Config, Cores, DatagramListener, Drain, FOREVER, Listener, ServeOptions, Service,
-    Signal, Signals, TlsSlot,
+    Address, Config, CoreDatagramListener, Cores, DatagramListener, Drain, FOREVER, Listener,
+    ServeOptions, Service, Signal, Signals, TlsSlot,
 };
 
 pub use crate::certificates::{ValidityWatch, unusable_reason};
@@ -491,23 +491,41 @@ pub async fn serve_on_core<S: Service>(
     Ok(())
 }
 
-fn bind(configs: &[BoundConfig]) -> Result<Vec<(Listener, &BoundConfig)>, StartError> {
-    let bound = configs.iter().map(|bound| {
-        let address = &bound.0.address;
-        let listener = Listener::bind(address);
-        let listener = listener.map_err(|error| StartError::Listen(address.clone(), error))?;
-        Ok((listener, bound))
+/// A listener of the calling core.
+struct CoreListener<'c> {
+    listener: Listener,
+    datagrams: Option<CoreDatagramListener>,
+    config: &'c ListenerConfig,
+}
+
+/// Takes the sockets of the calling core. Without its UDP socket no client of any core may be told of HTTP/3, because
+/// the kernel gives this core a part of them.
+fn bind(configs: &[BoundConfig]) -> Result<Vec<CoreListener<'_>>, StartError> {
+    let bound = configs.iter().map(|(config, datagrams)| {
+        let failed = |error| StartError::Listen(config.address.clone(), error);
+        let listener = Listener::bind(&config.address).map_err(failed)?;
+        let datagrams = datagrams.as_ref().map(DatagramListener::of_core);
+        Ok(CoreListener {
+            listener,
+            datagrams: datagrams.transpose().map_err(failed)?,
+            config,
+        })
     });
     bound.collect()
 }
 
 async fn serve_all<S: Service>(
-    listeners: Vec<(Listener, &BoundConfig)>,
+    listeners: Vec<CoreListener<'_>>,
     service: &Rc<S>,
     options: &ServeOptions,
 ) {
     let mut serving: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
-    for (listener, (config, datagrams)) in listeners {
+    for core_listener in listeners {
+        let CoreListener {
+            listener,
+            datagrams,
+            config,
+        } = core_listener;
         let udp_port = datagrams.as_ref().map(|datagrams| datagrams.local().port());
         let is_tcp = matches!(config.address, Address::Tcp(_));
         let options = Rc::new(ServeOptions {
@@ -517,12 +535,10 @@ async fn serve_all<S: Service>(
             ..options.clone()
         });
         if let (Some(datagrams), Some(tls)) = (datagrams, &config.tls) {
-            let (datagrams, tls) = (datagrams.clone(), tls.clone());
+            let tls = tls.clone();
             let (service, options) = (Rc::clone(service), Rc::clone(&options));
             serving.push(Box::pin(async move {
-                if let Err(error) = datagrams.serve(&tls, service, options).await {
-                    tracing::error!("a core does not serve HTTP/3: {error}; {MORE_OPEN_FILES}");
-                }
+                datagrams.serve(&tls, service, options).await;
             }));
         }
         let service = Rc::clone(service);

@@ -23,6 +23,7 @@ impl Limited {
             .args(["-c", &limit, env!("CARGO_BIN_EXE_blitz")])
             .args(["run", "--listen", "127.0.0.1:0"])
             .args(flags)
+            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -236,40 +237,54 @@ fn without_an_idle_connection_requests_wait_for_descriptors_as_long_as_for_a_con
 fn blitz_serves_with_the_open_files_that_it_starts_with() {
     for io in ["uring", "epoll"] {
         let cores = ["--cores", "2", "--io", io];
-        let mut failures = 0;
-        for open_files in 6..=20 {
-            let limit = format!("ulimit -n {open_files} && exec \"$0\" \"$@\"");
-            let mut failing = Command::new("sh")
-                .args(["-c", &limit, env!("CARGO_BIN_EXE_blitz"), "run"])
-                .args(["--listen", "127.0.0.1:0"])
-                .args(cores)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("a shell");
-            let output = failing.stdout.take().expect("it is a pipe");
-            let starts = BufReader::new(output)
-                .lines()
-                .map_while(Result::ok)
-                .any(|line| line.contains("listening on"));
-            if starts {
-                failing.kill().expect("it runs");
-                failing.wait().expect("it ends");
-                Limited::start(open_files, &cores).get();
-                continue;
-            }
-            let output = failing.wait_with_output().expect("it ends");
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{open_files}: {errors}");
-            assert!(errors.contains("open files"), "{open_files}: {errors}");
+        let secure = [&cores[..], &["--listen-tls", "127.0.0.1:0"]].concat();
+        for (flags, open_files_max) in [(&cores[..], 20), (&secure, 30)] {
+            let range = 6..=open_files_max;
+            let failures = range.filter(|&open_files| !starts_and_serves(open_files, flags));
+            let failures = failures.count();
             assert!(
-                !errors.contains("another address"),
-                "{open_files}: {errors}"
+                (1..open_files_max - 6).contains(&failures),
+                "{failures} failures"
             );
-            failures += 1;
         }
-        assert!((1..14).contains(&failures), "{failures} failures");
     }
+}
+
+/// Starts with a limit, and sends a request if that succeeds. False if the start fails, with a cause.
+fn starts_and_serves(open_files: usize, flags: &[&str]) -> bool {
+    let limit = format!("ulimit -n {open_files} && exec \"$0\" \"$@\"");
+    let mut child = Command::new("sh")
+        .args(["-c", &limit, env!("CARGO_BIN_EXE_blitz"), "run"])
+        .args(["--listen", "127.0.0.1:0"])
+        .args(flags)
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let output = child.stdout.take().expect("it is a pipe");
+    let starts = BufReader::new(output)
+        .lines()
+        .map_while(Result::ok)
+        .any(|line| line.contains("listening on"));
+    if starts {
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        let server = Limited::start(open_files, flags);
+        server.get();
+        let log = server.stop();
+        assert!(!log.contains("HTTP/3"), "{open_files}: {log}");
+        return true;
+    }
+    let output = child.wait_with_output().expect("it ends");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{open_files}: {errors}");
+    assert!(errors.contains("open files"), "{open_files}: {errors}");
+    assert!(
+        !errors.contains("another address"),
+        "{open_files}: {errors}"
+    );
+    false
 }
 
 #[test]

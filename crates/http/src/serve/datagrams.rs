@@ -86,24 +86,39 @@ impl DatagramListener {
         }
     }
 
-    /// Serves all connections of the calling core until the options' [`Drain`] is triggered, and then until the
-    /// running exchanges have ended or its deadline has passed. `tls` replaces the options' own settings.
+    /// The socket of the calling core. For each core once.
     ///
     /// # Errors
     /// If no descriptor is free.
-    pub async fn serve<S: Service>(
-        &self,
-        tls: &TlsSlot,
-        service: Rc<S>,
-        options: Rc<ServeOptions>,
-    ) -> io::Result<()> {
+    pub fn of_core(&self) -> io::Result<CoreDatagramListener> {
         let socket = match &self.sockets {
             Sockets::Bound(group) => group.socket()?,
             #[cfg(feature = "simulation")]
             Sockets::Simulated(address) => DatagramSocket::bind(*address)?,
         };
-        serve_socket(socket, self, tls, service, options).await;
-        Ok(())
+        let listener = self.clone();
+        Ok(CoreDatagramListener { socket, listener })
+    }
+}
+
+/// The UDP socket of one core for HTTP/3.
+pub struct CoreDatagramListener {
+    socket: DatagramSocket,
+    listener: DatagramListener,
+}
+
+impl CoreDatagramListener {
+    /// The bound address, with the actual port.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.listener.local()
+    }
+
+    /// Serves all connections of the calling core until the options' [`Drain`] is triggered, and then until the
+    /// running exchanges have ended or its deadline has passed. `tls` replaces the options' own settings.
+    pub async fn serve<S: Service>(self, tls: &TlsSlot, service: Rc<S>, options: Rc<ServeOptions>) {
+        let CoreDatagramListener { socket, listener } = self;
+        serve_socket(socket, &listener, tls, service, options).await;
     }
 }
 

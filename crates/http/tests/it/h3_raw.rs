@@ -86,6 +86,23 @@ fn content_of_another_length_than_declared_is_malformed() {
     });
 }
 
+/// What arrives behind the response is no longer wanted, and its length is wrong all the same.
+#[test]
+fn content_that_is_discarded_has_the_declared_length_as_well() {
+    with_server(async |server| {
+        let client = RawClient::connect(server).await;
+        let head = || request_with("POST", "/hello", &[("content-length", "4")]);
+        let mut together = client.exchange([head(), data("12345")].concat()).await;
+        assert_eq!(together.reset_code().await, 0x10e);
+        assert_eq!(together.stop_code().await, Some(0x10e));
+        let mut behind = client.exchange(head()).await;
+        behind.response().await.expect(200, "hello");
+        behind.write(data("12345")).await;
+        assert_eq!(behind.stop_code().await, Some(0x10e));
+        client.hello().await;
+    });
+}
+
 #[test]
 fn malformed_pseudo_header_fields_are_stream_errors() {
     with_server(async |server| {

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
@@ -8,7 +8,7 @@ use crate::h3_support::{
     Client, QuicServer, block_on, get, pattern, pause, post, receive, reset_code, soon,
     with_options, with_server,
 };
-use crate::support::{BIG, BIG_GIVEN, on_each_driver, options};
+use crate::support::{BIG, BIG_GIVEN, SOON, on_each_driver, options};
 
 #[test]
 fn heads_and_content_of_each_size_are_answered() {
@@ -90,6 +90,26 @@ fn a_hundred_streams_share_a_connection() {
         }
         let counters = server.counters();
         assert_eq!((counters.accepted, counters.requests), (1, 250));
+    });
+}
+
+#[test]
+fn requests_have_the_new_address_of_a_client_once_it_is_validated() {
+    with_server(async |server| {
+        let client = server.connect().await;
+        let before = client.get("/address").await.content;
+        let after = client.quic.move_to([127, 0, 0, 3]).to_string();
+        // Its first datagram is large enough to be heard, and no answer has arrived there.
+        let first = client.post("/address", pattern(1, 4_000)).await;
+        assert_eq!(first.content, before);
+        let start = Instant::now();
+        while client.get("/address").await.content != after.as_bytes() {
+            assert!(start.elapsed() < SOON);
+            pause(5).await;
+        }
+        for _ in 0..20 {
+            assert_eq!(client.get("/address").await.content, after.as_bytes());
+        }
     });
 }
 

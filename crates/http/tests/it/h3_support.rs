@@ -1,7 +1,7 @@
 //! Servers of HTTP/3, and outside clients: `h3` over `quinn`, and exact bytes on streams of `quinn`.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -69,8 +69,8 @@ impl QuicServer {
             async move {
                 let service = Rc::new(service_fn(answer));
                 let options = Rc::new(options());
-                let served = listener.serve(&slot, service, options).await;
-                served.expect("a descriptor is free");
+                let listener = listener.of_core().expect("a descriptor is free");
+                listener.serve(&slot, service, options).await;
             }
         });
         QuicServer {
@@ -135,6 +135,7 @@ impl Outside {
 /// A connection of QUIC.
 pub(crate) struct Quic {
     pub(crate) connection: quinn::Connection,
+    endpoint: Endpoint,
 }
 
 pub(crate) async fn connect(
@@ -149,10 +150,21 @@ pub(crate) async fn connect(
     let endpoint = Endpoint::client(any_port()).unwrap();
     let connecting = endpoint.connect_with(config, to, name).unwrap();
     let connection = soon(connecting).await?;
-    Ok(Quic { connection })
+    Ok(Quic {
+        connection,
+        endpoint,
+    })
 }
 
 impl Quic {
+    /// Goes on with a socket at another host of the machine; returns its address.
+    pub(crate) fn move_to(&self, host: [u8; 4]) -> SocketAddr {
+        let socket = UdpSocket::bind(SocketAddr::from((host, 0))).unwrap();
+        let address = socket.local_addr().unwrap();
+        self.endpoint.rebind(socket).unwrap();
+        address
+    }
+
     /// The code with which the server closes the connection.
     pub(crate) async fn close_code(&self) -> u64 {
         match soon(self.connection.closed()).await {

@@ -187,6 +187,7 @@ pub(crate) async fn answer(mut exchange: Exchange) {
     match path.as_str() {
         "/echo" => echo(exchange).await,
         "/identity" => identity(exchange),
+        "/address" => address(exchange),
         "/whole" => whole(exchange).await,
         "/limited" => limited(exchange).await,
         "/patient" => {
@@ -274,6 +275,15 @@ async fn echo(mut exchange: Exchange) {
             Err(_) => return send.abort(),
         }
     }
+}
+
+/// Responds with the client's address.
+fn address(exchange: Exchange) {
+    let address = exchange.peer.remote.map(|remote| remote.to_string());
+    let mut head = Pooled::response(Status::OK);
+    exchange
+        .responder
+        .send(&mut head, address.unwrap_or_default());
 }
 
 /// Responds with the client's identity.

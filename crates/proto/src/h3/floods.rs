@@ -21,13 +21,20 @@ pub(crate) enum Flood {
     Stream,
     /// KiB that the peer inserts into the table of the compression.
     Insertion,
+    /// Instructions of QPACK, in both of its streams: one byte may duplicate an entry.
+    Instruction,
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// KiB that a peer may insert within the window, and for each request in it.
 const INSERTIONS_MAX: u32 = 4 * 1024;
 const INSERTIONS_PER_STREAM: u32 = 16;
+
+/// Instructions within the window, and for each request in it: so many as the table of 4 KiB has entries, because a
+/// request cannot refer to more.
+const INSTRUCTIONS_MAX: u32 = 4 * 1024;
+const INSTRUCTIONS_PER_STREAM: u32 = 128;
 
 /// Small DATA frames for each open stream: each may be a WebSocket, whose messages are small.
 const SMALL_DATA_PER_STREAM: u32 = 1_000;
@@ -51,6 +58,7 @@ impl Floods {
             limits.unknown_frames_max,
             limits.unknown_frames_max,
             INSERTIONS_MAX,
+            INSTRUCTIONS_MAX,
         ];
         Floods {
             counts: EventCounts::new(of_kinds, limits.frames_window),
@@ -76,6 +84,9 @@ impl Floods {
             .admits(flood as usize, now, |traffic| match flood {
                 Flood::Announcement | Flood::SmallData => 0,
                 Flood::Insertion => traffic.streams_opened.saturating_mul(INSERTIONS_PER_STREAM),
+                Flood::Instruction => traffic
+                    .streams_opened
+                    .saturating_mul(INSTRUCTIONS_PER_STREAM),
                 Flood::EmptyFrame => traffic
                     .streams_opened
                     .saturating_add(traffic.frames_received),
@@ -114,7 +125,7 @@ impl Flood {
             Flood::Priority => ErrorKind::PriorityFlood,
             Flood::UnknownFrame => ErrorKind::UnknownFrameFlood,
             Flood::Stream => ErrorKind::StreamFlood,
-            Flood::Insertion => ErrorKind::InsertionFlood,
+            Flood::Insertion | Flood::Instruction => ErrorKind::InsertionFlood,
         }
     }
 }

@@ -671,6 +671,18 @@ fn floods_end_the_connection() {
             "insertion-flood",
         ),
         (
+            "changes of the table's capacity",
+            CLIENT_ENCODER,
+            [vec![2], repeated(&[0x20])].concat(),
+            "insertion-flood",
+        ),
+        (
+            "cancelled sections",
+            CLIENT_DECODER,
+            [vec![3], repeated(&[0x40])].concat(),
+            "insertion-flood",
+        ),
+        (
             "instructions whose acknowledgements are not taken",
             CLIENT_ENCODER,
             [insertion(), repeated(&[0x00])].concat(),
@@ -678,28 +690,49 @@ fn floods_end_the_connection() {
         ),
     ];
     for (what, stream, bytes, rule) in cases {
-        let mut end = End::server(&Limits::default());
-        end.piece = if rule.is_empty() { 1 } else { 64 };
-        end.arrive(&more(*stream, bytes.clone()));
-        match *rule {
-            "" => assert_eq!(end.failure.map(Code::as_str), Some("H3_EXCESSIVE_LOAD")),
-            rule => assert!(
-                end.log.ends_with(&format!("{rule} H3_EXCESSIVE_LOAD")),
-                "{what}"
-            ),
-        }
-        assert!(end.machine.memory() < 256 * 1024, "{what}");
+        flood(what, *stream, bytes, rule);
     }
 }
 
+/// Sends what has to end the connection for this rule, or for another one if it is empty.
+fn flood(what: &str, stream: u64, bytes: &[u8], rule: &str) {
+    let mut end = End::server(&Limits::default());
+    end.piece = if rule.is_empty() { 1 } else { 64 };
+    end.arrive(&more(stream, bytes.to_vec()));
+    match rule {
+        "" => assert_eq!(end.failure.map(Code::as_str), Some("H3_EXCESSIVE_LOAD")),
+        rule => assert!(
+            end.log.ends_with(&format!("{rule} H3_EXCESSIVE_LOAD")),
+            "{what}"
+        ),
+    }
+    assert!(end.machine.memory() < 256 * 1024, "{what}");
+}
+
+/// RFC 9204, section 7.1: one byte duplicates an entry. Clients that use the whole table for each request may go on.
 #[test]
-fn tunnels_have_no_trailers() {
-    let connect = headers(":method: CONNECT\n:authority: a:443");
-    let said = server(&[last(REQUEST, [connect, headers("a: b")].concat())]);
-    assert!(
-        said.ends_with("frame-unexpected H3_FRAME_UNEXPECTED"),
-        "{said}"
-    );
+fn instructions_are_limited_by_requests() {
+    // An entry and duplicates of it.
+    let insertions = |count: usize| [vec![0x41, b'x', 0x00], vec![0x00; count - 1]].concat();
+    let capacity = vec![2, 0x3f, 0xe1, 0x1f];
+    let mut honest = End::server(&Limits::default());
+    honest.arrive(&more(CLIENT_ENCODER, capacity.clone()));
+    for number in 0..200 {
+        honest.arrive(&more(CLIENT_ENCODER, insertions(128)));
+        honest.arrive(&last(number * 4, headers(GET)));
+        honest.machine.decoder_output().clear();
+    }
+    assert_eq!(honest.failure, None);
+    let mut attacker = End::server(&Limits::default());
+    attacker.arrive(&more(CLIENT_ENCODER, capacity));
+    let mut sent = 0;
+    while attacker.failure.is_none() {
+        attacker.arrive(&more(CLIENT_ENCODER, insertions(200)));
+        attacker.machine.decoder_output().clear();
+        sent += 200;
+    }
+    assert!(attacker.log.ends_with("insertion-flood H3_EXCESSIVE_LOAD"));
+    assert!((4_096..4_700).contains(&sent), "{sent}");
 }
 
 #[test]

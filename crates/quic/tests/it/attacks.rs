@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use blitz_quic::Limits;
 
 use crate::clients::{block_on, connect, echo, endpoint, pattern, socket};
+use crate::relay::{Relay, Way};
 use crate::server::{Server, both_drivers};
 
 /// The datagrams that a client of the server begins with: the keys of X25519MLKEM768 need two.
@@ -121,7 +122,86 @@ fn incomplete_handshakes_are_limited_and_end() {
         assert!(start.elapsed() < Duration::from_secs(5));
         let total = server.stop();
         assert_eq!(total.sum(|counters| counters.handshake_timeouts), 3);
-        assert!(total.sum(|counters| counters.ignored) >= 3);
+        // At the limit, nobody is heard without a proof.
+        assert!(total.sum(|counters| counters.retries) >= 3);
+        assert_eq!(total.sum(|counters| counters.handshakes), 1);
+    });
+}
+
+#[test]
+fn a_new_client_replaces_the_oldest_incomplete_handshake() {
+    both_drivers(|io| {
+        let limits = Limits {
+            handshakes_max: 3,
+            ..Limits::default()
+        };
+        let server = Server::start(io, 1, limits);
+        let flights: Vec<_> = (0..3).map(|_| first_flight(&server)).collect();
+        let attacker = socket();
+        for flight in &flights {
+            send(flight, &attacker, &server);
+        }
+        // Longer than a handshake is safe from being replaced.
+        std::thread::sleep(Duration::from_millis(1_200));
+        let start = Instant::now();
+        block_on(async {
+            let endpoint = endpoint(&server);
+            let connection = connect(&endpoint, server.address).await;
+            echo(&connection, b"at once").await;
+        });
+        let elapsed = start.elapsed();
+        assert!(elapsed < Duration::from_millis(800), "{elapsed:?}");
+        let total = server.stop();
+        assert_eq!(total.sum(|counters| counters.handshakes_replaced), 1);
+        assert_eq!(total.sum(|counters| counters.ignored), 0);
+        assert_eq!(total.sum(|counters| counters.handshakes), 1);
+    });
+}
+
+/// A client that proves its address, and sends nothing after that.
+fn stuck_client(server: &Server) -> Relay {
+    let relay = Relay::start(server.address, &[[127, 0, 0, 1]]);
+    let mut is_answered = false;
+    relay.change(|rules| {
+        rules.passes = Box::new(move |way, datagram| {
+            const LONG_HEADER_AND_TYPE: u8 = 0xB0;
+            const RETRY: u8 = 0xB0;
+            is_answered |=
+                matches!(way, Way::Down(_)) && datagram[0] & LONG_HEADER_AND_TYPE != RETRY;
+            !is_answered
+        });
+    });
+    relay
+}
+
+#[test]
+fn a_client_that_proves_its_address_does_not_replace_young_handshakes() {
+    both_drivers(|io| {
+        let limits = Limits {
+            handshakes_max: 2,
+            retry_above: 0,
+            ..Limits::default()
+        };
+        let server = Server::start(io, 1, limits);
+        block_on(async {
+            let endpoint = endpoint(&server);
+            let stuck: Vec<_> = (0..2).map(|_| stuck_client(&server)).collect();
+            let connecting: Vec<_> = stuck
+                .iter()
+                .map(|relay| endpoint.connect(relay.address, "localhost").unwrap())
+                .collect();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            // Ignored at first; the client repeats itself after 1 s.
+            let start = Instant::now();
+            let connection = connect(&endpoint, server.address).await;
+            assert!(start.elapsed() > Duration::from_millis(500));
+            assert!(start.elapsed() < Duration::from_secs(5));
+            echo(&connection, b"now they are old").await;
+            drop(connecting);
+        });
+        let total = server.stop();
+        assert!(total.sum(|counters| counters.ignored) >= 1);
+        assert_eq!(total.sum(|counters| counters.handshakes_replaced), 1);
         assert_eq!(total.sum(|counters| counters.handshakes), 1);
     });
 }

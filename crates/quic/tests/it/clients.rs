@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, Endpoint};
+use quinn::{ClientConfig, Connection, Endpoint, TransportConfig};
 use rustls::RootCertStore;
 
 use crate::server::{ALPN, Server};
@@ -38,7 +38,12 @@ pub(crate) fn endpoint(server: &Server) -> Endpoint {
     config.alpn_protocols = vec![ALPN.to_vec()];
     let config = QuicClientConfig::try_from(config).unwrap();
     let mut endpoint = Endpoint::client(any_port()).unwrap();
-    endpoint.set_default_client_config(ClientConfig::new(Arc::new(config)));
+    let mut config = ClientConfig::new(Arc::new(config));
+    let mut transport = TransportConfig::default();
+    // Its packets are no larger than what they say.
+    transport.mtu_discovery_config(None);
+    config.transport_config(Arc::new(transport));
+    endpoint.set_default_client_config(config);
     endpoint
 }
 

@@ -7,4 +7,5 @@ mod clients;
 mod echo;
 mod echoes;
 mod moves;
+mod relay;
 mod server;

@@ -64,8 +64,8 @@ pub(crate) struct Quic {
 /// A change of a client's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Move {
-    /// The last byte of its new address. Clients with moves to other hosts send padding: the gateway ignores short
-    /// datagrams from there.
+    /// The last byte of its new address. Clients with moves to other hosts send padding: the gateway ignores the first
+    /// short datagrams from there.
     pub(crate) host: u8,
     /// The client knows of it, and uses another connection ID.
     pub(crate) is_noticed: bool,

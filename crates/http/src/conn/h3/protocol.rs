@@ -53,6 +53,17 @@ impl Protocol for Http3 {
         conn
     }
 
+    fn migrated(&self, connection: &Rc<Connection<Http3>>) {
+        if let Some(conn) = connection.state() {
+            // Requests that have begun keep the address.
+            let peer = &mut conn.driver.borrow_mut().peer;
+            *peer = Rc::new(Peer {
+                remote: Some(connection.remote()),
+                ..Peer::clone(peer)
+            });
+        }
+    }
+
     fn before_sending(&self, connection: &Rc<Connection<Http3>>) {
         if let Some(conn) = connection.state() {
             conn.driver.borrow_mut().settle();

@@ -104,18 +104,26 @@ impl Connection {
                 // Nothing that this encoder sends refers to a table of the peer.
                 match report {
                     Some(Report::Section | Report::Insertions) => Err(ErrorKind::CompressionReport),
-                    Some(Report::Cancelled) | None => Ok((len, Event::NeedMore)),
+                    Some(Report::Cancelled) => {
+                        self.floods.note(Flood::Instruction, now)?;
+                        Ok((len, Event::NeedMore))
+                    }
+                    None => Ok((len, Event::NeedMore)),
                 }
             }
         }
     }
 
-    /// Follows instructions of the peer's encoder, and counts what they insert: few bytes may insert many.
+    /// Follows instructions of the peer's encoder, and counts them and what they insert: few bytes may insert many.
     fn instructions(&mut self, input: &[u8], now: Duration) -> Result<(), ErrorKind> {
+        let version = self.decoder.version();
         let before = self.decoder.inserted_bytes() / 1024;
         self.decoder
             .handle_instructions(input)
             .map_err(|_| ErrorKind::CompressionInstruction)?;
+        for _ in 0..self.decoder.version().wrapping_sub(version) {
+            self.floods.note(Flood::Instruction, now)?;
+        }
         for _ in before..self.decoder.inserted_bytes() / 1024 {
             self.floods.note(Flood::Insertion, now)?;
         }
