@@ -10,7 +10,7 @@ export NODE_PATH="$tools/node_modules"
 upstream=$(free_port)
 plain=$(free_port)
 port=$(free_port)
-start upstream "$upstream" node "$here/chromium.mjs" "$upstream"
+start upstream "$upstream" node "$here/browser.mjs" "$upstream"
 start_blitz front "$plain" --listen-tls "127.0.0.1:$port" --to "http://127.0.0.1:$upstream" \
   --cert "$scratch/localhost.pem" --key "$scratch/localhost.key"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Chromium over HTTP/3: the page of chromium.mjs with its fifty concurrent fetches and its upload; its WebSocket uses
+# Chromium over HTTP/3: the page of browser.mjs with its fifty concurrent fetches and its upload; its WebSocket uses
 # TCP, because Chromium has none over HTTP/3. A screenshot of the page is target/ci/chromium_h3.png.
 set -euo pipefail
 here=tests/smoke
@@ -10,7 +10,7 @@ export NODE_PATH="$tools/node_modules"
 upstream=$(free_port)
 plain=$(free_port)
 port=$(free_tls_port)
-start upstream "$upstream" node "$here/chromium.mjs" "$upstream"
+start upstream "$upstream" node "$here/browser.mjs" "$upstream"
 start_blitz front "$plain" --listen-tls "127.0.0.1:$port" --to "http://127.0.0.1:$upstream" \
   --cert "$scratch/localhost.pem" --key "$scratch/localhost.key"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests of Blitz under hostile conditions, on both drivers. They need only Python and Blitz, and those of
-HTTP/3 aioquic, which `.ci/run tools` installs.
+HTTP/3 aioquic, which `.ci/run tools` installs. `h3_moves` also needs network namespaces.
 
     tests/under/run.py target/release/blitz                  all scenarios
     tests/under/run.py target/release/blitz soak             one scenario

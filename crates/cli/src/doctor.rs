@@ -1,4 +1,5 @@
-//! `blitz doctor`: checks this machine and prints the problems with their remedies.
+//! `blitz doctor`: checks this machine and prints the problems with their remedies, and the DNS record for
+//! HTTP/3 (`record.rs`).
 //!
 //! A line is `stop` if Blitz cannot serve like this, and `slow` if it serves less than it could. The
 //! checks read `/proc` and `/sys` (`files.rs`) or use the reactor's probes (`probes.rs`); this file
@@ -6,10 +7,13 @@
 
 mod files;
 mod probes;
+mod record;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+
+pub(crate) use self::record::RecordArguments;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +77,7 @@ impl Check {
 }
 
 /// Prints the report; the exit code is 1 if a line is `stop`.
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run(record: &RecordArguments) -> ExitCode {
     let root = Path::new("/");
     let checks = [
         probes::io_uring(root),
@@ -85,12 +89,18 @@ pub(crate) fn run() -> ExitCode {
         files::netdev_max_backlog(root),
         files::governor(root),
         probes::reuseport(),
+        probes::udp_receive_buffer(),
+        probes::udp_send_buffer(),
         probes::udp_gso(),
+        probes::udp_gro(),
+        probes::steering(),
         files::clock_source(root),
     ];
     let mut out = io::stdout();
     let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    if print(&checks, colour, &mut out).is_err() {
+    let printed =
+        print(&checks, colour, &mut out).and_then(|()| writeln!(out, "\n{}", record.text()));
+    if printed.is_err() {
         return ExitCode::FAILURE;
     }
     match count(&checks, Verdict::Stop) {

@@ -76,12 +76,12 @@ enum Command {
     Cert(cert::CertArguments),
     /// Print the version, the git revision and the I/O driver that this machine supports
     Version,
-    /// Check this machine and print the problems with their remedies
+    /// Check this machine and print the problems with their remedies, and the DNS record for HTTP/3
     #[command(
         after_help = "Lines are ok, slow (Blitz serves less than it could), stop (Blitz cannot serve) or \
                       unknown.\nThe exit code is 1 if a line is stop."
     )]
-    Doctor,
+    Doctor(doctor::RecordArguments),
 }
 
 fn main() -> ExitCode {
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Some(Command::Run(run)) => run::run(&run),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Version) => version::run(),
-        Some(Command::Doctor) => doctor::run(),
+        Some(Command::Doctor(record)) => doctor::run(&record),
     }
 }
 

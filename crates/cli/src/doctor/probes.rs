@@ -46,11 +46,104 @@ pub(super) fn reuseport() -> Check {
     }
 }
 
-/// Whether one call can send many datagrams. Only HTTP/3 would need it.
+/// Whether the UDP sockets of HTTP/3 get the receive buffer that Blitz sets.
+pub(super) fn udp_receive_buffer() -> Check {
+    const NAME: &str = "UDP receive buffer";
+    match probe::udp_buffers() {
+        Ok(buffers) => buffer(
+            NAME,
+            "rmem_max",
+            buffers.receive_bytes,
+            buffers.wanted_bytes,
+        ),
+        Err(reason) => Check::unknown(NAME, reason, ""),
+    }
+}
+
+/// Whether they get the send buffer.
+pub(super) fn udp_send_buffer() -> Check {
+    const NAME: &str = "UDP send buffer";
+    match probe::udp_buffers() {
+        Ok(buffers) => buffer(NAME, "wmem_max", buffers.send_bytes, buffers.wanted_bytes),
+        Err(reason) => Check::unknown(NAME, reason, ""),
+    }
+}
+
+fn buffer(name: &'static str, setting: &str, bytes: usize, wanted_bytes: usize) -> Check {
+    let kib = bytes >> 10;
+    match bytes >= wanted_bytes {
+        true => Check::ok(name, format!("{kib} KiB")),
+        false => Check::slow(
+            name,
+            format!(
+                "{kib} KiB instead of {} KiB: bursts of HTTP/3 lose datagrams",
+                wanted_bytes >> 10
+            ),
+            format!("sysctl -w net.core.{setting}={wanted_bytes}, for a container on its host"),
+        ),
+    }
+}
+
+/// Whether one call can send many datagrams of HTTP/3.
 pub(super) fn udp_gso() -> Check {
     const NAME: &str = "UDP GSO";
     match probe::udp_gso() {
         Ok(()) => Check::ok(NAME, "one call sends many datagrams"),
-        Err(reason) => Check::unknown(NAME, format!("{reason}; Blitz does not use it yet"), ""),
+        Err(reason) => Check::slow(
+            NAME,
+            format!("{reason}: each datagram of HTTP/3 is sent by a call of its own"),
+            "Linux 4.18 or newer",
+        ),
+    }
+}
+
+/// Whether one call can receive many datagrams of HTTP/3.
+pub(super) fn udp_gro() -> Check {
+    const NAME: &str = "UDP GRO";
+    match probe::udp_gro() {
+        Ok(()) => Check::ok(NAME, "one call receives many datagrams"),
+        Err(reason) => Check::slow(
+            NAME,
+            format!("{reason}: each datagram of HTTP/3 is received on its own"),
+            "Linux 5.0 or newer",
+        ),
+    }
+}
+
+/// Whether datagrams of HTTP/3 reach the core of their connection directly.
+pub(super) fn steering() -> Check {
+    const NAME: &str = "QUIC steering";
+    match probe::steering() {
+        Ok(()) => Check::ok(NAME, "connections stay on their core when clients move"),
+        Err(reason) => Check::slow(
+            NAME,
+            format!("{reason}: datagrams of clients that move go through another core"),
+            "Linux 4.5 or newer, without a filter of setsockopt; not needed with --cores 1",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_udp_buffer_that_the_kernel_limits_is_slow() {
+        let judged = |bytes| buffer("UDP receive buffer", "rmem_max", bytes, 2 << 20);
+        assert_eq!(judged(4 << 20).verdict, Verdict::Ok);
+        assert_eq!(judged(2 << 20).verdict, Verdict::Ok);
+        let check = judged(212_992);
+        assert_eq!(check.verdict, Verdict::Slow);
+        assert!(check.found.starts_with("208 KiB instead of 2048 KiB"));
+        assert!(check.advice.contains("net.core.rmem_max=2097152"));
+    }
+
+    #[test]
+    fn probes_of_udp_have_a_remedy_if_they_fail() {
+        for check in [udp_gso(), udp_gro(), steering()] {
+            let is_ok = check.verdict == Verdict::Ok;
+            assert_eq!(is_ok, check.advice.is_empty(), "{check:?}");
+        }
     }
 }

@@ -16,7 +16,11 @@ fn doctor_prints_all_checks_and_no_colour_into_a_pipe() {
         "netdev_max_backlog",
         "governor",
         "reuseport",
+        "UDP receive buffer",
+        "UDP send buffer",
         "UDP GSO",
+        "UDP GRO",
+        "QUIC steering",
         "clock source",
     ];
     for name in names {
@@ -50,4 +54,22 @@ fn only_what_stops_blitz_is_a_failure() {
         assert!(text.contains(&line), "{text}");
         assert_eq!(output.status.code(), Some(code), "{text}");
     }
+}
+
+#[test]
+fn doctor_prints_the_dns_record_of_a_site() {
+    let record = |arguments: &[&str]| {
+        let output = blitz(&[&["doctor"], arguments].concat());
+        stdout(&output)
+            .lines()
+            .last()
+            .map(str::to_owned)
+            .unwrap_or_default()
+    };
+    let example = "example.com. 3600 IN HTTPS 1 . alpn=\"h3,h2\"";
+    assert_eq!(record(&[]), example);
+    let other_port = "_8443._https.a.test. 3600 IN HTTPS 1 a.test. alpn=\"h3,h2\" port=8443";
+    assert_eq!(record(&["--name", "a.test", "--port", "8443"]), other_port);
+    let refused = blitz(&["doctor", "--name", "127.0.0.1"]);
+    assert_eq!(refused.status.code(), Some(2));
 }

@@ -1,10 +1,13 @@
 //! Checks of this machine for `blitz doctor`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-use super::{epoll, system, uring};
+use super::system::BoundGroup;
+use super::{Steering, epoll, system, uring};
 use crate::socket::Address;
+
+pub use super::system::DatagramBuffers;
 
 /// The supported features of io_uring, as a list for people.
 ///
@@ -34,12 +37,45 @@ pub fn reuseport() -> Result<(), String> {
     listen(bound).map(drop).map_err(|error| error.to_string())
 }
 
+/// The buffers that a UDP socket of Blitz gets. A socket is asked because containers do not see the kernel's
+/// limits in `/proc`.
+///
+/// # Errors
+/// The error of `bind(2)` or `getsockopt(2)`.
+pub fn udp_buffers() -> Result<DatagramBuffers, String> {
+    system::probe_buffers().map_err(|error| error.to_string())
+}
+
 /// Whether the kernel can segment UDP sends (GSO), which QUIC benefits from.
 ///
 /// # Errors
 /// The error of `setsockopt(2)`.
 pub fn udp_gso() -> Result<(), String> {
-    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
-    system::set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 1_200)
-        .map_err(|error| error.to_string())
+    set_on_udp(libc::UDP_SEGMENT, 1_200)
+}
+
+/// Whether the kernel can join received datagrams (GRO), which QUIC benefits from.
+///
+/// # Errors
+/// The error of `setsockopt(2)`.
+pub fn udp_gro() -> Result<(), String> {
+    set_on_udp(libc::UDP_GRO, 1)
+}
+
+fn set_on_udp(name: libc::c_int, value: libc::c_int) -> Result<(), String> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+    system::set_option(&socket, libc::SOL_UDP, name, value).map_err(|error| error.to_string())
+}
+
+/// Whether the kernel can choose the UDP socket of a datagram by its connection ID ([`Steering`]).
+///
+/// # Errors
+/// The error of `bind(2)`, or the kernel refuses the program.
+pub fn steering() -> Result<(), String> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let group = BoundGroup::bind(address, 2, &Steering::new([0; 16], 0));
+    match group.map_err(|error| error.to_string())?.is_steered() {
+        true => Ok(()),
+        false => Err("the kernel refuses the BPF program".to_owned()),
+    }
 }

@@ -25,10 +25,12 @@ use super::Handle;
 use crate::socket::Address;
 
 pub(crate) use self::address::RawAddress;
+pub use self::datagram::DatagramBuffers;
 #[cfg(feature = "simulation")]
 pub(super) use self::datagram::write_train;
 pub(crate) use self::datagram::{
     Bound, BoundGroup, Destination, SentTrain, TrainHead, is_train_refused, parse_train,
+    probe_buffers,
 };
 pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
@@ -285,21 +287,22 @@ pub(crate) fn set_option<T: Copy>(
     check(set).map(drop)
 }
 
-/// Reads and clears the pending error of a socket.
-pub(crate) fn take_error(fd: RawFd) -> i32 {
-    let mut error: libc::c_int = 0;
+/// Reads a socket option that is an integer.
+pub(crate) fn get_option(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: value and length are live and belong together.
-    let got = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_ERROR,
-            (&raw mut error).cast(),
-            &raw mut len,
-        )
-    };
-    if got < 0 { libc::EBADF } else { error }
+    let got = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    check(got).map(|_| value)
+}
+
+/// Reads and clears the pending error of a socket.
+pub(crate) fn take_error(fd: RawFd) -> i32 {
+    get_option(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EBADF)
 }
 
 /// Sends FIN. Errors are ignored, because receiving reports a broken connection.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use super::steering::{Steering, attach, instruction};
-use super::{RawAddress, check, local, set_nonblocking, set_option};
+use super::{RawAddress, check, get_option, local, set_nonblocking, set_option};
 use crate::buffer::{DATAGRAM_BUFFER_BYTES, DATAGRAM_HEAD_BYTES};
 use crate::driver::Handle;
 
@@ -52,6 +52,17 @@ pub(crate) struct Bound {
     pub(crate) handle: Handle,
     /// With the actual port.
     pub(crate) address: SocketAddr,
+}
+
+/// Sizes of the kernel's buffers of a UDP socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramBuffers {
+    /// At most `net.core.rmem_max`.
+    pub receive_bytes: usize,
+    /// At most `net.core.wmem_max`.
+    pub send_bytes: usize,
+    /// The size that Blitz sets for both.
+    pub wanted_bytes: usize,
 }
 
 /// Binds a UDP socket. Others of this user may share the address if they ask for it as well.
@@ -116,6 +127,21 @@ impl BoundGroup {
             handle: Handle::of(fd.into_raw_fd()),
         })
     }
+}
+
+/// The sizes of the kernel's buffers of a new socket, and the wanted size.
+pub(crate) fn probe_buffers() -> io::Result<DatagramBuffers> {
+    let (fd, _) = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), false)?;
+    // The kernel doubles a size, for its own structures, and returns what it uses (`socket(7)`).
+    let size = |name| {
+        get_option(fd.as_raw_fd(), libc::SOL_SOCKET, name)
+            .map(|bytes| bytes.unsigned_abs() as usize / 2)
+    };
+    Ok(DatagramBuffers {
+        receive_bytes: size(libc::SO_RCVBUF)?,
+        send_bytes: size(libc::SO_SNDBUF)?,
+        wanted_bytes: SOCKET_BUFFER_BYTES as usize,
+    })
 }
 
 /// Binds a UDP socket; returns its address with the actual port.

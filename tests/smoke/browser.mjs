@@ -1,4 +1,4 @@
-// A page for a browser: `chromium.mjs PORT`. An HTTP/1.1 upstream whose page makes fifty concurrent fetches, an
+// A page for a browser: `browser.mjs PORT`. An HTTP/1.1 upstream whose page makes fifty concurrent fetches, an
 // upload and a WebSocket connection, shows a report, and posts it, so that it is printed. Loading of the page ends
 // behind the report, because its picture comes then.
 
