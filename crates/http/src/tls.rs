@@ -10,7 +10,6 @@ mod error;
 mod failure_log;
 mod handshake;
 mod info;
-mod padding;
 mod pem;
 mod quic;
 mod server;

@@ -196,11 +196,11 @@ pub struct QuicLimits {
     /// Bytes of a QUIC connection that were sent and not acknowledged; beyond: back-pressure. All connections of a
     /// listener together have [`Limits::core_buffer_bytes_max`] per core, and each has 64 KiB beside it.
     pub unacknowledged_bytes_max: usize,
-    /// Bytes beyond its window that a client may have sent over QUIC and nobody has read, with what is around them;
-    /// beyond: the connection is closed.
+    /// Bytes of datagrams beyond its window that are held for streams of a QUIC connection because nobody has read
+    /// them; beyond: the connection is closed.
     pub unread_excess_bytes_max: usize,
-    /// Frames with content on a QUIC connection that nobody has read within
-    /// [`Limits::frames_window`], and one more for each 512 bytes of the window; beyond: the connection is closed.
+    /// Frames with content on a QUIC connection that nobody has read, and one more for each 512 bytes of the window;
+    /// beyond: the connection is closed.
     pub unread_frames_max: u64,
 }
 
@@ -210,7 +210,7 @@ impl Default for QuicLimits {
             connections_max: 8_192,
             stream_window_bytes: 512 * 1024,
             window_bytes_min: 64 * 1024,
-            window_bytes_max: 4 * 1024 * 1024,
+            window_bytes_max: 16 * 1024 * 1024,
             unacknowledged_bytes_max: 4 * 1024 * 1024,
             unread_excess_bytes_max: 256 * 1024,
             unread_frames_max: 4_096,

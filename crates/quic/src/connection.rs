@@ -12,6 +12,7 @@ use quinn_proto::{ConnectionHandle, Transmit, VarInt};
 use crate::endpoint::{Protocol, Shared};
 use crate::handshakes::Handshake;
 use crate::migration::{AMPLIFICATION_MAX, Migration};
+use crate::packet_key::{self, StreamFrame};
 
 /// Datagrams of one train, and bytes of all of them.
 const SEGMENTS_MAX: usize = 64;
@@ -19,15 +20,6 @@ const TRAIN_BYTES_MAX: usize = 65_487;
 
 /// Bytes that each connection may have sent without acknowledgement, beside what all share.
 pub(crate) const UNACKNOWLEDGED_BYTES_FREE: u64 = 64 * 1024;
-
-/// What a peer has sent on streams since the beginning.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StreamInput {
-    /// Frames with content, or with the end of a stream.
-    pub frames: u64,
-    /// Bytes of the datagrams that carried them.
-    pub datagram_bytes: u64,
-}
 
 /// One connection, and what it carries.
 pub struct Connection<P: Protocol> {
@@ -45,8 +37,9 @@ pub struct Connection<P: Protocol> {
     is_active: Cell<bool>,
     /// When the protocol wants to be called.
     deadline: Cell<Option<Instant>>,
-    /// What the peer has sent on streams.
-    received: Cell<StreamInput>,
+    /// Frames of streams that the library has taken, and those that the protocol has not asked for yet.
+    frames_taken: Cell<u64>,
+    frames: RefCell<Vec<StreamFrame>>,
     /// Bytes that may be sent and not acknowledged, and how many of them are taken from what all connections share.
     window: Cell<u64>,
     reserved: Cell<u64>,
@@ -77,7 +70,8 @@ impl<P: Protocol> Connection<P> {
             unvalidated_room: Cell::new(unvalidated_room),
             is_active: Cell::new(false),
             deadline: Cell::new(None),
-            received: Cell::default(),
+            frames_taken: Cell::default(),
+            frames: RefCell::default(),
             window: Cell::new(UNACKNOWLEDGED_BYTES_FREE),
             reserved: Cell::new(0),
             is_broken: Cell::new(false),
@@ -239,22 +233,31 @@ impl<P: Protocol> Connection<P> {
         self.handshake.take()
     }
 
-    /// What the peer has sent on streams.
-    pub fn stream_input(&self) -> StreamInput {
-        self.received.get()
+    /// The frames of streams that have come since it was asked last, also those that came twice.
+    pub fn take_frames(&self) -> Vec<StreamFrame> {
+        self.frames.take()
     }
 
-    /// Notes a datagram of `bytes` that the library has handled. It counts if a part of it was authentic and of a
-    /// stream: nobody else can use up what the peer may send.
-    pub(crate) fn note_received(&self, bytes: usize, frames: u64) {
-        let before = self.received.get();
-        if frames != before.frames {
-            let datagram_bytes = before.datagram_bytes + bytes as u64;
-            self.received.set(StreamInput {
-                frames,
+    /// Takes back the memory of frames.
+    pub fn recycle_frames(&self, mut frames: Vec<StreamFrame>) {
+        frames.clear();
+        *self.frames.borrow_mut() = frames;
+    }
+
+    /// Notes a datagram that the library has handled, after which it has taken so many frames of streams. Those of
+    /// the datagram count if it has taken some: nobody else can use up what the peer may send by repeating packets.
+    pub(crate) fn note_received(&self, datagram_bytes: usize, frames_taken: u64) {
+        if self.frames_taken.replace(frames_taken) == frames_taken {
+            return;
+        }
+        let mut frames = self.frames.borrow_mut();
+        packet_key::for_each_frame(|stream, end| {
+            frames.push(StreamFrame {
+                stream,
+                end,
                 datagram_bytes,
             });
-        }
+        });
     }
 
     /// A datagram has come. False if it is to be ignored.

@@ -27,6 +27,7 @@ use crate::ids::{Ids, core_of};
 use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::migration::AMPLIFICATION_MAX;
+use crate::packet_key;
 use crate::timers::Timers;
 
 /// Trains that are received before connections are driven.
@@ -374,6 +375,7 @@ impl<P: Protocol> Shared<P> {
                     return;
                 };
                 if connection.admits(train.from, bytes, now) {
+                    packet_key::forget_frames();
                     let handled = connection.guard(|quic| {
                         quic.handle_event(event);
                         (quic.remote_address(), quic.stats().frame_rx.stream)

@@ -14,11 +14,13 @@ mod ids;
 mod keys;
 mod limits;
 mod migration;
+mod packet_key;
 mod timers;
 
-pub use connection::{Connection, StreamInput};
+pub use connection::Connection;
 pub use counters::Counters;
 pub use endpoint::{Endpoint, Protocol, Settings};
 pub use keys::{Keys, KeysError};
 pub use limits::Limits;
+pub use packet_key::{ReceivingKey, StreamFrame};
 pub use quinn_proto;

@@ -10,6 +10,7 @@ mod protocol;
 mod receive;
 mod send;
 mod server;
+mod unread;
 
 pub(crate) use driver::{STREAMS_FIRST, Shared};
 pub(crate) use protocol::{Http3, NO_ERROR, shared};

@@ -5,6 +5,7 @@ use std::io::Cursor;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use blitz_quic::ReceivingKey;
 use blitz_quic::quinn_proto::crypto::rustls::QuicServerConfig;
 use blitz_quic::quinn_proto::crypto::{
     self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, UnsupportedVersion,
@@ -18,7 +19,6 @@ use rustls::{AlertDescription, CipherSuite, ServerConfig};
 
 use super::error::TlsError;
 use super::info::TlsInfo;
-use super::padding::WithoutPadding;
 use super::server::{Choice, take_choice};
 
 /// Starts the TLS sessions of QUIC connections.
@@ -206,7 +206,7 @@ impl crypto::Session for QuicSession {
         let keys = self.next_secrets.as_mut()?.next_packet_keys();
         Some(KeyPair {
             local: Box::new(keys.local),
-            remote: Box::new(WithoutPadding(keys.remote)),
+            remote: Box::new(ReceivingKey(keys.remote)),
         })
     }
 
@@ -234,7 +234,7 @@ fn keys(keys: quic::Keys) -> Keys {
         },
         packet: KeyPair {
             local: Box::new(keys.local.packet),
-            remote: Box::new(WithoutPadding(keys.remote.packet)),
+            remote: Box::new(ReceivingKey(keys.remote.packet)),
         },
     }
 }

@@ -32,6 +32,7 @@ mod h3_raw;
 mod h3_server;
 mod h3_support;
 mod h3_tls;
+mod h3_unread;
 mod h3_windows;
 mod half_close_and_reset;
 mod keep_alive;

@@ -91,8 +91,9 @@ impl Driver {
                 return self.close(Code::NO_ERROR);
             }
         }
+        self.note_come(is_idle);
         self.keep_window_open();
-        if !is_idle && (self.holds_too_much() || self.holds_too_many()) {
+        if self.holds_too_much() {
             let client = self.peer.remote.map(tracing::field::display);
             tracing::debug!(cause = "unread-flood", client, "connection ended");
             count_refused("unread-flood");

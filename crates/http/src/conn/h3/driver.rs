@@ -14,6 +14,7 @@ use slab::Slab;
 
 use super::protocol::Http3;
 use super::server::Request;
+use super::unread::Unread;
 use crate::conn::streams::due::DueStreams;
 use crate::conn::streams::spare::SpareStreams;
 use crate::conn::streams::stream::{ResetReason, Stream, Streams};
@@ -71,6 +72,7 @@ pub(crate) struct Driver {
     pub(super) final_goaway: Option<Instant>,
     /// When a connection without requests may be closed after that: not before it was sent.
     pub(super) closes_from: Option<Instant>,
+    pub(super) unread: Unread,
     pub(super) window: ReceiveWindow,
     pub(super) shared: Rc<Shared>,
 }
@@ -80,6 +82,8 @@ pub(super) struct RequestStream {
     pub(super) state: Box<Stream>,
     /// Read from QUIC, and not yet taken by the machine.
     pub(super) input: Pieces,
+    /// The offset behind it; the maximum if QUIC holds nothing more of it, whatever comes.
+    pub(super) read_to: u64,
     /// Nothing comes behind it.
     pub(super) has_fin: bool,
     /// The machine knows that.
@@ -141,13 +145,6 @@ pub(super) struct ReceiveWindow {
     /// Bytes that were read since the last look at the clock, and when that was.
     pub(super) read: usize,
     pub(super) since: Instant,
-    /// Bytes that were read since the connection was idle, and what it had received then.
-    pub(super) read_in_total: u64,
-    pub(super) received_before: u64,
-    /// Frames with content that have come and pieces that were read until a moment, and since then.
-    pub(super) frames_before: u64,
-    pub(super) pieces_read: u64,
-    pub(super) frames_since: Instant,
     /// It is as large as it may become, and content that nobody reads may have used it up.
     pub(super) is_used_up: bool,
 }
@@ -241,15 +238,11 @@ impl Conn {
             ping: None,
             final_goaway: None,
             closes_from: None,
+            unread: Unread::default(),
             window: ReceiveWindow {
                 bytes: shared.limits().quic.window_bytes_min,
                 read: 0,
                 since: now,
-                read_in_total: 0,
-                received_before: 0,
-                frames_before: 0,
-                pieces_read: 0,
-                frames_since: now,
                 is_used_up: false,
             },
             shared: Rc::clone(shared),
@@ -303,6 +296,7 @@ impl RequestStream {
         RequestStream {
             state,
             input: Pieces::default(),
+            read_to: 0,
             has_fin: false,
             is_fin_taken: false,
             is_blocked: false,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use blitz_proto::h3::{Code, Event, StreamId};
 use blitz_proto::{Error, ErrorKind, Fields, Limits};
-use blitz_quic::StreamInput;
 use blitz_quic::quinn_proto::{self, Dir, ReadError, ReadableError};
 use blitz_reactor::{Buffer, Chunk, Slice};
 
@@ -28,12 +27,6 @@ const FILL_BYTES_MAX: usize = 32 * 1024;
 /// A client that acknowledges late does not get a larger window for it.
 const RTT_MAX: Duration = Duration::from_millis(500);
 
-/// Bytes that a client can always send, so that its next requests come.
-const HEADS_ROOM: usize = 16 * 1024;
-
-/// QUIC tells the client what was read when it is this part of the window, and not before.
-const ANNOUNCED_PARTS: usize = 8;
-
 /// The result of a step through the input of a stream.
 enum Step {
     /// Content, which ends the message or not.
@@ -52,7 +45,10 @@ impl Driver {
             let opened = self.machine.handle_opened(id);
             match (opened, dir) {
                 (Err(code), _) => self.reset(id, code),
-                (Ok(()), Dir::Uni) => self.read_beside(stream)?,
+                (Ok(()), Dir::Uni) => {
+                    self.unread.open_beside(id);
+                    self.read_beside(stream)?;
+                }
                 (Ok(()), Dir::Bi) => {
                     let state = self.shared.spare.take();
                     self.streams.insert(id, RequestStream::new(state));
@@ -191,6 +187,7 @@ impl Driver {
                     Ok(Some(chunk)) => {
                         read += chunk.bytes.len();
                         pieces_read += 1;
+                        stream.read_to = chunk.offset + chunk.bytes.len() as u64;
                         stream.input.push(chunk.bytes);
                     }
                     Ok(None) => {
@@ -207,8 +204,10 @@ impl Driver {
             // The endpoint sends whatever is due.
             let _ = chunks.finalize();
         });
-        self.window.pieces_read += pieces_read;
-        self.note_read(read);
+        if pieces_read > 0 {
+            self.unread.read(id, stream.read_to, read, pieces_read);
+            self.note_read(read);
+        }
         match reset {
             Some(code) => self.handle_reset(id, code),
             None => Ok(()),
@@ -222,6 +221,8 @@ impl Driver {
             stream.has_fin = true;
             stream.is_fin_taken = true;
             stream.input.clear();
+            stream.read_to = u64::MAX;
+            self.unread.forget(id);
         }
         let event = self.machine.handle_reset(id, code, now)?;
         if let Some(Event::Reset { error, code }) = event {
@@ -333,6 +334,8 @@ impl Driver {
         if has_task {
             stream.state.fail(reason);
             stream.input.clear();
+            stream.read_to = u64::MAX;
+            self.unread.forget(id);
             stream.is_finished = true;
             self.reset(id, code);
         } else {
@@ -356,19 +359,24 @@ impl Driver {
                 return Ok(());
             };
             let bytes = match next {
-                Ok(Some(chunk)) => chunk.bytes,
+                Ok(Some(chunk)) => {
+                    let (offset, len) = (chunk.offset, chunk.bytes.len());
+                    self.unread.read_beside(id, offset + len as u64, len);
+                    chunk.bytes
+                }
                 Ok(None) => bytes::Bytes::new(),
                 Err(ReadError::Blocked) => break,
                 Err(ReadError::Reset(code)) => {
+                    self.unread.close_beside(id);
                     self.machine
                         .handle_reset(id, Code(code.into_inner()), now)?;
                     break;
                 }
             };
-            self.window.pieces_read += 1;
             self.note_read(bytes.len());
             self.take_beside(id, &bytes)?;
             if bytes.is_empty() {
+                self.unread.close_beside(id);
                 break;
             }
         }
@@ -399,6 +407,7 @@ impl Driver {
             match step.event {
                 Event::Reprioritized { stream } => self.note_priority(stream),
                 Event::Unwanted { code } => {
+                    self.unread.close_beside(id);
                     self.quic(|quic| {
                         let code = super::driver::var_int(code.0);
                         let _ = quic.recv_stream(stream_of(id)).stop(code);
@@ -416,7 +425,6 @@ impl Driver {
     fn note_read(&mut self, bytes: usize) {
         let window = &mut self.window;
         window.read += bytes;
-        window.read_in_total += bytes as u64;
         if window.read < window.bytes / 2 {
             return;
         }
@@ -449,67 +457,6 @@ impl Driver {
             let bytes = super::driver::var_int(bytes as u64);
             self.quic(|quic| quic.set_receive_window(bytes));
         }
-    }
-
-    /// Keeps the window open while content waits that nobody reads: it would stop the content of other streams
-    /// (rule 14), and even their heads, which the window is for as well. QUIC does not say how much waits; it is less
-    /// than what has come and was not read.
-    pub(super) fn keep_window_open(&mut self) {
-        let used = self.received_since_idle();
-        let used = used.saturating_sub(self.window.read_in_total) as usize;
-        let not_announced = self.window.bytes / ANNOUNCED_PARTS;
-        if used + not_announced + HEADS_ROOM < self.window.bytes {
-            self.window.is_used_up = false;
-            return;
-        }
-        let before = self.window.bytes;
-        self.set_window(before * 2);
-        self.window.is_used_up = self.window.bytes == before;
-    }
-
-    fn stream_input(&self) -> StreamInput {
-        let quic = self.quic.as_ref();
-        quic.map(|quic| quic.stream_input()).unwrap_or_default()
-    }
-
-    /// Bytes that have come since there were no requests.
-    fn received_since_idle(&mut self) -> u64 {
-        let received = self.stream_input().datagram_bytes;
-        let window = &mut self.window;
-        if self.streams.is_empty() {
-            window.received_before = received;
-            window.read_in_total = 0;
-        }
-        received.saturating_sub(window.received_before)
-    }
-
-    /// What a client may make QUIC hold is limited by the window, but not if it sends little content in large
-    /// datagrams: a datagram is held as long as a part of it is. Whether it has sent far more than was read.
-    pub(super) fn holds_too_much(&mut self) -> bool {
-        // Headers and repetitions are less than a quarter of what is received.
-        let received = self.received_since_idle() / 4 * 3;
-        let unread = received.saturating_sub(self.window.read_in_total);
-        let excess_max = self.limits().quic.unread_excess_bytes_max;
-        unread > (self.window.bytes + excess_max) as u64
-    }
-
-    /// Each piece that QUIC holds takes memory, however small it is. Whether far more came than was read, within some
-    /// time: what is repeated and what is empty counts as well, so that it may not be counted for ever.
-    pub(super) fn holds_too_many(&mut self) -> bool {
-        let frames = self.stream_input().frames;
-        let (excess_max, within) = {
-            let limits = self.limits();
-            (limits.quic.unread_frames_max, limits.frames_window)
-        };
-        let window = &mut self.window;
-        let excess = frames.saturating_sub(window.frames_before + window.pieces_read);
-        let now = blitz_reactor::now();
-        if now.saturating_duration_since(window.frames_since) >= within {
-            window.frames_before = frames;
-            window.pieces_read = 0;
-            window.frames_since = now;
-        }
-        excess > excess_max + window.bytes as u64 / 512
     }
 
     /// Fills a reader's next part.

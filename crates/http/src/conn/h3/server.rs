@@ -161,6 +161,7 @@ impl Driver {
         let unsent = state.sending.queued;
         self.shared.spare.keep(stream.state);
         self.schedule.remove(id);
+        self.unread.forget(id);
         self.note_unsent(unsent);
         if !stream.is_finished {
             self.reset(id, code.unwrap_or(Code::REQUEST_CANCELLED));

@@ -1,0 +1,110 @@
+//! Clients whose content is not read, which is no attack: nothing of it is counted for ever.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::deadlines::limits;
+use crate::h3_frames::{RawClient, data, request};
+use crate::h3_support::{Client, QuicServer, Stream, get, pattern, pause, post, with_options};
+
+/// A request that stays open, so that the connection is never idle.
+async fn open(client: &Client) -> Stream {
+    let mut quiet = client.send(get("/quiet")).await;
+    quiet.finish().await.unwrap();
+    quiet.recv_response().await.unwrap();
+    quiet
+}
+
+fn small_windows() -> blitz_http::ServeOptions {
+    limits(|limits| {
+        limits.quic.window_bytes_max = 64 * 1024;
+        limits.quic.unread_excess_bytes_max = 16 * 1024;
+        limits.quic.unread_frames_max = 100;
+        limits.discard_bytes_max = 8 * 1024;
+        limits.discard_timeout = Duration::from_millis(50);
+    })
+}
+
+fn nothing_was_cut(server: &QuicServer) {
+    assert_eq!(server.counters().refused_for("unread-flood"), 0);
+}
+
+#[test]
+fn uploads_that_are_answered_early_do_not_add_up() {
+    with_options(small_windows, async |server| {
+        let client = server.connect().await;
+        let _open = open(&client).await;
+        for _ in 0..20 {
+            let mut upload = client.send(post("/hello")).await;
+            // More than is discarded behind an early response. It is stopped or cut at some point.
+            let _ = upload.send_data(Bytes::from(pattern(1, 200_000))).await;
+            assert!(upload.recv_response().await.unwrap().status().is_success());
+        }
+        assert_eq!(client.get("/hello").await.content, b"hello");
+        nothing_was_cut(server);
+    });
+}
+
+#[test]
+fn uploads_that_are_cancelled_before_they_are_read_do_not_add_up() {
+    with_options(small_windows, async |server| {
+        let client = server.connect().await;
+        let _open = open(&client).await;
+        for _ in 0..20 {
+            let mut upload = client.send(post("/never")).await;
+            let content = upload.send_data(Bytes::from(pattern(1, 30_000)));
+            content.await.unwrap();
+            pause(20).await;
+            upload.stop_stream(h3::error::Code::H3_REQUEST_CANCELLED);
+        }
+        assert_eq!(client.get("/hello").await.content, b"hello");
+        nothing_was_cut(server);
+    });
+}
+
+#[test]
+fn pieces_that_are_read_as_they_come_do_not_add_up() {
+    let options = || {
+        limits(|limits| {
+            limits.quic.window_bytes_min = 32 * 1024;
+            limits.quic.window_bytes_max = 32 * 1024;
+            limits.quic.unread_excess_bytes_max = 0;
+        })
+    };
+    with_options(options, async |server| {
+        let client = RawClient::connect(server).await;
+        let mut exchange = client.exchange(request("POST", "/whole")).await;
+        let mut sent = Vec::new();
+        // Each in a packet of its own, most of which is no content.
+        for piece in 0..2_000 {
+            let piece = pattern(piece, 2);
+            exchange.write(data(&piece)).await;
+            sent.extend_from_slice(&piece);
+            pause(1).await;
+        }
+        exchange.send.finish().unwrap();
+        exchange.response().await.expect(200, &sent);
+        nothing_was_cut(server);
+    });
+}
+
+/// Each upload may fill the window of its stream; the connection's has room for more requests all the same.
+#[test]
+fn many_uploads_that_nobody_reads_leave_room_for_requests() {
+    with_options(Default::default, async |server| {
+        let client = server.connect().await;
+        let mut uploads = Vec::new();
+        for _ in 0..20 {
+            let mut upload = client.send(post("/never")).await;
+            uploads.push(tokio::spawn(async move {
+                let _ = upload.send_data(Bytes::from(vec![7; 1 << 20])).await;
+                pause(20_000).await;
+            }));
+        }
+        pause(500).await;
+        assert_eq!(client.get("/hello").await.content, b"hello");
+        uploads.iter().for_each(tokio::task::JoinHandle::abort);
+        nothing_was_cut(server);
+    });
+}

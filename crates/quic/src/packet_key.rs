@@ -1,0 +1,269 @@
+//! What received packets carry, as their keys see it: the state machine tells neither how much of a stream it holds
+//! nor which streams a packet was for.
+//!
+//! Padding at the end of a packet is cut off. The machine takes each byte of it for a frame, and clients fill their
+//! first packets and their probes of the path with a thousand: that took a seventh of a handshake.
+
+use std::cell::RefCell;
+
+use bytes::{Buf, BytesMut};
+use quinn_proto::crypto::{CryptoError, PacketKey};
+
+/// A frame of a stream that has come (RFC 9000, section 19.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamFrame {
+    /// The number of the stream.
+    pub stream: u64,
+    /// The offset in the stream behind its content.
+    pub end: u64,
+    /// Bytes of the datagram, all of which is held as long as a part of it is.
+    pub datagram_bytes: usize,
+}
+
+thread_local! {
+    /// The frames of streams, and the ends of their content, in the packets that were decrypted last.
+    static FRAMES: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Forgets the frames of earlier packets.
+pub(crate) fn forget_frames() {
+    FRAMES.with_borrow_mut(Vec::clear);
+}
+
+/// Calls `each` with the stream and the end of each frame of the packets since [`forget_frames`].
+pub(crate) fn for_each_frame(mut each: impl FnMut(u64, u64)) {
+    FRAMES.with_borrow(|frames| frames.iter().for_each(|&(stream, end)| each(stream, end)));
+}
+
+/// A key of received packets, whose padding it cuts off and whose frames of streams it notes for the endpoint.
+#[derive(Debug)]
+pub struct ReceivingKey<K>(pub K);
+
+impl<K: PacketKey> PacketKey for ReceivingKey<K> {
+    fn encrypt(&self, packet: u64, buffer: &mut [u8], header_len: usize) {
+        self.0.encrypt(packet, buffer, header_len);
+    }
+
+    fn decrypt(
+        &self,
+        packet: u64,
+        header: &[u8],
+        payload: &mut BytesMut,
+    ) -> Result<(), CryptoError> {
+        self.0.decrypt(packet, header, payload)?;
+        let len = FRAMES.with_borrow_mut(|frames| {
+            read_frames(payload, |stream, end| frames.push((stream, end)))
+        });
+        payload.truncate(len);
+        Ok(())
+    }
+
+    fn tag_len(&self) -> usize {
+        self.0.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.0.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.0.integrity_limit()
+    }
+}
+
+/// Calls `each` for each frame of a stream, and returns the length of the payload without the PADDING at its end. One
+/// such frame stays, because a packet needs a frame. What is malformed stays as it is: the machine rejects it.
+fn read_frames(payload: &[u8], mut each: impl FnMut(u64, u64)) -> usize {
+    let mut rest = payload;
+    loop {
+        let len = payload.len() - rest.len();
+        match rest {
+            [] => return len,
+            [0, ..] => match rest.iter().position(|&byte| byte != 0) {
+                Some(padding) => rest = &rest[padding..],
+                None => return len + 1,
+            },
+            _ => match read_frame(&mut rest) {
+                Some(Some((stream, end))) => each(stream, end),
+                Some(None) => {}
+                None => return payload.len(),
+            },
+        }
+    }
+}
+
+/// The stream of a frame, and the end of its content, if it is of a stream. `None` if the frame is malformed or unknown
+/// (RFC 9000, section 19).
+#[inline]
+fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, u64)>> {
+    let kind = integer(rest)?;
+    match kind {
+        // PING, HANDSHAKE_DONE, and IMMEDIATE_ACK as `quinn` numbers it.
+        0x01 | 0x1e | 0x1f => {}
+        // ACK: the largest packet, the delay, the number of further ranges, and the first. Then there may be ECN.
+        0x02 | 0x03 => {
+            integers(rest, 2)?;
+            let further = integer(rest)?;
+            integer(rest)?;
+            for _ in 0..further {
+                integers(rest, 2)?;
+            }
+            integers(rest, if kind == 0x03 { 3 } else { 0 })?;
+        }
+        // STREAM, with bits for an offset and for a length.
+        0x08..=0x0f => {
+            let stream = integer(rest)?;
+            let offset = if kind & 0x04 != 0 { integer(rest)? } else { 0 };
+            let len = match kind & 0x02 {
+                0 => rest.len() as u64,
+                _ => integer(rest)?,
+            };
+            skip(rest, len)?;
+            return Some(Some((stream, offset + len)));
+        }
+        // CRYPTO, and NEW_TOKEN.
+        0x06 => {
+            integer(rest)?;
+            skip_counted(rest)?;
+        }
+        0x07 => skip_counted(rest)?,
+        // RESET_STREAM; STOP_SENDING, MAX_STREAM_DATA and STREAM_DATA_BLOCKED; and those with one number.
+        0x04 => integers(rest, 3)?,
+        0x05 | 0x11 | 0x15 => integers(rest, 2)?,
+        0x10 | 0x12..=0x14 | 0x16 | 0x17 | 0x19 => integers(rest, 1)?,
+        // NEW_CONNECTION_ID, with a token of 16 bytes.
+        0x18 => {
+            integers(rest, 2)?;
+            let len = *rest.first()?;
+            skip(rest, 1 + u64::from(len) + 16)?;
+        }
+        // PATH_CHALLENGE and PATH_RESPONSE.
+        0x1a | 0x1b => skip(rest, 8)?,
+        // CONNECTION_CLOSE, of QUIC and of the application.
+        0x1c | 0x1d => {
+            integers(rest, if kind == 0x1c { 2 } else { 1 })?;
+            skip_counted(rest)?;
+        }
+        // ACK_FREQUENCY.
+        0xaf => integers(rest, 4)?,
+        _ => return None,
+    }
+    Some(None)
+}
+
+fn skip(rest: &mut &[u8], len: u64) -> Option<()> {
+    *rest = rest.get(usize::try_from(len).ok()?..)?;
+    Some(())
+}
+
+fn skip_counted(rest: &mut &[u8]) -> Option<()> {
+    let len = integer(rest)?;
+    skip(rest, len)
+}
+
+fn integers(rest: &mut &[u8], count: usize) -> Option<()> {
+    (0..count).try_for_each(|_| integer(rest).map(drop))
+}
+
+/// A variable-length integer (RFC 9000, section 16).
+#[inline]
+fn integer(rest: &mut &[u8]) -> Option<u64> {
+    let first = *rest.first()?;
+    let value = match first >> 6 {
+        0 => {
+            rest.advance(1);
+            return Some(first.into());
+        }
+        1 => rest.try_get_u16().ok()?.into(),
+        2 => rest.try_get_u32().ok()?.into(),
+        _ => rest.try_get_u64().ok()?,
+    };
+    Some(value & (u64::MAX >> (66 - (8 << (first >> 6)))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stripped(frames: &[&[u8]]) -> usize {
+        read_frames(&frames.concat(), |_, _| {})
+    }
+
+    #[test]
+    fn frames_of_streams_are_found_among_others() {
+        let payload = [
+            // ACK, STREAM with offset and length, MAX_DATA, NEW_CONNECTION_ID.
+            &[2, 7, 0, 1, 2, 0, 0, 0x0e, 4, 10, 3, 0, 0, 0, 0x10, 5][..],
+            &[0x18, 1, 0, 4, 1, 2, 3, 4],
+            &[9; 16],
+            // RESET_STREAM, and STREAM without either, whose content ends with the packet.
+            &[4, 8, 1, 20, 0x09, 0x40, 12, 1, 2, 3, 0, 0],
+        ];
+        let payload = payload.concat();
+        let mut found = Vec::new();
+        let len = read_frames(&payload, |stream, end| found.push((stream, end)));
+        assert_eq!(len, payload.len());
+        assert_eq!(found, [(4, 13), (12, 5)]);
+    }
+
+    #[test]
+    fn padding_is_cut_off_behind_the_frames_of_padded_packets() {
+        let padding: &[u8] = &[0; 1100];
+        let ping: &[u8] = &[1];
+        // Packet 7, no delay, one further range.
+        let ack: &[u8] = &[2, 7, 0, 1, 2, 0, 0];
+        let ack_ecn: &[u8] = &[3, 7, 0x40, 0, 0, 2, 0, 0, 0];
+        // Four bytes at offset 0, two of which are zero.
+        let crypto: &[u8] = &[6, 0, 4, 1, 2, 0, 0];
+        assert_eq!(stripped(&[padding]), 1);
+        assert_eq!(stripped(&[ping, padding]), 2);
+        assert_eq!(stripped(&[ping, &[0x1f], padding]), 3);
+        assert_eq!(stripped(&[&[0x1a, 1, 2, 3, 4, 0, 0, 0, 0], padding]), 10);
+        assert_eq!(stripped(&[ack, padding]), 8);
+        assert_eq!(stripped(&[ack_ecn, padding]), 10);
+        assert_eq!(stripped(&[crypto, padding]), 8);
+        assert_eq!(
+            stripped(&[padding, crypto, &[0], ack, padding]),
+            1100 + 7 + 1 + 7 + 1
+        );
+    }
+
+    #[test]
+    fn zeros_that_are_content_stay() {
+        // The end of CRYPTO, of ACK, and of a STREAM frame without a length.
+        for frames in [
+            &[6, 0, 4, 1, 2, 0, 0][..],
+            &[2, 7, 0, 1, 2, 0, 0],
+            &[0, 1, 0x08, 0, 5, 0, 0, 0],
+        ] {
+            assert_eq!(read_frames(frames, |_, _| {}), frames.len());
+        }
+    }
+
+    #[test]
+    fn what_is_incomplete_stays_as_it_is() {
+        let crypto: &[u8] = &[6, 0, 0x44, 0, 1, 0, 0];
+        let ack: &[u8] = &[2, 7, 0, 0x80, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+        let stream: &[u8] = &[0x0a, 4, 9, 1, 0];
+        for frames in [crypto, ack, stream, &[6][..], &[2, 0xc0, 0], &[0x21, 0]] {
+            assert_eq!(read_frames(frames, |_, _| {}), frames.len());
+        }
+    }
+
+    #[test]
+    fn integers_of_each_length_are_read() {
+        // RFC 9000, Appendix A.1.
+        for (mut bytes, value) in [
+            (&[0x25][..], 37),
+            (&[0x7b, 0xbd], 15_293),
+            (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
+            (
+                &[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c],
+                151_288_809_941_952_652,
+            ),
+        ] {
+            assert_eq!(integer(&mut bytes), Some(value));
+            assert!(bytes.is_empty());
+        }
+    }
+}
