@@ -197,3 +197,29 @@ fn a_client_that_wants_no_pushes_still_gets_responses() {
     end.arrive(&last(0, headers(GET)));
     assert_eq!(end.log, "2 goes away from 0 | 0 GET / Empty end");
 }
+
+/// Only DATA is permitted then, and another frame would end the connection (RFC 9114, section 4.4).
+#[test]
+fn a_tunnel_ends_without_trailers() {
+    let (mut client, mut server) = settled();
+    let mut head = RequestHead::new(Method::Connect, "a:443");
+    head.set_authority("a:443");
+    let mut trailers = Fields::new();
+    trailers.append("x-trailer", "1");
+    let stream = StreamId::new(0);
+
+    let mut out = Vec::new();
+    let machine = &mut client.machine;
+    assert!(!machine.send_request(stream, &head, BodyLength::Unknown, &mut out));
+    assert!(machine.send_end(stream, Some(&trailers), &mut out).unwrap());
+    server.arrive(&last(0, out));
+    assert_eq!(server.log, "0 CONNECT  Empty end");
+
+    let mut out = Vec::new();
+    let machine = &mut server.machine;
+    let ok = response(Status::OK);
+    assert!(!machine.send_head(stream, &ok, BodyLength::Unknown, &mut out));
+    assert!(machine.send_end(stream, Some(&trailers), &mut out).unwrap());
+    client.arrive(&last(0, out));
+    assert_eq!(client.log, "0 200 Unknown end");
+}

@@ -171,7 +171,8 @@ impl Connection {
         Ok(is_last)
     }
 
-    /// Appends the end of a message: its trailers, if there are any to send. True if that ends the stream.
+    /// Appends the end of a message: its trailers, if there are any to send, and the request was not CONNECT. True if
+    /// that ends the stream.
     ///
     /// # Errors
     /// Content is missing.
@@ -191,7 +192,10 @@ impl Connection {
             return Err(Error::new(ErrorKind::BodyTooShort, Side::Sending));
         }
         state.sending = Sending::Done;
-        if let Some(trailers) = trailers.filter(|trailers| send::has_trailers(trailers)) {
+        // RFC 9114, section 4.4: "Once the CONNECT method has completed, only DATA frames are permitted".
+        let may_follow = state.request != RequestKind::Connect;
+        let trailers = trailers.filter(|trailers| may_follow && send::has_trailers(trailers));
+        if let Some(trailers) = trailers {
             let encoder = &mut self.encoder;
             frame::write(frame::HEADERS, out, |out| {
                 encoder.begin(out);
