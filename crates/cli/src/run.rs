@@ -266,6 +266,7 @@ fn check(arguments: &RunArguments) -> Result<(), String> {
     arguments.tls.check()?;
     arguments.http3.check()?;
     check_https(arguments)?;
+    check_http3(arguments)?;
     check_upstream_tls(arguments)?;
     let plain = arguments.listen.iter().map(|listener| Listening {
         flag: "--listen",
@@ -303,6 +304,20 @@ fn check_https(arguments: &RunArguments) -> Result<(), String> {
 }
 
 /// # Errors
+/// Flags for HTTP/3, and only unix sockets for HTTPS, which have no port.
+fn check_http3(arguments: &RunArguments) -> Result<(), String> {
+    let is_unix = |address: &Address| matches!(address, Address::Unix(_));
+    let is_unix_only = !arguments.listen_tls.is_empty() && arguments.listen_tls.iter().all(is_unix);
+    match arguments.http3.first_flag().filter(|_| is_unix_only) {
+        Some(flag) => Err(format!(
+            "{flag} is for HTTP/3, but each --listen-tls is a unix socket\n  \
+             add for example --listen-tls :8443"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// # Errors
 /// Files for upstreams over TLS, and no such upstream.
 fn check_upstream_tls(arguments: &RunArguments) -> Result<(), String> {
     let is_secure = |target: &Target| target.url().starts_with("https://");
@@ -321,10 +336,11 @@ fn flag_for_https(arguments: &RunArguments) -> Option<&'static str> {
         ("--cert", arguments.tls.has_certificates()),
         ("--client-ca", arguments.tls.asks_clients()),
         ("--redirect-https", arguments.redirect_https),
-        ("--alt-svc-port", arguments.http3.has_port()),
     ];
     let given = flags.into_iter().find(|(_, is_given)| *is_given);
-    given.map(|(flag, _)| flag)
+    given
+        .map(|(flag, _)| flag)
+        .or_else(|| arguments.http3.first_flag())
 }
 
 fn has_default_listeners(arguments: &RunArguments) -> bool {

@@ -54,7 +54,12 @@ impl TimeoutArguments {
 
 /// A duration, which may be 0.
 pub(crate) fn duration(value: &str) -> Result<Duration, String> {
-    parse(value).ok_or_else(|| not_a_duration(value, "write 500ms, 1s, 5m or 0"))
+    duration_or(value, "write 500ms, 1s, 5m or 0")
+}
+
+/// The same, with this remedy for a value that is none.
+pub(crate) fn duration_or(value: &str, remedy: &str) -> Result<Duration, String> {
+    parse(value).ok_or_else(|| not_a_duration(value, remedy))
 }
 
 /// A duration, 0, or `forever`: `None`.

@@ -80,6 +80,19 @@ const TIPS: &[(&[&str], &str)] = &[
          for example --timeout-response 30s",
     ),
     (
+        &[
+            "--http3",
+            "--http-3",
+            "--h3",
+            "--quic",
+            "--listen-http3",
+            "--listen-h3",
+            "--listen-quic",
+            "--listen-udp",
+        ],
+        "HTTP/3 is served by each --listen-tls of blitz run, at the same port over UDP; --http3 off switches it off",
+    ),
+    (
         &["--user", "--group"],
         "Blitz keeps the user that starts it: write User= in the unit of systemd",
     ),
@@ -95,7 +108,6 @@ const TIPS: &[(&[&str], &str)] = &[
             "--gzip",
             "--health-check",
             "--host",
-            "--http3",
             "--metrics",
             "--proxy-protocol",
             "--rate-limit",

@@ -377,7 +377,7 @@ impl Running {
                 names.iter().for_each(|name| name.reload());
             }
             match tick {
-                Tick::Drain => summary.log(counters_of(cores)),
+                Tick::Drain => summary.end(counters_of(cores)),
                 Tick::Reload | Tick::Periodic => {
                     summary.tick(Instant::now(), || counters_of(cores));
                 }

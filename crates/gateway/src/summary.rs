@@ -11,11 +11,13 @@ use crate::rejection::Rejection;
 /// Counts that are shown, with their names and those of their parts.
 type Counts = Vec<(Cow<'static, str>, u64)>;
 
-/// Logs a line at INFO after each interval in which something was refused, failed or dropped.
+/// Logs a line at INFO after each interval in which something was refused, failed or dropped, and at
+/// the end. It also has the number of requests.
 pub(crate) struct Summary {
     interval: Duration,
     due: Instant,
     last: Counts,
+    last_requests: Counts,
 }
 
 impl Summary {
@@ -24,6 +26,7 @@ impl Summary {
             interval,
             due: now + interval,
             last: Counts::new(),
+            last_requests: Counts::new(),
         }
     }
 
@@ -35,22 +38,47 @@ impl Summary {
     ) {
         if !self.interval.is_zero() && now >= self.due {
             self.due = now + self.interval;
-            self.log(read());
+            let (gateway, http) = read();
+            self.log(&gateway, &http, false);
         }
     }
 
-    /// Logs the line, unless nothing has changed since the last one or it is turned off.
-    pub(crate) fn log(&mut self, (gateway, http): (Counters, blitz_http::Counters)) {
-        let counts = counts(&gateway, &http, blitz::log::dropped_lines());
-        let text = changes(&self.last, &counts).filter(|_| !self.interval.is_zero());
-        let Some(text) = text else { return };
+    /// Logs the last line, unless there was nothing since the one before or it is turned off.
+    pub(crate) fn end(&mut self, (gateway, http): (Counters, blitz_http::Counters)) {
+        self.log(&gateway, &http, true);
+    }
+
+    fn log(&mut self, gateway: &Counters, http: &blitz_http::Counters, is_end: bool) {
+        let counts = counts(gateway, http, blitz::log::dropped_lines());
+        let requests = requests(http);
+        let problems = changes(&self.last, &counts);
+        // Requests alone are no reason for a line every minute.
+        if self.interval.is_zero() || (problems.is_none() && !is_end) {
+            return;
+        }
+        let traffic = changes(&self.last_requests, &requests);
+        let text: Vec<_> = problems.into_iter().chain(traffic).collect();
+        if text.is_empty() {
+            return;
+        }
         let dropped = blitz::log::dropped_lines();
-        tracing::info!("since the last summary: {text}");
+        tracing::info!("since the last summary: {}", text.join(" "));
         // If this line was dropped, the next one has its counts.
         if blitz::log::dropped_lines() == dropped {
-            self.last = counts;
+            (self.last, self.last_requests) = (counts, requests);
         }
     }
+}
+
+/// Requests by version of HTTP.
+fn requests(http: &blitz_http::Counters) -> Counts {
+    let counts = [
+        ("requests_http1", http.requests_http1),
+        ("requests_http2", http.requests_http2),
+        ("requests_http3", http.requests_http3),
+    ];
+    let named = counts.map(|(name, count)| (Cow::from(name), count));
+    named.into()
 }
 
 /// Everything that an operator should know of. Failures, rejections and refusals are listed by cause.
@@ -146,5 +174,15 @@ mod tests {
         let second = counts(&gateway, &http, 7);
         assert_eq!(changes(&first, &second).as_deref(), Some("host-missing=1"));
         assert_eq!(changes(&second, &first), None);
+    }
+
+    #[test]
+    fn requests_are_counted_by_version() {
+        let mut http = blitz_http::Counters::default();
+        let nothing = requests(&http);
+        assert_eq!(changes(&Counts::new(), &nothing), None);
+        (http.requests_http1, http.requests_http3) = (2, 3);
+        let text = changes(&nothing, &requests(&http));
+        assert_eq!(text.as_deref(), Some("requests_http1=2 requests_http3=3"));
     }
 }

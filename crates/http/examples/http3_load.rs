@@ -99,7 +99,8 @@ async fn run(plan: Arc<Plan>) -> Result<(), Failure> {
     match plan.mode {
         Mode::Once => {
             let (endpoint, mut sender) = server.connect().await?;
-            let content = exchange(&mut sender, request(&plan, None)?).await?;
+            let mut content = Vec::new();
+            exchange(&mut sender, request(&plan, None)?, Some(&mut content)).await?;
             print!("{}", String::from_utf8_lossy(&content));
             server.close(&endpoint).await;
             Ok(())
@@ -185,19 +186,19 @@ async fn handshakes(plan: &Arc<Plan>, server: Server) -> Result<(), Failure> {
             while Instant::now() < end {
                 let started = Instant::now();
                 let connected = server.connect().await;
-                let content = match connected {
+                let bytes = match connected {
                     Ok((endpoint, mut sender)) => {
                         let request = request(&plan, None);
-                        let content = match request {
-                            Ok(request) => exchange(&mut sender, request).await,
+                        let bytes = match request {
+                            Ok(request) => exchange(&mut sender, request, None).await,
                             Err(error) => Err(error),
                         };
                         endpoint.close(0x100_u32.into(), b"");
-                        content
+                        bytes
                     }
                     Err(error) => Err(error),
                 };
-                sums.add(started, content).await;
+                sums.add(started, bytes).await;
             }
             sums
         })
@@ -218,11 +219,11 @@ async fn report_all(plan: &Plan, tasks: Vec<tokio::task::JoinHandle<Sums>>) -> R
 }
 
 impl Sums {
-    async fn add(&mut self, started: Instant, content: Result<Vec<u8>, Failure>) {
-        match content {
-            Ok(content) => {
+    async fn add(&mut self, started: Instant, bytes: Result<u64, Failure>) {
+        match bytes {
+            Ok(bytes) => {
                 self.latencies.push(started.elapsed());
-                self.bytes += content.len() as u64;
+                self.bytes += bytes;
             }
             Err(_) => {
                 self.failures += 1;
@@ -234,7 +235,7 @@ impl Sums {
 
 async fn idle(plan: &Plan, mut connected: Vec<(quinn::Endpoint, Sender)>) -> Result<(), Failure> {
     for (_, sender) in &mut connected {
-        exchange(sender, request(plan, None)?).await?;
+        exchange(sender, request(plan, None)?, None).await?;
     }
     println!("{} connections are idle", connected.len());
     tokio::time::sleep(plan.time).await;
@@ -253,8 +254,8 @@ async fn stream(plan: &Plan, mut sender: Sender, number: usize, end: Instant) ->
         let Ok(request) = request(plan, query) else {
             break;
         };
-        let content = exchange(&mut sender, request).await;
-        sums.add(started, content).await;
+        let bytes = exchange(&mut sender, request, None).await;
+        sums.add(started, bytes).await;
         if Instant::now() >= end {
             break;
         }
@@ -274,18 +275,26 @@ fn request(plan: &Plan, query: Option<usize>) -> Result<http::Request<()>, Failu
     Ok(http::Request::get(http::Uri::from_parts(parts)?).body(())?)
 }
 
-async fn exchange(sender: &mut Sender, request: http::Request<()>) -> Result<Vec<u8>, Failure> {
+/// The bytes of the response's content, which is stored if there is a place for it.
+async fn exchange(
+    sender: &mut Sender,
+    request: http::Request<()>,
+    mut content: Option<&mut Vec<u8>>,
+) -> Result<u64, Failure> {
     let mut stream = sender.send_request(request).await?;
     stream.finish().await?;
     let response = stream.recv_response().await?;
     if !response.status().is_success() {
         return Err(response.status().to_string().into());
     }
-    let mut content = Vec::new();
+    let mut bytes = 0;
     while let Some(mut piece) = stream.recv_data().await? {
-        content.extend_from_slice(&piece.copy_to_bytes(piece.remaining()));
+        bytes += piece.remaining() as u64;
+        if let Some(content) = &mut content {
+            content.extend_from_slice(&piece.copy_to_bytes(piece.remaining()));
+        }
     }
-    Ok(content)
+    Ok(bytes)
 }
 
 fn report(plan: &Plan, mut all: Sums) {

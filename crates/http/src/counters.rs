@@ -15,8 +15,14 @@ pub struct Counters {
     pub connections: u64,
     /// Client connections accepted.
     pub accepted: u64,
-    /// Request heads that were passed to a service.
+    /// Request heads that were passed to a service, of all versions. Only snapshots have this sum.
     pub requests: u64,
+    /// Those over HTTP/1.0 and HTTP/1.1.
+    pub requests_http1: u64,
+    /// Those over HTTP/2.
+    pub requests_http2: u64,
+    /// Those over HTTP/3.
+    pub requests_http3: u64,
     /// Final responses sent, by class: index 0 holds 1xx (only 101 is final), 4 holds 5xx.
     pub responses: [u64; 5],
     /// Exchanges that ended without a complete response: the client closed, or the service
@@ -89,6 +95,9 @@ impl Counters {
         connections: 0,
         accepted: 0,
         requests: 0,
+        requests_http1: 0,
+        requests_http2: 0,
+        requests_http3: 0,
         responses: [0; 5],
         cancelled: 0,
         upgrades: 0,
@@ -125,6 +134,9 @@ impl Counters {
         self.connections += other.connections;
         self.accepted += other.accepted;
         self.requests += other.requests;
+        self.requests_http1 += other.requests_http1;
+        self.requests_http2 += other.requests_http2;
+        self.requests_http3 += other.requests_http3;
         for (sum, count) in self.responses.iter_mut().zip(other.responses) {
             *sum += count;
         }
@@ -182,6 +194,8 @@ impl Counters {
 #[must_use]
 pub fn counters() -> Counters {
     let mut counters = CORE.with_borrow(Clone::clone);
+    // Here, so that a request increments one count.
+    counters.requests = counters.requests_http1 + counters.requests_http2 + counters.requests_http3;
     // The reactor evicts connections with an incomplete head without a call of this crate.
     counters.evicted = blitz_reactor::counters().evicted;
     SOURCES.with_borrow(|sources| {

@@ -31,5 +31,5 @@ pub use tickets::TicketKeys;
 pub(crate) use client::{AlpnOffer, TlsConnector, TlsKey};
 pub(crate) use failure_log::log_client_failure;
 pub(crate) use handshake::connect;
-pub(crate) use quic::{QuicTls, failure_of};
+pub(crate) use quic::{QuicTls, failure_of, server_name};
 pub(crate) use stream::{ReadOutcome, Tls};

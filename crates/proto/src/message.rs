@@ -40,14 +40,14 @@ pub enum Version {
 }
 
 impl Version {
-    /// As written in logs and `Via`: `1.0`, `1.1`, `2`, `3`.
+    /// As written in logs: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, `HTTP/3`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Version::Http10 => "1.0",
-            Version::Http11 => "1.1",
-            Version::Http2 => "2",
-            Version::Http3 => "3",
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2",
+            Version::Http3 => "HTTP/3",
         }
     }
 }

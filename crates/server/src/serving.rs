@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use blitz_http::{
     Address, Config, CoreDatagramListener, Cores, DatagramListener, Drain, FOREVER, Listener,
@@ -39,7 +41,8 @@ pub struct ListenerConfig {
     pub tls: Option<TlsSlot>,
     /// Clear text accepts only HTTP/2 with prior knowledge (RFC 9113, section 3.3).
     pub http2_only: bool,
-    /// With TLS: HTTP/3 is served at the same port over UDP. If that port cannot be bound, the start warns.
+    /// With TLS: HTTP/3 is served at the same port over UDP. If that port cannot be bound, the start warns; if it
+    /// is in use, after 5 s.
     pub http3: bool,
     /// How clients learn of HTTP/3.
     pub alt_svc: AltSvc,
@@ -225,8 +228,16 @@ pub fn start<S: Service>(
 /// A listener, and its UDP sockets if it serves HTTP/3.
 pub type BoundConfig = (ListenerConfig, Option<DatagramListener>);
 
+/// How long the start waits for UDP ports in use: a process that was told to end keeps its port until its
+/// HTTP/3 connections are closed, about 3 s after their last response, although its TCP port is free at once.
+const DATAGRAMS_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Time between attempts to bind them.
+const DATAGRAMS_CHECK: Duration = Duration::from_millis(50);
+
 /// Binds the UDP sockets of all listeners. What cannot be bound is not served over HTTP/3.
 fn bind_datagrams(configs: Vec<ListenerConfig>, cores: usize) -> Vec<BoundConfig> {
+    let end = Instant::now() + DATAGRAMS_WAIT_MAX;
     let bound = configs.into_iter().map(|mut config| {
         let address = match config.address {
             Address::Tcp(address) if config.http3 && config.tls.is_some() => address,
@@ -235,16 +246,51 @@ fn bind_datagrams(configs: Vec<ListenerConfig>, cores: usize) -> Vec<BoundConfig
                 return (config, None);
             }
         };
-        let datagrams = DatagramListener::bind(address, cores).inspect_err(|error| {
+        let datagrams = bind_until(address, cores, end).inspect_err(|error| {
+            let remedy = datagrams_remedy(address, error);
             tracing::warn!(
-                "no HTTP/3 at UDP {address}: {error}; clients use HTTP/2. `ss -lunp` shows the program \
-                 that has this port"
+                "no HTTP/3 at UDP {address}: {error}; clients use HTTP/2 until a restart. {remedy}"
             );
         });
         config.http3 = datagrams.is_ok();
         (config, datagrams.ok())
     });
     bound.collect()
+}
+
+/// Binds the UDP sockets of an address; tries again until `end` while it is in use.
+fn bind_until(address: SocketAddr, cores: usize, end: Instant) -> io::Result<DatagramListener> {
+    let mut is_told = false;
+    loop {
+        match DatagramListener::bind(address, cores) {
+            Err(error) if is_in_use(&error) && Instant::now() < end => {
+                if !is_told {
+                    is_told = true;
+                    tracing::info!(
+                        "UDP {address} is in use: waiting up to {DATAGRAMS_WAIT_MAX:?} for it, as a process \
+                         that ends keeps it for its last HTTP/3 connections"
+                    );
+                }
+                thread::sleep(DATAGRAMS_CHECK);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
+fn datagrams_remedy(address: SocketAddr, error: &io::Error) -> String {
+    let port = address.port();
+    match is_in_use(error) {
+        true => format!(
+            "Stop the program that has this port, which `ss -lunp 'sport = :{port}'` shows, or let it end; \
+             then restart"
+        ),
+        false => "Remove the cause, then restart".to_owned(),
+    }
 }
 
 fn warn_of_few_sockets(cores: &Cores) {

@@ -220,7 +220,8 @@ fn a_udp_port_in_use_is_a_warning() {
         log.contains(&format!("no HTTP/3 at UDP {listener}")),
         "{log}"
     );
-    assert!(log.contains("ss -lunp"), "{log}");
+    let remedy = format!("`ss -lunp 'sport = :{port}'` shows, or let it end; then restart");
+    assert!(log.contains(&remedy), "{log}");
     let config = config(&folder.0.join("blitz/ca.pem"), None);
     let alt_svc = |address: SocketAddr| {
         let answer = get(
@@ -249,6 +250,35 @@ fn a_udp_port_in_use_is_a_warning() {
             .contains(&format!("HTTP/3 at     {listener}"))
     );
     drop(other);
+}
+
+/// A process that was told to end frees its TCP port at once, and its UDP port after its last connection.
+#[test]
+fn a_udp_port_that_is_released_soon_is_waited_for() {
+    let folder = Folder::new();
+    let (other, port) = udp_port();
+    let listener = format!("127.0.0.1:{port}");
+    let log_file = folder.0.join("log");
+    let waiting = format!("UDP {listener} is in use: waiting up to 5s");
+    let releasing = thread::spawn(move || {
+        let deadline = Instant::now() + IO_TIMEOUT;
+        while !fs::read_to_string(&log_file).is_ok_and(|log| log.contains(&waiting)) {
+            assert!(Instant::now() < deadline, "no line of the wait");
+            thread::sleep(Duration::from_millis(10));
+        }
+        // Longer than a TCP address is waited for.
+        thread::sleep(Duration::from_millis(1_500));
+        drop(other);
+    });
+    let running = Running::start(&folder, &["--listen-tls", &listener]);
+    releasing.join().unwrap();
+    let is_served = format!("HTTP/3 at     {listener} over UDP");
+    assert!(
+        running.announced.contains(&is_served),
+        "{}",
+        running.announced
+    );
+    assert!(!running.log().contains("no HTTP/3"), "{}", running.log());
 }
 
 /// A UDP port in use whose TCP port is free.

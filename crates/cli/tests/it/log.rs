@@ -114,6 +114,20 @@ fn failures_before_the_end_of_the_process_are_counted() {
     running.terminate();
     let summary = line_with(&lines, "since the last summary:");
     assert!(summary.contains(" connection_refused=100 "), "{summary}");
+    assert!(summary.ends_with(" requests_http1=100"), "{summary}");
+}
+
+#[test]
+fn requests_without_failures_are_counted_at_the_end_only() {
+    let mut running = Running::start(&["--log-summary", "1s"]);
+    let lines = lines_of(running.stderr());
+    let mut client = Client::connect(running.address);
+    assert_eq!(client.get("/hello").status, 200);
+    thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(client.get("/hello").status, 200);
+    running.terminate();
+    let summary = line_with(&lines, "since the last summary:");
+    assert!(summary.ends_with("summary: requests_http1=2"), "{summary}");
 }
 
 #[test]

@@ -26,6 +26,54 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "--listen-tls",
     ),
     (
+        &["--http3", "on"],
+        "--http3 on",
+        "no listener for HTTPS",
+        "--listen-tls",
+    ),
+    (
+        &["--alt-svc-max-age", "1h"],
+        "--alt-svc-max-age",
+        "no listener for HTTPS",
+        "--listen-tls",
+    ),
+    (
+        &["--http3", "on", "--listen-tls", "unix:/run/blitz.sock"],
+        "--http3 on",
+        "is a unix socket",
+        "--listen-tls :8443",
+    ),
+    (
+        &["--alt-svc-max-age", "0", "--alt-svc-port", "443"],
+        "--alt-svc-port",
+        "--alt-svc-max-age 0 leaves out",
+        "leave out one",
+    ),
+    (
+        &["--alt-svc-max-age", "500ms"],
+        "500ms",
+        "whole seconds",
+        "60s, 5m, 24h, 30d, or 0",
+    ),
+    (
+        &["--alt-svc-max-age", "1500ms"],
+        "1500ms",
+        "whole seconds",
+        "60s, 5m, 24h, 30d, or 0",
+    ),
+    (
+        &["--alt-svc-max-age", "soon"],
+        "soon",
+        "not a duration",
+        "60s, 5m, 24h, 30d, or 0",
+    ),
+    (
+        &["--alt-svc-max-age", "3600"],
+        "3600",
+        "unit is missing",
+        "write 3600s",
+    ),
+    (
         &["--lingering-time", "soon"],
         "soon",
         "not a duration",
@@ -278,6 +326,11 @@ const TIPS: &[(&[&str], &str)] = &[
     (&["--user", "www-data"], "User= in the unit"),
     (&["run", "--timeout", "30"], "--timeout-response 30s"),
     (&["run", "--debug"], "--log debug"),
+    (&["run", "--listen-quic", ":443"], "each --listen-tls"),
+    (&["--listen-http3=:443"], "each --listen-tls"),
+    (&["run", "--quic"], "each --listen-tls"),
+    (&["--http-3"], "each --listen-tls"),
+    (&["doctor", "--http3"], "each --listen-tls"),
     (&["--insecure-skip-verify"], "--upstream-ca FILE"),
     (&["run", "--gzip=on"], "not available yet"),
     (&["file-server", "--root", "."], "not available yet"),
@@ -394,6 +447,20 @@ fn help_contains_examples() {
         assert_eq!(output.status.code(), Some(0));
         assert!(stdout(&output).contains("--to http://127.0.0.1:3000"));
         assert!(stdout(&output).contains("--trusted-proxies 10.0.0.0/8"));
+    }
+}
+
+#[test]
+fn the_help_of_alt_svc_names_units_and_defaults() {
+    let help = stdout(&blitz(&["run", "--help"]));
+    let words: Vec<_> = help.split_whitespace().collect();
+    let help = words.join(" ");
+    for text in [
+        "write 60s, 5m, 24h, 30d, or 0 to leave the field out",
+        "Alt-Svc) [default: 1h]",
+        "over UDP [default: on]",
+    ] {
+        assert!(help.contains(text), "no {text} in: {help}");
     }
 }
 

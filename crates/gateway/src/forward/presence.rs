@@ -39,8 +39,9 @@ pub(super) const HOP: NameSet = set_of(&[
 /// certificate comes from TLS, never from a field (RFC 9440).
 pub(super) const REQUEST_HOP: NameSet =
     HOP | set_of(&[Name::Proxy, Name::ClientCert, Name::ClientCertChain]);
-/// A 101 gets its `Upgrade` in phase `relay`.
-pub(super) const RESPONSE_HOP: NameSet = HOP;
+/// A 101 gets its `Upgrade` in phase `relay`. `Alt-Svc` names ports of the upstream (RFC 7838), and would
+/// replace the field of this server.
+pub(super) const RESPONSE_HOP: NameSet = HOP | set_of(&[Name::AltSvc]);
 /// Written by proxies about the client; from an untrusted client they are removed.
 pub(super) const FORWARDING: NameSet = set_of(&[
     Name::Forwarded,
@@ -76,6 +77,7 @@ const HEAD_ONLY: NameSet = set_of(&[
 /// Fields that frame, route, authenticate or describe the message: a recipient needs them before
 /// the content (RFC 9110 section 6.5.1).
 pub(super) const NOT_IN_TRAILERS: NameSet = REQUEST_HOP
+    | RESPONSE_HOP
     | FORWARDING
     | HEAD_ONLY
     | set_of(&[

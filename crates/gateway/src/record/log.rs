@@ -26,6 +26,7 @@ pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
     tracing::debug!(
         request_id = request_id(head),
         client = record.client.remote.map(tracing::field::display),
+        protocol = record.version.as_str(),
         method = method(head),
         host = head.authority().map(|host| start_of(host, HOST_MAX)),
         path = %path(head),
@@ -73,6 +74,7 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
     tracing::warn!(
         request_id = request_id(head),
         client = record.client.remote.map(tracing::field::display),
+        protocol = record.version.as_str(),
         method = method(head),
         host = head.authority().map(|host| start_of(host, HOST_MAX)),
         path = %path(head),

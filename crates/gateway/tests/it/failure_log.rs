@@ -595,25 +595,32 @@ scenarios! {
         let line = line_of("WARN", failed.field("x-request-id").unwrap());
         assert!(line.contains("request failed") && line.contains("status=502"), "{line}");
         assert!(line.contains("route=\"/dead\"") && line.contains("phase=\"connect\""), "{line}");
+        assert!(line.contains("protocol=\"HTTP/1.1\""), "{line}");
         // Rejections are the client's fault, and have no warning.
         client.send("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n");
         let rejected = client.response();
         let line = line_of("DEBUG", rejected.field("x-request-id").unwrap());
         assert!(line.contains("ended=Rejected(Method)") && line.contains("status=405"), "{line}");
+        assert!(line.contains("protocol=\"HTTP/1.1\""), "{line}");
         client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
         let refused = client.response();
         let line = line_of("DEBUG", refused.field("x-request-id").unwrap());
         assert!(line.contains("cause=\"host-repeated\""), "{line}");
+        assert!(line.contains("protocol=\"HTTP/1.1\""), "{line}");
         let mut head = RequestHead::new(Method::Get, "/");
         head.set_authority("a");
         head.fields.append("x-long", "~".repeat(70 << 10));
         let mut client = h2(&proxy);
+        let failed = client.request(Method::Get, "/dead", BodyLength::Empty);
+        let answer = client.answer(failed);
+        let line = line_of("DEBUG", answer.fields.get_str("x-request-id").unwrap());
+        assert!(line.contains("request ended") && line.contains("protocol=\"HTTP/2\""), "{line}");
         let stream = client.send_head(&head, BodyLength::Empty);
         let answer = client.answer(stream);
         assert_eq!(answer.status, Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE));
         assert!(answer.content.is_empty() && answer.fields.get("content-type").is_none());
         let line = line_of("DEBUG", answer.fields.get_str("x-request-id").unwrap());
-        assert!(line.contains("cause=\"head-too-large\""), "{line}");
+        assert!(line.contains("cause=\"head-too-large\"") && line.contains("protocol=\"HTTP/2\""), "{line}");
     }
 
     fn localhost_without_a_listener_is_reported_as_ipv4(io) {

@@ -1,7 +1,9 @@
 //! Fields that are added, kept and removed for upstreams and clients.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
+use blitz::serving::ListenerConfig;
 use blitz_gateway::{Failure, Gateway, Options};
 use blitz_http::{Address, BodyLength, Method, Name, RequestHead, Status, TlsSlot};
 
@@ -45,6 +47,51 @@ scenarios! {
             let answer = client.answer(stream);
             assert_eq!(answer.fields.get_str(Name::Via), on_response);
             assert_eq!(upstream.head().field("via"), on_request);
+        }
+    }
+
+    fn alt_svc_of_the_upstream_gives_way_to_that_of_this_server(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while peer.request().is_some() {
+                peer.send(
+                    "HTTP/1.1 103 Early Hints\r\nAlt-Svc: h3=\":1\"\r\nLink: </a>\r\n\r\n\
+                     HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nAlt-Svc: h3=\":1\"\r\n\
+                     alt-svc: clear\r\n\r\n2\r\nhi\r\n0\r\nAlt-Svc: h3=\":1\"\r\nX-Sum: 1\r\n\r\n",
+                );
+            }
+        });
+        let authority = Authority::new();
+        let secure = |http3| ListenerConfig {
+            http3,
+            ..ListenerConfig::secure(Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()), TlsSlot::new(authority.server()))
+        };
+        let gateway = Proxy::gateway(io).listen(secure(true)).listen(secure(false));
+        let proxy = Proxy::start(gateway, &[&upstream.url()]);
+        let ports = proxy.ports();
+        let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let own = format!("Alt-Svc: h3=\":{}\"; ma=3600", ports[1]);
+        let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\nConnection: close\r\n\r\n";
+        for (port, expected) in
+            [(ports[0], None), (ports[1], Some(own.as_str())), (ports[2], Some("Alt-Svc: clear"))]
+        {
+            let answer = if expected.is_none() {
+                let mut peer = proxy.peer();
+                peer.send(request);
+                String::from_utf8(peer.rest().0).unwrap()
+            } else {
+                let mut stream = authority.client().connect(here(port));
+                stream.write_all(request).unwrap();
+                let mut answer = Vec::new();
+                // Without close_notify the end is an error, and the text is complete nevertheless.
+                let _ = stream.read_to_end(&mut answer);
+                String::from_utf8(answer).unwrap()
+            };
+            let is_alt_svc = |line: &&str| line.to_ascii_lowercase().starts_with("alt-svc:");
+            let found: Vec<_> = answer.lines().filter(is_alt_svc).collect();
+            assert_eq!(found, expected.as_slice(), "{answer}");
+            for other in ["103 Early Hints", "Link: </a>", "200 OK", "X-Sum: 1"] {
+                assert!(answer.contains(other), "{answer}");
+            }
         }
     }
 

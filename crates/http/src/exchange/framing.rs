@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use blitz_proto::{BodyLength, Error, Fields, Limits, ResponseHead};
+use blitz_proto::{BodyLength, Error, Fields, Limits, ResponseHead, Version};
 use blitz_reactor::{Chunk, Slice};
 
 use super::deadline::poll_client_deadline;
@@ -69,6 +69,9 @@ pub(crate) trait Framing: Sized {
 
 /// A driver on a server.
 pub(crate) trait ServerFraming: Framing<Side = ServerSide> {
+    /// The version of the connection, for logs; a request may also be one of HTTP/1.0.
+    const VERSION: Version;
+
     fn options(&self) -> &Rc<ServeOptions>;
 
     /// The client's address, for logs.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use blitz_proto::{Error, Fields, Name, ResponseHead, Status};
+use blitz_proto::{Error, Fields, Name, ResponseHead, Status, Version};
 
 use super::framing::ServerFraming;
 use super::respond::send_response;
@@ -32,11 +32,11 @@ pub(crate) fn refuse<F: ServerFraming>(
     count_refused(refusal.rule);
     let peer = framing.remote();
     if framing.is_response_started(id) {
-        log_refusal(refusal, None, peer);
+        log_refusal(refusal, None, F::VERSION, peer);
     } else {
         let options = Rc::clone(framing.options());
         let (mut head, content) = refusal_response(refusal, fields, as_problem, &options);
-        log_refusal(refusal, Some(&head), peer);
+        log_refusal(refusal, Some(&head), F::VERSION, peer);
         framing.close_if_exclusive();
         send_response(framing, id, &mut head, content);
     }
@@ -46,18 +46,35 @@ pub(crate) fn refuse<F: ServerFraming>(
 pub(crate) fn log_refusal(
     refusal: Refusal,
     response: Option<&ResponseHead>,
+    version: Version,
     peer: Option<SocketAddr>,
 ) {
     static WARNINGS: LogLimit = LogLimit::new();
     let Refusal { status, rule } = refusal;
     let status = status.code();
+    let protocol = version.as_str();
     let client = peer.map(tracing::field::display);
     let request_id = response.and_then(|head| head.fields.get_str(Name::XRequestId));
     if status < 500 {
-        tracing::debug!(request_id, status, cause = rule, client, "refused");
+        tracing::debug!(
+            request_id,
+            status,
+            cause = rule,
+            client,
+            protocol,
+            "refused"
+        );
     } else if let Some(omitted) = WARNINGS.allow(rule, "", blitz_reactor::now()) {
         let omitted = (omitted > 0).then_some(omitted);
-        tracing::warn!(request_id, status, cause = rule, client, omitted, "refused");
+        tracing::warn!(
+            request_id,
+            status,
+            cause = rule,
+            client,
+            protocol,
+            omitted,
+            "refused"
+        );
     }
 }
 

@@ -67,7 +67,7 @@ impl Exchange {
         let asked = &self.request.fields;
         let as_problem = accepts_problem(asked) == Some(true);
         let (mut head, content) = refusal_response(refusal, asked, as_problem, options);
-        log_refusal(refusal, Some(&head), self.peer.remote);
+        log_refusal(refusal, Some(&head), self.request.version, self.peer.remote);
         self.responder.send(&mut head, content);
     }
 }

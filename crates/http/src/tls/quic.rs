@@ -91,6 +91,18 @@ impl crypto::ServerConfig for QuicTls {
     }
 }
 
+/// The server name of a handshake that is not complete.
+struct RequestedName(Box<str>);
+
+/// The server name that the client has sent, also if its handshake has failed.
+pub(crate) fn server_name(session: &dyn crypto::Session) -> Option<Box<str>> {
+    let data = session.handshake_data()?;
+    match data.downcast::<RequestedName>() {
+        Ok(name) => Some(name.0),
+        Err(data) => data.downcast::<Rc<TlsInfo>>().ok()?.server_name.clone(),
+    }
+}
+
 /// The TLS session of one connection.
 struct QuicSession {
     state: State,
@@ -115,11 +127,15 @@ impl crypto::Session for QuicSession {
         }
     }
 
-    /// An `Rc<TlsInfo>`, once the handshake is complete.
+    /// An `Rc<TlsInfo>`, once the handshake is complete; a [`RequestedName`] before.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         match &self.state {
             State::Established(info) => Some(Box::new(Rc::new(TlsInfo::clone(info)))),
-            State::Handshaking(..) | State::Failed => None,
+            State::Handshaking(_, choice) => {
+                let name = choice.as_ref()?.server_name.clone()?;
+                Some(Box::new(RequestedName(name)))
+            }
+            State::Failed => None,
         }
     }
 

@@ -26,6 +26,7 @@ mod h2c_upgrade;
 mod h3_allocations;
 mod h3_deadlines;
 mod h3_drain;
+mod h3_failure_log;
 mod h3_frames;
 mod h3_hostile;
 mod h3_raw;

@@ -279,7 +279,7 @@ impl Driver<Server> {
     /// Takes the head from the machine and sets the body up.
     #[inline]
     pub(super) fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
-        count(|counters| counters.requests += 1);
+        count(|counters| counters.requests_http1 += 1);
         self.exchange.message = Message::Due;
         let role = &mut self.role;
         let Some(mut request) = role.head.take() else {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use blitz_proto::h1;
-use blitz_proto::{BodyLength, Error, Fields, Limits, RequestHead, ResponseHead};
+use blitz_proto::{BodyLength, Error, Fields, Limits, RequestHead, ResponseHead, Version};
 
 use super::driver::{Driver, Role};
 use crate::default_headers::DefaultHeaders;
@@ -186,6 +186,8 @@ impl Role for Server {
 }
 
 impl ServerFraming for Driver<Server> {
+    const VERSION: Version = Version::Http11;
+
     fn options(&self) -> &Rc<ServeOptions> {
         &self.role.options
     }

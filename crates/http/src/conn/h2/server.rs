@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use blitz_proto::h2::{self, Code, Received, StreamId, UpgradeSettings};
-use blitz_proto::{BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead};
+use blitz_proto::{
+    BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Version,
+};
 use blitz_reactor::Chunk;
 
 use super::drive::{Disposition, STREAMS_KEPT};
@@ -242,7 +244,7 @@ impl Driver<Server> {
         let (mut head, _) = refusal_response(refusal, &Fields::new(), false, &options);
         head.fields.remove(Name::ContentType);
         count_refused(refusal.rule);
-        log_refusal(refusal, Some(&head), self.role.peer.remote);
+        log_refusal(refusal, Some(&head), Self::VERSION, self.role.peer.remote);
         send_response(self, stream, &mut head, Chunk::from(""));
         self.close_stream(stream, Some(Code::NO_ERROR));
         let (machine, out) = self.machine();
@@ -268,7 +270,7 @@ impl Role for Server {
         length: BodyLength,
         has_ended: bool,
     ) -> Option<Request> {
-        count(|counters| counters.requests += 1);
+        count(|counters| counters.requests_http2 += 1);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
         Some(Request {
@@ -384,6 +386,8 @@ impl Role for Server {
 }
 
 impl ServerFraming for Driver<Server> {
+    const VERSION: Version = Version::Http2;
+
     fn options(&self) -> &Rc<ServeOptions> {
         &self.shared.options
     }

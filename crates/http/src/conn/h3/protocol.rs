@@ -14,7 +14,7 @@ use crate::conn::streams::exchange_task;
 use crate::counters::count;
 use crate::exchange::{Peer, Scheme, Service};
 use crate::options::ServeOptions;
-use crate::tls::{TlsInfo, failure_of, log_client_failure};
+use crate::tls::{TlsInfo, failure_of, log_client_failure, server_name};
 
 /// The code of a graceful close.
 pub(crate) const NO_ERROR: u32 = Code::NO_ERROR.0 as u32;
@@ -113,7 +113,9 @@ impl Protocol for Http3 {
     fn failed(&self, connection: &Rc<Connection<Http3>>, reason: &ConnectionError) {
         let error = failure_of(reason);
         count(|counters| counters.tls.count_failure(true, error.rule()));
-        log_client_failure(Some(connection.remote()), None, error, reason);
+        let name = connection.look(|quic| server_name(quic.crypto_session()));
+        let name = name.flatten();
+        log_client_failure(Some(connection.remote()), name.as_deref(), error, reason);
     }
 
     fn lost(&self, connection: &Rc<Connection<Http3>>, reason: &ConnectionError) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use blitz_proto::h3::{Code, Received, StreamId};
-use blitz_proto::{BodyLength, Error, Method, RequestHead, ResponseHead};
+use blitz_proto::{BodyLength, Error, Method, RequestHead, ResponseHead, Version};
 use blitz_reactor::Chunk;
 
 use super::driver::{Conn, Driver};
@@ -31,7 +31,7 @@ pub(super) struct Request {
 impl Request {
     /// Takes the head that the machine has decoded.
     pub(super) fn take_head(received: &mut Received) -> Pooled<RequestHead> {
-        count(|counters| counters.requests += 1);
+        count(|counters| counters.requests_http3 += 1);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
         head
@@ -180,6 +180,8 @@ impl Driver {
 }
 
 impl ServerFraming for Driver {
+    const VERSION: Version = Version::Http3;
+
     fn options(&self) -> &Rc<ServeOptions> {
         &self.shared.options
     }
