@@ -312,6 +312,14 @@ impl Connection {
         }
     }
 
+    /// Gives back memory that only the next messages need.
+    pub fn shrink(&mut self) {
+        self.encoder = Encoder::default();
+        self.streams.shrink_to_fit();
+        self.control_output.shrink_to_fit();
+        self.decoder_output.shrink_to_fit();
+    }
+
     /// Begins a graceful shutdown. A server's first GOAWAY still accepts requests that are on their way; the
     /// final one follows with [`drain_now`](Connection::drain_now). A client sends no more requests.
     pub fn drain(&mut self) {

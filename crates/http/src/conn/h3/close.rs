@@ -120,6 +120,8 @@ impl Driver {
         self.unsent_rests.shrink_to(STREAMS_KEPT);
         self.unacknowledged.shrink_to(STREAMS_KEPT);
         self.out = Vec::new();
+        self.machine.shrink();
+        self.unread.shrink();
         self.window.read = 0;
         self.set_window(0);
     }

@@ -90,6 +90,12 @@ impl Unread {
         }
     }
 
+    /// Gives back memory that there is nothing for.
+    pub(super) fn shrink(&mut self) {
+        self.streams.shrink_to_fit();
+        self.beside.shrink_to_fit();
+    }
+
     /// A stream beside the requests is open.
     pub(super) fn open_beside(&mut self, id: StreamId) {
         self.beside.push((id, 0));
