@@ -32,7 +32,12 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     for listener in running.listeners() {
         text += &format!("  listening on  {}\n", shown(listener));
         if let (Address::Tcp(address), true) = (&listener.address, listener.http3) {
-            text += &format!("  HTTP/3 at     {address} over UDP\n");
+            // For QUIC, browsers do not trust authorities that users have added.
+            let clients = match tls.and_then(Tls::development) {
+                Some(_) => "; browsers use it with a public certificate only",
+                None => "",
+            };
+            text += &format!("  HTTP/3 at     {address} over UDP{clients}\n");
         }
     }
     let mut matches_all_paths = false;

@@ -72,13 +72,17 @@ impl Summary {
 
 /// Requests by version of HTTP.
 fn requests(http: &blitz_http::Counters) -> Counts {
-    let counts = [
-        ("requests_http1", http.requests_http1),
-        ("requests_http2", http.requests_http2),
-        ("requests_http3", http.requests_http3),
+    let versions = [
+        "requests_http1",
+        "requests_http1",
+        "requests_http2",
+        "requests_http3",
     ];
-    let named = counts.map(|(name, count)| (Cow::from(name), count));
-    named.into()
+    let mut counts = Counts::new();
+    for (name, count) in versions.into_iter().zip(http.requests_by_version) {
+        add(&mut counts, Cow::from(name), count);
+    }
+    counts
 }
 
 /// Everything that an operator should know of. Failures, rejections and refusals are listed by cause.
@@ -119,12 +123,16 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
     let named = failures.chain(rejections).chain(refusals).chain(others);
     let named = named.map(|(name, count)| (Cow::from(name), count));
     for (name, count) in named.chain(client_tls).chain(quic) {
-        match counts.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += count,
-            None => counts.push((name, count)),
-        }
+        add(&mut counts, name, count);
     }
     counts
+}
+
+fn add(counts: &mut Counts, name: Cow<'static, str>, count: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, sum)) => *sum += count,
+        None => counts.push((name, count)),
+    }
 }
 
 /// The counts that have grown, as `name=difference`; `None` if there are none.
@@ -181,7 +189,7 @@ mod tests {
         let mut http = blitz_http::Counters::default();
         let nothing = requests(&http);
         assert_eq!(changes(&Counts::new(), &nothing), None);
-        (http.requests_http1, http.requests_http3) = (2, 3);
+        http.requests_by_version = [1, 1, 0, 3];
         let text = changes(&nothing, &requests(&http));
         assert_eq!(text.as_deref(), Some("requests_http1=2 requests_http3=3"));
     }

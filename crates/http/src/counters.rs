@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use blitz_proto::Version;
 use blitz_quic::Counters as QuicCounters;
 use blitz_reactor::core_local;
 
@@ -17,12 +18,8 @@ pub struct Counters {
     pub accepted: u64,
     /// Request heads that were passed to a service, of all versions. Only snapshots have this sum.
     pub requests: u64,
-    /// Those over HTTP/1.0 and HTTP/1.1.
-    pub requests_http1: u64,
-    /// Those over HTTP/2.
-    pub requests_http2: u64,
-    /// Those over HTTP/3.
-    pub requests_http3: u64,
+    /// The same by the version of their connection, in the order of [`Version`]: HTTP/1.0 counts as 1.1.
+    pub requests_by_version: [u64; 4],
     /// Final responses sent, by class: index 0 holds 1xx (only 101 is final), 4 holds 5xx.
     pub responses: [u64; 5],
     /// Exchanges that ended without a complete response: the client closed, or the service
@@ -95,9 +92,7 @@ impl Counters {
         connections: 0,
         accepted: 0,
         requests: 0,
-        requests_http1: 0,
-        requests_http2: 0,
-        requests_http3: 0,
+        requests_by_version: [0; 4],
         responses: [0; 5],
         cancelled: 0,
         upgrades: 0,
@@ -134,12 +129,12 @@ impl Counters {
         self.connections += other.connections;
         self.accepted += other.accepted;
         self.requests += other.requests;
-        self.requests_http1 += other.requests_http1;
-        self.requests_http2 += other.requests_http2;
-        self.requests_http3 += other.requests_http3;
-        for (sum, count) in self.responses.iter_mut().zip(other.responses) {
-            *sum += count;
-        }
+        let requests = self.requests_by_version.iter_mut();
+        let requests = requests.zip(other.requests_by_version);
+        let responses = self.responses.iter_mut().zip(other.responses);
+        requests
+            .chain(responses)
+            .for_each(|(sum, count)| *sum += count);
         self.cancelled += other.cancelled;
         self.upgrades += other.upgrades;
         self.h2c_upgrades += other.h2c_upgrades;
@@ -195,7 +190,7 @@ impl Counters {
 pub fn counters() -> Counters {
     let mut counters = CORE.with_borrow(Clone::clone);
     // Here, so that a request increments one count.
-    counters.requests = counters.requests_http1 + counters.requests_http2 + counters.requests_http3;
+    counters.requests = counters.requests_by_version.iter().sum();
     // The reactor evicts connections with an incomplete head without a call of this crate.
     counters.evicted = blitz_reactor::counters().evicted;
     SOURCES.with_borrow(|sources| {
@@ -208,6 +203,12 @@ pub fn counters() -> Counters {
 
 pub(crate) fn count(change: impl FnOnce(&mut Counters)) {
     CORE.with_borrow_mut(change);
+}
+
+/// Counts a request of a connection of this version.
+#[inline]
+pub(crate) fn count_request(version: Version) {
+    count(|counters| counters.requests_by_version[version as usize] += 1);
 }
 
 pub(crate) fn count_refused(rule: &'static str) {

@@ -192,6 +192,12 @@ fn a_development_certificate_is_made_and_stored() {
     let folder = Folder::new();
     let ask = || {
         let running = Running::start(&folder, &[]);
+        let of_browsers = "over UDP; browsers use it with a public certificate only\n";
+        assert!(
+            running.announced.contains(of_browsers),
+            "{}",
+            running.announced
+        );
         let authority = folder.0.join("blitz/ca.pem");
         let command = format!("curl --cacert {} https://localhost", authority.display());
         assert!(
@@ -429,6 +435,11 @@ fn the_command_to_try_reaches_the_name_of_the_certificate() {
         };
         assert!(
             running.announced.contains(&command),
+            "{}",
+            running.announced
+        );
+        assert!(
+            running.announced.contains("over UDP\n"),
             "{}",
             running.announced
         );

@@ -32,7 +32,7 @@ fn many_requests_share_a_connection() {
         }
         let counters = server.counters();
         assert_eq!((counters.accepted, counters.requests), (1, 91));
-        assert_eq!(counters.requests_http2, 91);
+        assert_eq!(counters.requests_by_version, [0, 0, 91, 0]);
     });
 }
 

@@ -30,7 +30,7 @@ fn heads_and_content_of_each_size_are_answered() {
         assert_eq!(answer.content.len(), BIG);
         let counters = server.counters();
         assert_eq!((counters.accepted, counters.requests), (1, 8));
-        assert_eq!(counters.requests_http3, 8);
+        assert_eq!(counters.requests_by_version, [0, 0, 0, 8]);
         assert_eq!((counters.connections, counters.cancelled), (1, 0));
         assert_eq!(counters.tls.version_1_3, 1);
     });

@@ -16,7 +16,7 @@ fn one_connection_carries_many_requests() {
         }
         let counters = server.counters();
         assert_eq!((counters.accepted, counters.requests), (1, 50));
-        assert_eq!(counters.requests_http1, 50);
+        assert_eq!(counters.requests_by_version, [0, 50, 0, 0]);
         assert_eq!(counters.responses, [0, 50, 0, 0, 0]);
     });
 }

@@ -13,11 +13,11 @@ use blitz_reactor::Slice;
 use super::driver::{Driver, Step};
 use super::server::{Server, ServerConn};
 use super::switch::Switch;
-use crate::counters::count;
+use crate::counters::{count, count_request};
 use crate::error::Refusal;
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, Message, Outcome, RecvBody, Responder, Service,
-    conclude, poll_outcome, refusal_of,
+    Body, Conclusion, Exchange, ExchangeId, Message, Outcome, RecvBody, Responder, ServerFraming,
+    Service, conclude, poll_outcome, refusal_of,
 };
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
@@ -279,7 +279,7 @@ impl Driver<Server> {
     /// Takes the head from the machine and sets the body up.
     #[inline]
     pub(super) fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
-        count(|counters| counters.requests_http1 += 1);
+        count_request(Self::VERSION);
         self.exchange.message = Message::Due;
         let role = &mut self.role;
         let Some(mut request) = role.head.take() else {

@@ -19,7 +19,7 @@ use crate::conn::streams::exchange_task::{self, WithTasks};
 use crate::conn::streams::response_head::{adapt_tunnel_head, add_default_headers};
 use crate::conn::streams::room::{STREAMS_WHEN_SHORT, is_short, room_of_server};
 use crate::conn::streams::stream::ResetReason;
-use crate::counters::{count, count_refused};
+use crate::counters::{count_refused, count_request};
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
     Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, ServerFraming,
@@ -270,7 +270,7 @@ impl Role for Server {
         length: BodyLength,
         has_ended: bool,
     ) -> Option<Request> {
-        count(|counters| counters.requests_http2 += 1);
+        count_request(Driver::<Server>::VERSION);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
         Some(Request {

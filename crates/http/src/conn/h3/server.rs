@@ -11,7 +11,7 @@ use blitz_reactor::Chunk;
 use super::driver::{Conn, Driver};
 use crate::conn::streams::exchange_task::WithTasks;
 use crate::conn::streams::response_head::{adapt_tunnel_head, add_default_headers};
-use crate::counters::count;
+use crate::counters::count_request;
 use crate::exchange::{
     Body, Conclusion, Exchange, ExchangeId, Outcome, RecvBody, Responder, ServerFraming, conclude,
     refusal_of, refuse, wake,
@@ -31,7 +31,7 @@ pub(super) struct Request {
 impl Request {
     /// Takes the head that the machine has decoded.
     pub(super) fn take_head(received: &mut Received) -> Pooled<RequestHead> {
-        count(|counters| counters.requests_http3 += 1);
+        count_request(Driver::VERSION);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
         head
