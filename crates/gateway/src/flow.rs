@@ -23,6 +23,7 @@ pub(crate) struct Flow {
     /// Trailers come last and leave with the end.
     trailers: Option<Pooled<Fields>>,
     pub(crate) translation: Option<Box<dyn Translate>>,
+    awaits_room: bool,
 }
 
 /// Why a direction stopped before its end.
@@ -51,6 +52,7 @@ impl Flow {
             left,
             trailers: None,
             translation: None,
+            awaits_room: false,
         }
     }
 
@@ -65,6 +67,11 @@ impl Flow {
     /// Bytes of content received so far.
     pub(crate) fn received(&self) -> u64 {
         content_max(self.from.length()) - self.left
+    }
+
+    /// Whether the receiver has to take something before more can be moved.
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.awaits_room
     }
 
     /// Why the message has ended early.
@@ -85,7 +92,9 @@ impl Flow {
             };
             // After all content only the end is left, which needs no room.
             if self.left > 0 {
+                self.awaits_room = true;
                 ready!(to.poll_room(cx)).map_err(FlowError::To)?;
+                self.awaits_room = false;
             }
             match ready!(self.from.poll_next(cx)).map_err(FlowError::From)? {
                 Some(Part::Data(slice)) => {

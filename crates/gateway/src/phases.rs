@@ -9,6 +9,7 @@ mod relay;
 mod respond;
 mod retry;
 mod send;
+mod tunnel;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -70,7 +71,10 @@ async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut excha
     };
     let outcome =
         match responded.and_then(|response| response_policy(&gateway, &mut request, response)) {
-            Ok(response) => relay(&mut request, response, deadline).await,
+            Ok(response) => {
+                let half_close_timeout = gateway.options.limits.tunnel_half_close_timeout;
+                relay(&mut request, response, deadline, half_close_timeout).await
+            }
             Err(ended) => Err(ended),
         };
     finish(request, outcome);

@@ -140,6 +140,11 @@ impl RequestKind {
         }
     }
 
+    /// Phase `relay`: whether the tunnel is a stream of the client's connection.
+    pub(crate) fn is_extended_connect(&self) -> bool {
+        matches!(self, RequestKind::WebSocket(websocket) if websocket.is_extended_connect())
+    }
+
     /// Phase `relay`: content of a response with this head.
     #[inline]
     pub(crate) fn response_content(

@@ -89,6 +89,8 @@ pub struct Limits {
     pub send_stall_timeout: Duration,
     /// Time without a byte in a tunnel, a gRPC call or a stream of events; beyond: closed.
     pub stream_idle_timeout: Duration,
+    /// Time without a byte in a tunnel of the gateway of which one direction has ended; beyond: closed.
+    pub tunnel_half_close_timeout: Duration,
 
     /// Time for the peer to acknowledge SETTINGS on an HTTP/2 connection (RFC 9113, section 6.5.3);
     /// beyond: closed.
@@ -218,9 +220,10 @@ impl Default for QuicLimits {
     }
 }
 
+const KIB: usize = 1024;
+
 impl Default for Limits {
     fn default() -> Limits {
-        const KIB: usize = 1024;
         Limits {
             head_bytes_max: 32 * KIB,
             fields_max: 100,
@@ -255,6 +258,7 @@ impl Default for Limits {
             half_close_grace: Some(Duration::from_secs(1)),
             send_stall_timeout: Duration::from_secs(60),
             stream_idle_timeout: Duration::from_secs(300),
+            tunnel_half_close_timeout: Duration::from_secs(5),
             settings_timeout: Duration::from_secs(10),
             concurrent_streams_max: 100,
             resets_max: 200,

@@ -443,7 +443,7 @@ impl Client {
                 .last_mut()
                 .filter(|request| upstreams[request.upstream].version != Version::RawHttp2);
             last.into_iter()
-                .for_each(|request| request.ask_for_tunnel(random, upstreams));
+                .for_each(|request| request.ask_for_tunnel(random, upstreams, version));
         }
         Client {
             version,
@@ -503,7 +503,7 @@ impl Requests {
         let upstream = upstreams[request.upstream].version;
         let may_call = matches!(client, Version::Http1 | Version::Http2 | Version::Http3);
         if client == Version::Http2 && upstream != Version::RawHttp2 && random.chance(60) {
-            request.ask_for_tunnel(random, upstreams);
+            request.ask_for_tunnel(random, upstreams, client);
         } else if upstream.is_http2() && may_call && random.chance(100) {
             request.call(random, client);
         }
@@ -590,7 +590,7 @@ impl Request {
         }
     }
 
-    fn ask_for_tunnel(&mut self, random: &mut Random, upstreams: &[Upstream]) {
+    fn ask_for_tunnel(&mut self, random: &mut Random, upstreams: &[Upstream], client: Version) {
         let tunnels = [Tunnel::Both, Tunnel::ClientFirst, Tunnel::UpstreamFirst];
         let is_refused = match upstreams[self.upstream].version {
             Version::Http1 => true,
@@ -615,6 +615,10 @@ impl Request {
         self.answer = Content::new(random);
         (self.request, self.status) = match tunnel {
             Tunnel::Refused => (Content::none(), random.one_of(&[403, 404, 500])),
+            // What comes on a stream after the upstream's end is discarded.
+            Tunnel::Both | Tunnel::UpstreamFirst if client == Version::Http2 => {
+                (Content::none(), 200)
+            }
             _ => (Content::new(random), 200),
         };
     }

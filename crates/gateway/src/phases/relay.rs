@@ -1,12 +1,12 @@
 //! Phase `relay`: the response goes to the client while the rest of the request goes to the upstream.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use blitz_http::{
-    BodyError, BodyLength, Fields, Name, Pooled, Response, ResponseHead, SendBody, Timer, Tunnel,
-};
+use blitz_http::{BodyError, BodyLength, Fields, Pooled, Response, SendBody, Timer, Tunnel};
 
+use super::tunnel::switch_protocols;
 use crate::flow::{Flow, FlowError};
 use crate::grpc::{Code, poll_timer};
 use crate::proxy_status::Failure;
@@ -27,6 +27,7 @@ pub(super) async fn relay(
     request: &mut Request<'_>,
     response: Response,
     mut deadline: Option<Timer>,
+    half_close_timeout: Duration,
 ) -> Result<(), Ended> {
     let Response {
         mut head,
@@ -36,7 +37,7 @@ pub(super) async fn relay(
     request.upload.forget_replay();
     if let Some(send) = upgraded {
         let upstream = Tunnel { recv: body, send };
-        return switch_protocols(request, head, upstream).await;
+        return switch_protocols(request, head, upstream, half_close_timeout).await;
     }
     let Some(responder) = request.responder.take() else {
         return Err(Ended::ClientGone);
@@ -142,7 +143,7 @@ fn end_with_status(trailers: Option<Pooled<Fields>>, to: SendBody) {
 }
 
 /// How the failure of a direction towards the client ends the request.
-fn ended_by(error: &FlowError, record: &mut Record<'_>) -> Ended {
+pub(super) fn ended_by(error: &FlowError, record: &mut Record<'_>) -> Ended {
     let failure = match error {
         FlowError::To(error) => {
             tracing::debug!(%error, "the client took no more of the response");
@@ -158,48 +159,4 @@ fn ended_by(error: &FlowError, record: &mut Record<'_>) -> Ended {
     };
     tracing::debug!(?error, "the upstream's response ended early");
     Ended::CutOff(failure)
-}
-
-/// Relays a connection that leaves HTTP, until both directions have ended with FIN (rule 16).
-async fn switch_protocols(
-    request: &mut Request<'_>,
-    mut head: Pooled<ResponseHead>,
-    upstream: Tunnel,
-) -> Result<(), Ended> {
-    let Some(responder) = request.responder.take() else {
-        return Err(Ended::ClientGone);
-    };
-    request.kind.grant(&mut head);
-    request.record.opened_tunnel(head.status);
-    let client = responder.upgrade(&mut head);
-    drop(head);
-    // A tunnel may last for days; of the request's fields only the id is kept for it.
-    request.head.reduce();
-    let fields = std::mem::take(&mut request.head.fields);
-    if let Some(id) = fields.get(Name::XRequestId) {
-        request.head.fields.append(Name::XRequestId, id);
-    }
-    let mut up = Flow::new(client.recv, Some(upstream.send));
-    let mut down = Flow::new(upstream.recv, Some(client.send));
-    let mut is_taken = true;
-    let record = &mut request.record;
-    poll_fn(|cx| {
-        let up = match is_taken {
-            true => up.poll(cx, |bytes| record.request_bytes += bytes.len() as u64),
-            false => Poll::Ready(Ok(())),
-        };
-        // An upstream that stops reading may have sent its last bytes before.
-        is_taken &= !matches!(up, Poll::Ready(Err(FlowError::To(_))));
-        if let Poll::Ready(Err(FlowError::From(error))) = up {
-            tracing::debug!(%error, "the client's side of a tunnel failed");
-            return Poll::Ready(Err(Ended::ClientGone));
-        }
-        ready!(down.poll(cx, |bytes| record.response_bytes += bytes.len() as u64))
-            .map_err(|error| ended_by(&error, record))?;
-        match up {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(_) => Poll::Ready(Ok(())),
-        }
-    })
-    .await
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
 use blitz_http::{BodyLength, IoChoice, Limits, Method, RequestHead, Status};
+use blitz_proto::h2::Code;
 use blitz_testing::{refusing_address, silent_address};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa};
 use rustls::ServerConfig;
@@ -750,4 +751,26 @@ fn memory_for_heads_that_ran_out_has_a_line() {
     assert_eq!(refused.status, 503);
     let line = line_of("WARN", refused.field("x-request-id").unwrap());
     assert!(line.contains("cause=\"heads-memory\""), "{line}");
+}
+
+#[test]
+fn a_stream_beyond_the_limit_has_a_line() {
+    keep_lines();
+    let upstream = silent();
+    let mut options = Options::default();
+    options.limits.concurrent_streams_max = 2;
+    let proxy = Proxy::with(IoChoice::Epoll, &[&upstream.url()], options);
+    let mut client = h2(&proxy);
+    // The limit is not known yet.
+    let streams = [(); 3].map(|()| client.request(Method::Get, "/", BodyLength::Empty));
+    let refused = client.until(streams[2], |answer| answer.reset.is_some());
+    assert_eq!(refused.reset, Some(Code::REFUSED_STREAM));
+    let from = client.stream.local_addr().unwrap();
+    let field = format!("stream refused cause=\"stream-limit\" client={from}");
+    eventually(&field, || {
+        let lines = LINES.lock().unwrap();
+        lines
+            .iter()
+            .any(|line| line.contains(&field) && line.contains("DEBUG"))
+    });
 }

@@ -26,6 +26,10 @@ mod h2_neighbours;
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod h2_peer;
 mod h2c_upgrade;
+#[path = "../../../http/tests/it/h3_frames.rs"]
+#[allow(dead_code, reason = "it is for the tests of several crates")]
+mod h3_frames;
+mod h3_support;
 mod interop;
 mod limits;
 mod liveness;
@@ -44,3 +48,4 @@ mod tls_support;
 mod upgrade;
 mod upstream_tls;
 mod websocket;
+mod websocket_ends;

@@ -65,7 +65,16 @@ impl Proxy {
 
     /// A gateway that listens with TLS.
     pub(crate) fn over_tls(io: IoChoice, targets: &[&str], tls: TlsSlot) -> Proxy {
-        let gateway = Gateway::new().listen_tls(any_port(), tls);
+        Proxy::over_tls_with(io, targets, tls, Options::default())
+    }
+
+    pub(crate) fn over_tls_with(
+        io: IoChoice,
+        targets: &[&str],
+        tls: TlsSlot,
+        options: Options,
+    ) -> Proxy {
+        let gateway = Gateway::new().listen_tls(any_port(), tls).options(options);
         Proxy::start(gateway.config(config(io)), targets)
     }
 

@@ -78,6 +78,21 @@ pub(crate) fn log_refusal(
     }
 }
 
+/// Counts and logs a stream that is reset because it exceeds a limit or breaks a rule.
+#[cold]
+pub(crate) fn refuse_stream(error: Error, peer: Option<SocketAddr>) {
+    static LINES: LogLimit = LogLimit::new();
+    let rule = error.rule();
+    count_refused(rule);
+    if tracing::enabled!(tracing::Level::DEBUG)
+        && let Some(omitted) = LINES.allow(rule, "", blitz_reactor::now())
+    {
+        let client = peer.map(tracing::field::display);
+        let omitted = (omitted > 0).then_some(omitted);
+        tracing::debug!(cause = rule, client, omitted, "stream refused");
+    }
+}
+
 /// The refusal of a request that breaks a rule.
 pub(crate) fn refusal_of(error: Error) -> Refusal {
     Refusal {

@@ -115,6 +115,15 @@ impl SendBody {
         }
     }
 
+    /// Ends a direction of a tunnel that the peer reads no more: what it has not taken by now may be
+    /// discarded, and then it sees that.
+    pub fn close(self) {
+        if let Sink::Open(Handle { connection, id }) = &self.sink {
+            // Dropping it cuts off what is left.
+            let _ = connection.send_end(*id, None);
+        }
+    }
+
     /// Cuts the message off, as dropping it does.
     pub fn abort(self) {}
 }

@@ -23,7 +23,8 @@ use crate::counters::{count_refused, count_request};
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
     Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, ServerFraming,
-    ServerSide, Service, conclude, log_refusal, refusal_of, refuse, send_response, wake,
+    ServerSide, Service, conclude, log_refusal, refusal_of, refuse, refuse_stream, send_response,
+    wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -143,6 +144,7 @@ impl Conn<Server> {
         // What comes behind CONNECT belongs to the tunnel, if there will be one.
         let has_content = !is_done && !state.is_connect;
         driver.insert_stream(stream, state);
+        driver.make_room();
         driver.role.idle_since = None;
         let peer = Rc::clone(&driver.role.peer);
         let is_charged = head.charge(driver.limits()) || driver.charge_completed(&mut head);
@@ -175,6 +177,9 @@ impl Conn<Server> {
 
 impl WithTasks for Driver<Server> {
     fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
+        let is_tunnel = self
+            .stream(stream)
+            .is_some_and(|state| state.exchange.is_tunnel);
         match conclude(self, stream, outcome) {
             Conclusion::Complete | Conclusion::Refused if self.is_received(stream) => {
                 self.close_stream(stream, None);
@@ -182,6 +187,10 @@ impl WithTasks for Driver<Server> {
             Conclusion::Complete | Conclusion::Refused => self.linger(stream),
             Conclusion::Gone => self.close_stream(stream, None),
             Conclusion::Cancelled => self.close_stream(stream, Some(Code::CANCEL)),
+            // RFC 9113, section 8.5: so ends a tunnel whose other end has failed.
+            Conclusion::Failed if is_tunnel => {
+                self.close_stream(stream, Some(Code::CONNECT_ERROR));
+            }
             Conclusion::Failed => self.close_stream(stream, Some(Code::INTERNAL_ERROR)),
         }
     }
@@ -219,6 +228,7 @@ impl Driver<Server> {
             self.role.lingering.push(stream, until);
             // It has a deadline now.
             self.needs_task = true;
+            self.make_room();
         }
     }
 
@@ -226,12 +236,27 @@ impl Driver<Server> {
     fn end_lingering(&mut self) -> Option<Instant> {
         let now = blitz_reactor::now();
         loop {
-            let streams = &self.streams;
-            let lingers = |id| streams.contains_key(&id);
-            let (stream, until) = self.role.lingering.next(lingers)?;
+            let (stream, until) = self.next_lingering()?;
             if until > now {
                 return Some(until);
             }
+            self.close_stream(stream, Some(Code::NO_ERROR));
+        }
+    }
+
+    fn next_lingering(&mut self) -> Option<(StreamId, Instant)> {
+        let streams = &self.streams;
+        let lingers = |id| streams.contains_key(&id);
+        self.role.lingering.next(lingers)
+    }
+
+    /// Keeps a place for another stream while any is only lingering: for clients such as Firefox a stream
+    /// is over with its response, and they would open more than they may.
+    fn make_room(&mut self) {
+        let streams_max = self.limits().concurrent_streams_max as usize;
+        if self.machine.stream_count() >= streams_max
+            && let Some((stream, _)) = self.next_lingering()
+        {
             self.close_stream(stream, Some(Code::NO_ERROR));
         }
     }
@@ -305,9 +330,9 @@ impl Role for Server {
         }
     }
 
-    fn stream_reset(_: &mut Driver<Server>, reason: &ResetReason) {
+    fn stream_reset(driver: &mut Driver<Server>, reason: &ResetReason) {
         if let ResetReason::Malformed(error) = reason {
-            count_refused(error.rule());
+            refuse_stream(*error, driver.role.peer.remote);
         }
     }
 

@@ -178,6 +178,15 @@ impl Driver {
         self.lingering.next(waits)
     }
 
+    /// Gives a client that has as many streams as it may have the place of one that is only lingering.
+    pub(super) fn make_room(&mut self) {
+        if self.streams.len() >= self.streams_max as usize
+            && let Some((id, _)) = self.next_lingering()
+        {
+            self.close_stream(id, None);
+        }
+    }
+
     fn deadline(&mut self) -> Result<(), Error> {
         let now = blitz_reactor::now();
         let limits = self.limits();

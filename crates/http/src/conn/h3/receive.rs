@@ -61,6 +61,7 @@ impl Driver {
             }
         }
         self.allow_streams();
+        self.make_room();
         Ok(())
     }
 
@@ -320,7 +321,7 @@ impl Driver {
         if let ResetReason::Malformed(error) = &reason
             && !self.streams.get(&id).is_some_and(is_lingering)
         {
-            crate::counters::count_refused(error.rule());
+            crate::exchange::refuse_stream(*error, self.peer.remote);
         }
         self.lose(id, &reason, code);
     }

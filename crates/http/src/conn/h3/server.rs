@@ -132,6 +132,7 @@ impl Driver {
         if !is_received && let Err(error) = self.discard_arrived(id) {
             self.fail(error);
         }
+        self.make_room();
     }
 
     /// What was queued of a response was sent, if that is so: what is left of the request has a moment more.
@@ -147,6 +148,7 @@ impl Driver {
         }
         let due = blitz_reactor::now() + self.limits().discard_timeout;
         self.lingering.push(id, due);
+        self.make_room();
     }
 
     /// Removes a stream whose exchange is over. What is incomplete is reset or stopped, with `code` if given.
