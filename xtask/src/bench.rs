@@ -44,6 +44,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench h1                            the full comparison, about six minutes
   cargo xtask bench h2 --quick                    the same for HTTP/2; also tls and h2-proxy
+  cargo xtask bench h3 --only h2,h3-same          HTTP/3 beside HTTP/2, without handshakes and varied heads
   cargo xtask bench h1 --quick                    a short run: three rounds of one second
   cargo xtask bench h1 --only limit,nginx,blitz-uring
   cargo xtask bench h1 --only relay,nginx-proxy,haproxy-proxy

@@ -2,8 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use super::http3_load::Requests;
-
 /// The protocol of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientProtocol {
@@ -40,6 +38,17 @@ pub(crate) enum LoadTool {
     /// A new connection with a full handshake for each request.
     Handshakes,
     Http3(Requests),
+}
+
+/// The requests of the load tool for HTTP/3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Requests {
+    /// The same request again and again.
+    Same,
+    /// A head repeats after 10,000 others.
+    Varied,
+    /// Each request has a connection of its own.
+    Handshakes,
 }
 
 /// Systems with the same work, in one table.

@@ -3,21 +3,10 @@
 use std::process::Command;
 
 use super::build::{Artifact, artifact_path};
-use super::load::{LoadRun, Summary};
-use super::measure::last_json;
+use super::group::Requests;
+use super::load::{LoadRun, Summary, last_json};
 use super::process::LOAD_CORE;
 use super::tls_files::{HOST, TlsFiles};
-
-/// What is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Requests {
-    /// The same request again and again.
-    Same,
-    /// A head repeats after 10,000 others.
-    Varied,
-    /// Each request has a connection of its own.
-    Handshakes,
-}
 
 /// Runs the load on a core and reads its summary.
 pub(crate) fn run_on(

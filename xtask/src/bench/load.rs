@@ -5,6 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::group::ClientProtocol;
@@ -79,6 +80,14 @@ pub(crate) fn run_on_all_cores(
         let parts = joined.collect::<Result<Vec<Summary>, String>>()?;
         Summary::sum(&parts).ok_or_else(|| "there is no core".to_owned())
     })
+}
+
+/// The last line that is a JSON object with the counters; servers log other lines as well.
+pub(crate) fn last_json<T: DeserializeOwned>(output: &str) -> Option<T> {
+    output
+        .lines()
+        .rev()
+        .find_map(|line| serde_json::from_str(line.trim()).ok())
 }
 
 /// The longest time of an exchange with a short response.
@@ -169,5 +178,13 @@ mod tests {
             ..summary
         };
         assert!(none.check(130).is_err(), "no request at all");
+    }
+
+    #[test]
+    fn counters_are_found_among_other_lines() {
+        let text = "starting\n{\"enters\":3,\"sqes\":4,\"cqes\":5,\"turns\":3}\nbye\n";
+        let found: std::collections::HashMap<String, u64> = last_json(text).unwrap();
+        assert_eq!((found["enters"], found["sqes"], found["cqes"]), (3, 4, 5));
+        assert!(last_json::<u64>("nothing here").is_none());
     }
 }

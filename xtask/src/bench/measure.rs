@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::group::{ClientProtocol, LoadTool, ServerRole};
-use super::load::{LoadRun, Summary};
+use super::load::{LoadRun, Summary, last_json};
 use super::peers::StartOptions;
 use super::plan::{Plan, WARM_UP};
 use super::process::{
@@ -295,31 +294,10 @@ fn capture_response(plan: &Plan, folder: &Path) -> Result<Option<std::path::Path
     Ok(Some(file))
 }
 
-/// The last line that is a JSON object with the counters; servers log other lines as well.
-pub(crate) fn last_json<T: DeserializeOwned>(output: &str) -> Option<T> {
-    output
-        .lines()
-        .rev()
-        .find_map(|line| serde_json::from_str(line.trim()).ok())
-}
-
 impl Measurement {
     /// A counter per request.
     pub(crate) fn per_request(&self, which: impl Fn(&Counters) -> u64) -> Option<f64> {
         let counters = self.counters.as_ref()?;
         Some(which(counters) as f64 / self.requests as f64)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_are_found_among_other_lines() {
-        let text = "starting\n{\"enters\":3,\"sqes\":4,\"cqes\":5,\"turns\":3}\nbye\n";
-        let found: Counters = last_json(text).unwrap();
-        assert_eq!((found.enters, found.sqes, found.cqes), (3, 4, 5));
-        assert!(last_json::<Counters>("nothing here").is_none());
     }
 }

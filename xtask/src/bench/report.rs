@@ -6,9 +6,8 @@ use std::fs;
 use serde::Serialize;
 
 use super::goals::{Verdict, ratio_to};
-use super::group::{Group, LoadTool};
+use super::group::{Group, LoadTool, Requests};
 use super::handshakes::CLIENTS;
-use super::http3_load::Requests;
 use super::machine::Facts;
 use super::measure::{Measurement, Run};
 use super::scenario::Scenario;

@@ -359,7 +359,9 @@ mod tests {
                 assert!(row(goal.system).by_default && row(goal.base).by_default);
             }
             for group in scenario.groups {
-                group.bases.iter().for_each(|base| drop(row(base)));
+                for base in group.bases {
+                    row(base);
+                }
             }
             for system in scenario.systems {
                 assert!(scenario.groups.contains(&system.group), "{}", system.name);

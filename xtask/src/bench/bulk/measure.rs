@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::super::group::{ClientProtocol, LoadTool, ServerRole};
 use super::super::h2load;
-use super::super::load::{LoadRun, Summary};
-use super::super::measure::last_json;
+use super::super::load::{LoadRun, Summary, last_json};
+
 use super::super::peers::StartOptions;
 use super::super::plan::WARM_UP;
 use super::super::process::{

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::super::build::{Artifact, artifact_path};
-use super::super::measure::last_json;
+use super::super::load::last_json;
 use super::super::peers::SMALL_PATH;
 use super::super::process::LOAD_CORE;
 use super::backend::PREFERRED;

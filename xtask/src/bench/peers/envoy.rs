@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::group::{ClientProtocol, Group, LoadTool, ServerRole};
 use super::super::machine::locate;
 use super::super::probe::BODY;
+use super::super::tls_files::TlsFiles;
 use super::{STREAMS_MAX, StartOptions, write};
 
 /// More than any run has in flight: Envoy's default limits would respond with 503.
@@ -88,30 +89,7 @@ fn listener(
         }],
     });
     if group.protocol == ClientProtocol::Tls {
-        let tls = options.tls()?;
-        let context = json!({
-            "alpn_protocols": if is_quic { json!(["h3"]) } else { json!(["h2", "http/1.1"]) },
-            "tls_params": {
-                "tls_minimum_protocol_version": "TLSv1_3",
-                "tls_maximum_protocol_version": "TLSv1_3",
-            },
-            "tls_certificates": [{
-                "certificate_chain": { "filename": tls.certificate },
-                "private_key": { "filename": tls.key },
-            }],
-        });
-        let sockets = format!("{EXTENSIONS}.transport_sockets");
-        let config = match transport {
-            Transport::Tcp => json!({
-                "@type": format!("{sockets}.tls.v3.DownstreamTlsContext"),
-                "common_tls_context": context,
-            }),
-            Transport::Quic => json!({
-                "@type": format!("{sockets}.quic.v3.QuicDownstreamTransport"),
-                "downstream_tls_context": { "common_tls_context": context },
-            }),
-        };
-        chain["transport_socket"] = json!({ "name": "tls", "typed_config": config });
+        chain["transport_socket"] = tls_socket(options.tls()?, transport);
     }
     let mut listener = json!({ "filter_chains": [chain] });
     listener["address"] = address(options.listen);
@@ -124,6 +102,32 @@ fn listener(
         });
     }
     Ok(listener)
+}
+
+fn tls_socket(tls: &TlsFiles, transport: Transport) -> Value {
+    let context = json!({
+        "alpn_protocols": if transport == Transport::Quic { json!(["h3"]) } else { json!(["h2", "http/1.1"]) },
+        "tls_params": {
+            "tls_minimum_protocol_version": "TLSv1_3",
+            "tls_maximum_protocol_version": "TLSv1_3",
+        },
+        "tls_certificates": [{
+            "certificate_chain": { "filename": tls.certificate },
+            "private_key": { "filename": tls.key },
+        }],
+    });
+    let sockets = format!("{EXTENSIONS}.transport_sockets");
+    let config = match transport {
+        Transport::Tcp => json!({
+            "@type": format!("{sockets}.tls.v3.DownstreamTlsContext"),
+            "common_tls_context": context,
+        }),
+        Transport::Quic => json!({
+            "@type": format!("{sockets}.quic.v3.QuicDownstreamTransport"),
+            "downstream_tls_context": { "common_tls_context": context },
+        }),
+    };
+    json!({ "name": "tls", "typed_config": config })
 }
 
 fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
