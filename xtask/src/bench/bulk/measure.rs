@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::super::group::{ClientProtocol, LoadTool, ServerRole};
 use super::super::h2load;
 use super::super::load::{LoadRun, Summary, last_json};
-
 use super::super::peers::StartOptions;
 use super::super::plan::WARM_UP;
 use super::super::process::{
