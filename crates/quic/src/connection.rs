@@ -251,11 +251,13 @@ impl<P: Protocol> Connection<P> {
             return;
         }
         let mut frames = self.frames.borrow_mut();
+        let mut last = None;
         packet_key::for_each_frame(|stream, end| {
+            let is_counted = last.replace(stream) == Some(stream);
             frames.push(StreamFrame {
                 stream,
                 end,
-                datagram_bytes,
+                datagram_bytes: if is_counted { 0 } else { datagram_bytes },
             });
         });
     }

@@ -16,7 +16,8 @@ pub struct StreamFrame {
     pub stream: u64,
     /// The offset in the stream behind its content.
     pub end: u64,
-    /// Bytes of the datagram, all of which is held as long as a part of it is.
+    /// Bytes of the datagram, all of which is held as long as a part of it is; 0 directly behind another frame of the
+    /// same stream.
     pub datagram_bytes: usize,
 }
 

@@ -25,7 +25,8 @@ pub(crate) async fn as_client(
 ) -> Result<(), Broken> {
     let waits = request.tunnel == Some(Tunnel::UpstreamFirst);
     let contents = [&request.request, &request.answer];
-    relay(stream, early, contents, waits, world).await
+    let is_reset = request.request.bytes == 0 && request.tunnel != Some(Tunnel::ClientFirst);
+    relay(stream, early, contents, waits, is_reset, world).await
 }
 
 /// The end of the upstream.
@@ -37,7 +38,7 @@ pub(crate) async fn as_upstream(
 ) -> Result<(), Broken> {
     let waits = request.tunnel == Some(Tunnel::ClientFirst);
     let contents = [&request.answer, &request.request];
-    let ended = relay(stream, early, contents, waits, world).await;
+    let ended = relay(stream, early, contents, waits, false, world).await;
     match (request.fault, ended) {
         // hyper sends FIN when its end of a tunnel is dropped.
         (Some(Fault::ClientLeaves(_)), Err(Broken::Wrong(why))) => Err(Broken::Cut(why)),
@@ -50,6 +51,7 @@ async fn relay(
     early: &[u8],
     [sent, received]: [&Content; 2],
     waits: bool,
+    is_reset: bool,
     world: &World,
 ) -> Result<(), Broken> {
     let mut receiving = Receiving::new(received);
@@ -61,6 +63,7 @@ async fn relay(
         has_sent_fin: false,
         has_received_fin: false,
         waits,
+        is_reset,
     };
     poll_fn(|cx| end.poll(cx, &mut receiving)).await
 }
@@ -74,6 +77,8 @@ struct End<S> {
     has_received_fin: bool,
     /// Sending starts after FIN was received.
     waits: bool,
+    /// The gateway may reset the stream once the other end has sent all: only our FIN is missing then.
+    is_reset: bool,
 }
 
 impl<S: Read + Write + Unpin> End<S> {
@@ -86,7 +91,10 @@ impl<S: Read + Write + Unpin> End<S> {
         if self.waits {
             ready!(received);
         }
-        ready!(self.poll_send(cx)?);
+        match ready!(self.poll_send(cx)) {
+            Err(Broken::Cut(_)) if self.is_reset && received.is_ready() => {}
+            sent => sent?,
+        }
         received.map(Ok)
     }
 
