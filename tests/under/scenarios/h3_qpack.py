@@ -105,6 +105,8 @@ def unread_decoder_stream(port):
     """What the server has to report without credit for it is limited."""
     with h3.Peer(port, uni_streams=0) as peer:
         peer.open(h3.ENCODER, h3.capacity(4_096) + h3.insertion("x", "y"))
+        # Before any request: only sixteen of them may wait for it.
+        peer.settle()
         content = h3.frame(h3.HEADERS, REQUIRES_ONE + fields(*h3.request()) + REFERENCE)
         try:
             for _ in range(20_000):
