@@ -9,6 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use quinn_proto::{ConnectionHandle, Transmit, VarInt};
 
+use crate::congestion;
 use crate::endpoint::{Protocol, Shared};
 use crate::handshakes::Handshake;
 use crate::migration::{AMPLIFICATION_MAX, Migration};
@@ -304,11 +305,12 @@ impl<P: Protocol> Connection<P> {
             // The state machine sends up to a datagram more than it may to an address that is not validated.
             let datagrams = room.map_or(SEGMENTS_MAX, |room| room / bytes);
             let datagrams = datagrams.min(TRAIN_BYTES_MAX / bytes).min(SEGMENTS_MAX);
-            match datagrams {
+            let is_closed = quic.is_closed();
+            congestion::while_sending(is_closed, || match datagrams {
                 0 => None,
                 _ if is_pending => self.poll_pending(quic, now, datagrams, buffer),
                 _ => quic.poll_transmit(now, datagrams, buffer),
-            }
+            })
         });
         let transmit = transmit.flatten()?;
         if let Some(room) = self.unvalidated_room.get() {

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod congestion;
 mod connection;
 mod counters;
 mod endpoint;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use quinn_proto::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
+use crate::congestion::Congestion;
 use crate::connection::UNACKNOWLEDGED_BYTES_FREE;
 
 /// Limits of an endpoint and of each of its connections.
@@ -69,6 +70,7 @@ impl Limits {
             .send_window(UNACKNOWLEDGED_BYTES_FREE)
             .max_idle_timeout(IdleTimeout::try_from(self.silence_timeout).ok())
             .crypto_buffer_size(HANDSHAKE_BYTES_MAX)
+            .congestion_controller_factory(Arc::new(Congestion::default()))
             .mtu_discovery_config(Some(mtu_discovery()))
             // Datagrams of applications (RFC 9221) are not offered.
             .datagram_receive_buffer_size(None)

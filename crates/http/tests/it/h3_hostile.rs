@@ -1,13 +1,15 @@
 //! Limits that protect a core and the connections of others.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use quinn::TransportConfig;
 use tokio::net::UdpSocket;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{RawClient, data, request};
+use crate::h3_frames::{CONTROL, RawClient, SETTINGS, data, frame, request};
 use crate::h3_support::{Client, connect, get, pause, with_options};
 use crate::support::SOON;
 
@@ -108,12 +110,39 @@ fn forged_datagrams_do_not_count_against_the_client() {
     });
 }
 
+/// A client that acknowledges nothing uses up what the network takes, and is told all the same why it is closed.
+#[test]
+fn a_close_is_not_held_back_by_what_is_not_acknowledged() {
+    let options = || limits(|limits| limits.send_stall_timeout = Duration::from_millis(300));
+    with_options(options, async |server| {
+        let relay = Relay::start(server.address).await;
+        let transport = TransportConfig::default();
+        let quic = connect(&server.outside(), transport, relay.address, "localhost").await;
+        let quic = quic.unwrap();
+        let mut control = quic.stream(CONTROL).await;
+        control.write_all(&frame(SETTINGS, [])).await.unwrap();
+        let client = RawClient::over(quic, control);
+        client.hello().await;
+        relay.drops_short.store(true, Ordering::Relaxed);
+        let mut exchange = client.exchange(request("POST", "/echo")).await;
+        exchange.write(data(vec![b'x'; 50_000])).await;
+        exchange.send.finish().unwrap();
+        assert_eq!(client.quic.close_code().await, 0x107);
+        assert_eq!(server.counters().send_stalls, 1);
+    });
+}
+
 /// Passes datagrams on in both directions, and notes the connection ID of the client's packets.
 struct Relay {
     address: SocketAddr,
     to_server: Arc<UdpSocket>,
     id: Arc<Mutex<Option<[u8; 8]>>>,
+    /// Those of the client that have hardly more than acknowledgements are lost.
+    drops_short: Arc<AtomicBool>,
 }
+
+/// Acknowledgements alone take less.
+const SHORT: usize = 40;
 
 impl Relay {
     async fn start(server: SocketAddr) -> Relay {
@@ -124,8 +153,9 @@ impl Relay {
             address: to_client.local_addr().unwrap(),
             to_server: Arc::clone(&to_server),
             id: Arc::default(),
+            drops_short: Arc::default(),
         };
-        let id = Arc::clone(&relay.id);
+        let (id, drops_short) = (Arc::clone(&relay.id), Arc::clone(&relay.drops_short));
         let pass_on = async move {
             let mut client = None;
             let (mut from_client, mut from_server) = ([0; 2_048], [0; 2_048]);
@@ -136,6 +166,9 @@ impl Relay {
                         client = Some(from);
                         if let [0..0x80, rest @ ..] = &from_client[..len] {
                             *id.lock().unwrap() = rest.first_chunk().copied();
+                        }
+                        if len < SHORT && drops_short.load(Ordering::Relaxed) {
+                            continue;
                         }
                         let _ = to_server.send(&from_client[..len]).await;
                     }
