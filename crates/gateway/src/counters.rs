@@ -33,6 +33,9 @@ pub struct Counters {
     pub client_faults: u64,
     /// Connections that became tunnels, counted when they do.
     pub tunnels: u64,
+    /// Tunnels that were closed because one side had ended and the other was silent
+    /// ([`tunnel_half_close_timeout`](blitz_http::Limits::tunnel_half_close_timeout)).
+    pub tunnels_half_closed: u64,
 }
 
 impl Counters {
@@ -49,6 +52,7 @@ impl Counters {
         cut_off: 0,
         client_faults: 0,
         tunnels: 0,
+        tunnels_half_closed: 0,
     };
 
     /// Requests that failed in this way.
@@ -72,6 +76,7 @@ impl Counters {
         self.cut_off += other.cut_off;
         self.client_faults += other.client_faults;
         self.tunnels += other.tunnels;
+        self.tunnels_half_closed += other.tunnels_half_closed;
         let responses = self.responses.iter_mut().zip(other.responses);
         let failures = self.failures.iter_mut().zip(other.failures);
         let rejections = self.rejections.iter_mut().zip(other.rejections);

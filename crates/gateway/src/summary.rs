@@ -107,6 +107,7 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("streams_shed", http.streams_shed),
         ("send_stalls", http.send_stalls),
         ("tunnel_timeouts", http.tunnel_timeouts),
+        ("tunnels_half_closed", gateway.tunnels_half_closed),
         ("settings_timeouts", http.settings_timeouts),
         ("log_lines_dropped", dropped_lines),
     ];

@@ -7,6 +7,7 @@
 
 mod alone;
 mod client;
+mod log_lines;
 mod refusing;
 mod requests;
 mod responses;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 pub use alone::is_alone;
 pub use client::{Client, Response};
+pub use log_lines::{keep_log_lines, log_lines};
 pub use refusing::refusing_address;
 pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};

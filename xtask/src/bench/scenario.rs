@@ -356,11 +356,16 @@ mod tests {
                 found.unwrap_or_else(|| panic!("{}: no row {name}", scenario.name))
             };
             for goal in scenario.goals {
-                assert!(row(goal.system).by_default && row(goal.base).by_default);
+                let (system, base) = (row(goal.system), row(goal.base));
+                assert!(system.by_default && base.by_default);
+                assert_eq!(system.group.role, base.group.role, "the same work");
+                assert_eq!(system.group.protocol, base.group.protocol);
+                assert!(system.group == base.group || system.group.bases.contains(&goal.base));
             }
             for group in scenario.groups {
                 for base in group.bases {
-                    row(base);
+                    assert_eq!(row(base).group.role, group.role);
+                    assert_eq!(row(base).group.protocol, group.protocol);
                 }
             }
             for system in scenario.systems {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use blitz_http::{Name, Pooled, ResponseHead, Timer, Tunnel};
 
 use super::relay::ended_by;
+use crate::counters::count;
 use crate::flow::{Flow, FlowError};
 use crate::record::{Ended, Record};
 use crate::request::Request;
@@ -108,6 +109,7 @@ impl Directions {
             silence.reset(blitz_http::now() + timeout);
         }
         Pin::new(silence).poll(cx).map(|()| {
+            count(|counters| counters.tunnels_half_closed += 1);
             tracing::debug!("a tunnel that one side has ended is closed");
         })
     }

@@ -1,61 +1,28 @@
 //! The log line of each failure and rejection has the request's id, the upstream and the cause.
 
 use std::collections::HashSet;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, Once, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use blitz_gateway::{Failure, Options};
 use blitz_http::{BodyLength, IoChoice, Limits, Method, RequestHead, Status};
 use blitz_proto::h2::Code;
-use blitz_testing::{refusing_address, silent_address};
+use blitz_testing::{keep_log_lines, log_lines, refusing_address, silent_address};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 use socket2::{Domain, SockAddr, Socket, Type};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::h2::{H2Upstream, h2};
 use crate::support::{Peer, Proxy, Upstream, eventually, trusting};
 use crate::tls_support::Authority;
 use crate::upstream_tls::TlsUpstream;
 
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Lines;
-
-impl io::Write for Lines {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8(line.to_vec()).unwrap();
-        LINES.lock().unwrap().push(text);
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Keeps the lines of all tests of this process.
 fn keep_lines() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let filter = Targets::new()
-            .with_target("blitz_gateway::record", tracing::Level::DEBUG)
-            .with_target("blitz_http::exchange::refusal", tracing::Level::DEBUG);
-        let lines = tracing_subscriber::fmt::layer()
-            .with_ansi(false)
-            .with_writer(|| Lines);
-        tracing_subscriber::registry()
-            .with(filter)
-            .with(lines)
-            .init();
-    });
+    keep_log_lines(&["blitz_gateway::record", "blitz_http::exchange::refusal"]);
 }
 
 /// The line of this level that has the id. Waits for it.
@@ -63,7 +30,7 @@ fn line_of(level: &str, id: &str) -> String {
     let field = format!("request_id=\"{id}\"");
     let mut found = None;
     eventually(&field, || {
-        let lines = LINES.lock().unwrap();
+        let lines = log_lines();
         let is_it = |line: &&String| line.contains(&field) && line.contains(level);
         found = lines.iter().find(is_it).cloned();
         found.is_some()
@@ -726,7 +693,7 @@ scenarios! {
         // The hundredth may come in a later second.
         let windows = usize::try_from(begun.elapsed().as_secs()).unwrap() + 1;
         let of_this_upstream = format!("upstream=\"{url}\"");
-        let lines = LINES.lock().unwrap();
+        let lines = log_lines();
         let is_it = |line: &&String| line.contains("WARN") && line.contains(&of_this_upstream);
         let written = lines.iter().filter(is_it).count();
         assert!((10..=10 * windows).contains(&written), "{written} in {windows} s");
@@ -768,7 +735,7 @@ fn a_stream_beyond_the_limit_has_a_line() {
     let from = client.stream.local_addr().unwrap();
     let field = format!("stream refused cause=\"stream-limit\" client={from}");
     eventually(&field, || {
-        let lines = LINES.lock().unwrap();
+        let lines = log_lines();
         lines
             .iter()
             .any(|line| line.contains(&field) && line.contains("DEBUG"))

@@ -225,6 +225,7 @@ scenarios! {
         let answer = client.answer(stream);
         assert_eq!((answer.reset, answer.content), (None, b"tick".repeat(20)), "bytes extend the time");
         assert_eq!(result_of(&received), (b"last".to_vec(), true));
+        assert_eq!(proxy.counters().tunnels_half_closed, 1);
     }
 
     fn a_tunnel_ends_soon_after_its_http1_client(io) {

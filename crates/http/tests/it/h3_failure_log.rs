@@ -1,47 +1,18 @@
 //! The log line of a failed handshake of QUIC.
 
-use std::io;
-use std::sync::Mutex;
-
+use blitz_testing::{keep_log_lines, log_lines};
 use quinn::TransportConfig;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::h3_support::{connect, with_server};
 use crate::tls_support::Authority;
 
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Lines;
-
-impl io::Write for Lines {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8(line.to_vec()).unwrap();
-        LINES.lock().unwrap().push(text);
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 fn line_with(text: &str) -> Option<String> {
-    let lines = LINES.lock().unwrap();
-    lines.iter().find(|line| line.contains(text)).cloned()
+    log_lines().into_iter().find(|line| line.contains(text))
 }
 
 #[test]
 fn a_failed_handshake_is_logged_with_the_server_name() {
-    let lines = tracing_subscriber::fmt::layer()
-        .with_ansi(false)
-        .with_writer(|| Lines);
-    let level = tracing::Level::DEBUG;
-    tracing_subscriber::registry()
-        .with(Targets::new().with_target("blitz_http::tls::failure_log", level))
-        .with(lines)
-        .init();
+    keep_log_lines(&["blitz_http::tls::failure_log"]);
     with_server(async |server| {
         // The names of the two drivers differ.
         let port = server.address.port();

@@ -253,12 +253,18 @@ fn connect_opens_tunnels_plain_and_extended() {
         server.out.extend_from_slice(b"pong");
         client.receive(&server.take_out());
         assert_eq!(client.messages[&stream].content, b"pong");
+        // A tunnel has no trailers.
+        let mut trailers = Fields::new();
+        trailers.append("x-trailer", "1");
         assert_eq!(
-            client.connection.send_end(stream, None, &mut client.out),
+            client
+                .connection
+                .send_end(stream, Some(&trailers), &mut client.out),
             Ok(())
         );
         server.receive(&client.take_out());
         assert!(server.messages[&stream].is_complete);
+        assert_eq!(server.messages[&stream].trailers, []);
         server.complete.clear();
     }
     assert!(client.connection.is_idle() && server.connection.is_idle());

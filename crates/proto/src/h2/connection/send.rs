@@ -215,6 +215,8 @@ impl Connection {
             }
             Sending::Body => state.sending = Sending::Done,
         }
+        // RFC 9113, section 8.5: of a tunnel, frames other than DATA "MUST be treated as a stream error".
+        let trailers = trailers.filter(|_| state.request != RequestKind::Connect);
         let encoder = &mut self.encoder;
         let has_trailers =
             trailers.is_some_and(|trailers| encode::trailers(encoder, stream.0, trailers, out));
