@@ -223,7 +223,7 @@ fn server_config(
     crypto: Arc<dyn Crypto>,
 ) -> ServerConfig {
     let mut tokens = ValidationTokenConfig::default();
-    // For one more connection: each takes as long as a signature.
+    // For one more connection: each takes the derivation of a key.
     tokens.sent(1).log(settings.keys.tokens_used());
     let mut config = ServerConfig::new(crypto, Arc::new(settings.keys.tokens()));
     config

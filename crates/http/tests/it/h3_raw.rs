@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blitz_http::ServeOptions;
+use blitz_http::{Counters, ServeOptions};
 
 use crate::deadlines::limits;
 use crate::h3_frames::{
@@ -605,14 +605,19 @@ fn a_refused_extended_connect_ends_with_its_response() {
 fn a_rapid_reset_closes_the_connection() {
     with_server(async |server| {
         let client = RawClient::connect(server).await;
-        for _ in 0..300 {
+        for number in 1..300 {
             let Ok(opened) = soon(client.quic.connection.open_bi()).await else {
                 break;
             };
             let (mut send, _recv) = opened;
             let _ = send.write_all(&request("GET", "/never")).await;
-            pause(0).await;
+            // One after the other, so that no request comes together with the reset of another.
+            let is_closed = || client.quic.connection.close_reason().is_some();
+            let begun = |counters: &Counters| counters.requests >= number || is_closed();
+            server.when("begun", begun).await;
             let _ = send.reset(0x10c_u32.into());
+            let reset = |counters: &Counters| counters.cancelled >= number || is_closed();
+            server.when("reset", reset).await;
         }
         assert_eq!(client.quic.close_code().await, 0x107);
         server
