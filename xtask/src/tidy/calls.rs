@@ -5,7 +5,7 @@ use super::Finding;
 use super::exceptions::Exceptions;
 use super::source::{Source, spells};
 
-/// Calls that only the drivers, the binary and the developer tools may make.
+/// Calls that only the drivers, the binary, the laboratory and the developer tools may make.
 const SYSTEM_CALLS: &[(&str, &str)] = &[
     ("Instant::now", "use the reactor's `now`"),
     ("SystemTime::now", "use the reactor's `wall_clock`"),
@@ -45,7 +45,7 @@ const DRIVER_NAMES: &[(&str, &str)] = &[
 const DRIVERS: &[&str] = &["crates/reactor/src/driver.rs", "crates/reactor/src/driver/"];
 
 /// Crates that call the operating system.
-const SYSTEM_CRATES: &[&str] = &["crates/cli", "crates/testing"];
+const SYSTEM_CRATES: &[&str] = &["crates/bench", "crates/cli", "crates/testing"];
 
 /// Macros that belong in no commit.
 const DEBUG_MACROS: &[(&str, &str)] = &[

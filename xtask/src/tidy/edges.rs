@@ -17,8 +17,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["blitz-proto", "blitz-quic", "blitz-reactor"],
     ),
     ("blitz", &["blitz-http"]),
+    ("blitz-bench", &["blitz-http"]),
     ("blitz-gateway", &["blitz-http", "blitz"]),
-    ("blitz-cli", &["blitz-gateway", "blitz", "blitz-http"]),
+    (
+        "blitz-cli",
+        &["blitz-bench", "blitz-gateway", "blitz", "blitz-http"],
+    ),
     (
         "blitz-simulate",
         &["blitz-gateway", "blitz", "blitz-http", "blitz-reactor"],
