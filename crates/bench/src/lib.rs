@@ -3,3 +3,8 @@
 //!
 //! Four things are separate: the plan of the requests, the client that sends them, the recorder of their
 //! times, and the rule that ends a run.
+
+mod distribution;
+pub mod load;
+
+pub use distribution::{Distribution, Recorder};

@@ -1,0 +1,229 @@
+//! The distribution of many durations, at a resolution of three significant digits.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The shortest duration that is told from another one.
+const LOWEST_NS: u64 = 100;
+/// The longest duration; longer ones count as this one.
+const HIGHEST_NS: u64 = 3_600_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// Samples beyond a percentile that it takes for an estimate.
+const SAMPLES_BEYOND_MIN: f64 = 10.0;
+
+/// Records durations without allocating: a histogram with a relative error of 0.1 %.
+pub struct Recorder(Histogram<u64>);
+
+/// What a [`Recorder`] has recorded. It can be merged with others, and written to a file and read back, without loss.
+///
+/// Percentiles of a merged distribution are those of all samples. An average of percentiles would mean nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Number of samples.
+    pub count: u64,
+    /// The shortest sample, in nanoseconds; 0 without samples.
+    pub min_ns: u64,
+    /// The longest sample, in nanoseconds; 0 without samples.
+    pub max_ns: u64,
+    /// The sum of all samples, in nanoseconds.
+    pub sum_ns: f64,
+    /// Durations in nanoseconds, ascending, and how many samples each stands for.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder::new()
+    }
+}
+
+impl Recorder {
+    /// An empty recorder.
+    #[must_use]
+    pub fn new() -> Recorder {
+        let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS);
+        Recorder(histogram.expect("the bounds are valid"))
+    }
+
+    /// Records one duration.
+    #[inline]
+    pub fn record(&mut self, duration: Duration) {
+        let nanoseconds = duration.as_nanos().min(u128::from(HIGHEST_NS)) as u64;
+        self.0.saturating_record(nanoseconds);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
+    /// Number of samples.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// What was recorded so far.
+    #[must_use]
+    pub fn distribution(&self) -> Distribution {
+        if self.0.is_empty() {
+            return Distribution::default();
+        }
+        let buckets: Vec<(u64, u64)> = self
+            .0
+            .iter_recorded()
+            .map(|step| {
+                (
+                    self.0.median_equivalent(step.value_iterated_to()),
+                    step.count_at_value(),
+                )
+            })
+            .collect();
+        Distribution {
+            count: self.0.len(),
+            min_ns: self.0.min(),
+            max_ns: self.0.max(),
+            sum_ns: buckets
+                .iter()
+                .map(|&(value, count)| value as f64 * count as f64)
+                .sum(),
+            buckets,
+        }
+    }
+}
+
+impl Distribution {
+    /// The duration that the fraction `quantile` of the samples does not exceed, for example 0.99; `None` without
+    /// samples. Whether so many samples carry it is the question of [`Distribution::carries`].
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        let rank = ((quantile * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let mut seen = 0;
+        let bucket = self.buckets.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        let (value, _) = bucket?;
+        Some(Duration::from_nanos(
+            (*value).clamp(self.min_ns, self.max_ns),
+        ))
+    }
+
+    /// Whether the samples are enough for a percentile: at least ten lie beyond it. The 99.9th percentile takes 10,000.
+    #[must_use]
+    pub fn carries(&self, quantile: f64) -> bool {
+        // Rounded, because 1 − 0.999 is less than a thousandth in binary.
+        let beyond = (1.0 - quantile) * self.count as f64;
+        (beyond * 1e6).round() / 1e6 >= SAMPLES_BEYOND_MIN
+    }
+
+    /// [`Distribution::quantile`] where the samples are enough for it.
+    #[must_use]
+    pub fn percentile(&self, quantile: f64) -> Option<Duration> {
+        self.quantile(quantile).filter(|_| self.carries(quantile))
+    }
+
+    /// The mean; `None` without samples.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        (self.count > 0).then(|| Duration::from_nanos((self.sum_ns / self.count as f64) as u64))
+    }
+
+    /// The standard deviation; `None` without samples.
+    #[must_use]
+    pub fn standard_deviation(&self) -> Option<Duration> {
+        let mean = self.sum_ns / self.count.max(1) as f64;
+        let squares: f64 = self
+            .buckets
+            .iter()
+            .map(|&(value, count)| (value as f64 - mean).powi(2) * count as f64)
+            .sum();
+        let variance = squares / self.count.max(1) as f64;
+        (self.count > 0).then(|| Duration::from_nanos(variance.sqrt() as u64))
+    }
+
+    /// Adds the samples of another distribution.
+    pub fn merge(&mut self, other: &Distribution) {
+        if other.count == 0 {
+            return;
+        }
+        self.min_ns = match self.count {
+            0 => other.min_ns,
+            _ => self.min_ns.min(other.min_ns),
+        };
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.buckets.extend_from_slice(&other.buckets);
+        self.buckets.sort_unstable_by_key(|&(value, _)| value);
+        self.buckets.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                kept.1 += next.1;
+            }
+            is_same
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(nanoseconds: impl IntoIterator<Item = u64>) -> Distribution {
+        let mut recorder = Recorder::new();
+        for value in nanoseconds {
+            recorder.record(Duration::from_nanos(value));
+        }
+        recorder.distribution()
+    }
+
+    fn near(found: Option<Duration>, expected_ns: f64) -> bool {
+        found.is_some_and(|found| (found.as_nanos() as f64 / expected_ns - 1.0).abs() < 0.001)
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_samples_within_a_thousandth() {
+        let uniform = of((1..=100_000).map(|step| step * 1_000));
+        assert!(near(uniform.quantile(0.5), 50_000_000.0));
+        assert!(near(uniform.quantile(0.99), 99_000_000.0));
+        assert!(near(uniform.quantile(1.0), 100_000_000.0));
+        assert!(near(uniform.mean(), 50_000_500.0));
+        assert!(near(uniform.standard_deviation(), 28_867_513.0));
+        assert_eq!(of([]).quantile(0.5), None);
+    }
+
+    #[test]
+    fn a_percentile_takes_ten_samples_beyond_it() {
+        let few = of((0..9_999).map(|step| 1_000 + step));
+        assert!(few.percentile(0.99).is_some() && few.percentile(0.999).is_none());
+        assert!(of((0..10_000).map(|step| 1_000 + step)).carries(0.999));
+        // Of 20 samples the 95th percentile would be the maximum.
+        assert!(!of((0..20).map(|step| 1_000 + step)).carries(0.95));
+    }
+
+    #[test]
+    fn merged_distributions_are_those_of_all_samples() {
+        let mut merged = of((0..1_000).map(|step| 5_000 + step));
+        merged.merge(&of((1_000..3_000).map(|step| 5_000 + step)));
+        merged.merge(&Distribution::default());
+        let all = of((0..3_000).map(|step| 5_000 + step));
+        assert_eq!(merged, all);
+        let mut none = Distribution::default();
+        none.merge(&all);
+        assert_eq!(none, all);
+    }
+
+    #[test]
+    fn a_file_keeps_it_without_loss() {
+        let distribution = of([150, 2_000_000, 7_200_000_000_000_000]);
+        let text = serde_json::to_string(&distribution).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Distribution>(&text).unwrap(),
+            distribution
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! The result of a run of the generator.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::Distribution;
+
+/// The version of the JSON form. It changes when a field changes its meaning or disappears.
+pub const RESULT_VERSION: u32 = 1;
+
+/// The result of a run of the generator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadResult {
+    /// [`RESULT_VERSION`] of the program that wrote it.
+    pub version: u32,
+    /// The command that repeats the run.
+    pub command: String,
+    /// What was requested.
+    pub target: TargetFacts,
+    /// How it was requested.
+    pub plan: PlanFacts,
+    /// Start of the measured time, in seconds since 1970 (UTC).
+    pub started_at: f64,
+    /// Measured time, in seconds: without the warm-up.
+    pub duration_s: f64,
+    /// Warm-up before it, in seconds.
+    pub warm_up_s: f64,
+    /// Requests and responses.
+    pub counts: Counts,
+    /// Times of requests.
+    pub times: Times,
+    /// Times of new connections.
+    pub connects: Connects,
+    /// One entry for each interval of the measured time.
+    pub timeline: Vec<Interval>,
+    /// The generator itself.
+    pub generator: GeneratorFacts,
+    /// Why figures of this run are not to be relied on. A valid run has none.
+    pub problems: Vec<Problem>,
+}
+
+/// What was requested.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TargetFacts {
+    /// The first URL.
+    pub url: String,
+    /// The address of the connections.
+    pub address: String,
+    /// The protocol of the connections, as in ALPN: `http/1.1`, `h2` or `h3`.
+    pub protocol: String,
+    /// Version and cipher suite of TLS; `None` in clear text.
+    pub tls: Option<String>,
+    /// Number of different requests.
+    pub requests: usize,
+    /// What was checked of each response, in words.
+    pub checks: String,
+}
+
+/// How it was requested.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanFacts {
+    /// Number of connections.
+    pub connections: usize,
+    /// Requests in flight on each connection.
+    pub streams: usize,
+    /// Number of generating cores.
+    pub cores: usize,
+    /// In words: `closed loop`, or `2000 requests/s, Poisson arrivals`.
+    pub pacing: String,
+    /// Planned requests per second, if all arrivals are planned at one rate.
+    pub rate: Option<f64>,
+    /// Whether each request has a connection of its own.
+    pub new_connections: bool,
+    /// Whether TLS sessions may be resumed.
+    pub resume: bool,
+    /// The seed of arrivals, templates and the mix.
+    pub seed: u64,
+}
+
+/// Requests and responses of the measured time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Correct responses.
+    pub completed: u64,
+    /// Responses that failed a check, by what was wrong.
+    pub wrong: BTreeMap<String, u64>,
+    /// Requests and connections without a response, by the error.
+    pub failed: BTreeMap<String, u64>,
+    /// Requests that were planned or sent and had no response at the end.
+    pub unfinished: u64,
+    /// Responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Bytes of content received.
+    pub content_bytes_received: u64,
+    /// Bytes of content sent.
+    pub content_bytes_sent: u64,
+}
+
+/// Times of requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// From the planned start of a request to the last byte of its response. In a closed loop the plan is the end of
+    /// the previous request. The wait for a connection that a slow server keeps busy is part of it, so that nothing is
+    /// omitted.
+    pub latency: Distribution,
+    /// From the moment in which the request was sent to the last byte of its response. In an open loop this omits the
+    /// time in which a slow server kept requests from being sent (coordinated omission).
+    pub service: Distribution,
+    /// From the moment in which the request was sent to the head of the response.
+    pub first_byte: Distribution,
+}
+
+/// Times of new connections, each from the start of its step.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connects {
+    /// New connections of the measured time.
+    pub count: u64,
+    /// How many of them resumed a TLS session.
+    pub resumed: u64,
+    /// TCP connects.
+    pub tcp: Distribution,
+    /// Full TLS handshakes over TCP.
+    pub tls: Distribution,
+    /// Resumed TLS handshakes over TCP.
+    pub tls_resumed: Distribution,
+    /// Full QUIC handshakes.
+    pub quic: Distribution,
+    /// Resumed QUIC handshakes.
+    pub quic_resumed: Distribution,
+}
+
+/// An interval of the measured time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// End of the interval, in seconds since the start.
+    pub end_s: f64,
+    /// Length, in seconds.
+    pub length_s: f64,
+    /// Correct responses.
+    pub completed: u64,
+    /// Wrong responses and failures.
+    pub errors: u64,
+    /// Bytes of content received.
+    pub content_bytes_received: u64,
+    /// Latency, as [`Times::latency`].
+    pub latency: Distribution,
+}
+
+/// The generator itself. Where it is the bottleneck, the result says nothing about the server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorFacts {
+    /// Program and version.
+    pub program: String,
+    /// The I/O driver.
+    pub io: String,
+    /// CPU time of the measured time, user and system, in seconds.
+    pub cpu_s: f64,
+    /// CPU time per completed request, in microseconds.
+    pub cpu_us_per_request: f64,
+    /// The share of the time in which the busiest core ran: 1.0 is a whole processor.
+    pub busiest_core: f64,
+    /// The share of the time in which the busiest core was ready and waited for a processor.
+    pub busiest_core_waited: f64,
+    /// From the planned start of a request to the moment in which the generator noticed it; in an open loop only.
+    pub lag: Distribution,
+    /// Context switches of the measured time: voluntary, and forced by other programs.
+    pub context_switches: (u64, u64),
+}
+
+/// What a problem makes unreliable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Affects {
+    /// Everything.
+    Everything,
+    /// Latency, throughput and everything else that takes the generator's time.
+    Times,
+    /// Requests per second only: latency at a fixed rate and CPU per request remain.
+    Throughput,
+}
+
+/// Why figures of a run are not to be relied on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The figures that it concerns.
+    pub affects: Affects,
+    /// What was found, and what to do, as a sentence for people.
+    pub message: String,
+}
+
+impl LoadResult {
+    /// Correct responses per second.
+    #[must_use]
+    pub fn requests_per_second(&self) -> f64 {
+        self.counts.completed as f64 / self.duration_s
+    }
+
+    /// Content received, in bytes per second.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        self.counts.content_bytes_received as f64 / self.duration_s
+    }
+
+    /// Whether no problem concerns these figures.
+    #[must_use]
+    pub fn is_valid_for(&self, figures: Affects) -> bool {
+        self.problems
+            .iter()
+            .all(|problem| problem.affects > figures)
+    }
+}
+
+impl Counts {
+    /// Wrong responses and failures.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.wrong.values().sum::<u64>() + self.failed.values().sum::<u64>()
+    }
+}
