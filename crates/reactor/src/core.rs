@@ -20,7 +20,7 @@ use crate::executor::{self, Tasks};
 use crate::load::{Group, Load};
 use crate::mailbox::{Mailbox, Message};
 use crate::socket::{self, Lingering, SocketTable, Sockets};
-use crate::timer::{Clock, Random, TimerTarget, Wheel};
+use crate::timer::{Alarms, Clock, Random, TimerTarget, Wheel};
 use crate::trim::{Held, Trim};
 
 /// The longest wait for the last completions when a core ends.
@@ -36,6 +36,7 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) random: RefCell<Random>,
     pub(crate) wheel: RefCell<Wheel>,
+    pub(crate) alarms: RefCell<Alarms>,
     pub(crate) tasks: RefCell<Tasks>,
     pub(crate) mailbox: Arc<Mailbox>,
     /// With this many open sockets idle ones are evicted before others are accepted (rule 20).
@@ -108,6 +109,7 @@ impl Core {
             clock: Clock::new(driver.now()),
             random: RefCell::new(Random::new(seed)),
             wheel: RefCell::new(Wheel::new()),
+            alarms: RefCell::new(Alarms::new()),
             tasks: RefCell::new(Tasks::new()),
             load: Load::new(settings.group, settings.index, &mailbox, driver.now()),
             mailbox,
@@ -209,6 +211,7 @@ impl Core {
         let policy = WaitPolicy {
             timeout,
             busy_sockets: sockets.table.busy(self.clock.tick()),
+            is_precise: self.alarms.borrow().next_at().is_some(),
             reap_all: self.tasks.borrow().is_any_held_back() || sockets.table.resumes_waiting() > 0,
         };
         self.load.set_waits(true);
@@ -296,7 +299,10 @@ impl Core {
             .borrow()
             .next_tick()
             .map(|tick| self.clock.until(tick));
-        [timer, trim, sockets.starved_wait(), at_most]
+        // The turn may have lasted longer than the time until an alarm.
+        let alarm = self.alarms.borrow().next_at();
+        let alarm = alarm.map(|at| at.saturating_duration_since(sockets.table.driver.now()));
+        [timer, alarm, trim, sockets.starved_wait(), at_most]
             .into_iter()
             .flatten()
             .min()
@@ -344,6 +350,7 @@ impl Core {
     }
 
     fn fire_timers(&self) {
+        self.alarms.borrow_mut().fire(self.clock.now());
         let mut late = Vec::new();
         self.wheel
             .borrow_mut()

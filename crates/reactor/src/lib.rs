@@ -72,4 +72,7 @@ pub use socket::{
     Address, Cause, DatagramGroup, DatagramSocket, Datagrams, Ecn, Lingering, Listener, Parked,
     Resume, Socket, Train,
 };
-pub use timer::{Elapsed, Timer, now, random_u64, sleep, sleep_until, timeout, wall_clock};
+pub use timer::{
+    Elapsed, PreciseTimer, Timer, now, precise_sleep_until, random_u64, sleep, sleep_until,
+    timeout, wall_clock,
+};

@@ -1,5 +1,6 @@
 //! The clock, which does not move within a turn, timers, and random numbers.
 
+mod alarms;
 mod clock;
 mod wheel;
 
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::core::{self, Core};
 
+pub(crate) use alarms::{AlarmKey, Alarms};
 pub(crate) use clock::{Clock, Random, ticks_up};
 pub(crate) use wheel::{TimerKey, TimerTarget, Wheel};
 
@@ -37,6 +39,14 @@ pub fn sleep(duration: Duration) -> Timer {
 /// Ready at `at`, rounded up to a millisecond, never early.
 pub fn sleep_until(at: Instant) -> Timer {
     Timer { at, key: None }
+}
+
+/// Ready at `at`, not rounded, never early, and late only while the core is busy.
+///
+/// A core with such a timer waits for each completion alone, which costs more system calls: it is for programs that
+/// keep a schedule, such as load generators.
+pub fn precise_sleep_until(at: Instant) -> PreciseTimer {
+    PreciseTimer { at, key: None }
 }
 
 /// A deadline as a future. Moving it to a later time costs one store, so one timer can serve all phases
@@ -91,6 +101,41 @@ impl Drop for Timer {
         if let Some(key) = self.key {
             // A core that has ended has dropped its timers.
             core::try_with(|core| core.wheel.borrow_mut().cancel(key));
+        }
+    }
+}
+
+/// See [`precise_sleep_until`].
+#[derive(Debug)]
+pub struct PreciseTimer {
+    at: Instant,
+    key: Option<AlarmKey>,
+}
+
+impl Future for PreciseTimer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let at = self.at;
+        core::with(|core| {
+            if core.clock.now() >= at {
+                return Poll::Ready(());
+            }
+            let mut alarms = core.alarms.borrow_mut();
+            match self.key {
+                Some(key) if alarms.retarget(key, cx.waker()) => {}
+                _ => self.key = Some(alarms.insert(at, cx.waker().clone())),
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for PreciseTimer {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            // A core that has ended has dropped its timers.
+            core::try_with(|core| core.alarms.borrow_mut().cancel(key));
         }
     }
 }

@@ -306,11 +306,11 @@ impl Epoll {
         self.skipped = sending && !busy && !self.skipped;
         if !self.skipped {
             let poll_only = busy || sending;
-            self.take_edges(if poll_only {
-                Some(Duration::ZERO)
-            } else {
-                policy.timeout
-            })?;
+            let wait = match poll_only {
+                true => Some(Duration::ZERO),
+                false => policy.timeout,
+            };
+            self.take_edges(wait, policy.is_precise)?;
             counters.enters.add(1);
             self.try_accepts();
         }
@@ -376,19 +376,49 @@ impl Epoll {
         }
     }
 
-    /// Waits for edges and stores the readiness of their sockets.
-    fn take_edges(&mut self, wait: Option<Duration>) -> io::Result<()> {
-        // Rounded up, because a wait that ends before the timer is due would be repeated.
-        let timeout = wait.map_or(-1, |wait| ticks_up(wait.min(WAIT_MAX)) as libc::c_int);
+    /// Waits for edges, rounded up to a millisecond: a wait that ends before a timer of the wheel is due would be
+    /// repeated.
+    fn wait_in_ticks(&mut self, wait: Option<Duration>) -> libc::c_int {
+        let timeout = wait.map_or(-1, |wait| ticks_up(wait) as libc::c_int);
         // SAFETY: the kernel writes at most EDGES events into a live buffer of that length.
-        let edges = unsafe {
+        unsafe {
             let epoll = self.epoll.as_raw_fd();
-            libc::epoll_wait(
-                epoll,
+            let events = self.edges.as_mut_ptr();
+            libc::epoll_wait(epoll, events, EDGES as libc::c_int, timeout)
+        }
+    }
+
+    /// Waits for edges, for at most `wait` without rounding (Linux 5.11).
+    fn wait_precisely(&mut self, wait: Duration) -> libc::c_int {
+        let timeout = libc::timespec {
+            tv_sec: wait.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(wait.subsec_nanos() as i32),
+        };
+        // SAFETY: as in `wait_in_ticks`; the time is live for the call, and no signal mask is passed. The system call
+        // is made directly, because older C libraries have no function for it.
+        let edges = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.as_raw_fd(),
                 self.edges.as_mut_ptr(),
                 EDGES as libc::c_int,
-                timeout,
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
             )
+        };
+        match (edges < 0, last_error()) {
+            (true, libc::ENOSYS | libc::EPERM) => self.wait_in_ticks(Some(wait)),
+            _ => edges as libc::c_int,
+        }
+    }
+
+    /// Waits for edges and stores the readiness of their sockets.
+    fn take_edges(&mut self, wait: Option<Duration>, is_precise: bool) -> io::Result<()> {
+        let wait = wait.map(|wait| wait.min(WAIT_MAX));
+        let edges = match wait {
+            Some(wait) if is_precise && !wait.is_zero() => self.wait_precisely(wait),
+            _ => self.wait_in_ticks(wait),
         };
         if edges < 0 {
             return match last_error() {

@@ -462,7 +462,7 @@ impl Uring {
             // A minimum wait without a timeout would always end at the minimum, also when idle.
             self.timespec = Timespec::from(policy.timeout.unwrap_or(WAIT_MAX));
             let args = SubmitArgs::new().timespec(&self.timespec);
-            if self.minimum_wait {
+            if self.minimum_wait && !policy.is_precise {
                 let more = (policy.busy_sockets / BUSY_PER_REPORT).clamp(1, REPORTS_AWAITED_MAX);
                 let args = args.min_wait_usec(MIN_WAIT_US);
                 self.ring.submitter().submit_with_args(sends + more, &args)

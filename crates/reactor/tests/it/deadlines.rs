@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use blitz_reactor::{now, sleep, sleep_until, spawn, timeout, wall_clock};
+use blitz_reactor::{now, precise_sleep_until, sleep, sleep_until, spawn, timeout, wall_clock};
 
 use crate::{on_all_drivers, on_both_drivers};
 
@@ -72,5 +72,46 @@ fn the_clock_does_not_move_within_a_turn() {
         assert_eq!((now(), wall_clock()), (then, wall));
         sleep(Duration::from_millis(1)).await;
         assert!(now() > then && wall_clock() > wall);
+    });
+}
+
+#[test]
+fn a_precise_sleep_is_not_rounded_and_not_early() {
+    on_both_drivers(|| async {
+        let asked = Duration::from_micros(300);
+        let mut slept = Vec::new();
+        for _ in 0..41 {
+            let start = Instant::now();
+            precise_sleep_until(start + asked).await;
+            slept.push(start.elapsed());
+        }
+        slept.sort();
+        assert!(slept[0] >= asked, "{slept:?}");
+        // Rounded to ticks, most would last about a millisecond.
+        assert!(slept[20] < Duration::from_micros(800), "{slept:?}");
+    });
+}
+
+#[test]
+fn precise_timers_fire_in_order_and_a_dropped_one_does_not() {
+    on_all_drivers(|| async {
+        let start = now();
+        let woken = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        for n in 0..100u64 {
+            let woken = woken.clone();
+            let at = start + Duration::from_micros(n * 37 % 100 * 50);
+            spawn(async move {
+                precise_sleep_until(at).await;
+                woken.borrow_mut().push(at);
+            });
+        }
+        let dropped = timeout(
+            Duration::from_millis(2),
+            precise_sleep_until(start + Duration::from_secs(60)),
+        );
+        assert!(dropped.await.is_err());
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(woken.borrow().len(), 100);
+        assert!(woken.borrow().is_sorted());
     });
 }
