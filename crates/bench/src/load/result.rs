@@ -114,7 +114,7 @@ pub struct Times {
 /// Times of new connections, each from the start of its step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connects {
-    /// New connections of the measured time.
+    /// New connections of the whole run, warm-up included.
     pub count: u64,
     /// How many of them resumed a TLS session.
     pub resumed: u64,

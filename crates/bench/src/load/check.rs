@@ -1,0 +1,261 @@
+//! Checks of responses: a run whose responses are wrong measures nothing.
+
+use std::fmt;
+
+use blitz_http::{BodyLength, ResponseHead};
+
+/// The most content of a wrong response that is shown.
+const SHOWN_BYTES_MAX: usize = 512;
+
+/// What the response to a request must be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Expected {
+    /// `None` allows every status below 400.
+    pub(super) status: Option<u16>,
+    /// Length of the content, in bytes.
+    pub(super) length: Option<u64>,
+    /// The content, byte by byte.
+    pub(super) content: Option<Vec<u8>>,
+}
+
+/// What is wrong with a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrong {
+    Status,
+    Length,
+    Content,
+}
+
+/// The first wrong response of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Evidence {
+    pub(super) request: String,
+    pub(super) problem: String,
+    pub(super) head: String,
+    pub(super) content: Vec<u8>,
+}
+
+/// Checks the content of one response as it arrives.
+#[derive(Debug, Default)]
+pub(super) struct ContentCheck {
+    pub(super) received: u64,
+    differs: bool,
+}
+
+impl Wrong {
+    /// For counts.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Wrong::Status => "status",
+            Wrong::Length => "length",
+            Wrong::Content => "content",
+        }
+    }
+}
+
+impl Expected {
+    /// Checks a head, before the content is read.
+    #[inline]
+    pub(super) fn check_head(&self, head: &ResponseHead, length: BodyLength) -> Option<Wrong> {
+        let status = head.status.code();
+        let is_expected = match self.status {
+            Some(expected) => status == expected,
+            None => status < 400,
+        };
+        if !is_expected {
+            return Some(Wrong::Status);
+        }
+        match (self.length, length) {
+            (Some(expected), BodyLength::Known(declared)) if declared != expected => {
+                Some(Wrong::Length)
+            }
+            _ => None,
+        }
+    }
+
+    /// What was checked, in words.
+    pub(super) fn describe(&self) -> String {
+        let status = match self.status {
+            Some(status) => format!("status {status}"),
+            None => "status below 400".to_owned(),
+        };
+        let length = self.length.map(|length| format!(", length {length}"));
+        let content = self.content.as_ref().map(|_| ", every byte of the content");
+        format!(
+            "{status}{}{}",
+            length.unwrap_or_default(),
+            content.unwrap_or_default()
+        )
+    }
+}
+
+impl ContentCheck {
+    #[inline]
+    pub(super) fn receive(&mut self, bytes: &[u8], expected: &Expected) {
+        if let Some(content) = &expected.content {
+            let start = (self.received as usize).min(content.len());
+            self.differs |= content[start..].get(..bytes.len()) != Some(bytes);
+        }
+        self.received += bytes.len() as u64;
+    }
+
+    /// The result, at the end of the content.
+    #[inline]
+    pub(super) fn finish(&self, expected: &Expected) -> Option<Wrong> {
+        if expected.length.is_some_and(|length| length != self.received) {
+            return Some(Wrong::Length);
+        }
+        self.differs.then_some(Wrong::Content)
+    }
+}
+
+impl Evidence {
+    pub(super) fn new(
+        (wrong, expected): (Wrong, &Expected),
+        (head, length): (&ResponseHead, BodyLength),
+        received: u64,
+    ) -> Evidence {
+        let status = head.status.code();
+        let problem = match wrong {
+            Wrong::Status => match expected.status {
+                Some(expected) => format!("its status is {status} and not {expected}"),
+                None => format!("its status is {status}"),
+            },
+            Wrong::Length => {
+                let length = match length {
+                    BodyLength::Known(declared) => declared,
+                    BodyLength::Empty | BodyLength::Unknown => received,
+                };
+                let expected = expected.length.unwrap_or_default();
+                format!("its content has {length} bytes and not {expected}")
+            }
+            Wrong::Content => "its content differs from that of the first response".to_owned(),
+        };
+        let mut text = format!("{status} {}\n", head.status.reason());
+        for (name, value) in head.fields.iter() {
+            let value = String::from_utf8_lossy(value);
+            text.push_str(&format!("{}: {}\n", name.as_str(), printable(&value)));
+        }
+        Evidence {
+            request: String::new(),
+            problem,
+            head: text,
+            content: Vec::new(),
+        }
+    }
+
+    /// Names the request that was sent.
+    pub(super) fn of_request(self, request: &str) -> Evidence {
+        Evidence {
+            request: request.to_owned(),
+            ..self
+        }
+    }
+
+    /// Whether no more content is kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.content.len() >= SHOWN_BYTES_MAX
+    }
+
+    /// Keeps the start of the content.
+    pub(super) fn add_content(&mut self, bytes: &[u8]) {
+        let room = SHOWN_BYTES_MAX.saturating_sub(self.content.len());
+        self.content
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "wrong response to {}: {}", self.request, self.problem)?;
+        writeln!(f)?;
+        for line in self.head.lines() {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(f)?;
+        for line in String::from_utf8_lossy(&self.content).lines() {
+            writeln!(f, "  {}", printable(line))?;
+        }
+        Ok(())
+    }
+}
+
+/// Servers must not control the terminal.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{FFFD}' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use blitz_http::Status;
+
+    use super::*;
+
+    fn expected(content: &[u8]) -> Expected {
+        Expected {
+            status: Some(200),
+            length: Some(content.len() as u64),
+            content: Some(content.to_vec()),
+        }
+    }
+
+    fn checked(pieces: &[&[u8]], expected: &Expected) -> Option<Wrong> {
+        let mut check = ContentCheck::default();
+        for piece in pieces {
+            check.receive(piece, expected);
+        }
+        check.finish(expected)
+    }
+
+    #[test]
+    fn content_is_compared_however_it_is_split() {
+        let expected = expected(b"Hello, World!");
+        assert_eq!(checked(&[b"Hello, World!"], &expected), None);
+        assert_eq!(checked(&[b"Hello", b", World!"], &expected), None);
+        assert_eq!(
+            checked(&[b"Hello", b", world!"], &expected),
+            Some(Wrong::Content)
+        );
+        assert_eq!(checked(&[b"Hello"], &expected), Some(Wrong::Length));
+        assert_eq!(
+            checked(&[b"Hello, World!", b"!"], &expected),
+            Some(Wrong::Length)
+        );
+    }
+
+    #[test]
+    fn heads_are_checked_for_status_and_declared_length() {
+        let mut head = ResponseHead::default();
+        head.status = Status::OK;
+        let check = |head: &ResponseHead, length| expected(b"12").check_head(head, length);
+        assert_eq!(check(&head, BodyLength::Known(2)), None);
+        assert_eq!(check(&head, BodyLength::Unknown), None);
+        assert_eq!(check(&head, BodyLength::Known(3)), Some(Wrong::Length));
+        head.status = Status::SERVICE_UNAVAILABLE;
+        assert_eq!(check(&head, BodyLength::Known(2)), Some(Wrong::Status));
+        let any = Expected::default();
+        assert_eq!(
+            any.check_head(&head, BodyLength::Known(2)),
+            Some(Wrong::Status)
+        );
+    }
+
+    #[test]
+    fn evidence_shows_what_arrived_and_no_control_characters() {
+        let mut head = ResponseHead::default();
+        head.status = Status::BAD_GATEWAY;
+        head.fields.append("Server", "x");
+        let expected = expected(b"12");
+        let response = (&head, BodyLength::Known(20));
+        let evidence = Evidence::new((Wrong::Status, &expected), response, 0);
+        let mut evidence = evidence.of_request("GET http://a/");
+        evidence.add_content(b"upstream \x1b[31mfailed");
+        evidence.add_content(&[b'x'; 10_000]);
+        let text = evidence.to_string();
+        assert!(text.contains("status is 502 and not 200"), "{text}");
+        assert!(text.contains("Server: x") && text.contains("upstream"), "{text}");
+        assert!(!text.contains('\x1b') && text.len() < 1_000, "{text}");
+    }
+}

@@ -1,0 +1,114 @@
+//! A place for a connection, which is opened again when the server closes it.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use blitz_http::{ClientConnection, sleep};
+
+use super::control::Progress;
+use super::recorder::ConnectTimes;
+use super::worker::Worker;
+
+/// The wait after the first failure to connect; it doubles with each further one.
+const RETRY_FIRST: Duration = Duration::from_millis(5);
+const RETRIES_DOUBLED_MAX: u32 = 7;
+
+/// A place for a connection, and the streams that wait for it.
+pub(super) struct Line {
+    state: RefCell<State>,
+    waiting: RefCell<Vec<Waker>>,
+    /// Failures to connect since the last success.
+    failures: Cell<u32>,
+}
+
+enum State {
+    Closed,
+    Connecting,
+    Open(ClientConnection),
+}
+
+/// What a stream does to get a connection.
+enum Step {
+    Use(ClientConnection),
+    Connect,
+}
+
+impl Line {
+    pub(super) fn new() -> Line {
+        Line {
+            state: RefCell::new(State::Closed),
+            waiting: RefCell::default(),
+            failures: Cell::new(0),
+        }
+    }
+
+    /// A connection that takes a request now; `None` if the run is over.
+    pub(super) async fn connection(&self, worker: &Worker) -> Option<ClientConnection> {
+        while !worker.control.is_stopped() {
+            match self.next_step().await {
+                Step::Connect => self.connect(worker).await,
+                Step::Use(connection) if connection.requests_available() > 0 => {
+                    return Some(connection);
+                }
+                // If none will be taken, the connection is no longer open, and another one follows.
+                Step::Use(connection) => drop(connection.ready().await),
+            }
+        }
+        None
+    }
+
+    /// Closes the connection; the next request has another one.
+    pub(super) fn close(&self, worker: &Worker) {
+        if let State::Open(connection) = self.state.replace(State::Closed) {
+            Progress::subtract(&worker.progress().connections, 1);
+            connection.close();
+        }
+    }
+
+    /// One of the streams connects, the others wait.
+    async fn next_step(&self) -> Step {
+        poll_fn(|cx| {
+            let mut state = self.state.borrow_mut();
+            match &*state {
+                State::Open(connection) if connection.is_open() => {
+                    Poll::Ready(Step::Use(connection.clone()))
+                }
+                State::Open(_) | State::Closed => {
+                    *state = State::Connecting;
+                    Poll::Ready(Step::Connect)
+                }
+                State::Connecting => {
+                    self.waiting.borrow_mut().push(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    async fn connect(&self, worker: &Worker) {
+        let connect = &worker.connect_options;
+        let connected = ClientConnection::connect(&worker.plan.address, connect).await;
+        let state = match connected {
+            Ok(connection) => {
+                self.failures.set(0);
+                worker.connected(&ConnectTimes::of(&connection));
+                State::Open(connection)
+            }
+            Err(error) => {
+                worker.failed(error.to_string());
+                let failures = self.failures.get();
+                self.failures.set(failures + 1);
+                let doubled = failures.min(RETRIES_DOUBLED_MAX);
+                sleep(RETRY_FIRST * 2_u32.pow(doubled)).await;
+                State::Closed
+            }
+        };
+        self.state.replace(state);
+        for waiting in self.waiting.take() {
+            waiting.wake();
+        }
+    }
+}

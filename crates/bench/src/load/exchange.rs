@@ -1,0 +1,173 @@
+//! One request and its response.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Instant;
+
+use blitz_http::{
+    BodyError, BodyLength, Chunk, ClientError, Part, Response, ResponseStream, SendBody,
+};
+
+use super::check::{ContentCheck, Evidence, Expected, Wrong};
+use super::request::ContentToSend;
+
+/// Content that is sent in pieces of this size.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// A correct response.
+pub(super) struct Received {
+    pub(super) status: u16,
+    /// When its head was there.
+    pub(super) head_at: Instant,
+    /// When it was complete.
+    pub(super) end: Instant,
+    pub(super) content_bytes: u64,
+    pub(super) sent_bytes: u64,
+}
+
+/// Why there is no correct response.
+pub(super) enum Failure {
+    /// The response came and is wrong.
+    Wrong { wrong: Wrong, evidence: Evidence },
+    /// There is no response.
+    Request(ClientError),
+    /// The response ended within its content.
+    Content(BodyError),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Wrong { wrong, .. } => f.write_str(wrong.name()),
+            Failure::Request(error) => error.fmt(f),
+            Failure::Content(error) => write!(f, "content: {error}"),
+        }
+    }
+}
+
+/// Sends the content, and receives and checks the response.
+pub(super) async fn run(
+    body: SendBody,
+    response: ResponseStream,
+    content: ContentToSend,
+    expected: &Expected,
+) -> Result<Received, Failure> {
+    let sent_bytes = match content.length() {
+        BodyLength::Known(length) => length,
+        BodyLength::Empty | BodyLength::Unknown => 0,
+    };
+    let response = match content {
+        ContentToSend::None => response.response().await,
+        content => send_and_receive(body, content, response).await,
+    };
+    let mut response = response.map_err(Failure::Request)?;
+    let head_at = Instant::now();
+    let mut check = ContentCheck::default();
+    let length = response.body.length();
+    if let Some(wrong) = expected.check_head(&response.head, length) {
+        return Err(evidence(response, (wrong, expected), &check, None).await);
+    }
+    if let Some(whole) = response.body.take_whole() {
+        check.receive(&whole, expected);
+        if let Some(wrong) = check.finish(expected) {
+            return Err(evidence(response, (wrong, expected), &check, Some(&whole)).await);
+        }
+        return Ok(received(&response, (head_at, head_at), &check, sent_bytes));
+    }
+    let is_empty = response.body.is_done();
+    let mut last = None;
+    while let Some(part) = response.body.next().await.map_err(Failure::Content)? {
+        if let Part::Data(slice) = part {
+            check.receive(&slice, expected);
+            last = Some(slice);
+        }
+    }
+    if let Some(wrong) = check.finish(expected) {
+        return Err(evidence(response, (wrong, expected), &check, last.as_deref()).await);
+    }
+    let end = if is_empty { head_at } else { Instant::now() };
+    Ok(received(&response, (head_at, end), &check, sent_bytes))
+}
+
+fn received(
+    response: &Response,
+    (head_at, end): (Instant, Instant),
+    check: &ContentCheck,
+    sent_bytes: u64,
+) -> Received {
+    Received {
+        status: response.head.status.code(),
+        head_at,
+        end,
+        content_bytes: check.received,
+        sent_bytes,
+    }
+}
+
+/// Sends the content while it waits for the response: a server may answer before it has read everything.
+async fn send_and_receive(
+    body: SendBody,
+    content: ContentToSend,
+    response: ResponseStream,
+) -> Result<Response, ClientError> {
+    let mut sending = pin!(send(body, content));
+    let mut receiving = pin!(response.response());
+    let mut is_sent = false;
+    poll_fn(|cx| {
+        // If the server takes no more, the response says why.
+        is_sent = is_sent || sending.as_mut().poll(cx).is_ready();
+        receiving.as_mut().poll(cx)
+    })
+    .await
+}
+
+async fn send(mut body: SendBody, content: ContentToSend) {
+    let sent = match content {
+        ContentToSend::None => Ok(()),
+        ContentToSend::Bytes(bytes) => body.data(bytes).await,
+        ContentToSend::Zeros(length) => send_zeros(&mut body, length).await,
+    };
+    if sent.is_ok() {
+        // The response says whether the server has it.
+        let _ = body.finish(None);
+    }
+}
+
+async fn send_zeros(body: &mut SendBody, length: u64) -> Result<(), blitz_http::SendError> {
+    let mut left = length;
+    while left > 0 {
+        let piece = left.min(ZEROS.len() as u64);
+        body.data(Chunk::from(&ZEROS[..piece as usize])).await?;
+        left -= piece;
+    }
+    Ok(())
+}
+
+/// A wrong response, with the start of its content or the part that was received last.
+#[cold]
+async fn evidence(
+    mut response: Response,
+    (wrong, expected): (Wrong, &Expected),
+    check: &ContentCheck,
+    content: Option<&[u8]>,
+) -> Failure {
+    let mut evidence = Evidence::new(
+        (wrong, expected),
+        (&response.head, response.body.length()),
+        check.received,
+    );
+    match content {
+        Some(content) => evidence.add_content(content),
+        None => {
+            while let Ok(Some(Part::Data(slice))) = response.body.next().await {
+                evidence.add_content(&slice);
+                if evidence.is_full() {
+                    break;
+                }
+            }
+        }
+    }
+    Failure::Wrong { wrong, evidence }
+}

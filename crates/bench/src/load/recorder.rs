@@ -1,0 +1,357 @@
+//! What one core records of its requests.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::result::{Connects, Counts, Interval, Times};
+use crate::distribution::{Distribution, Recorder};
+
+/// Records the requests of the measured time on one core.
+pub(super) struct CoreRecorder {
+    latency: Recorder,
+    service: Recorder,
+    first_byte: Recorder,
+    lag: Recorder,
+    connects: ConnectRecorder,
+    completed: u64,
+    wrong: BTreeMap<&'static str, u64>,
+    failed: BTreeMap<String, u64>,
+    /// Counts of a few statuses; there is hardly ever more than one.
+    statuses: Vec<(u16, u64)>,
+    content_bytes_received: u64,
+    content_bytes_sent: u64,
+    timeline: Timeline,
+}
+
+#[derive(Default)]
+struct ConnectRecorder {
+    count: u64,
+    resumed: u64,
+    tcp: Recorder,
+    tls: [Recorder; 2],
+    quic: [Recorder; 2],
+}
+
+/// The times of one request.
+pub(super) struct RequestTimes {
+    pub(super) latency: Duration,
+    pub(super) service: Duration,
+    pub(super) first_byte: Duration,
+    /// End of the request, since the start of the measured time.
+    pub(super) end: Duration,
+}
+
+/// The times of one connection.
+pub(super) struct ConnectTimes {
+    pub(super) tcp: Option<Duration>,
+    /// A TLS handshake over TCP, or a QUIC handshake.
+    pub(super) handshake: Option<Duration>,
+    pub(super) is_quic: bool,
+    pub(super) is_resumed: bool,
+}
+
+/// What a core has recorded.
+#[derive(Default)]
+pub(super) struct CoreResult {
+    pub(super) counts: Counts,
+    pub(super) times: Times,
+    pub(super) connects: Connects,
+    pub(super) lag: Distribution,
+    pub(super) timeline: Vec<Interval>,
+}
+
+struct Timeline {
+    length: Duration,
+    current: usize,
+    latency: Recorder,
+    completed: u64,
+    errors: u64,
+    bytes: u64,
+    done: Vec<Interval>,
+}
+
+impl CoreRecorder {
+    /// The timeline has intervals of this length.
+    pub(super) fn new(interval: Duration) -> CoreRecorder {
+        CoreRecorder {
+            latency: Recorder::new(),
+            service: Recorder::new(),
+            first_byte: Recorder::new(),
+            lag: Recorder::new(),
+            connects: ConnectRecorder::default(),
+            completed: 0,
+            wrong: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            statuses: Vec::new(),
+            content_bytes_received: 0,
+            content_bytes_sent: 0,
+            timeline: Timeline::new(interval),
+        }
+    }
+
+    /// A correct response.
+    #[inline]
+    pub(super) fn completed(&mut self, times: &RequestTimes, received: u64, sent: u64) {
+        self.latency.record(times.latency);
+        self.service.record(times.service);
+        self.first_byte.record(times.first_byte);
+        self.completed += 1;
+        self.content_bytes_received += received;
+        self.content_bytes_sent += sent;
+        self.timeline.move_to(times.end);
+        self.timeline.latency.record(times.latency);
+        self.timeline.completed += 1;
+        self.timeline.bytes += received;
+    }
+
+    #[inline]
+    pub(super) fn status(&mut self, status: u16) {
+        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += 1,
+            None => self.statuses.push((status, 1)),
+        }
+    }
+
+    #[cold]
+    pub(super) fn wrong(&mut self, what: &'static str, at: Duration) {
+        *self.wrong.entry(what).or_default() += 1;
+        self.timeline.move_to(at);
+        self.timeline.errors += 1;
+    }
+
+    #[cold]
+    pub(super) fn failed(&mut self, error: String, at: Duration) {
+        *self.failed.entry(error).or_default() += 1;
+        self.timeline.move_to(at);
+        self.timeline.errors += 1;
+    }
+
+    pub(super) fn lag(&mut self, lag: Duration) {
+        self.lag.record(lag);
+    }
+
+    pub(super) fn connected(&mut self, times: &ConnectTimes) {
+        let connects = &mut self.connects;
+        connects.count += 1;
+        connects.resumed += u64::from(times.is_resumed);
+        if let Some(tcp) = times.tcp {
+            connects.tcp.record(tcp);
+        }
+        if let Some(handshake) = times.handshake {
+            let kind = match times.is_quic {
+                true => &mut connects.quic,
+                false => &mut connects.tls,
+            };
+            kind[usize::from(times.is_resumed)].record(handshake);
+        }
+    }
+
+    /// Everything, with intervals up to `end` of the measured time.
+    pub(super) fn finish(mut self, end: Duration, unfinished: u64) -> CoreResult {
+        let owned = |(name, count): (&'static str, u64)| (name.to_owned(), count);
+        let ConnectRecorder {
+            count,
+            resumed,
+            tcp,
+            tls,
+            quic,
+        } = self.connects;
+        CoreResult {
+            counts: Counts {
+                completed: self.completed,
+                wrong: self.wrong.into_iter().map(owned).collect(),
+                failed: self.failed,
+                unfinished,
+                statuses: self.statuses.into_iter().collect(),
+                content_bytes_received: self.content_bytes_received,
+                content_bytes_sent: self.content_bytes_sent,
+            },
+            times: Times {
+                latency: self.latency.distribution(),
+                service: self.service.distribution(),
+                first_byte: self.first_byte.distribution(),
+            },
+            connects: Connects {
+                count,
+                resumed,
+                tcp: tcp.distribution(),
+                tls: tls[0].distribution(),
+                tls_resumed: tls[1].distribution(),
+                quic: quic[0].distribution(),
+                quic_resumed: quic[1].distribution(),
+            },
+            lag: self.lag.distribution(),
+            timeline: self.timeline.finish(end),
+        }
+    }
+}
+
+impl Timeline {
+    fn new(length: Duration) -> Timeline {
+        Timeline {
+            length,
+            current: 0,
+            latency: Recorder::new(),
+            completed: 0,
+            errors: 0,
+            bytes: 0,
+            done: Vec::new(),
+        }
+    }
+
+    /// Makes the interval of a moment the current one. Requests that end out of order belong to the current one.
+    #[inline]
+    fn move_to(&mut self, at: Duration) {
+        if at >= self.length * (self.current as u32 + 1) {
+            self.advance(at);
+        }
+    }
+
+    #[cold]
+    fn advance(&mut self, at: Duration) {
+        let wanted = (at.as_nanos() / self.length.as_nanos().max(1)) as usize;
+        while self.current < wanted {
+            self.close(self.length);
+            self.current += 1;
+        }
+    }
+
+    fn close(&mut self, length: Duration) {
+        let start = self.length * self.current as u32;
+        self.done.push(Interval {
+            end_s: (start + length).as_secs_f64(),
+            length_s: length.as_secs_f64(),
+            completed: std::mem::take(&mut self.completed),
+            errors: std::mem::take(&mut self.errors),
+            content_bytes_received: std::mem::take(&mut self.bytes),
+            latency: self.latency.distribution(),
+        });
+        self.latency.clear();
+    }
+
+    fn finish(mut self, end: Duration) -> Vec<Interval> {
+        self.advance(end.saturating_sub(Duration::from_nanos(1)));
+        let start = self.length * self.current as u32;
+        let left = end.saturating_sub(start).min(self.length);
+        if !left.is_zero() || self.completed + self.errors > 0 {
+            self.close(left);
+        }
+        self.done
+    }
+}
+
+impl CoreResult {
+    /// Adds what another core has recorded.
+    pub(super) fn merge(&mut self, other: CoreResult) {
+        self.counts.merge(other.counts);
+        self.times.latency.merge(&other.times.latency);
+        self.times.service.merge(&other.times.service);
+        self.times.first_byte.merge(&other.times.first_byte);
+        self.connects.merge(&other.connects);
+        self.lag.merge(&other.lag);
+        for (index, interval) in other.timeline.into_iter().enumerate() {
+            match self.timeline.get_mut(index) {
+                Some(ours) => ours.merge(&interval),
+                None => self.timeline.push(interval),
+            }
+        }
+    }
+}
+
+impl Counts {
+    fn merge(&mut self, other: Counts) {
+        self.completed += other.completed;
+        self.unfinished += other.unfinished;
+        self.content_bytes_received += other.content_bytes_received;
+        self.content_bytes_sent += other.content_bytes_sent;
+        for (name, count) in other.wrong {
+            *self.wrong.entry(name).or_default() += count;
+        }
+        for (name, count) in other.failed {
+            *self.failed.entry(name).or_default() += count;
+        }
+        for (status, count) in other.statuses {
+            *self.statuses.entry(status).or_default() += count;
+        }
+    }
+}
+
+impl Connects {
+    fn merge(&mut self, other: &Connects) {
+        self.count += other.count;
+        self.resumed += other.resumed;
+        self.tcp.merge(&other.tcp);
+        self.tls.merge(&other.tls);
+        self.tls_resumed.merge(&other.tls_resumed);
+        self.quic.merge(&other.quic);
+        self.quic_resumed.merge(&other.quic_resumed);
+    }
+}
+
+impl Interval {
+    fn merge(&mut self, other: &Interval) {
+        self.end_s = self.end_s.max(other.end_s);
+        self.length_s = self.length_s.max(other.length_s);
+        self.completed += other.completed;
+        self.errors += other.errors;
+        self.content_bytes_received += other.content_bytes_received;
+        self.latency.merge(&other.latency);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(end_ms: u64) -> RequestTimes {
+        RequestTimes {
+            latency: Duration::from_millis(2),
+            service: Duration::from_millis(1),
+            first_byte: Duration::from_millis(1),
+            end: Duration::from_millis(end_ms),
+        }
+    }
+
+    #[test]
+    fn requests_belong_to_the_interval_in_which_they_end() {
+        let mut recorder = CoreRecorder::new(Duration::from_millis(100));
+        for end in [10, 90, 110, 350, 340] {
+            recorder.completed(&times(end), 5, 0);
+        }
+        recorder.wrong("status", Duration::from_millis(360));
+        let result = recorder.finish(Duration::from_millis(420), 3);
+        let completed: Vec<u64> = result.timeline.iter().map(|it| it.completed).collect();
+        assert_eq!(completed, [2, 1, 0, 2, 0]);
+        assert_eq!(result.timeline[3].errors, 1);
+        assert!((result.timeline[4].length_s - 0.02).abs() < 1e-9);
+        assert_eq!(result.counts.completed, 5);
+        assert_eq!(result.counts.unfinished, 3);
+        assert_eq!(result.counts.content_bytes_received, 25);
+        assert_eq!(result.timeline[0].latency.count, 2);
+    }
+
+    #[test]
+    fn an_end_on_a_boundary_opens_no_empty_interval() {
+        let mut recorder = CoreRecorder::new(Duration::from_millis(100));
+        recorder.completed(&times(150), 0, 0);
+        let result = recorder.finish(Duration::from_millis(200), 0);
+        assert_eq!(result.timeline.len(), 2);
+    }
+
+    #[test]
+    fn cores_add_up() {
+        let mut first = CoreRecorder::new(Duration::from_millis(100));
+        let mut second = CoreRecorder::new(Duration::from_millis(100));
+        first.completed(&times(50), 1, 0);
+        first.status(200);
+        second.completed(&times(150), 1, 0);
+        second.status(200);
+        second.failed("no response in time".to_owned(), Duration::from_millis(10));
+        let mut sum = first.finish(Duration::from_millis(100), 0);
+        sum.merge(second.finish(Duration::from_millis(200), 0));
+        assert_eq!(sum.counts.statuses[&200], 2);
+        assert_eq!(sum.counts.errors(), 1);
+        assert_eq!(sum.times.latency.count, 2);
+        assert_eq!(sum.timeline.len(), 2);
+    }
+}

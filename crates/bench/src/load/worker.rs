@@ -1,0 +1,281 @@
+//! One core of the generator: connections, the streams on them, and the requests that these send.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use blitz_http::{ClientConnection, ConnectOptions, sleep, spawn};
+
+use super::check::{Evidence, Wrong};
+use super::connection::Line;
+use super::control::{Control, Progress};
+use super::exchange::{self, Failure, Received};
+use super::pacer::{Pacer, Queue};
+use super::plan::LoadPlan;
+use super::recorder::{ConnectTimes, CoreRecorder, CoreResult, RequestTimes};
+use super::request::{Order, PreparedRequest};
+use super::template::Values;
+use crate::random::Random;
+
+/// How often a core looks whether the run has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How long requests of an open loop that are in flight at the end may take.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Everything that the streams of a core share.
+pub(super) struct Worker {
+    pub(super) plan: Arc<LoadPlan>,
+    pub(super) control: Arc<Control>,
+    pub(super) connect_options: ConnectOptions,
+    index: usize,
+    pacer: Pacer,
+    requests: RefCell<Vec<PreparedRequest>>,
+    order: RefCell<Order>,
+    random: RefCell<Random>,
+    sent: Cell<u64>,
+    pub(super) recorder: RefCell<CoreRecorder>,
+    /// Streams that have not ended.
+    running: Cell<usize>,
+    /// Requests of the measured time that are in flight.
+    in_flight: Cell<u64>,
+}
+
+/// Runs core `index` until the run is over.
+///
+/// # Panics
+/// If the plan was not checked.
+pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize) -> CoreResult {
+    let queue = Queue::new();
+    let pacer = match &plan.rate {
+        None => Pacer::closed(plan.requests_of(index)),
+        Some(_) => Pacer::open(&queue),
+    };
+    let worker = Rc::new(Worker::new(plan, control, index, pacer));
+    let plan = &worker.plan;
+    for _ in (index..plan.connections).step_by(plan.cores) {
+        let line = Rc::new(Line::new());
+        for _ in 0..plan.streams {
+            worker.running.set(worker.running.get() + 1);
+            spawn(run_stream(Rc::clone(&worker), Rc::clone(&line)));
+        }
+    }
+    if plan.rate.is_some() {
+        worker.arrivals(&queue).await;
+        queue.close();
+        worker.wait_for_streams(GRACE).await;
+    } else {
+        while worker.running.get() > 0 && !worker.is_over() {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+    worker.finish(&queue)
+}
+
+impl Worker {
+    fn new(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize, pacer: Pacer) -> Worker {
+        let seed = plan.seed ^ (index as u64 + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let prepared = plan.requests.iter();
+        let prepared = prepared.map(|(spec, _)| spec.prepare().expect("the plan was checked"));
+        let specs: Vec<_> = plan.requests.iter().map(|(spec, _)| spec.clone()).collect();
+        Worker {
+            requests: RefCell::new(prepared.collect()),
+            order: RefCell::new(Order::new(&specs, seed)),
+            random: RefCell::new(Random::new(seed)),
+            recorder: RefCell::new(CoreRecorder::new(plan.interval)),
+            sent: Cell::new(0),
+            running: Cell::new(0),
+            in_flight: Cell::new(0),
+            connect_options: plan.connect_options(),
+            plan,
+            control,
+            index,
+            pacer,
+        }
+    }
+
+    pub(super) fn progress(&self) -> &Progress {
+        self.control.progress_of(self.index)
+    }
+
+    fn is_over(&self) -> bool {
+        self.control.is_over(self.control.since_start(Instant::now()))
+    }
+
+    /// Plans the arrivals of the warm-up, then those of the measured time.
+    async fn arrivals(&self, queue: &Queue) {
+        let Some((rate, spacing)) = &self.plan.rate else {
+            return;
+        };
+        let place = (self.index, self.plan.cores);
+        let start = self.control.start();
+        if let Some(warm_up) = rate.warm_up() {
+            let arrivals = warm_up.arrivals(self.plan.warm_up.fixed(), *spacing, place, !self.plan.seed);
+            queue.plan(arrivals, start, &self.control, |_, _| {}).await;
+        }
+        let Some(length) = self.plan.duration else {
+            return;
+        };
+        let arrivals = rate.arrivals(length, *spacing, place, self.plan.seed);
+        let start = start + self.plan.warm_up.fixed();
+        let lag = |_, lag| self.recorder.borrow_mut().lag(lag);
+        queue.plan(arrivals, start, &self.control, lag).await;
+    }
+
+    async fn wait_for_streams(&self, at_most: Duration) {
+        let deadline = Instant::now() + at_most;
+        while self.running.get() > 0 && !self.control.is_stopped() && Instant::now() < deadline {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn finish(&self, queue: &Queue) -> CoreResult {
+        let from = self.control.measured_from().unwrap_or_default();
+        let now = self.control.since_start(Instant::now());
+        let until = self.control.measured_until().unwrap_or(now).min(now);
+        let length = Duration::from_nanos(until.saturating_sub(from));
+        let recorder = self.recorder.replace(CoreRecorder::new(self.plan.interval));
+        // In a closed loop some request is always in flight at the end.
+        let unfinished = match self.plan.rate {
+            Some(_) => self.in_flight.get() + queue.waiting() as u64,
+            None => 0,
+        };
+        let mut result = recorder.finish(length, unfinished);
+        if queue.has_overflowed() {
+            let error = "too many planned requests wait".to_owned();
+            *result.counts.failed.entry(error).or_default() += 1;
+        }
+        result
+    }
+
+    /// Whether a request counts: by its end in a closed loop, by its planned start in an open one, because there
+    /// nothing that was planned may be left out.
+    fn counts(&self, planned: Instant, end: Instant) -> bool {
+        let at = if self.plan.rate.is_some() { planned } else { end };
+        self.control.is_measured(self.control.since_start(at))
+    }
+
+    /// The time since the start of the measured time.
+    fn measured(&self, at: Instant) -> Duration {
+        let from = self.control.measured_from().unwrap_or_default();
+        Duration::from_nanos(self.control.since_start(at).saturating_sub(from))
+    }
+
+    pub(super) fn connected(&self, times: &ConnectTimes) {
+        Progress::add(&self.progress().connections, 1);
+        self.recorder.borrow_mut().connected(times);
+    }
+
+    #[cold]
+    pub(super) fn failed(&self, error: String) {
+        let now = Instant::now();
+        Progress::add(&self.progress().errors, 1);
+        if self.counts(now, now) {
+            self.recorder
+                .borrow_mut()
+                .failed(error, self.measured(now));
+        }
+    }
+
+    #[cold]
+    fn wrong(&self, wrong: Wrong, evidence: Evidence) {
+        let now = Instant::now();
+        Progress::add(&self.progress().errors, 1);
+        if self.counts(now, now) {
+            self.recorder
+                .borrow_mut()
+                .wrong(wrong.name(), self.measured(now));
+        }
+        if !self.plan.keep_going {
+            self.control.stop_with(evidence);
+        }
+    }
+
+    /// Values that no other request of the run has.
+    fn values(&self) -> Values {
+        let sent = self.sent.get();
+        self.sent.set(sent + 1);
+        Values {
+            number: sent * self.plan.cores as u64 + self.index as u64,
+            random: self.random.borrow_mut().next(),
+        }
+    }
+}
+
+/// Sends requests on one stream of a connection until there are no more.
+async fn run_stream(worker: Rc<Worker>, line: Rc<Line>) {
+    let mut previous = None;
+    while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
+        let Some(connection) = line.connection(&worker).await else {
+            break;
+        };
+        previous = Some(send_request(&worker, &connection, planned, previous).await);
+        if worker.plan.new_connections {
+            line.close(&worker);
+        }
+    }
+    worker.running.set(worker.running.get() - 1);
+}
+
+/// Sends one request and records its response. Returns when it ended.
+async fn send_request(
+    worker: &Worker,
+    connection: &ClientConnection,
+    planned: Instant,
+    previous: Option<Instant>,
+) -> Instant {
+    // Nothing lies between the end of the previous request and this one if the connection was there.
+    let sent = match previous {
+        Some(previous) if previous == planned && !worker.plan.new_connections => planned,
+        _ => Instant::now(),
+    };
+    worker.in_flight.set(worker.in_flight.get() + 1);
+    let index = worker.order.borrow_mut().next();
+    let expected = &worker.plan.requests[index].1;
+    let started = {
+        let mut requests = worker.requests.borrow_mut();
+        let (head, content) = requests[index].next(&worker.values());
+        connection
+            .request(head, content.length())
+            .map(|(body, response)| (body, response, content))
+    };
+    let outcome = match started {
+        Ok((body, response, content)) => exchange::run(body, response, content, expected).await,
+        Err(error) => Err(Failure::Request(error)),
+    };
+    worker.in_flight.set(worker.in_flight.get() - 1);
+    let end = match &outcome {
+        Ok(received) => received.end,
+        Err(_) => Instant::now(),
+    };
+    match outcome {
+        Ok(received) => record(worker, &received, (planned, sent, end)),
+        Err(Failure::Wrong { wrong, evidence }) => {
+            let name = worker.requests.borrow()[index].name.clone();
+            worker.wrong(wrong, evidence.of_request(&name));
+        }
+        // The run has ended, and with it the connections.
+        Err(_) if worker.is_over() => {}
+        Err(failure) => worker.failed(failure.to_string()),
+    }
+    end
+}
+
+fn record(worker: &Worker, received: &Received, (planned, sent, end): (Instant, Instant, Instant)) {
+    let progress = worker.progress();
+    Progress::add(&progress.completed, 1);
+    Progress::add(&progress.bytes, received.content_bytes);
+    if !worker.counts(planned, end) {
+        return;
+    }
+    let times = RequestTimes {
+        latency: end.saturating_duration_since(planned),
+        service: end.saturating_duration_since(sent),
+        first_byte: received.head_at.saturating_duration_since(sent),
+        end: worker.measured(end),
+    };
+    let mut recorder = worker.recorder.borrow_mut();
+    recorder.status(received.status);
+    recorder.completed(&times, received.content_bytes, received.sent_bytes);
+}
