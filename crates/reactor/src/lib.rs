@@ -72,4 +72,6 @@ pub use socket::{
     Address, Cause, DatagramGroup, DatagramSocket, Datagrams, Ecn, Lingering, Listener, Parked,
     Resume, Socket, Train,
 };
-pub use timer::{Elapsed, Timer, now, random_u64, sleep, sleep_until, timeout, wall_clock};
+pub use timer::{
+    Elapsed, Timer, now, random_u64, read_clock, sleep, sleep_until, timeout, wall_clock,
+};
