@@ -1,20 +1,26 @@
 //! Connections to servers, and requests on them.
 
+mod connect;
+mod connection;
+
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 
-use blitz_proto::{BodyLength, Limits, RequestHead};
-use blitz_reactor::{Address, Socket};
+use blitz_proto::{BodyLength, RequestHead};
+use blitz_reactor::Address;
 
 use crate::conn::{Capabilities, Protocol, exclusive};
-use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{Carrier, ResponseStream, SendBody};
 use crate::options::ClientOptions;
-use crate::tls::{self, AlpnOffer, TlsConnector, TlsInfo, UpstreamTls};
+use crate::tls::{AlpnOffer, Handshakes, TlsInfo, UpstreamTls};
 use crate::transport::Transport;
+
+pub use connect::ConnectTimings;
+pub use connection::{ClientConnection, ConnectOptions};
+
+pub(crate) use connect::connect;
 
 /// A connection that is ready for a request, alone or shared with other requests. If it is dropped
 /// unused, it returns to its pool or closes.
@@ -34,7 +40,8 @@ impl Connection {
         address: &Address,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let transport = connect(address, None, AlpnOffer::ExclusiveOnly, &options.limits).await?;
+        let offer = AlpnOffer::Only(Protocol::EXCLUSIVE);
+        let (transport, _) = connect(address, None, offer, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -47,14 +54,9 @@ impl Connection {
         tls: &UpstreamTls,
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
-        let connector = tls.connector();
-        let transport = connect(
-            address,
-            Some(&connector),
-            AlpnOffer::ExclusiveOnly,
-            &options.limits,
-        )
-        .await?;
+        let connector = tls.connector(Handshakes::Resumable);
+        let offer = AlpnOffer::Only(Protocol::EXCLUSIVE);
+        let (transport, _) = connect(address, Some(&connector), offer, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -120,16 +122,24 @@ impl Connection {
         let Some(carrier) = self.carrier.take() else {
             unreachable!("only this function takes the carrier, and it consumes self")
         };
-        match carrier.start_request(head, length) {
-            Ok((id, true)) => (
-                SendBody::new(Rc::<dyn Carrier>::clone(&carrier), id),
-                ResponseStream::new(carrier, id),
-            ),
-            Ok((id, false)) => (SendBody::done(), ResponseStream::new(carrier, id)),
-            // The connection has ended since the checkout.
-            Err(error) => (SendBody::closed(), ResponseStream::failed(error)),
-        }
+        // The connection may have ended since the checkout.
+        begin(carrier, head, length)
+            .unwrap_or_else(|error| (SendBody::closed(), ResponseStream::failed(error)))
     }
+}
+
+/// Begins a request, with a permit for it.
+fn begin(
+    carrier: Rc<dyn Carrier>,
+    head: &RequestHead,
+    length: BodyLength,
+) -> Result<(SendBody, ResponseStream), ClientError> {
+    let (id, has_content) = carrier.start_request(head, length)?;
+    let content = match has_content {
+        true => SendBody::new(Rc::<dyn Carrier>::clone(&carrier), id),
+        false => SendBody::done(),
+    };
+    Ok((content, ResponseStream::new(carrier, id)))
 }
 
 impl Drop for Connection {
@@ -138,32 +148,4 @@ impl Drop for Connection {
             carrier.return_unused();
         }
     }
-}
-
-/// A new connection, after the TLS handshake if there is a connector.
-pub(crate) async fn connect(
-    address: &Address,
-    connector: Option<&Rc<TlsConnector>>,
-    offer: AlpnOffer,
-    limits: &Limits,
-) -> Result<Transport, ClientError> {
-    let socket = connect_socket(address, limits.connect_timeout).await?;
-    socket.set_window(limits.stream_buffer_bytes_max);
-    match connector {
-        None => Ok(Transport::Plain(socket)),
-        Some(connector) => {
-            let connected = Box::pin(tls::connect(socket, connector, offer, limits)).await;
-            connected.map_err(ClientError::TlsHandshake)
-        }
-    }
-}
-
-async fn connect_socket(address: &Address, limit: Duration) -> Result<Socket, ClientError> {
-    let connected = Socket::connect_within(address, limit).await;
-    let connected = connected.map_err(|error| ClientError::from_connect(&error, address));
-    count(|counters| match connected {
-        Ok(_) => counters.upstream_connects += 1,
-        Err(_) => counters.upstream_connect_failures += 1,
-    });
-    connected
 }

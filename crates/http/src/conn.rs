@@ -65,6 +65,17 @@ pub enum UpgradeForm {
 }
 
 impl Protocol {
+    /// The protocol whose connections carry one exchange at a time.
+    pub(crate) const EXCLUSIVE: Protocol = Protocol::Http1;
+
+    /// Its name in ALPN (RFC 7301, section 6; RFC 9113, section 3.2).
+    pub(crate) fn alpn(self) -> &'static [u8] {
+        match self {
+            Protocol::Http1 => b"http/1.1",
+            Protocol::Http2 => b"h2",
+        }
+    }
+
     /// The protocol that ALPN negotiated (RFC 9113, section 3.2); HTTP/1.1 without ALPN.
     pub(crate) fn of_alpn(name: Option<&[u8]>) -> Protocol {
         match name {

@@ -32,7 +32,7 @@ pub use response::{Response, ResponseEvent, ResponseStream};
 pub use send_body::SendBody;
 pub use service::{Exchange, Service, ServiceFn, service_fn};
 
-pub(crate) use carrier::Carrier;
+pub(crate) use carrier::{Carrier, OpenCarrier};
 pub(crate) use framing::{
     ClientFraming, Fill, Framing, Received, ReceivedKind, Sent, ServerFraming,
 };

@@ -3,7 +3,7 @@
 //!
 //! Only this crate uses both the protocol machines and the reactor. Its interface is the same for
 //! every version of HTTP: [`serve`] passes an [`Exchange`] to a [`Service`]; a [`Connection`] from
-//! a [`Pool`] carries a request to an upstream; bodies are [`RecvBody`] and [`SendBody`] on both
+//! a [`Pool`] carries a request to an upstream, and a [`ClientConnection`] all requests of its owner; bodies are [`RecvBody`] and [`SendBody`] on both
 //! sides. Crates above see message events, never a version, and use the re-exports of this crate
 //! instead of the crates below.
 //!
@@ -24,15 +24,17 @@ mod log_limit;
 mod options;
 mod pool;
 mod problem;
+mod queue;
 mod recycle;
 mod request_id;
 mod serve;
 mod timer;
 mod tls;
 mod transport;
+mod waiters;
 mod websocket;
 
-pub use client::Connection;
+pub use client::{ClientConnection, ConnectOptions, ConnectTimings, Connection};
 pub use conn::{Capabilities, Protocol, UpgradeForm};
 pub use counters::{Counters, counters};
 pub use drain::Drain;
@@ -72,8 +74,8 @@ pub mod reactor {
 pub use blitz_reactor::{
     Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Lingering, Listener,
     LocalShortage, Pinning, PoolFuture, PreciseTimer, Signal, Signals, Slice, TaskKey, Timer,
-    block_on, blocking, core_index, core_local, now, precise_sleep_until, probe, random_u64, sleep,
-    sleep_until, spawn, start, timeout, wall_clock, yield_now,
+    block_on, blocking, core_index, core_local, now, precise_sleep_until, probe, random_u64,
+    read_clock, sleep, sleep_until, spawn, start, timeout, wall_clock, yield_now,
 };
 
 /// The limits of connections that are being closed, for [`Config::lingering`].

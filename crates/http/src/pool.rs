@@ -9,7 +9,6 @@
 //! choice, requests wait for the first connection, since all of them may fit on it.
 
 mod lease;
-mod queue;
 mod shared;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -26,7 +25,7 @@ use crate::error::ClientError;
 use crate::free_list::FreeList;
 use crate::lifetime::{Lifetime, count_retired};
 use crate::options::ClientOptions;
-use crate::tls::{AlpnOffer, ReadOutcome, TlsConnector, TlsKey, UpstreamTls};
+use crate::tls::{AlpnOffer, Handshakes, ReadOutcome, TlsConnector, TlsKey, UpstreamTls};
 use crate::transport::{ParkedTransport, Transport};
 use shared::InUse;
 
@@ -138,7 +137,7 @@ impl Pool {
     pub fn upstream_tls(&self, address: &Address, tls: &UpstreamTls) -> Upstream {
         let secure = || EndpointTls {
             upstream: tls.clone(),
-            connector: RefCell::new(tls.connector()),
+            connector: RefCell::new(tls.connector(Handshakes::Resumable)),
         };
         let key = (
             address.clone(),
@@ -217,7 +216,7 @@ impl Upstream {
             };
             let secure = |tls: &EndpointTls| EndpointTls {
                 upstream: tls.upstream.clone(),
-                connector: RefCell::new(tls.upstream.connector()),
+                connector: RefCell::new(tls.upstream.connector(Handshakes::Resumable)),
             };
             let make = || (tls.as_ref().map(secure), self.0.protocol.get());
             Pool(Rc::clone(pool)).endpoint((address.clone(), kind, Heads::Large), make)
@@ -346,7 +345,7 @@ impl Upstream {
         let limits = &pool.options.limits;
         let lifetime = Lifetime::new(limits, self.0.settings.get());
         let connector = tls.as_ref().map(|tls| Rc::clone(&tls.connector.borrow()));
-        let transport = connect(address, connector.as_ref(), offer, limits).await?;
+        let (transport, _) = connect(address, connector.as_ref(), offer, limits).await?;
         Ok((transport, lifetime))
     }
 
@@ -357,7 +356,7 @@ impl Upstream {
         if let Some(tls) = &self.0.tls
             && tls.upstream.has_replaced(&tls.connector.borrow())
         {
-            let connector = tls.upstream.connector();
+            let connector = tls.upstream.connector(Handshakes::Resumable);
             self.0.settings.set(connector.id);
             tls.connector.replace(connector);
         }
@@ -493,7 +492,7 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
                 return Err(ClientError::Busy);
             }
             let permit = Permit::new(&upstream);
-            let (transport, lifetime) = upstream.open(AlpnOffer::ExclusiveOnly).await?;
+            let (transport, lifetime) = upstream.open(AlpnOffer::Only(Protocol::EXCLUSIVE)).await?;
             Ok(upstream.begin_exclusive(transport, lifetime, permit))
         }
     }

@@ -3,6 +3,7 @@
 //! Received records are decrypted in place and become slices. Queued content is encrypted into a
 //! pooled buffer at once (rule 21). Only `session.rs` calls rustls's unbuffered interface.
 
+mod any_certificate;
 mod certificate;
 mod client;
 mod counters;
@@ -28,7 +29,7 @@ pub use pem::CaSet;
 pub use server::{ClientAuth, ServerTls, ServerTlsBuilder, TlsSlot};
 pub use tickets::TicketKeys;
 
-pub(crate) use client::{AlpnOffer, TlsConnector, TlsKey};
+pub(crate) use client::{AlpnOffer, Handshakes, TlsConnector, TlsKey};
 pub(crate) use failure_log::log_client_failure;
 pub(crate) use handshake::connect;
 pub(crate) use quic::{QuicTls, failure_of, server_name};

@@ -73,6 +73,6 @@ pub use socket::{
     Resume, Socket, Train,
 };
 pub use timer::{
-    Elapsed, PreciseTimer, Timer, now, precise_sleep_until, random_u64, sleep, sleep_until,
-    timeout, wall_clock,
+    Elapsed, PreciseTimer, Timer, now, precise_sleep_until, random_u64, read_clock, sleep,
+    sleep_until, timeout, wall_clock,
 };

@@ -20,6 +20,11 @@ pub fn now() -> Instant {
     core::with(|core| core.clock.now())
 }
 
+/// The time at this moment, read from the driver's clock: for measurements within a turn.
+pub fn read_clock() -> Instant {
+    core::with(Core::time)
+}
+
 /// The wall-clock time of this turn.
 pub fn wall_clock() -> SystemTime {
     core::with(Core::wall)

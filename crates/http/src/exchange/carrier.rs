@@ -37,3 +37,21 @@ pub(crate) trait Carrier: ClientOps {
     /// The connection ended before that was known.
     fn poll_takes_websocket(&self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>>;
 }
+
+/// A connection that stays open between the requests of its handles.
+pub(crate) trait OpenCarrier: Carrier {
+    /// Requests that may begin now.
+    fn requests_available(&self) -> usize;
+
+    /// Reserves the place of the request that begins next; `false` if there is none.
+    fn reserve(&self) -> bool;
+
+    /// Whether requests may begin, now or later.
+    fn is_open(&self) -> bool;
+
+    /// Closes the connection. Exchanges in progress fail.
+    fn close(&self);
+
+    /// No more requests begin: closes the connection after the exchanges in progress.
+    fn retire(&self);
+}

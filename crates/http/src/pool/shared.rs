@@ -14,7 +14,6 @@ use std::time::Instant;
 
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
-use super::queue::{Queue, QueueKey};
 use super::{Endpoint, IdleState, Permit, Upstream};
 use crate::client::Connection;
 use crate::conn::multiplexed::{Client, Conn, Disposition, Fitness, WINDOW_WAIT};
@@ -22,6 +21,7 @@ use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;
 use crate::lifetime::Lifetime;
+use crate::queue::{Queue, QueueKey};
 use crate::tls::{AlpnOffer, ReadOutcome};
 use crate::transport::Transport;
 

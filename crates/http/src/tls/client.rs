@@ -13,16 +13,18 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
+use super::any_certificate::AnyCertificate;
 use super::certificate::Certificate;
 use super::error::TlsConfigError;
 use super::pem::CaSet;
 use super::time::CoreTime;
+use crate::conn::Protocol;
 
 /// Resumable sessions that a core keeps for one `ClientTls`.
 const SESSIONS_MAX: usize = 256;
 
-/// Immutable TLS settings for connections to servers, shared by all cores. Server certificates are
-/// always verified. A request never uses a connection that was made with other settings.
+/// Immutable TLS settings for connections to servers, shared by all cores. A request never uses a
+/// connection that was made with other settings.
 #[derive(Clone)]
 pub struct ClientTls(Arc<ClientTlsSettings>);
 
@@ -37,6 +39,16 @@ struct ClientTlsSettings {
 pub struct ClientTlsBuilder {
     authorities: Option<CaSet>,
     certificate: Option<Certificate>,
+    accepts_any_certificate: bool,
+}
+
+/// Whether handshakes use the core's resumable sessions (RFC 8446, section 2.2; RFC 5077).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handshakes {
+    /// They resume a session if there is one, and leave one behind.
+    Resumable,
+    /// Each is complete.
+    Full,
 }
 
 /// The versions of HTTP that a client offers in ALPN (RFC 7301).
@@ -44,15 +56,15 @@ pub struct ClientTlsBuilder {
 pub(crate) enum AlpnOffer {
     /// HTTP/2 and HTTP/1.1.
     All,
-    /// HTTP/1.1 alone, for example for a WebSocket to a server without extended CONNECT.
-    ExclusiveOnly,
+    /// This one alone: HTTP/1.1, for example, for a WebSocket to a server without extended CONNECT.
+    Only(Protocol),
 }
 
 impl AlpnOffer {
     pub(super) fn alpn(self) -> Vec<Vec<u8>> {
         match self {
             AlpnOffer::All => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            AlpnOffer::ExclusiveOnly => vec![b"http/1.1".to_vec()],
+            AlpnOffer::Only(protocol) => vec![protocol.alpn().to_vec()],
         }
     }
 }
@@ -80,18 +92,34 @@ impl ClientTlsBuilder {
         self
     }
 
+    /// Verifies no certificate of a server: neither issuer nor name nor date. Anybody on the path to the
+    /// server can then read and change everything, so this is only for load tests of development servers.
+    /// The authorities have no effect.
+    #[must_use]
+    pub fn danger_accept_any_certificate(mut self) -> ClientTlsBuilder {
+        self.accepts_any_certificate = true;
+        self
+    }
+
     /// Builds the settings.
     ///
     /// # Errors
     /// The cryptography provider does not support the settings.
     pub fn build(self) -> Result<ClientTls, TlsConfigError> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let authorities = self.authorities.unwrap_or_else(CaSet::well_known);
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_details(provider, Arc::new(CoreTime))
+        let builder = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(CoreTime))
             .with_safe_default_protocol_versions()
-            .map_err(|error| TlsConfigError::new(None, error.to_string(), ""))?
-            .with_root_certificates(authorities.roots);
+            .map_err(|error| TlsConfigError::new(None, error.to_string(), ""))?;
+        let builder = match self.accepts_any_certificate {
+            true => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
+            false => {
+                let authorities = self.authorities.unwrap_or_else(CaSet::well_known);
+                builder.with_root_certificates(authorities.roots)
+            }
+        };
         let config = match self.certificate {
             None => builder.with_no_client_auth(),
             Some(certificate) => {
@@ -181,11 +209,11 @@ impl UpstreamTls {
     }
 
     /// A connector of this core with the current settings.
-    pub(crate) fn connector(&self) -> Rc<TlsConnector> {
+    pub(crate) fn connector(&self, handshakes: Handshakes) -> Rc<TlsConnector> {
         let tls = self.slot.0.current.load();
         Rc::new(TlsConnector {
             id: tls.0.id,
-            config: config_of_core(&tls),
+            config: config_of_core(&tls, handshakes),
             name: self.name.clone(),
         })
     }
@@ -218,23 +246,38 @@ impl TlsConnector {
     }
 }
 
-/// A core's own copy of the settings, with its resumable sessions. rustls keeps sessions behind a
+/// A core's own copies of some settings, with their resumable sessions. rustls keeps sessions behind a
 /// lock; one copy per core keeps that lock uncontended.
-fn config_of_core(tls: &ClientTls) -> Arc<ClientConfig> {
-    thread_local! {
-        static CONFIGS: RefCell<Vec<(u64, Weak<ClientConfig>)>> =
-            const { RefCell::new(Vec::new()) };
-    }
-    CONFIGS.with_borrow_mut(|configs| {
-        configs.retain(|(_, config)| config.strong_count() > 0);
-        let known = configs.iter().find(|(id, _)| *id == tls.0.id);
-        if let Some(config) = known.and_then(|(_, config)| config.upgrade()) {
-            return config;
-        }
-        let mut config = tls.0.config.clone();
-        config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
-        let config = Arc::new(config);
-        configs.push((tls.0.id, Arc::downgrade(&config)));
-        config
+struct CoreConfigs {
+    /// The copies go with the settings, not with their last connection, which leaves a session behind.
+    settings: Weak<ClientTlsSettings>,
+    /// By [`Handshakes`].
+    made: [Option<Arc<ClientConfig>>; 2],
+}
+
+thread_local! {
+    static CONFIGS: RefCell<Vec<CoreConfigs>> = const { RefCell::new(Vec::new()) };
+}
+
+fn config_of_core(tls: &ClientTls, handshakes: Handshakes) -> Arc<ClientConfig> {
+    CONFIGS.with_borrow_mut(|all| {
+        all.retain(|configs| configs.settings.strong_count() > 0);
+        let is_same = |configs: &CoreConfigs| configs.settings.as_ptr() == Arc::as_ptr(&tls.0);
+        let at = all.iter().position(is_same).unwrap_or_else(|| {
+            all.push(CoreConfigs {
+                settings: Arc::downgrade(&tls.0),
+                made: [None, None],
+            });
+            all.len() - 1
+        });
+        let config = all[at].made[handshakes as usize].get_or_insert_with(|| {
+            let mut config = tls.0.config.clone();
+            config.resumption = match handshakes {
+                Handshakes::Resumable => Resumption::in_memory_sessions(SESSIONS_MAX),
+                Handshakes::Full => Resumption::disabled(),
+            };
+            Arc::new(config)
+        });
+        Arc::clone(config)
     })
 }

@@ -7,6 +7,7 @@ mod support;
 
 mod allocations;
 mod body_limits;
+mod client_connection;
 mod client_exchange;
 mod deadlines;
 mod drain;

@@ -439,11 +439,18 @@ impl Connection {
     /// 5.1.2), and 0 after either end has begun a shutdown.
     #[must_use]
     pub fn requests_available(&self) -> usize {
-        let is_over = self.closing != Closing::No || self.peer_last.is_some();
-        if self.is_server() || is_over || self.next_own > frame::ID_MASK {
+        if self.is_server() || self.is_closing() {
             return 0;
         }
         (self.peer.concurrent_streams_max as usize).saturating_sub(self.streams.len())
+    }
+
+    /// Whether a client may send no more requests: either end has begun a shutdown, or all numbers of streams
+    /// are used.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        let has_begun = self.closing != Closing::No || self.peer_last.is_some();
+        has_begun || self.next_own > frame::ID_MASK
     }
 
     /// Whether the peer's first SETTINGS were received; its limits are guesses until then.

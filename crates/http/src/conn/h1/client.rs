@@ -1,8 +1,8 @@
-//! A connection of HTTP/1.1 to an upstream, and its return to the pool (rule 11).
+//! A connection of HTTP/1.1 to a server, and its return to the pool or its owner (rule 11).
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use blitz_proto::h1;
@@ -15,8 +15,8 @@ use crate::conn::Protocol;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, Message, Received, ReceivedKind,
-    complete_message, wake,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, Message, OpenCarrier, Received,
+    ReceivedKind, complete_message, wake,
 };
 use crate::free_list::FreeList;
 use crate::options::ClientOptions;
@@ -24,12 +24,13 @@ use crate::pool::Lease;
 use crate::recycle::Pooled;
 use crate::tls::TlsInfo;
 use crate::transport::Transport;
+use crate::waiters::Waiters;
 
 /// One connection that carries a request, or is about to.
 pub(crate) struct ClientConn {
     driver: RefCell<Driver<Client>>,
     /// Where the connection returns to, until it does or is lost.
-    lease: Cell<Option<Lease>>,
+    owner: Cell<Owner>,
     /// Where this state waits for another connection.
     home: Weak<FreeList<ClientConn>>,
 }
@@ -47,6 +48,17 @@ pub(crate) struct Client {
     wait_start: Option<Instant>,
     /// How the connection ended, until that is passed to its lease.
     end: Option<End>,
+}
+
+/// What takes a connection back after its exchange.
+#[derive(Default)]
+enum Owner {
+    /// Nothing: it closes.
+    #[default]
+    None,
+    Pool(Lease),
+    /// Its own handles: it stays as it is. These tasks wait for it.
+    Handles(Rc<Waiters>),
 }
 
 /// What becomes of a connection after its exchange.
@@ -70,11 +82,22 @@ impl ClientConn {
             Some(conn) => conn,
             None => ClientConn::allocate(options, free),
         };
-        conn.lease.set(lease);
+        conn.owner.set(lease.map_or(Owner::None, Owner::Pool));
         let mut driver = conn.driver.borrow_mut();
         driver.socket = Some(socket);
         driver.role.is_reused = is_reused;
         drop(driver);
+        conn
+    }
+
+    /// The state of a connection that its handles keep between requests.
+    pub(crate) fn kept(
+        socket: Transport,
+        options: &Rc<ClientOptions>,
+        waiters: &Rc<Waiters>,
+    ) -> Rc<ClientConn> {
+        let conn = ClientConn::new(socket, options, None, false, None);
+        conn.owner.set(Owner::Handles(Rc::clone(waiters)));
         conn
     }
 
@@ -86,7 +109,7 @@ impl ClientConn {
         let role = Client::new(Rc::clone(options));
         Rc::new(ClientConn {
             driver: RefCell::new(Driver::new(None, role)),
-            lease: Cell::new(None),
+            owner: Cell::default(),
             home: free.map_or_else(Weak::new, Rc::downgrade),
         })
     }
@@ -97,15 +120,21 @@ impl ClientConn {
         driver.role.clear();
     }
 
-    /// Tells the pool what became of the connection.
-    fn end_lease(&self, end: End) {
-        match (self.lease.take(), end) {
-            (Some(lease), End::Reusable(transport)) => lease.put_back(transport),
-            (Some(lease), End::Closed) => {
+    /// Tells the owner what became of the connection.
+    fn end_exchange(&self, end: End) {
+        match (self.owner.take(), end) {
+            (Owner::Pool(lease), End::Reusable(transport)) => lease.put_back(transport),
+            (Owner::Pool(lease), End::Closed) => {
                 lease.end();
                 count(|counters| counters.upstream_not_reused += 1);
             }
-            (None, _) => {}
+            (Owner::Handles(waiters), End::Reusable(transport)) => {
+                self.driver.borrow_mut().begin_again(transport);
+                waiters.wake_one();
+                self.owner.set(Owner::Handles(waiters));
+            }
+            (Owner::Handles(waiters), End::Closed) => waiters.wake_all(),
+            (Owner::None, _) => {}
         }
     }
 }
@@ -121,7 +150,7 @@ impl Link for ClientConn {
         let end = driver.role.end.take();
         drop(driver);
         if let Some(end) = end {
-            self.end_lease(end);
+            self.end_exchange(end);
         }
         done
     }
@@ -150,7 +179,7 @@ impl Carrier for ClientConn {
     fn return_unused(self: Rc<Self>) {
         let socket = self.driver.borrow_mut().socket.take();
         if let Some(socket) = socket {
-            self.end_lease(End::Reusable(socket));
+            self.end_exchange(End::Reusable(socket));
         }
         Link::recycle(self);
     }
@@ -166,6 +195,32 @@ impl Carrier for ClientConn {
 
     fn poll_takes_websocket(&self, _: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
         Poll::Ready(Ok(true))
+    }
+}
+
+impl OpenCarrier for ClientConn {
+    fn requests_available(&self) -> usize {
+        usize::from(self.with(Driver::is_ready))
+    }
+
+    fn reserve(&self) -> bool {
+        self.with(Driver::is_ready)
+    }
+
+    fn is_open(&self) -> bool {
+        self.with(|driver| driver.is_ready() || driver.socket.is_some())
+    }
+
+    fn close(&self) {
+        self.with(|driver| {
+            driver.finish_idle();
+            driver.close();
+        });
+    }
+
+    fn retire(&self) {
+        self.owner.set(Owner::None);
+        self.driver.borrow_mut().finish_idle();
     }
 }
 
@@ -358,6 +413,42 @@ impl Driver<Client> {
             complete_message(self, id);
         }
         (ExchangeId(id), has_content)
+    }
+
+    /// Whether another request may begin. An idle connection that has ended, or has received something, is closed:
+    /// whatever that is, it would not be the response to the next request (rule 11).
+    fn is_ready(&mut self) -> bool {
+        if self.exchange.message != Message::Due {
+            return false;
+        }
+        let Some(socket) = &mut self.socket else {
+            return false;
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        let is_quiet = socket.poll_recv(&mut cx).is_pending();
+        if !is_quiet {
+            self.close();
+        }
+        is_quiet
+    }
+
+    /// Closes an idle connection gracefully.
+    fn finish_idle(&mut self) {
+        if self.exchange.message == Message::Due
+            && let Some(socket) = self.socket.take()
+        {
+            socket.finish();
+        }
+    }
+
+    /// Ready for the next exchange. Handles of the last one have no effect any more.
+    fn begin_again(&mut self, socket: Transport) {
+        self.socket = Some(socket);
+        self.detach_handles();
+        self.exchange.clear();
+        self.trailers.clear();
+        self.role.is_heard = false;
+        self.role.is_reused = true;
     }
 
     /// Whether bytes came before the request had begun to leave: whatever they are, they are not

@@ -20,8 +20,8 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Body, Carrier, ClientFraming, ClientSide, ExchangeId, Link, Message, Received, ReceivedKind,
-    note,
+    Body, Carrier, ClientFraming, ClientSide, ExchangeId, Link, Message, OpenCarrier, Received,
+    ReceivedKind, note,
 };
 use crate::input::Input;
 use crate::lifetime::{Lifetime, count_retired};
@@ -29,6 +29,7 @@ use crate::options::ClientOptions;
 use crate::recycle::Pooled;
 use crate::tls::TlsInfo;
 use crate::transport::Transport;
+use crate::waiters::Waiters;
 
 /// A connection whose window was used up for this long, with less credit than [`CREDIT_MIN`], gets no more
 /// requests for now.
@@ -48,6 +49,8 @@ pub(crate) struct Client {
     /// When it last changed what the windows of its streams begin with.
     pub(super) window_changed: Option<Instant>,
     pooled: Rc<Shared<Client>>,
+    /// It has handles, which keep it between requests: it is not parked.
+    is_kept: bool,
 }
 
 /// Whether a connection takes requests.
@@ -79,10 +82,36 @@ impl Conn<Client> {
             counted: Counted::default(),
             window_changed: None,
             pooled: Rc::clone(shared),
+            is_kept: false,
         };
         let conn = Conn::new(machine, role, shared);
         shared.role.note_connection(&conn);
         conn
+    }
+
+    /// As [`Conn::client`], for a connection that its handles keep between requests.
+    pub(crate) fn kept(
+        shared: &Rc<Shared<Client>>,
+        is_https: bool,
+        lifetime: Lifetime,
+    ) -> Rc<Conn<Client>> {
+        let conn = Conn::client(shared, is_https, lifetime);
+        conn.driver.borrow_mut().role.is_kept = true;
+        conn
+    }
+
+    /// Drives a connection that its handles keep until it ends. `waiters` are tasks that wait to begin a request.
+    pub(crate) async fn drive_kept(self: Rc<Self>, transport: Transport, waiters: Rc<Waiters>) {
+        let on_turn_end = || {
+            if self.requests_available() > 0 {
+                waiters.wake_one();
+            }
+        };
+        let first = Input::default();
+        if let Disposition::Park(transport) = self.drive(transport, first, on_turn_end).await {
+            self.finish(transport);
+        }
+        waiters.wake_all();
     }
 
     /// Drives the connection until it carries no request and none holds a permit. `on_turn_end` is called at
@@ -196,6 +225,45 @@ impl Carrier for Conn<Client> {
         }
         driver.role.permits.await_settling(cx);
         Poll::Pending
+    }
+}
+
+impl OpenCarrier for Conn<Client> {
+    /// Also while the connection rests: there is no other one.
+    fn requests_available(&self) -> usize {
+        self.driver.borrow().permits_free()
+    }
+
+    fn reserve(&self) -> bool {
+        Conn::reserve(self)
+    }
+
+    fn is_open(&self) -> bool {
+        let driver = self.driver.borrow();
+        driver.socket.is_some()
+            && !driver.machine.is_closing()
+            && !driver.role.permits.are_retired()
+    }
+
+    fn close(&self) {
+        let mut driver = self.driver.borrow_mut();
+        if driver.socket.is_none() {
+            return;
+        }
+        let (machine, out) = driver.machine();
+        machine.drain_now(out);
+        driver.fail_streams(&ResetReason::Reset);
+        driver.finish();
+        driver.needs_task = true;
+        driver.wake_if_needed();
+    }
+
+    fn retire(&self) {
+        self.with(|driver| {
+            driver.role.is_kept = false;
+            driver.role.permits.retire();
+            driver.needs_task = true;
+        });
     }
 }
 
@@ -448,6 +516,10 @@ impl Role for Client {
 
     fn is_retired(&self) -> bool {
         self.permits.are_retired()
+    }
+
+    fn may_park(&self) -> bool {
+        !self.is_kept
     }
 
     fn is_ping_pending(&self) -> bool {

@@ -325,6 +325,7 @@ impl<R: Role> Driver<R> {
         }
         if is_idle
             && !is_partial
+            && self.role.may_park()
             && !self.is_stalling()
             && let Some(socket) = self.socket.take()
         {

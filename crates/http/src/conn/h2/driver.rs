@@ -144,6 +144,11 @@ pub(crate) trait Role: Sized + 'static {
         false
     }
 
+    /// Whether an idle connection is parked.
+    fn may_park(&self) -> bool {
+        true
+    }
+
     /// A PING is unanswered, so that no exchange is to begin.
     fn is_ping_pending(&self) -> bool {
         false
@@ -200,6 +205,11 @@ impl<R: Role> Shared<R> {
             epoch: OnceCell::new(),
             spare: SpareStreams::default(),
         })
+    }
+
+    /// The options of these connections.
+    pub(crate) fn options(&self) -> &Rc<R::Options> {
+        &self.options
     }
 
     #[inline]

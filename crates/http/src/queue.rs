@@ -5,14 +5,14 @@ const SLOTS_KEPT_MAX: usize = 16;
 
 /// The key of an entry. The serial number differs from later entries in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct QueueKey {
+pub(crate) struct QueueKey {
     slot: u32,
     serial: u64,
 }
 
 /// A doubly linked list in a slab.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(crate) struct Queue<T> {
     slots: Vec<QueueSlot<T>>,
     /// The head of the list of free slots, which are linked by `next`.
     free: Option<u32>,
@@ -45,37 +45,44 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Adds an entry at the end.
-    pub(super) fn push_back(&mut self, value: T) -> QueueKey {
+    pub(crate) fn push_back(&mut self, value: T) -> QueueKey {
         let previous = self.last;
         self.insert(value, previous, None)
     }
 
     /// Adds an entry at the front.
-    pub(super) fn push_front(&mut self, value: T) -> QueueKey {
+    pub(crate) fn push_front(&mut self, value: T) -> QueueKey {
         let next = self.first;
         self.insert(value, None, next)
     }
 
     /// Removes the first entry.
-    pub(super) fn pop_front(&mut self) -> Option<T> {
+    pub(crate) fn pop_front(&mut self) -> Option<T> {
         let slot = self.first?;
         let serial = self.slots[slot as usize].serial;
         self.remove(QueueKey { slot, serial })
     }
 
+    /// An entry that is still in the queue.
+    pub(crate) fn get_mut(&mut self, key: QueueKey) -> Option<&mut T> {
+        let slot = self.slots.get_mut(key.slot as usize)?;
+        let is_same = slot.serial == key.serial;
+        slot.value.as_mut().filter(|_| is_same)
+    }
+
     /// Whether the entry is still in the queue.
-    pub(super) fn contains(&self, key: QueueKey) -> bool {
+    pub(crate) fn contains(&self, key: QueueKey) -> bool {
         let slot = self.slots.get(key.slot as usize);
         slot.is_some_and(|slot| slot.serial == key.serial && slot.value.is_some())
     }
 
     /// Removes an entry at any position; `None` if it has left the queue before.
-    pub(super) fn remove(&mut self, key: QueueKey) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: QueueKey) -> Option<T> {
         if !self.contains(key) {
             return None;
         }
