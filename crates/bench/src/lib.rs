@@ -3,3 +3,27 @@
 //!
 //! Four things are separate: the plan of the requests, the client that sends them, the recorder of their
 //! times, and the rule that ends a run.
+
+mod command;
+mod comparison;
+mod fixed_response;
+mod goals;
+mod group;
+mod invocation;
+mod load_tool;
+mod machine;
+mod measure;
+mod not_run;
+mod peer;
+mod probe;
+mod process;
+mod programs;
+mod results;
+mod rounds;
+mod run_folder;
+mod scenario;
+mod stats;
+mod system;
+mod tls_files;
+
+pub use command::{BenchArguments, run};
