@@ -1,119 +1,164 @@
-//! Benchmarks against the limit programs and against other servers.
+//! `cargo xtask bench`: builds what a benchmark measures and runs `blitz bench`.
 //!
-//! `benchmarks/README.md` describes the method.
+//! The crate `blitz-bench` measures. It is part of the binary and no dependency of this program, which
+//! would otherwise compile the whole server before it checks the style of a file.
 
-mod build;
-mod bulk;
-mod compare;
-mod goals;
-mod group;
-mod h2load;
-mod handshakes;
-mod http3_load;
-mod idle;
-mod load;
-mod machine;
-mod measure;
-mod peers;
-mod plan;
-mod probe;
-mod process;
-mod report;
-mod scenario;
-mod start;
-mod stats;
-mod system;
-mod tls_files;
-mod wrk;
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
-use std::process::ExitCode;
+use crate::tidy::repository_root;
 
-use clap::{Parser, Subcommand};
+/// The results of full runs, relative to the root of the repository.
+const RESULTS: &str = "benchmarks/results";
 
-use goals::Outcome;
+/// The examples that a benchmark runs beside the binary, each with its package.
+const EXAMPLES: &[(&str, &[Example])] = &[
+    ("h1", &[LIMIT_RESPONDER, LIMIT_RELAY, HELLO_WORLD]),
+    ("h3", &[HTTP3_LOAD]),
+    ("h2-proxy", &[LIMIT_RESPONDER]),
+    ("cores", &[LIMIT_RESPONDER]),
+    ("bulk", &[LIMIT_RELAY, BULK_BACKEND, PACED_CLIENT]),
+    ("idle", &[HELLO_WORLD]),
+    ("start", &[HELLO_WORLD]),
+];
 
-/// Compares Blitz with the limit programs and with other servers.
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask bench", after_help = EXAMPLES)]
-struct Arguments {
-    #[command(subcommand)]
-    scenario: Scenario,
-}
+/// Package and name.
+type Example = (&'static str, &'static str);
 
-const EXAMPLES: &str = "\
-Examples:
-  cargo xtask bench h1                            the full comparison, about six minutes
-  cargo xtask bench h2 --quick                    the same for HTTP/2; also tls and h2-proxy
-  cargo xtask bench h3 --only h2,h3-same          HTTP/3 beside HTTP/2, without handshakes and varied heads
-  cargo xtask bench h1 --quick                    a short run: three rounds of one second
-  cargo xtask bench h1 --only limit,nginx,blitz-uring
-  cargo xtask bench h1 --only relay,nginx-proxy,haproxy-proxy
-  cargo xtask bench bulk --size all --only h1-down,h1-up
+const LIMIT_RESPONDER: Example = ("blitz-reactor", "limit_responder");
+const LIMIT_RELAY: Example = ("blitz-reactor", "limit_relay");
+const BULK_BACKEND: Example = ("blitz-reactor", "bulk_backend");
+const PACED_CLIENT: Example = ("blitz-reactor", "paced_client");
+const HELLO_WORLD: Example = ("blitz", "hello_world");
+const HTTP3_LOAD: Example = ("blitz-http", "http3_load");
 
-Exit codes: 0 every goal is met, 1 a goal is missed or the measurement failed, 2 usage error,
-75 the set is void; repeat it.";
-
-/// EX_TEMPFAIL of sysexits(3): try again later.
-const VOID: u8 = 75;
-
-#[derive(Debug, Subcommand)]
-enum Scenario {
-    /// HTTP/1.1: CPU per request of a fixed response and of a proxy, 100 connections
-    H1(plan::RoundsArguments),
-    /// HTTP/2, with TLS and without: CPU per request of a fixed response, 32 connections with 32 streams
-    H2(plan::RoundsArguments),
-    /// HTTP/3, beside HTTP/2 over TLS: CPU per request, 32 connections with 32 streams; handshakes; two workers
-    H3(plan::RoundsArguments),
-    /// HTTPS with HTTP/1.1: CPU per request, 100 connections, and CPU per full handshake
-    Tls(plan::RoundsArguments),
-    /// HTTP/2 to HTTP/1.1 and HTTP/2 upstreams: CPU per request, 32 connections with 32 streams
-    H2Proxy(plan::RoundsArguments),
-    /// CPU per request of a server with two workers, against two servers with one worker each
-    Cores(plan::RoundsArguments),
-    /// Large bodies: CPU per MiB of downloads and uploads, throughput and memory, 16 connections
-    Bulk(bulk::BulkArguments),
-    /// Memory of an idle keep-alive connection
-    Idle(idle::IdleArguments),
-    /// Time from the start of the process to its first response
-    Start(start::StartArguments),
-}
-
-/// Runs `cargo xtask bench <args>`.
+/// Builds the release and becomes `blitz bench`, whose exit codes are those of this command.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    let command = std::iter::once("bench").chain(args.iter().map(String::as_str));
-    let arguments = match Arguments::try_parse_from(command.clone()) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // A failure to write to the terminal has no remedy.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
-    };
-    let command = command.collect::<Vec<_>>().join(" ");
-    let outcome = match &arguments.scenario {
-        Scenario::H1(arguments) => compare::run(&scenario::H1, arguments, &command),
-        Scenario::H2(arguments) => compare::run(&scenario::H2_FIXED, arguments, &command),
-        Scenario::H3(arguments) => compare::run(&scenario::H3, arguments, &command),
-        Scenario::Tls(arguments) => compare::run(&scenario::TLS, arguments, &command),
-        Scenario::H2Proxy(arguments) => compare::run(&scenario::H2_PROXY, arguments, &command),
-        Scenario::Cores(arguments) => compare::run(&scenario::CORES, arguments, &command),
-        Scenario::Bulk(arguments) => bulk::run(arguments, &command),
-        Scenario::Idle(arguments) => idle::run(arguments, &command),
-        Scenario::Start(arguments) => start::run(arguments, &command),
-    };
-    match outcome {
-        Ok(Outcome::Met) => ExitCode::SUCCESS,
-        Ok(Outcome::Missed) => {
-            eprintln!("xtask bench: a goal is missed");
-            ExitCode::FAILURE
-        }
-        Ok(Outcome::Void) => {
-            eprintln!("xtask bench: the set is void; repeat it");
-            ExitCode::from(VOID)
-        }
+    match build(args).and_then(|()| execute(args)) {
+        Ok(never) => match never {},
         Err(message) => {
             eprintln!("xtask bench: {message}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+fn build(args: &[String]) -> Result<(), String> {
+    build_target("blitz-cli", "--bin", "blitz")?;
+    let is_help = args.iter().any(|arg| arg == "-h" || arg == "--help");
+    if is_help {
+        return Ok(());
+    }
+    examples_of(args)
+        .iter()
+        .try_for_each(|(package, name)| build_target(package, "--example", name))
+}
+
+/// The examples that the benchmark needs; none for an unknown one, which `blitz bench` reports.
+fn examples_of(args: &[String]) -> &'static [Example] {
+    let named = |(name, _): &&(&str, _)| args.iter().any(|arg| arg == name);
+    let found = EXAMPLES.iter().find(named);
+    found.map_or(&[], |(_, examples)| *examples)
+}
+
+/// Builds one program in the release profile.
+fn build_target(package: &str, kind: &str, name: &str) -> Result<(), String> {
+    eprintln!("building {name} …");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "--locked"])
+        .args(["--package", package, kind, name])
+        .current_dir(repository_root())
+        .status()
+        .map_err(|e| format!("cargo: {e}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{name} does not build"))
+    }
+}
+
+/// An error of a program that does not start; otherwise this function does not return.
+fn execute(args: &[String]) -> Result<std::convert::Infallible, String> {
+    let release = target_folder().join("release");
+    let blitz = release.join("blitz");
+    let error = Command::new(&blitz)
+        // Usage and results name the command that people have entered.
+        .arg0("cargo xtask")
+        .arg("bench")
+        .arg("--programs")
+        .arg(release.join("examples"))
+        .arg("--out")
+        .arg(repository_root().join(RESULTS))
+        .args(["--revision", &revision()])
+        .args(args)
+        .env("PATH", path_with_tools()?)
+        .exec();
+    Err(format!("{}: {error}", blitz.display()))
+}
+
+/// Cargo's target folder.
+fn target_folder() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR");
+    target.map_or_else(|| repository_root().join("target"), Into::into)
+}
+
+/// PATH, and after it the servers that `.ci/tools` has installed.
+fn path_with_tools() -> Result<OsString, String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain([target_folder().join("tools/bin")]);
+    env::join_paths(folders).map_err(|e| format!("PATH: {e}"))
+}
+
+/// The measured commit, and whether the tree has uncommitted changes.
+fn revision() -> String {
+    let root = repository_root();
+    let revision = git(&root, &["rev-parse", "--short=12", "HEAD"]);
+    let changed = !git(&root, &["status", "--porcelain", "--untracked-files=no"]).is_empty();
+    if changed {
+        format!("{revision} with uncommitted changes")
+    } else {
+        revision
+    }
+}
+
+fn git(root: &Path, args: &[&str]) -> String {
+    let output = Command::new("git").args(args).current_dir(root).output();
+    output
+        .map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_benchmark_needs_its_examples_and_an_unknown_one_none() {
+        let of = |words: &str| {
+            let args: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            examples_of(&args)
+        };
+        assert_eq!(of("h2-proxy --quick"), [LIMIT_RESPONDER]);
+        assert_eq!(of("--out results idle"), [HELLO_WORLD]);
+        assert!(of("h2 --only h2c").is_empty() && of("h9").is_empty());
+    }
+
+    #[test]
+    fn every_example_is_a_file_of_its_package() {
+        let root = repository_root();
+        for (package, name) in EXAMPLES.iter().flat_map(|(_, examples)| *examples) {
+            let folder = match *package {
+                "blitz" => "server",
+                package => package.trim_start_matches("blitz-"),
+            };
+            let file = format!("crates/{folder}/examples/{name}");
+            let exists = [format!("{file}.rs"), format!("{file}/main.rs")]
+                .iter()
+                .any(|file| root.join(file).exists());
+            assert!(exists, "{file}");
         }
     }
 }

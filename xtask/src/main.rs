@@ -15,7 +15,7 @@ Developer commands of Blitz
 
   cargo xtask tidy      checks style: crate edges, sizes, forbidden calls, imports, documents
   cargo xtask dist      builds the release: one statically linked file, run in an empty root
-  cargo xtask bench     compares Blitz with the limit programs and with other servers
+  cargo xtask bench     builds the release and the limit programs, and runs blitz bench
   cargo xtask simulate  runs whole gateways on a simulated machine, from seeds
 ";
 

@@ -4,7 +4,30 @@
 //! Four things are separate: the plan of the requests, the client that sends them, the recorder of their
 //! times, and the rule that ends a run.
 
+mod command;
+mod comparison;
 mod distribution;
+mod fixed_response;
+mod goals;
+mod group;
+mod invocation;
 pub mod load;
+mod load_tool;
+mod machine;
+mod measure;
+mod not_run;
+mod peer;
+mod probe;
+mod process;
+mod programs;
+mod random;
+mod results;
+mod rounds;
+mod run_folder;
+mod scenario;
+mod stats;
+mod system;
+mod tls_files;
 
+pub use command::{BenchArguments, run};
 pub use distribution::{Distribution, Recorder};

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod announce;
+mod bench;
 mod cert;
 mod conflicts;
 mod constraints;
@@ -49,6 +50,8 @@ Examples:
       a certificate for development, with its CA
   blitz doctor
       check this machine
+  blitz bench h1 --quick
+      compare Blitz with the servers that are installed on this machine
 
 Signals: TERM and QUIT finish running requests, a second one drops them, as INT
 does; HUP reads certificates again and resolves the names of targets again.
@@ -82,6 +85,8 @@ enum Command {
                       unknown.\nThe exit code is 1 if a line is stop."
     )]
     Doctor(doctor::RecordArguments),
+    /// Compare Blitz with other servers on this machine
+    Bench(blitz_bench::BenchArguments),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +102,7 @@ fn main() -> ExitCode {
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Version) => version::run(),
         Some(Command::Doctor(record)) => doctor::run(&record),
+        Some(Command::Bench(arguments)) => bench::run(&arguments),
     }
 }
 

@@ -124,6 +124,10 @@ pub(crate) fn add(error: &mut clap::Error, arguments: &[String]) {
     let Some(unexpected) = unexpected(error) else {
         return;
     };
+    // The tips are about serving.
+    if arguments.get(1).is_some_and(|command| command == "bench") {
+        return;
+    }
     if let Some(tip) = tip(&unexpected, arguments) {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
@@ -163,7 +167,7 @@ fn tip(unexpected: &str, arguments: &[String]) -> Option<String> {
              http://127.0.0.1:{port} to forward requests there"
         ));
     }
-    if ["run", "cert", "doctor", "version"].contains(&unexpected) {
+    if ["run", "cert", "doctor", "version", "bench"].contains(&unexpected) {
         return Some(format!("write {unexpected} first, then its flags"));
     }
     let is_file = [".toml", ".yaml", ".yml", ".json", ".conf"]

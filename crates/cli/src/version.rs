@@ -5,6 +5,9 @@ use std::process::ExitCode;
 
 use blitz_http::probe;
 
+/// The git revision that the binary was built from.
+pub(crate) const REVISION: &str = env!("BLITZ_REVISION");
+
 /// The text that `--version` prints after the name.
 pub(crate) const LONG: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BLITZ_REVISION"), ")");
 

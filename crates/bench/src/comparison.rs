@@ -1,0 +1,65 @@
+//! Comparisons whose systems run interleaved, round by round: `blitz bench h1`, `h2`, `h3`, `tls`,
+//! `h2-proxy` and `cores`.
+
+use crate::goals::{self, Outcome};
+use crate::group::ClientProtocol;
+use crate::invocation::Invocation;
+use crate::machine::{self, Facts, current_foreign_share};
+use crate::measure::Bench;
+use crate::programs::locate;
+use crate::results::{self, Results};
+use crate::rounds::{RoundsArguments, RoundsPlan};
+use crate::run_folder::RunFolder;
+use crate::scenario::Scenario;
+use crate::tls_files::TlsFiles;
+
+/// Runs the scenario and prints the table.
+pub(crate) fn run(
+    scenario: &'static Scenario,
+    arguments: &RoundsArguments,
+    invocation: &Invocation,
+) -> Result<Outcome, String> {
+    locate("taskset")?;
+    let programs = &invocation.programs;
+    let plan = RoundsPlan::new(scenario, arguments, programs)?;
+    let foreign_before = current_foreign_share();
+    machine::warn_of_foreign_share(foreign_before);
+    let facts = Facts::gather(&invocation.revision, plan.installed());
+    let folder = RunFolder::create()?;
+    let mut systems = plan.systems.iter();
+    let with_tls = systems.any(|s| s.group.protocol == ClientProtocol::Tls);
+    let tls = with_tls.then(|| TlsFiles::create(folder.path(), programs));
+    let mut bench = Bench::start(&plan, programs, tls.transpose()?, folder.path())?;
+    for round in 1..=plan.rounds {
+        eprintln!("round {round} of {}", plan.rounds);
+        bench.round(round)?;
+    }
+    let measured = bench.finish();
+    let results = Results {
+        command: &invocation.command,
+        scenario,
+        void: goals::void_reasons(
+            scenario,
+            &measured,
+            &plan.not_run,
+            plan.rounds,
+            foreign_before,
+        ),
+        verdicts: goals::verdicts(scenario, plan.connections, &measured, &plan.not_run),
+        not_run: plan.not_run,
+        rounds: plan.rounds,
+        seconds: plan.run.as_secs(),
+        connections: plan.connections,
+        streams: plan.streams,
+        facts,
+        foreign_before,
+        measured,
+    };
+    println!("{}", results.text());
+    if plan.save {
+        let markdown = results.markdown();
+        let date = &results.facts.date;
+        results::save(&invocation.out, date, scenario.name, &results, &markdown)?;
+    }
+    Ok(Outcome::of(&results.void, &results.verdicts))
+}

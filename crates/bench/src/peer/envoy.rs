@@ -1,0 +1,170 @@
+//! Envoy.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{STREAMS_MAX, StartOptions, write};
+use crate::fixed_response::BODY;
+use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::programs::locate;
+use crate::tls_files::TlsFiles;
+
+/// More than any run has in flight: Envoy's default limits would respond with 503.
+const IN_FLIGHT_MAX: u32 = 1_000_000;
+/// The limit that H2O announces, whatever its configuration is.
+const BACKEND_STREAMS_MAX: u32 = 100;
+const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
+
+/// Envoy with one worker.
+pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+    let program = locate("envoy")?;
+    let responds = group.role == ServerRole::Respond;
+    let mut listeners = vec![listener(group, options, Transport::Tcp)?];
+    if matches!(group.load_tool, LoadTool::Http3(_)) {
+        listeners.push(listener(group, options, Transport::Quic)?);
+    }
+    let clusters = if responds {
+        vec![]
+    } else {
+        vec![cluster(group, options)]
+    };
+    let config = json!({ "static_resources": { "listeners": listeners, "clusters": clusters } });
+    let file = options
+        .folder
+        .join(format!("envoy-{}.json", options.listen.port()));
+    write(&file, &config.to_string())?;
+    let mut command = Command::new(program);
+    command
+        .args(["--concurrency", "1", "--disable-hot-restart", "-l", "error"])
+        .arg("-c")
+        .arg(&file);
+    Ok(command)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Quic,
+}
+
+fn listener(
+    group: &Group,
+    options: &StartOptions<'_>,
+    transport: Transport,
+) -> Result<Value, String> {
+    let is_quic = transport == Transport::Quic;
+    let action = match group.role {
+        ServerRole::Respond => (
+            "direct_response",
+            json!({ "status": 200, "body": { "inline_string": String::from_utf8_lossy(BODY) } }),
+        ),
+        _ => ("route", json!({ "cluster": "backend", "timeout": "0s" })),
+    };
+    let mut chain = json!({
+        "filters": [{
+            "name": "http",
+            "typed_config": {
+                "@type": format!("{EXTENSIONS}.filters.network.http_connection_manager.v3.HttpConnectionManager"),
+                "stat_prefix": "front",
+                "codec_type": if is_quic { "HTTP3" } else { "AUTO" },
+                "stream_idle_timeout": "0s",
+                "generate_request_id": false,
+                "http2_protocol_options": { "max_concurrent_streams": STREAMS_MAX },
+                "route_config": { "virtual_hosts": [{
+                    "name": "all",
+                    "domains": ["*"],
+                    "routes": [{
+                        "match": { "prefix": "/" },
+                        action.0: action.1,
+                    }],
+                }]},
+                "http_filters": [{
+                    "name": "router",
+                    "typed_config": {
+                        "@type": format!("{EXTENSIONS}.filters.http.router.v3.Router"),
+                    },
+                }],
+            },
+        }],
+    });
+    if group.protocol == ClientProtocol::Tls {
+        chain["transport_socket"] = tls_socket(options.tls()?, transport);
+    }
+    let mut listener = json!({ "filter_chains": [chain] });
+    listener["address"] = address(options.listen);
+    if is_quic {
+        listener["address"]["socket_address"]["protocol"] = json!("UDP");
+        let limits = json!({ "max_concurrent_streams": STREAMS_MAX });
+        listener["udp_listener_config"] = json!({
+            "quic_options": { "quic_protocol_options": limits },
+            "downstream_socket_config": { "prefer_gro": true },
+        });
+    }
+    Ok(listener)
+}
+
+fn tls_socket(tls: &TlsFiles, transport: Transport) -> Value {
+    let context = json!({
+        "alpn_protocols": if transport == Transport::Quic { json!(["h3"]) } else { json!(["h2", "http/1.1"]) },
+        "tls_params": {
+            "tls_minimum_protocol_version": "TLSv1_3",
+            "tls_maximum_protocol_version": "TLSv1_3",
+        },
+        "tls_certificates": [{
+            "certificate_chain": { "filename": tls.certificate },
+            "private_key": { "filename": tls.key },
+        }],
+    });
+    let sockets = format!("{EXTENSIONS}.transport_sockets");
+    let config = match transport {
+        Transport::Tcp => json!({
+            "@type": format!("{sockets}.tls.v3.DownstreamTlsContext"),
+            "common_tls_context": context,
+        }),
+        Transport::Quic => json!({
+            "@type": format!("{sockets}.quic.v3.QuicDownstreamTransport"),
+            "downstream_tls_context": { "common_tls_context": context },
+        }),
+    };
+    json!({ "name": "tls", "typed_config": config })
+}
+
+fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
+    // The limit that backends announce: Envoy would open more streams before it knows the limit.
+    let (protocol, protocol_options) = match group.role {
+        ServerRole::ProxyToH2c => (
+            "http2_protocol_options",
+            json!({ "max_concurrent_streams": BACKEND_STREAMS_MAX }),
+        ),
+        ServerRole::Respond
+        | ServerRole::SendContent
+        | ServerRole::ProxyToHttp1
+        | ServerRole::ProxyContentToHttp1 => ("http_protocol_options", json!({})),
+    };
+    json!({
+        "name": "backend",
+        "type": "STATIC",
+        "circuit_breakers": { "thresholds": [{
+            "max_connections": IN_FLIGHT_MAX,
+            "max_pending_requests": IN_FLIGHT_MAX,
+            "max_requests": IN_FLIGHT_MAX,
+        }]},
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": format!("{EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions"),
+                "explicit_http_config": { protocol: protocol_options },
+            },
+        },
+        "load_assignment": {
+            "cluster_name": "backend",
+            "endpoints": [{ "lb_endpoints": [{
+                "endpoint": { "address": address(options.backend) },
+            }]}],
+        },
+    })
+}
+
+fn address(at: std::net::SocketAddr) -> Value {
+    json!({ "socket_address": { "address": at.ip().to_string(), "port_value": at.port() } })
+}

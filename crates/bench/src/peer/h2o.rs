@@ -1,0 +1,75 @@
+//! H2O.
+
+use std::fs;
+use std::process::Command;
+
+use super::{STREAMS_MAX, StartOptions, write};
+use crate::fixed_response::{BODY, PATH};
+use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::programs::locate;
+
+/// Longer than any run, in the units of the settings.
+const LONG_S: u32 = 3600;
+const LONG_MS: u32 = LONG_S * 1000;
+
+/// H2O with one thread. A file at one path is its cheapest fixed response: an mruby handler took twice
+/// as much CPU.
+pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+    let StartOptions {
+        listen,
+        connections,
+        requests,
+        folder,
+        ..
+    } = options;
+    let (host, port) = (listen.ip(), listen.port());
+    let tls = match group.protocol {
+        ClientProtocol::Http1 | ClientProtocol::H2c => String::new(),
+        ClientProtocol::Tls => {
+            let tls = options.tls()?;
+            let (certificate, key) = (tls.certificate.display(), tls.key.display());
+            format!(
+                "\n  ssl:\n    certificate-file: {certificate}\n    key-file: {key}\n    \
+                 ocsp-update-interval: 0"
+            )
+        }
+    };
+    let paths = match group.role {
+        ServerRole::Respond => {
+            let response = folder.join(format!("h2o-{port}.txt"));
+            fs::write(&response, BODY).map_err(|e| format!("{}: {e}", response.display()))?;
+            format!("{PATH}:\n        file.file: {}", response.display())
+        }
+        ServerRole::SendContent => return Err("H2O is not configured for this".to_owned()),
+        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => format!(
+            "/:\n        proxy.reverse.url: http://{}/\n        proxy.timeout.keepalive: {LONG_MS}",
+            options.backend
+        ),
+        ServerRole::ProxyToH2c => {
+            return Err("this H2O does not support HTTP/2 to upstreams".to_owned());
+        }
+    };
+    let connections_max = connections + requests + 200;
+    let config = format!(
+        "num-threads: 1
+max-connections: {connections_max}
+http1-request-timeout: {LONG_S}
+http2-idle-timeout: {LONG_S}
+http2-max-concurrent-requests-per-connection: {STREAMS_MAX}
+file.etag: OFF
+file.send-compressed: OFF
+listen:
+  host: {host}
+  port: {port}{tls}
+hosts:
+  default:
+    paths:
+      {paths}
+"
+    );
+    let file = folder.join(format!("h2o-{port}.yaml"));
+    write(&file, &config)?;
+    let mut command = Command::new(locate("h2o")?);
+    command.args(["-m", "worker", "-c"]).arg(&file);
+    Ok(command)
+}

@@ -1,0 +1,106 @@
+//! HAProxy.
+
+use std::fs;
+use std::process::Command;
+
+use super::{SMALL_PATH, StartOptions, write};
+use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::programs::locate;
+
+const MAXCONN_MIN: u32 = 8000;
+
+/// HAProxy with one thread.
+pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+    let StartOptions {
+        listen,
+        backend,
+        connections,
+        requests,
+        folder,
+        ..
+    } = options;
+    let response = match group.role {
+        ServerRole::Respond => "http-request return status 200 \
+             content-type \"text/plain; charset=utf-8\" string \"Hello, World!\""
+            .to_owned(),
+        ServerRole::SendContent => return Err("HAProxy does not serve files".to_owned()),
+        ServerRole::ProxyToHttp1 => {
+            format!("default_backend backend\n\nbackend backend\n  server one {backend}")
+        }
+        ServerRole::ProxyContentToHttp1 => {
+            let small = options.small_backend.map(|small| {
+                (
+                    format!("use_backend small if {{ path {SMALL_PATH} }}\n  "),
+                    format!("\n\nbackend small\n  server one {small}"),
+                )
+            });
+            let (rule, small) = small.unwrap_or_default();
+            format!(
+                "{rule}default_backend backend\n\nbackend backend\n  server one {backend}{small}"
+            )
+        }
+        ServerRole::ProxyToH2c => {
+            format!("default_backend backend\n\nbackend backend\n  server one {backend} proto h2")
+        }
+    };
+    let splice = match group.role {
+        ServerRole::ProxyContentToHttp1 => "option splice-auto",
+        _ => "",
+    };
+    let bind = bind(group.protocol, options)?;
+    // HAProxy closes idle server connections once a fifth of its descriptors is in use, so with a small
+    // maxconn it would reconnect for every request.
+    let maxconn = (connections.max(requests) + 200).max(MAXCONN_MIN);
+    // The limit of streams stays at its default of 100: with 1,024 some requests to HTTP/2 backends failed.
+    // Without strict limits it starts although its descriptors do not suffice for a server connection per
+    // client.
+    let config = format!(
+        "global
+  nbthread 1
+  no strict-limits
+  maxconn {maxconn}
+
+defaults
+  mode http
+  {splice}
+  http-reuse always
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+  timeout http-keep-alive 1h
+
+frontend front
+  bind {listen} backlog 4096 {bind}
+  {response}
+"
+    );
+    let file = folder.join(format!("haproxy-{}.cfg", listen.port()));
+    write(&file, &config)?;
+    let mut command = Command::new(locate("haproxy")?);
+    command.args(["-db", "-q", "-f"]).arg(&file);
+    Ok(command)
+}
+
+/// The options after the address.
+fn bind(protocol: ClientProtocol, options: &StartOptions<'_>) -> Result<String, String> {
+    Ok(match protocol {
+        ClientProtocol::Http1 => String::new(),
+        ClientProtocol::H2c => "proto h2".to_owned(),
+        ClientProtocol::Tls => {
+            let tls = options.tls()?;
+            // HAProxy reads certificate and key from one file.
+            let pair = options.folder.join("haproxy.pem");
+            let both: Result<Vec<_>, _> = [&tls.certificate, &tls.key]
+                .map(fs::read_to_string)
+                .into_iter()
+                .collect();
+            let both = both.map_err(|e| format!("the certificate of this run: {e}"))?;
+            write(&pair, &both.concat())?;
+            format!(
+                "ssl crt {} alpn h2,http/1.1 ssl-min-ver TLSv1.3 curves X25519 \
+                 ciphersuites TLS_AES_128_GCM_SHA256",
+                pair.display()
+            )
+        }
+    })
+}

@@ -1,0 +1,132 @@
+//! nginx.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use super::{
+    CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, write,
+};
+use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::process::Workers;
+use crate::programs::locate;
+
+/// nginx, with its files in the folder of this run.
+pub(crate) fn command(
+    group: &Group,
+    workers: Workers,
+    options: &StartOptions<'_>,
+) -> Result<Command, String> {
+    let StartOptions {
+        listen,
+        connections,
+        requests,
+        ..
+    } = options;
+    let (upstream, location) = location(group.role, options)?;
+    let listener = listener(group.protocol, options)?;
+    let small = small_location(options);
+    // Each request of a proxy may need a backend connection.
+    let worker_connections = connections + requests + 200;
+    let workers = workers.count();
+    let config = format!(
+        "worker_processes {workers};
+daemon off;
+pid nginx.pid;
+error_log stderr crit;
+worker_rlimit_nofile 20000;
+events {{ worker_connections {worker_connections}; }}
+http {{
+  access_log off;
+  default_type \"text/plain; charset=utf-8\";
+  keepalive_requests {REQUESTS_PER_CONNECTION_MAX};
+  keepalive_timeout 1h;
+  http2_max_concurrent_streams {STREAMS_MAX};
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+  uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+  {upstream}
+  server {{ {listener} location / {{ {location} }} {small} }}
+}}
+"
+    );
+    let prefix = options.folder.join(format!("nginx-{}", listen.port()));
+    fs::create_dir_all(&prefix).map_err(|e| format!("{}: {e}", prefix.display()))?;
+    let file = prefix.join("nginx.conf");
+    write(&file, &config)?;
+    let mut command = Command::new(locate("nginx")?);
+    command
+        .arg("-p")
+        .arg(&prefix)
+        .args(["-e", "stderr", "-c"])
+        .arg(&file);
+    Ok(command)
+}
+
+/// The upstream block, and the directives of the location.
+fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, String), String> {
+    let backend = options.backend;
+    match role {
+        ServerRole::Respond => Ok((String::new(), r#"return 200 "Hello, World!";"#.to_owned())),
+        ServerRole::SendContent => {
+            let folder = options.folder.join(CONTENT_FOLDER);
+            let content = format!(
+                "root {}; try_files $uri-$arg_size =404; open_file_cache max=100 inactive=1h; \
+                 sendfile off;",
+                folder.display()
+            );
+            Ok((String::new(), content))
+        }
+        ServerRole::ProxyToHttp1 => Ok((
+            upstream("backend", backend, options),
+            format!("proxy_pass http://backend; {PROXY}"),
+        )),
+        ServerRole::ProxyContentToHttp1 => {
+            let mut upstreams = upstream("backend", backend, options);
+            if let Some(small) = options.small_backend {
+                upstreams += &upstream("small", small, options);
+            }
+            let location = format!("proxy_pass http://backend; {PROXY} {PROXY_CONTENT}");
+            Ok((upstreams, location))
+        }
+        ServerRole::ProxyToH2c => Err("nginx does not support HTTP/2 to upstreams".to_owned()),
+    }
+}
+
+/// The directives of every proxy.
+const PROXY: &str = "proxy_http_version 1.1; proxy_set_header Connection \"\";";
+/// Large bodies: no temporary files, and uploads are forwarded as they arrive.
+const PROXY_CONTENT: &str = "\
+    proxy_buffers 16 16k; proxy_buffer_size 16k; proxy_busy_buffers_size 128k; \
+    proxy_max_temp_file_size 0; proxy_request_buffering off; client_max_body_size 0;";
+
+fn upstream(name: &str, backend: SocketAddr, options: &StartOptions<'_>) -> String {
+    let requests = options.requests;
+    format!(
+        "upstream {name} {{ server {backend}; keepalive {requests}; \
+         keepalive_requests {REQUESTS_PER_CONNECTION_MAX}; keepalive_timeout 1h; }}"
+    )
+}
+
+fn small_location(options: &StartOptions<'_>) -> String {
+    match options.small_backend {
+        Some(_) => format!("location {SMALL_PATH} {{ proxy_pass http://small; {PROXY} }}"),
+        None => String::new(),
+    }
+}
+
+fn listener(protocol: ClientProtocol, options: &StartOptions<'_>) -> Result<String, String> {
+    let listen = options.listen;
+    Ok(match protocol {
+        ClientProtocol::Http1 => format!("listen {listen} backlog=4096;"),
+        ClientProtocol::H2c => format!("listen {listen} http2 backlog=4096;"),
+        ClientProtocol::Tls => {
+            let tls = options.tls()?;
+            let (certificate, key) = (tls.certificate.display(), tls.key.display());
+            format!(
+                "listen {listen} ssl http2 backlog=4096; ssl_protocols TLSv1.3; \
+                 ssl_certificate {certificate}; ssl_certificate_key {key}; \
+                 ssl_ecdh_curve X25519; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;"
+            )
+        }
+    })
+}

@@ -1,0 +1,306 @@
+//! The result as a table for the terminal, as Markdown and as raw data.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::goals::{Verdict, ratio_to};
+use crate::group::{Group, LoadTool, Requests};
+use crate::load_tool::handshakes::CLIENTS;
+use crate::machine::Facts;
+use crate::measure::{Measurement, Run};
+use crate::not_run::{self, NotRun};
+use crate::scenario::Scenario;
+use crate::stats::Quartiles;
+
+/// The facts and measurements of a set of runs.
+#[derive(Serialize)]
+pub(crate) struct Results<'a> {
+    pub(crate) command: &'a str,
+    #[serde(skip)]
+    pub(crate) scenario: &'static Scenario,
+    pub(crate) facts: Facts,
+    pub(crate) rounds: u32,
+    pub(crate) seconds: u64,
+    pub(crate) connections: u32,
+    pub(crate) streams: u32,
+    /// Share of one core that other programs used before the start.
+    pub(crate) foreign_before: f64,
+    /// The reasons why the set is void; empty for a valid set.
+    pub(crate) void: Vec<String>,
+    pub(crate) verdicts: Vec<Verdict>,
+    /// The chosen systems that cannot run here.
+    pub(crate) not_run: Vec<NotRun>,
+    pub(crate) measured: Vec<Measurement>,
+}
+
+/// The columns before the ratios.
+const COLUMNS: [&str; 9] = [
+    "system",
+    "req/s",
+    "CPU µs/req",
+    "p50 µs",
+    "p99 µs",
+    "RSS MiB",
+    "enters",
+    "SQEs",
+    "CQEs",
+];
+
+impl Results<'_> {
+    /// The tables for the terminal.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for group in self.scenario.groups {
+            let rows = self.rows(group);
+            if rows.len() > 1 {
+                let _ = writeln!(text, "\n{}\n", self.title(group));
+                for row in &rows {
+                    text.push_str(&aligned(row, &rows));
+                }
+            }
+        }
+        let _ = write!(
+            text,
+            "\n{}",
+            conclusion(&self.verdicts, &self.not_run, &self.void, "")
+        );
+        text
+    }
+
+    /// The tables for the file beside the raw data.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = heading(&self.facts, self.scenario.title, self.command);
+        for group in self.scenario.groups {
+            let rows = self.rows(group);
+            if rows.len() > 1 {
+                let _ = writeln!(text, "\n## {}\n", self.title(group));
+                text.push_str(&markdown_table(&rows));
+            }
+        }
+        let _ = write!(
+            text,
+            "\n{}",
+            conclusion(&self.verdicts, &self.not_run, &self.void, "- ")
+        );
+        text
+    }
+
+    fn title(&self, group: &Group) -> String {
+        let Results {
+            connections,
+            streams,
+            rounds,
+            seconds,
+            ..
+        } = self;
+        let clients = match (group.load_tool, streams) {
+            (LoadTool::Handshakes | LoadTool::Http3(Requests::Handshakes), _) => {
+                format!("{CLIENTS} clients")
+            }
+            (_, 1) => format!("{connections} connections"),
+            _ => format!("{connections} connections with {streams} streams"),
+        };
+        format!("{}: {clients}, {rounds} rounds of {seconds} s", group.title)
+    }
+
+    /// The column titles, then a row per system.
+    fn rows(&self, group: &Group) -> Vec<Vec<String>> {
+        let heads = COLUMNS.iter().map(|&head| head.to_owned());
+        let heads = heads
+            .chain(group.bases.iter().map(|base| format!("against {base}")))
+            .chain(["other programs".to_owned()])
+            .collect();
+        let systems = self
+            .measured
+            .iter()
+            .filter(|measured| measured.system.group == group);
+        std::iter::once(heads)
+            .chain(systems.map(|measured| self.row(measured)))
+            .collect()
+    }
+
+    fn row(&self, measured: &Measurement) -> Vec<String> {
+        let quartiles = |of: fn(&Run) -> f64| Quartiles::of(measured.runs.iter().map(of));
+        let median = |of: fn(&Run) -> f64| {
+            quartiles(of).map_or_else(|| "–".to_owned(), |q| format!("{:.0}", q.median))
+        };
+        let latency = |of: fn(&Run) -> Option<u64>| {
+            let values = measured.runs.iter().filter_map(of).map(|us| us as f64);
+            Quartiles::of(values).map_or_else(|| "–".to_owned(), |q| format!("{:.0}", q.median))
+        };
+        let per_request = |value: Option<f64>| {
+            value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
+        };
+        let percent = |run: &Run| run.foreign_share * 100.0;
+        let mut row = vec![
+            measured.name.to_owned(),
+            median(|run| run.requests_per_second),
+            spread(quartiles(|run| run.cpu_us_per_request)),
+            latency(|run| run.load.p50_us),
+            latency(|run| run.load.p99_us),
+            median(|run| run.resident_bytes as f64 / f64::from(1 << 20)),
+            per_request(measured.per_request(|counters| counters.enters)),
+            per_request(measured.per_request(|counters| counters.sqes)),
+            per_request(measured.per_request(|counters| counters.cqes)),
+        ];
+        let bases = measured.system.group.bases;
+        row.extend(
+            bases
+                .iter()
+                .map(|base| spread(ratio_to(&self.measured, measured, base))),
+        );
+        row.push(format!("{} %", median(percent)));
+        row
+    }
+}
+
+/// The first lines of a file: date, command, revision and machine.
+pub(crate) fn heading(facts: &Facts, title: &str, command: &str) -> String {
+    let Facts {
+        date,
+        revision,
+        kernel,
+        cpu,
+        cores,
+        versions,
+    } = facts;
+    let versions = versions.join("; ");
+    format!(
+        "# {date}: {title}\n\n`{command}`\n\n- revision {revision}\n\
+         - {cpu}, {cores} cores, Linux {kernel}\n- {versions}\n"
+    )
+}
+
+/// A table whose first row has the titles.
+pub(crate) fn markdown_table(rows: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+        if index == 0 {
+            let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
+        }
+    }
+    text
+}
+
+/// The verdicts, the systems that were not run, and whether the set is valid.
+pub(crate) fn conclusion(
+    verdicts: &[Verdict],
+    not_run: &[NotRun],
+    void: &[String],
+    bullet: &str,
+) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let Verdict {
+            system,
+            what,
+            at_most,
+            measured,
+            met,
+        } = verdict;
+        let word = verdict_text(*met);
+        let measured = measured.map_or(String::new(), |measured| format!(": {measured:.2}"));
+        let _ = writeln!(
+            text,
+            "{bullet}{word}: {system}, {what}{measured} (at most {at_most:.2})"
+        );
+    }
+    text.push_str(&not_run::lines(not_run, bullet));
+    for reason in void {
+        let _ = writeln!(text, "{bullet}VOID: {reason}; repeat the set");
+    }
+    if void.is_empty() {
+        let _ = writeln!(
+            text,
+            "{bullet}The set is valid: every response was correct."
+        );
+    }
+    text
+}
+
+/// The verdict of a goal as tables print it.
+pub(crate) fn verdict_text(met: Option<bool>) -> &'static str {
+    match met {
+        Some(true) => "met",
+        Some(false) => "MISSED",
+        None => "not run",
+    }
+}
+
+/// Median and, in brackets, the quartiles.
+pub(crate) fn spread(quartiles: Option<Quartiles>) -> String {
+    quartiles.map_or_else(
+        || "–".to_owned(),
+        |q| format!("{:.2} [{:.2} {:.2}]", q.median, q.lower, q.upper),
+    )
+}
+
+/// A row of a table whose columns are as wide as their widest cell.
+pub(crate) fn aligned(row: &[String], rows: &[Vec<String>]) -> String {
+    let mut line = String::new();
+    for (column, cell) in row.iter().enumerate() {
+        let width = rows
+            .iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0);
+        if column == 0 {
+            let _ = write!(line, "{cell:<width$}");
+        } else {
+            let _ = write!(line, "  {cell:>width$}");
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// Writes raw data and table to the folder, beside earlier ones of the same day.
+pub(crate) fn save(
+    folder: &Path,
+    date: &str,
+    scenario: &str,
+    raw: &impl Serialize,
+    markdown: &str,
+) -> Result<(), String> {
+    let shown = folder.display();
+    fs::create_dir_all(folder).map_err(|e| format!("{shown}: {e}"))?;
+    let name = |number: u32| match number {
+        1 => format!("{date}-{scenario}"),
+        _ => format!("{date}-{scenario}-{number}"),
+    };
+    let free = (1..)
+        .map(name)
+        .find(|name| !folder.join(format!("{name}.json")).exists());
+    let Some(name) = free else {
+        return Err(format!("{shown} is full"));
+    };
+    let json = serde_json::to_string_pretty(raw).map_err(|e| e.to_string())? + "\n";
+    for (extension, content) in [("json", json.as_str()), ("md", markdown)] {
+        let file = folder.join(format!("{name}.{extension}"));
+        fs::write(&file, content).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    println!("saved as {shown}/{name}.md and .json");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let cells = |words: &[&str]| {
+            words
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let rows = [cells(&["a", "µs"]), cells(&["long", "1"])];
+        assert_eq!(aligned(&rows[0], &rows), "a     µs\n");
+        assert_eq!(aligned(&rows[1], &rows), "long   1\n");
+    }
+}

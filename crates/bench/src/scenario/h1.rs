@@ -1,0 +1,63 @@
+//! HTTP/1.1: a fixed response and a proxy, beside the limit programs.
+
+use super::{EPOLL, Scenario, URING, extra, goal, system};
+use crate::group::{ClientProtocol, Group, LoadTool, PlausibleRatio, ServerRole};
+use crate::system::Kind;
+
+pub(crate) static H1: Scenario = Scenario {
+    name: "h1",
+    title: "HTTP/1.1",
+    connections: 100,
+    streams: 1,
+    groups: &[FIXED, PROXY],
+    systems: &[
+        system("limit", FIXED, Kind::LimitResponder { io: URING }),
+        extra("limit-epoll", FIXED, Kind::LimitResponder { io: EPOLL }),
+        system("blitz-uring", FIXED, Kind::HelloWorld { io: URING }),
+        system("blitz-epoll", FIXED, Kind::HelloWorld { io: EPOLL }),
+        system("nginx", FIXED, Kind::Nginx),
+        system("haproxy", FIXED, Kind::Haproxy),
+        system("relay", PROXY, Kind::LimitRelay),
+        system("blitz-proxy-uring", PROXY, Kind::Blitz { io: URING }),
+        system("blitz-proxy-epoll", PROXY, Kind::Blitz { io: EPOLL }),
+        system("nginx-proxy", PROXY, Kind::Nginx),
+        system("haproxy-proxy", PROXY, Kind::Haproxy),
+    ],
+    goals: &[
+        goal("blitz-uring", "limit", 1.08),
+        goal("blitz-uring", "nginx", 0.85),
+        goal("blitz-epoll", "limit", 1.15),
+        goal("blitz-proxy-uring", "relay", 1.18),
+        goal("blitz-proxy-uring", "nginx-proxy", 0.75),
+        goal("blitz-proxy-epoll", "relay", 1.25),
+    ],
+    goals_of_many: &[goal("blitz-proxy-uring", "relay", 1.30)],
+};
+
+pub(crate) const FIXED: &Group = &Group {
+    name: "fixed",
+    title: "HTTP/1.1, fixed response",
+    protocol: ClientProtocol::Http1,
+    role: ServerRole::Respond,
+    load_tool: LoadTool::Wrk,
+    bases: &["limit", "nginx"],
+    plausible: Some(PlausibleRatio {
+        row: "limit",
+        base: "nginx",
+        range: 0.60..=0.85,
+    }),
+};
+
+const PROXY: &Group = &Group {
+    name: "proxy",
+    title: "HTTP/1.1, proxy to one backend",
+    protocol: ClientProtocol::Http1,
+    role: ServerRole::ProxyToHttp1,
+    load_tool: LoadTool::Wrk,
+    bases: &["relay", "nginx-proxy"],
+    plausible: Some(PlausibleRatio {
+        row: "relay",
+        base: "nginx-proxy",
+        range: 0.45..=0.70,
+    }),
+};

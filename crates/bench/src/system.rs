@@ -1,0 +1,160 @@
+//! A measured system: its program and its flags.
+
+use std::process::Command;
+
+use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::peer::{self, SMALL_PATH, StartOptions};
+use crate::process::Workers;
+use crate::programs::{Example, Programs, missing};
+use crate::tls_files::TlsFiles;
+
+/// The program of a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    LimitResponder {
+        io: &'static str,
+    },
+    LimitRelay,
+    /// The relay with large receives.
+    LimitRelayLarge,
+    /// The relay without a copy.
+    LimitRelaySplice,
+    /// The example server, or without it the built-in endpoints of Blitz.
+    HelloWorld {
+        io: &'static str,
+    },
+    Blitz {
+        io: &'static str,
+    },
+    Nginx,
+    Haproxy,
+    H2o,
+    Envoy,
+    Caddy,
+}
+
+/// The flags of the relay for large receives. Multishot receives took less CPU than single ones.
+const RELAY_LARGE: &[&str] = &["--buffers", "64", "--buffer-bytes", "262144"];
+const RELAY_SPLICE: &[&str] = &["--splice", "on"];
+
+/// One row of a comparison.
+#[derive(Debug)]
+pub(crate) struct System {
+    pub(crate) name: &'static str,
+    pub(crate) group: &'static Group,
+    pub(crate) kind: Kind,
+    /// Whether it runs if the command line names no systems.
+    pub(crate) by_default: bool,
+    pub(crate) workers: Workers,
+}
+
+impl System {
+    pub(crate) fn matches(&self, word: &str) -> bool {
+        word == self.name || (self.by_default && word == self.group.name)
+    }
+
+    /// The name of the program if it is not part of this repository.
+    pub(crate) fn peer(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Nginx => Some("nginx"),
+            Kind::Haproxy => Some("haproxy"),
+            Kind::H2o => Some("h2o"),
+            Kind::Envoy => Some("envoy"),
+            Kind::Caddy => Some("caddy"),
+            _ => None,
+        }
+    }
+
+    /// Why this system cannot run: its program is missing. The example server has a substitute.
+    pub(crate) fn missing_program(&self, programs: &Programs) -> Option<String> {
+        match self.kind {
+            Kind::LimitResponder { .. } => programs.example(Example::LimitResponder).err(),
+            Kind::LimitRelay | Kind::LimitRelayLarge | Kind::LimitRelaySplice => {
+                programs.example(Example::LimitRelay).err()
+            }
+            Kind::HelloWorld { .. } | Kind::Blitz { .. } => None,
+            Kind::Nginx | Kind::Haproxy | Kind::H2o | Kind::Envoy | Kind::Caddy => {
+                missing(self.peer().as_slice())
+            }
+        }
+    }
+
+    /// The command; writes a configuration file where one is needed.
+    pub(crate) fn command(&self, options: &StartOptions<'_>) -> Result<Command, String> {
+        let listen = options.listen.to_string();
+        let example = |example| options.programs.example(example).map(Command::new);
+        let mut command = match self.kind {
+            Kind::LimitResponder { io } => {
+                let mut command = example(Example::LimitResponder)?;
+                command.args(["--listen", &listen, "--io", io]);
+                if let Some(response) = options.response {
+                    command.arg("--response").arg(response);
+                }
+                command
+            }
+            Kind::LimitRelay | Kind::LimitRelayLarge | Kind::LimitRelaySplice => {
+                let mut command = example(Example::LimitRelay)?;
+                command.args(["--listen", &listen, "--to", &options.backend.to_string()]);
+                command.args(match self.kind {
+                    Kind::LimitRelayLarge => RELAY_LARGE,
+                    Kind::LimitRelaySplice => RELAY_SPLICE,
+                    _ => &[],
+                });
+                command
+            }
+            Kind::HelloWorld { io } => match example(Example::HelloWorld) {
+                Ok(mut command) => {
+                    command
+                        .env("BLITZ_LISTEN", listen)
+                        .env("BLITZ_CORES", self.workers.count().to_string())
+                        .env("BLITZ_IO", io);
+                    command
+                }
+                Err(_) => blitz(self, options, io)?,
+            },
+            Kind::Blitz { io } => blitz(self, options, io)?,
+            Kind::Nginx => peer::nginx::command(self.group, self.workers, options)?,
+            Kind::Haproxy => peer::haproxy::command(self.group, options)?,
+            Kind::H2o => peer::h2o::command(self.group, options)?,
+            Kind::Envoy => peer::envoy::command(self.group, options)?,
+            Kind::Caddy => peer::caddy::command(self.group, options)?,
+        };
+        // Blitz prints its counters when it ends, like the bare rings.
+        command.env("BLITZ_REACTOR_COUNTERS", "1");
+        Ok(command)
+    }
+}
+
+/// `blitz run`; without a target the built-in endpoints respond.
+fn blitz(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Command, String> {
+    let mut command = Command::new(options.programs.blitz());
+    let group = system.group;
+    let listen = options.listen.to_string();
+    let cores = system.workers.count().to_string();
+    command.args(["run", "--cores", &cores, "--io", io]);
+    match group.protocol {
+        ClientProtocol::Http1 | ClientProtocol::H2c => {
+            command.args(["--listen", &listen]);
+        }
+        ClientProtocol::Tls => {
+            let TlsFiles {
+                certificate, key, ..
+            } = options.tls()?;
+            command.args(["--listen-tls", &listen]);
+            command.arg("--cert").arg(certificate).arg("--key").arg(key);
+        }
+    }
+    match group.role {
+        ServerRole::Respond | ServerRole::SendContent => {}
+        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => {
+            command.args(["--to", &format!("http://{}", options.backend)]);
+        }
+        ServerRole::ProxyToH2c => {
+            command.args(["--to", &format!("h2c://{}", options.backend)]);
+        }
+    }
+    if let Some(small) = options.small_backend {
+        command.args(["--to", &format!("{SMALL_PATH}=http://{small}")]);
+    }
+    Ok(command)
+}
