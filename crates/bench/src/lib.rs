@@ -21,6 +21,7 @@ mod probe;
 mod process;
 mod programs;
 mod random;
+mod report;
 mod results;
 mod rounds;
 mod run_folder;

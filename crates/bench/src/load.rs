@@ -1,8 +1,98 @@
 //! The generator: requests to a server, and the times of its responses.
 
+mod arguments;
+mod check;
+mod connection;
+mod control;
+mod exchange;
+mod machine_time;
+mod pacer;
+mod plan;
+mod prepare;
+mod probe;
+mod problems;
+mod progress;
+mod rate;
+mod recorder;
+mod request;
+mod request_file;
 mod result;
+mod run;
+mod steady;
+mod summary;
+mod target;
+mod template;
+mod worker;
 
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::invocation;
+use prepare::PrepareError;
+
+pub use arguments::LoadArguments;
 pub use result::{
     Affects, Connects, Counts, GeneratorFacts, Interval, LoadResult, PlanFacts, Problem,
     RESULT_VERSION, TargetFacts, Times,
 };
+
+/// The exit code of usage errors, as clap's.
+const USAGE: u8 = 2;
+/// EX_TEMPFAIL of sysexits(3): the result is INVALID, try again.
+const INVALID: u8 = 75;
+
+/// Sends the load and prints the result. `words` are the words of the command line, which results name.
+pub fn run(arguments: &LoadArguments, words: impl IntoIterator<Item = String>) -> ExitCode {
+    let (plan, probed) = match prepare::prepare(arguments) {
+        Ok(prepared) => prepared,
+        Err(PrepareError::Usage(message)) => return failed(&message, USAGE),
+        Err(PrepareError::Server(message)) => return failed(&message, 1),
+    };
+    let command = invocation::command(words);
+    let ended = match run::run(plan, &probed, command, arguments.quiet) {
+        Ok(ended) => ended,
+        Err(message) => return failed(&message, 1),
+    };
+    if let Err(message) = write(arguments, &ended.result) {
+        return failed(&message, 1);
+    }
+    if let Some(evidence) = ended.evidence {
+        eprint!("blitz load: {evidence}");
+        return ExitCode::FAILURE;
+    }
+    let result = &ended.result;
+    match (result.counts.errors(), result.problems.is_empty()) {
+        (0, true) => ExitCode::SUCCESS,
+        (0, false) => ExitCode::from(INVALID),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn failed(message: &str, code: u8) -> ExitCode {
+    eprintln!("blitz load: {message}");
+    ExitCode::from(code)
+}
+
+/// Writes the files, and the summary unless a file is the standard output.
+fn write(arguments: &LoadArguments, result: &LoadResult) -> Result<(), String> {
+    let mut has_stdout = false;
+    if let Some(file) = &arguments.json {
+        let json = serde_json::to_string_pretty(result).map_err(|error| error.to_string())?;
+        has_stdout |= write_file(file, &json)?;
+    }
+    if !has_stdout {
+        print!("{}", summary::summary(result));
+    }
+    Ok(())
+}
+
+/// Whether it was the standard output.
+fn write_file(file: &Path, text: &str) -> Result<bool, String> {
+    if file == Path::new("-") {
+        println!("{text}");
+        return Ok(true);
+    }
+    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(false)
+}

@@ -13,6 +13,7 @@ mod heading;
 mod http3;
 mod issue;
 mod listen;
+mod load;
 mod run;
 mod service_manager;
 mod size;
@@ -77,6 +78,8 @@ enum Command {
     Run(Box<run::RunArguments>),
     /// Issue a certificate for development, with a local authority
     Cert(cert::CertArguments),
+    /// Send load to a server, and measure the times of its responses
+    Load(Box<blitz_bench::load::LoadArguments>),
     /// Print the version, the git revision and the I/O driver that this machine supports
     Version,
     /// Check this machine and print the problems with their remedies, and the DNS record for HTTP/3
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         None => run::run(&arguments.run),
         Some(Command::Run(run)) => run::run(&run),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
+        Some(Command::Load(arguments)) => load::run(&arguments),
         Some(Command::Version) => version::run(),
         Some(Command::Doctor(record)) => doctor::run(&record),
         Some(Command::Bench(arguments)) => bench::run(&arguments),

@@ -102,7 +102,10 @@ impl ContentCheck {
     /// The result, at the end of the content.
     #[inline]
     pub(super) fn finish(&self, expected: &Expected) -> Option<Wrong> {
-        if expected.length.is_some_and(|length| length != self.received) {
+        if expected
+            .length
+            .is_some_and(|length| length != self.received)
+        {
             return Some(Wrong::Length);
         }
         self.differs.then_some(Wrong::Content)
@@ -255,7 +258,10 @@ mod tests {
         evidence.add_content(&[b'x'; 10_000]);
         let text = evidence.to_string();
         assert!(text.contains("status is 502 and not 200"), "{text}");
-        assert!(text.contains("Server: x") && text.contains("upstream"), "{text}");
+        assert!(
+            text.contains("Server: x") && text.contains("upstream"),
+            "{text}"
+        );
         assert!(!text.contains('\x1b') && text.len() < 1_000, "{text}");
     }
 }

@@ -32,9 +32,10 @@ pub(super) struct Progress {
 }
 
 impl Control {
-    pub(super) fn new(cores: usize) -> Control {
+    /// `start` may lie ahead: the cores wait for it.
+    pub(super) fn new(cores: usize, start: Instant) -> Control {
         Control {
-            start: Instant::now(),
+            start,
             measure_from: AtomicU64::new(NEVER),
             measure_until: AtomicU64::new(NEVER),
             is_stopped: AtomicBool::new(false),

@@ -58,10 +58,7 @@ pub(super) async fn run(
         BodyLength::Known(length) => length,
         BodyLength::Empty | BodyLength::Unknown => 0,
     };
-    let response = match content {
-        ContentToSend::None => response.response().await,
-        content => send_and_receive(body, content, response).await,
-    };
+    let response = respond(body, content, response).await;
     let mut response = response.map_err(Failure::Request)?;
     let head_at = Instant::now();
     let mut check = ContentCheck::default();
@@ -89,6 +86,18 @@ pub(super) async fn run(
     }
     let end = if is_empty { head_at } else { Instant::now() };
     Ok(received(&response, (head_at, end), &check, sent_bytes))
+}
+
+/// Sends the content, and waits for the head of the response.
+pub(super) async fn respond(
+    body: SendBody,
+    content: ContentToSend,
+    response: ResponseStream,
+) -> Result<Response, ClientError> {
+    match content {
+        ContentToSend::None => response.response().await,
+        content => send_and_receive(body, content, response).await,
+    }
 }
 
 fn received(

@@ -267,7 +267,10 @@ mod tests {
     fn wrong_rates_say_what_to_write() {
         for text in ["", "fast", "-1", "0", "10:soon", "10:0s", "1..x", "1e300"] {
             let error = text.parse::<RateProfile>().unwrap_err();
-            assert!(error.contains("write") || error.contains("leave out"), "{text}: {error}");
+            assert!(
+                error.contains("write") || error.contains("leave out"),
+                "{text}: {error}"
+            );
         }
         let profile: RateProfile = "2.5k,100..200:5s".parse().unwrap();
         assert_eq!(

@@ -21,6 +21,8 @@ pub(super) struct CoreRecorder {
     content_bytes_received: u64,
     content_bytes_sent: u64,
     timeline: Timeline,
+    /// End of the last request.
+    last_end: Duration,
 }
 
 #[derive(Default)]
@@ -58,6 +60,8 @@ pub(super) struct CoreResult {
     pub(super) connects: Connects,
     pub(super) lag: Distribution,
     pub(super) timeline: Vec<Interval>,
+    /// Length of the measured time.
+    pub(super) length: Duration,
 }
 
 struct Timeline {
@@ -86,6 +90,7 @@ impl CoreRecorder {
             content_bytes_received: 0,
             content_bytes_sent: 0,
             timeline: Timeline::new(interval),
+            last_end: Duration::ZERO,
         }
     }
 
@@ -98,6 +103,7 @@ impl CoreRecorder {
         self.completed += 1;
         self.content_bytes_received += received;
         self.content_bytes_sent += sent;
+        self.last_end = times.end;
         self.timeline.move_to(times.end);
         self.timeline.latency.record(times.latency);
         self.timeline.completed += 1;
@@ -146,6 +152,11 @@ impl CoreRecorder {
         }
     }
 
+    /// When the last request ended, since the start of the measured time.
+    pub(super) fn last_end(&self) -> Duration {
+        self.last_end
+    }
+
     /// Everything, with intervals up to `end` of the measured time.
     pub(super) fn finish(mut self, end: Duration, unfinished: u64) -> CoreResult {
         let owned = |(name, count): (&'static str, u64)| (name.to_owned(), count);
@@ -182,6 +193,7 @@ impl CoreRecorder {
             },
             lag: self.lag.distribution(),
             timeline: self.timeline.finish(end),
+            length: end,
         }
     }
 }
@@ -249,6 +261,7 @@ impl CoreResult {
         self.times.first_byte.merge(&other.times.first_byte);
         self.connects.merge(&other.connects);
         self.lag.merge(&other.lag);
+        self.length = self.length.max(other.length);
         for (index, interval) in other.timeline.into_iter().enumerate() {
             match self.timeline.get_mut(index) {
                 Some(ours) => ours.merge(&interval),

@@ -93,7 +93,10 @@ impl RequestSpec {
         let head = RequestHead::parse(&self.method, &url)
             .map_err(|error| format!("`{} {}` is no request: {error}", self.method, self.url))?;
         if head.authority().is_none() {
-            return Err(format!("`{}` has no host; write http://HOST/PATH", self.url));
+            return Err(format!(
+                "`{}` has no host; write http://HOST/PATH",
+                self.url
+            ));
         }
         let mut head = RequestHead::new(Method::Get, "/");
         for (name, value) in &self.fields {
@@ -198,7 +201,9 @@ pub(super) struct Order {
 impl Order {
     /// In turn if all weights are equal, at random otherwise.
     pub(super) fn new(requests: &[RequestSpec], seed: u64) -> Order {
-        let is_equal = requests.windows(2).all(|pair| pair[0].weight == pair[1].weight);
+        let is_equal = requests
+            .windows(2)
+            .all(|pair| pair[0].weight == pair[1].weight);
         let mut sum = 0;
         let sums = requests.iter().map(|request| {
             sum += u64::from(request.weight);

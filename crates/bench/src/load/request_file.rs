@@ -195,7 +195,10 @@ mod tests {
         let requests = list(text).unwrap();
         assert_eq!(requests.len(), 3);
         assert_eq!(requests[0], RequestSpec::get("http://a.example:8080/ping"));
-        assert_eq!((requests[1].method.as_str(), requests[1].weight), ("POST", 3));
+        assert_eq!(
+            (requests[1].method.as_str(), requests[1].weight),
+            ("POST", 3)
+        );
         assert_eq!(
             requests[1].fields,
             [("Content-Type".to_owned(), "text/plain".to_owned())]
@@ -228,7 +231,10 @@ mod tests {
                 "postData":{"mimeType":"text/plain","text":"hi"}}}]}}"#;
         let requests = parse_archive(text, BASE).unwrap();
         assert_eq!(requests.len(), 2);
-        assert_eq!(requests[0].fields, [("Accept".to_owned(), "*/*".to_owned())]);
+        assert_eq!(
+            requests[0].fields,
+            [("Accept".to_owned(), "*/*".to_owned())]
+        );
         assert_eq!(requests[1].content, Content::Bytes(b"hi".to_vec()));
         assert!(parse_archive("{}", BASE).unwrap_err().contains("log"));
     }

@@ -113,12 +113,18 @@ mod tests {
         let uuid = filled("{{uuid}}");
         let parts: Vec<usize> = uuid.split('-').map(str::len).collect();
         assert_eq!(parts, [8, 4, 4, 4, 12]);
-        assert!(uuid.as_bytes()[14] == b'4' && b"89ab".contains(&uuid.as_bytes()[19]), "{uuid}");
+        assert!(
+            uuid.as_bytes()[14] == b'4' && b"89ab".contains(&uuid.as_bytes()[19]),
+            "{uuid}"
+        );
     }
 
     #[test]
     fn an_unknown_placeholder_lists_the_known_ones() {
         let error = Template::parse("/{{N}}").unwrap_err();
-        assert!(error.contains("{{N}}") && error.contains("{{uuid}}"), "{error}");
+        assert!(
+            error.contains("{{N}}") && error.contains("{{uuid}}"),
+            "{error}"
+        );
     }
 }

@@ -100,7 +100,8 @@ impl Worker {
     }
 
     fn is_over(&self) -> bool {
-        self.control.is_over(self.control.since_start(Instant::now()))
+        self.control
+            .is_over(self.control.since_start(Instant::now()))
     }
 
     /// Plans the arrivals of the warm-up, then those of the measured time.
@@ -111,7 +112,8 @@ impl Worker {
         let place = (self.index, self.plan.cores);
         let start = self.control.start();
         if let Some(warm_up) = rate.warm_up() {
-            let arrivals = warm_up.arrivals(self.plan.warm_up.fixed(), *spacing, place, !self.plan.seed);
+            let arrivals =
+                warm_up.arrivals(self.plan.warm_up.fixed(), *spacing, place, !self.plan.seed);
             queue.plan(arrivals, start, &self.control, |_, _| {}).await;
         }
         let Some(length) = self.plan.duration else {
@@ -134,7 +136,11 @@ impl Worker {
         let from = self.control.measured_from().unwrap_or_default();
         let now = self.control.since_start(Instant::now());
         let until = self.control.measured_until().unwrap_or(now).min(now);
-        let length = Duration::from_nanos(until.saturating_sub(from));
+        let mut length = Duration::from_nanos(until.saturating_sub(from));
+        if self.plan.request_count.is_some() {
+            // The core notices the end of the last request some time later.
+            length = length.min(self.recorder.borrow().last_end());
+        }
         let recorder = self.recorder.replace(CoreRecorder::new(self.plan.interval));
         // In a closed loop some request is always in flight at the end.
         let unfinished = match self.plan.rate {
@@ -152,7 +158,11 @@ impl Worker {
     /// Whether a request counts: by its end in a closed loop, by its planned start in an open one, because there
     /// nothing that was planned may be left out.
     fn counts(&self, planned: Instant, end: Instant) -> bool {
-        let at = if self.plan.rate.is_some() { planned } else { end };
+        let at = if self.plan.rate.is_some() {
+            planned
+        } else {
+            end
+        };
         self.control.is_measured(self.control.since_start(at))
     }
 
@@ -172,9 +182,7 @@ impl Worker {
         let now = Instant::now();
         Progress::add(&self.progress().errors, 1);
         if self.counts(now, now) {
-            self.recorder
-                .borrow_mut()
-                .failed(error, self.measured(now));
+            self.recorder.borrow_mut().failed(error, self.measured(now));
         }
     }
 

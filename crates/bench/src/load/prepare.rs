@@ -1,0 +1,201 @@
+//! From the arguments to a checked plan.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use blitz_http::{CaSet, ClientTls, ClientTlsSlot, IoChoice, Protocol, UpstreamTls};
+
+use super::arguments::{Io, LoadArguments, WarmUpArgument};
+use super::check::Expected;
+use super::plan::{LoadPlan, WarmUp};
+use super::probe::{self, Probed, Wanted};
+use super::request::{Content, RequestSpec};
+use super::request_file;
+use super::target::Origin;
+
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+const WARM_UP_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Intervals of the timeline, unless the run is short.
+const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVALS_MIN: u32 = 20;
+
+/// Why a run does not begin.
+pub(super) enum PrepareError {
+    /// The command line can never work.
+    Usage(String),
+    /// The server does not respond as it should.
+    Server(String),
+}
+
+/// The plan, after first requests have shown what responses look like.
+///
+/// # Errors
+/// What is wrong and what to do.
+pub(super) fn prepare(arguments: &LoadArguments) -> Result<(LoadPlan, Probed), PrepareError> {
+    let (mut plan, protocols, wanted) = plan(arguments).map_err(PrepareError::Usage)?;
+    let probed = probe::probe(&plan, &protocols, &wanted).map_err(PrepareError::Server)?;
+    plan.protocol = probed.protocol;
+    if !plan.protocol.capabilities().multiplexes && plan.streams > 1 {
+        let problem = "HTTP/1.1 has one request at a time on a connection; leave out --streams, or write --http 2";
+        return Err(PrepareError::Usage(problem.to_owned()));
+    }
+    for ((_, expected), found) in plan.requests.iter_mut().zip(&probed.expected) {
+        expected.clone_from(found);
+    }
+    Ok((plan, probed))
+}
+
+fn plan(arguments: &LoadArguments) -> Result<(LoadPlan, Vec<Protocol>, Wanted), String> {
+    let origin = Origin::parse(&arguments.url)?;
+    let requests = requests(arguments, &origin)?;
+    for request in &requests {
+        request.check()?;
+    }
+    let connections = arguments.connections as usize;
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let cores = arguments.cores.map_or(processors, |cores| cores as usize);
+    let is_counted = arguments.requests.is_some();
+    let duration = match is_counted {
+        true => arguments.duration,
+        false => Some(arguments.duration.unwrap_or(DURATION_DEFAULT)),
+    };
+    let warm_up = match arguments.warm_up {
+        Some(WarmUpArgument::For(length)) => WarmUp::For(length),
+        Some(WarmUpArgument::Steady) => WarmUp::UntilSteady,
+        None if is_counted => WarmUp::For(Duration::ZERO),
+        None => WarmUp::For(WARM_UP_DEFAULT),
+    };
+    if is_counted && warm_up != WarmUp::For(Duration::ZERO) {
+        return Err("-n counts every request; leave out --warm-up, or write -d instead".to_owned());
+    }
+    if arguments.rate.is_some() && warm_up == WarmUp::UntilSteady {
+        return Err("--rate plans the warm-up as well; write --warm-up 5s".to_owned());
+    }
+    let protocols = protocols(arguments, &origin);
+    let plan = LoadPlan {
+        address: origin.address(arguments.address.as_deref())?,
+        protocol: protocols[0],
+        tls: tls(arguments, &origin)?,
+        resume: !arguments.no_resume,
+        requests: requests
+            .into_iter()
+            .map(|request| (request, Expected::default()))
+            .collect(),
+        connections,
+        streams: arguments.streams as usize,
+        cores: cores.min(connections),
+        io: match arguments.io {
+            Io::Auto => IoChoice::Auto,
+            Io::Uring => IoChoice::Uring,
+            Io::Epoll => IoChoice::Epoll,
+        },
+        new_connections: arguments.new_connections,
+        rate: arguments
+            .rate
+            .clone()
+            .map(|rate| (rate, arguments.arrivals)),
+        warm_up,
+        duration,
+        request_count: arguments.requests,
+        timeout: arguments.timeout,
+        keep_going: arguments.keep_going,
+        interval: duration.map_or(INTERVAL / 10, |duration| {
+            (duration / INTERVALS_MIN).clamp(Duration::from_millis(10), INTERVAL)
+        }),
+        seed: arguments.seed.unwrap_or_else(seed),
+    };
+    let wanted = Wanted {
+        check: arguments.check,
+        status: arguments.expect_status,
+        sha256: arguments.expect_sha256.as_deref().map(hash).transpose()?,
+        keep_going: arguments.keep_going,
+    };
+    Ok((plan, protocols, wanted))
+}
+
+/// In the order in which they are tried.
+fn protocols(arguments: &LoadArguments, origin: &Origin) -> Vec<Protocol> {
+    match arguments.http {
+        Some(version) => vec![version.protocol()],
+        None if origin.is_https => vec![Protocol::Http2, Protocol::Http1],
+        None => vec![Protocol::Http1],
+    }
+}
+
+fn tls(arguments: &LoadArguments, origin: &Origin) -> Result<Option<UpstreamTls>, String> {
+    if !origin.is_https {
+        return Ok(None);
+    }
+    let mut builder = ClientTls::builder();
+    if let Some(file) = &arguments.ca {
+        builder = builder.authorities(CaSet::load(file).map_err(|error| error.to_string())?);
+    }
+    if arguments.insecure {
+        builder = builder.danger_accept_any_certificate();
+    }
+    let tls = builder.build().map_err(|error| error.to_string())?;
+    let tls = UpstreamTls::new(&ClientTlsSlot::from(tls), &origin.host);
+    tls.map(Some).map_err(|error| error.to_string())
+}
+
+fn requests(arguments: &LoadArguments, origin: &Origin) -> Result<Vec<RequestSpec>, String> {
+    let mut requests = match &arguments.requests_file {
+        Some(file) => request_file::read(file, &origin.base)?,
+        None => vec![request(arguments, origin)?],
+    };
+    for field in &arguments.fields {
+        let (name, value) = field
+            .split_once(':')
+            .ok_or_else(|| format!("`{field}` is no header field; write 'Name: value'"))?;
+        for request in &mut requests {
+            let field = (name.trim().to_owned(), value.trim().to_owned());
+            request.fields.push(field);
+        }
+    }
+    Ok(requests)
+}
+
+/// The request of the command line.
+fn request(arguments: &LoadArguments, origin: &Origin) -> Result<RequestSpec, String> {
+    let url = match arguments.url == origin.base {
+        true => format!("{}/", origin.base),
+        false => arguments.url.clone(),
+    };
+    let content = match (&arguments.body, arguments.upload) {
+        (Some(text), _) => match text.strip_prefix('@') {
+            Some(file) => {
+                Content::Bytes(fs::read(file).map_err(|error| format!("{file}: {error}"))?)
+            }
+            None => Content::Text(text.clone()),
+        },
+        (None, Some(length)) => Content::Zeros(length),
+        (None, None) => Content::None,
+    };
+    let default = match content {
+        Content::None => "GET",
+        _ => "POST",
+    };
+    Ok(RequestSpec {
+        method: arguments.method.as_deref().unwrap_or(default).to_owned(),
+        content,
+        ..RequestSpec::get(&url)
+    })
+}
+
+fn hash(text: &str) -> Result<[u8; 32], String> {
+    let digits = text.as_bytes().chunks(2).map(|pair| {
+        let pair = str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    let bytes = digits.collect::<Option<Vec<u8>>>();
+    bytes
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| format!("`{text}` is no SHA-256; write its 64 hexadecimal digits"))
+}
+
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_nanos() as u64 & 0xFFFF_FFFF)
+}

@@ -1,0 +1,74 @@
+//! What makes the figures of a run unreliable.
+
+use std::time::Duration;
+
+use super::result::{Affects, LoadResult, Problem};
+use crate::report::number;
+
+/// The share of the time from which a core counts as busy: what it measures is then itself.
+const BUSY: f64 = 0.95;
+
+/// The share of the time in which a core may wait for a processor that another program has.
+const WAITED_MAX: f64 = 0.05;
+
+/// How late the 99th percentile of requests may be noticed.
+const LAG_MAX: Duration = Duration::from_millis(1);
+
+/// The share of planned requests that may be left without a response.
+const UNFINISHED_MAX: f64 = 0.01;
+
+/// The problems of a run, the worst first.
+pub(super) fn of(result: &LoadResult, is_interrupted: bool) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut add = |affects, message: String| problems.push(Problem { affects, message });
+    let (counts, generator) = (&result.counts, &result.generator);
+    if counts.completed == 0 {
+        add(Affects::Everything, "No request was answered.".to_owned());
+    }
+    if counts.errors() > 0 {
+        let errors = number::count(counts.errors());
+        let message = format!("{errors} requests failed or had wrong responses.");
+        add(Affects::Everything, message);
+    }
+    if is_interrupted {
+        let message = "The run was interrupted before its end.".to_owned();
+        add(Affects::Throughput, message);
+    }
+    if generator.busiest_core > BUSY {
+        let share = number::fixed(generator.busiest_core * 100.0, 0);
+        let message = format!(
+            "The generator was the bottleneck: its busiest core ran {share} % of the time. Use more cores (--cores), \
+             another machine, or a --rate below its limit."
+        );
+        add(Affects::Times, message);
+    }
+    if generator.busiest_core_waited > WAITED_MAX {
+        let share = number::fixed(generator.busiest_core_waited * 100.0, 0);
+        let message = format!(
+            "The generator waited {share} % of the time for a processor: other programs, or the server, use the same \
+             ones."
+        );
+        add(Affects::Times, message);
+    }
+    if let Some(lag) = generator.lag.quantile(0.99)
+        && lag > LAG_MAX
+    {
+        let message = format!(
+            "The generator was late: it noticed 1 % of the requests more than {} after their planned time.",
+            number::duration(lag.as_nanos() as f64)
+        );
+        add(Affects::Times, message);
+    }
+    let planned = counts.completed + counts.errors() + counts.unfinished;
+    if counts.unfinished as f64 > UNFINISHED_MAX * planned as f64 {
+        let message = format!(
+            "The server did not keep up with the rate: {} of {} planned requests had no response. Their latency is \
+             missing in the percentiles, which would rise with the length of the run.",
+            number::count(counts.unfinished),
+            number::count(planned)
+        );
+        add(Affects::Times, message);
+    }
+    problems.sort_by_key(|problem| problem.affects);
+    problems
+}

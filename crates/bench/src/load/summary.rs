@@ -1,0 +1,148 @@
+//! The result of a run for a terminal.
+
+use std::time::Duration;
+
+use super::result::{Affects, LoadResult};
+use crate::distribution::Distribution;
+use crate::report::number;
+
+const PERCENTILES: [f64; 6] = [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
+
+/// The result as text, without colour.
+pub(super) fn summary(result: &LoadResult) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| {
+        out.push_str(&text);
+        out.push('\n');
+    };
+    heading(result, &mut line);
+    counts(result, &mut line);
+    times(result, &mut line);
+    generator(result, &mut line);
+    for problem in &result.problems {
+        let affects = match problem.affects {
+            Affects::Everything => "INVALID",
+            Affects::Times => "INVALID for times and throughput",
+            Affects::Throughput => "INVALID for throughput",
+        };
+        line(String::new());
+        line(format!("{affects}: {}", problem.message));
+    }
+    out
+}
+
+fn heading(result: &LoadResult, line: &mut impl FnMut(String)) {
+    let (target, plan) = (&result.target, &result.plan);
+    line(format!("{}  {}", target.protocol, target.url));
+    if let Some(tls) = &target.tls {
+        line(format!("  {tls}"));
+    }
+    let streams = match plan.streams {
+        1 => String::new(),
+        streams => format!(" with {streams} streams each"),
+    };
+    let lifetime = if plan.new_connections {
+        ", a new one for each request"
+    } else {
+        ""
+    };
+    line(format!(
+        "  {} connections{streams}{lifetime}, {}, {} cores",
+        number::count(plan.connections as u64),
+        plan.pacing,
+        plan.cores
+    ));
+    line(format!(
+        "  {} after a warm-up of {}; checked: {}",
+        number::long_time(result.duration_s),
+        number::long_time(result.warm_up_s),
+        target.checks
+    ));
+    line(String::new());
+}
+
+fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
+    let counts = &result.counts;
+    line(format!(
+        "Requests    {}   {} requests/s   {}/s",
+        number::count(counts.completed),
+        number::significant(result.requests_per_second()),
+        number::bytes(result.bytes_per_second())
+    ));
+    let wrong = counts.wrong.iter();
+    for (what, count) in wrong.map(|(what, count)| (format!("wrong {what}"), count)) {
+        line(format!("  {:>12}  {what}", number::count(*count)));
+    }
+    for (error, count) in &counts.failed {
+        line(format!("  {:>12}  {error}", number::count(*count)));
+    }
+    if counts.unfinished > 0 {
+        line(format!(
+            "  {:>12}  without a response at the end",
+            number::count(counts.unfinished)
+        ));
+    }
+    if counts.statuses.len() > 1 {
+        for (status, count) in &counts.statuses {
+            line(format!("  {:>12}  status {status}", number::count(*count)));
+        }
+    }
+    line(String::new());
+}
+
+fn times(result: &LoadResult, line: &mut impl FnMut(String)) {
+    let times = &result.times;
+    let mut header = format!("{:<22}{:>10}", "", "min");
+    for quantile in PERCENTILES {
+        header.push_str(&format!("{:>10}", number::percentile(quantile)));
+    }
+    line(format!("{header}{:>10}", "max"));
+    row("Latency", &times.latency, line);
+    if result.plan.rate.is_some() || times.service != times.latency {
+        row("  since it was sent", &times.service, line);
+    }
+    row("  to the first byte", &times.first_byte, line);
+    let connects = &result.connects;
+    for (name, distribution) in [
+        ("TCP connect", &connects.tcp),
+        ("TLS handshake", &connects.tls),
+        ("  resumed", &connects.tls_resumed),
+        ("QUIC handshake", &connects.quic),
+        ("  resumed", &connects.quic_resumed),
+    ] {
+        if distribution.count > 0 {
+            row(name, distribution, line);
+        }
+    }
+    line(String::new());
+}
+
+/// Percentiles as far as the samples carry them.
+fn row(name: &str, distribution: &Distribution, line: &mut impl FnMut(String)) {
+    let show = |duration: Option<Duration>| match duration {
+        Some(duration) => number::duration(duration.as_nanos() as f64),
+        None => number::NONE.to_owned(),
+    };
+    let ends = |nanoseconds| (distribution.count > 0).then(|| Duration::from_nanos(nanoseconds));
+    let mut text = format!("{name:<22}{:>10}", show(ends(distribution.min_ns)));
+    for quantile in PERCENTILES {
+        text.push_str(&format!("{:>10}", show(distribution.percentile(quantile))));
+    }
+    line(format!("{text}{:>10}", show(ends(distribution.max_ns))));
+}
+
+fn generator(result: &LoadResult, line: &mut impl FnMut(String)) {
+    let generator = &result.generator;
+    line(format!(
+        "Generator   {} CPU per request on {}; its busiest core ran {} % of the time",
+        number::duration(generator.cpu_us_per_request * 1e3),
+        generator.io,
+        number::fixed(generator.busiest_core * 100.0, 0)
+    ));
+    if let Some(lag) = generator.lag.quantile(0.99) {
+        line(format!(
+            "            99 % of the requests were noticed within {} of their planned time",
+            number::duration(lag.as_nanos() as f64)
+        ));
+    }
+}
